@@ -1,0 +1,34 @@
+"""Array types and the checks that every front door shares."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.errors import TailproofError
+
+FloatArray = npt.NDArray[np.floating[Any]]
+IntArray = npt.NDArray[np.integer[Any]]
+BoolArray = npt.NDArray[np.bool_]
+AnyArray = npt.NDArray[Any]
+
+
+def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -> None:
+    """Raise `error` unless every entry of `values` is finite, naming the first that is not."""
+    if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum proves it cheaply
+        return
+    bad = np.argwhere(~np.isfinite(values))
+    where = tuple(int(i) for i in bad[0])
+    raise error(
+        f"{name} must be finite. Got {values[where]} at row {where[0]}"
+        f"{f', column {where[1]}' if len(where) > 1 else ''} ({len(bad)} such entries in all); "
+        f"drop or impute these rows before building the log."
+    )
+
+
+def require_fraction(
+    name: str, value: float, error: type[TailproofError], *, low: float = 0.0, high: float = 1.0
+) -> None:
+    """Raise `error` unless `value` is a number with `low <= value <= high`."""
+    if not low <= value <= high:  # NaN fails too
+        raise error(f"{name} must lie in [{low:g}, {high:g}]. Got {value!r} instead.")

@@ -1,0 +1,160 @@
+"""Policies: what they may look like, and how the rest of the library asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, FloatArray
+from tailproof.errors import PolicyError
+from tailproof.spaces import ActionSpace, Continuous, Discrete
+
+#: Deterministic policy: states (n, p) to actions (n,) or (n, q).
+DeterministicPolicy = Callable[[FloatArray], AnyArray]
+
+
+@runtime_checkable
+class StochasticPolicy(Protocol):
+    """A law over discrete actions in every state."""
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return π(a | s), (n, A)."""
+
+
+@runtime_checkable
+class SampledPolicy(Protocol):
+    """A law over continuous actions that can be drawn from."""
+
+    def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
+        """Return one action a state, (n, q)."""
+
+
+Policy = DeterministicPolicy | StochasticPolicy | SampledPolicy
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """Follow `policy` with probability 1 − ε, a uniform action otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> right = EpsilonGreedy(lambda states: np.ones(len(states), dtype=int), 0.1, n_actions=2)
+    >>> right.probabilities(np.zeros((1, 4)))
+    array([[0.05, 0.95]])
+    """
+
+    policy: Any
+    epsilon: float
+    n_actions: int
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return (1 − ε) π(a | s) + ε / A, (n, A)."""
+        followed = action_probabilities(self.policy, states, self.n_actions)
+        return (1 - self.epsilon) * followed + self.epsilon / self.n_actions
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every action with the same probability."""
+
+    n_actions: int
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return 1 / A everywhere, (n, A)."""
+        return np.full((len(states), self.n_actions), 1 / self.n_actions)
+
+
+def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> FloatArray:
+    """Return π(a | s) of any policy over discrete actions, checked, (n, A)."""
+    n = len(states)
+    if hasattr(policy, "probabilities"):
+        given = np.asarray(policy.probabilities(states), dtype=float)
+        if given.shape != (n, n_actions):
+            raise PolicyError(
+                f"policy.probabilities must return the shape ({n}, {n_actions}), a row a state and "
+                f"a column an action. Got {given.shape} instead."
+            )
+        sums = given.sum(axis=1)
+        wrong = np.flatnonzero(~(np.abs(sums - 1) <= 1e-6) | (given < 0).any(axis=1))
+        if len(wrong):
+            row = int(wrong[0])
+            raise PolicyError(
+                f"policy.probabilities must be non-negative and sum to one in every state. "
+                f"Got {given[row]} (sum {sums[row]:g}) for state {states[row]} "
+                f"({len(wrong)} such rows)."
+            )
+        return given
+    actions = _deterministic(policy, states)
+    if actions.shape == (n, 1):
+        actions = actions[:, 0]
+    if actions.shape != (n,) or (
+        actions.dtype.kind == "f" and (actions != np.round(actions)).any()
+    ):
+        raise PolicyError(
+            f"A deterministic policy over {n_actions} actions must return {n} integers. "
+            f"Got dtype {actions.dtype}, shape {actions.shape}."
+        )
+    actions = actions.astype(np.intp)
+    wrong = np.flatnonzero((actions < 0) | (actions >= n_actions))
+    if len(wrong):
+        row = int(wrong[0])
+        raise PolicyError(
+            f"The policy must choose an action in 0..{n_actions - 1}. Got {actions[row]} for state "
+            f"{states[row]} ({len(wrong)} such rows)."
+        )
+    chosen = np.zeros((n, n_actions))
+    chosen[np.arange(n), actions] = 1.0
+    return chosen
+
+
+def action_draws(
+    policy: Any, states: FloatArray, space: ActionSpace, *, draws: int, rng: np.random.Generator
+) -> tuple[AnyArray, FloatArray]:
+    """Return actions and weights whose weighted sum integrates over the policy.
+
+    Discrete actions are enumerated and weighted with their probabilities: exact. A continuous
+    deterministic policy has one action a state; a sampled one `draws` of them, equally weighted.
+
+    Returns
+    -------
+    actions
+        (n, L) integers or (n, L, q) reals.
+    weights
+        (n, L), rows summing to one.
+    """
+    n = len(states)
+    if isinstance(space, Discrete):
+        weights = action_probabilities(policy, states, space.n)
+        return np.broadcast_to(np.arange(space.n), (n, space.n)), weights
+    if hasattr(policy, "sample"):
+        drawn = [_vectors(policy.sample(states, rng), n, space) for _ in range(draws)]
+        return np.stack(drawn, axis=1), np.full((n, draws), 1 / draws)
+    actions = _vectors(_deterministic(policy, states), n, space)
+    return actions[:, None, :], np.ones((n, 1))
+
+
+def _deterministic(policy: Any, states: FloatArray) -> AnyArray:
+    if not callable(policy):
+        raise PolicyError(
+            f"A policy is a callable states -> actions, an object with probabilities(states), or "
+            f"one with sample(states, rng). Got {type(policy).__name__} instead."
+        )
+    return np.asarray(policy(states))
+
+
+def _vectors(actions: AnyArray, n: int, space: Continuous) -> FloatArray:
+    array = np.asarray(actions, dtype=float)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.shape != (n, space.dimension):
+        raise PolicyError(
+            f"A policy over {space} must return the shape ({n}, {space.dimension}). "
+            f"Got {array.shape} instead."
+        )
+    if not np.isfinite(array).all():
+        raise PolicyError("The policy returned an action that is not finite.")
+    return array

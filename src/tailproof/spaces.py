@@ -1,0 +1,77 @@
+"""Action spaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray
+from tailproof.errors import LogError
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """Actions 0, …, `n` − 1, with an optional label each."""
+
+    n: int
+    labels: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise LogError(f"A discrete action space needs at least one action. Got n={self.n}.")
+        if self.labels is not None and len(self.labels) != self.n:
+            raise LogError(f"{self.n} actions need {self.n} labels. Got {len(self.labels)}.")
+
+    def label(self, action: int) -> str:
+        """Return what a table calls this action."""
+        return str(action) if self.labels is None else self.labels[action]
+
+    def __str__(self) -> str:
+        return f"{self.n} actions"
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """Real vectors of `dimension` entries, within `low` and `high` where these are given."""
+
+    dimension: int
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"R^{self.dimension}"
+
+
+ActionSpace = Discrete | Continuous
+
+
+def as_space(given: Any, actions: AnyArray) -> ActionSpace:
+    """Return the space that was given in any of its forms, or the one that the actions show."""
+    if isinstance(given, Discrete | Continuous):
+        return given
+    if given is None:
+        if actions.dtype.kind in "iub":
+            if actions.ndim != 1:
+                raise LogError(
+                    f"Integer actions must have the shape (n,). Got {actions.shape}; pass reals "
+                    f"for continuous actions, or code combinations of actions as one integer."
+                )
+            return Discrete(max(int(actions.max()) + 1, 1))
+        if actions.dtype.kind != "f":
+            raise LogError(f"actions must be integers or reals. Got dtype {actions.dtype} instead.")
+        return Continuous(1 if actions.ndim == 1 else actions.shape[1])
+    if isinstance(given, int | np.integer) and not isinstance(given, bool):
+        return Discrete(int(given))
+    if hasattr(given, "n"):  # gymnasium.spaces.Discrete
+        if int(getattr(given, "start", 0)) != 0:
+            raise LogError(f"A discrete action space must start at 0. Got {given!r}.")
+        return Discrete(int(given.n))
+    if hasattr(given, "low") and hasattr(given, "high"):  # gymnasium.spaces.Box
+        low, high = np.ravel(given.low), np.ravel(given.high)
+        return Continuous(low.size, tuple(map(float, low)), tuple(map(float, high)))
+    raise LogError(
+        f"action_space must be a number of actions, a Discrete or Continuous, or a Gymnasium "
+        f"space. Got {given!r} instead."
+    )
