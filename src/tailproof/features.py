@@ -91,6 +91,10 @@ class Blocks:
         values: FloatArray = stacked @ self.psi.T
         return values.reshape(len(theta), -1, len(self.psi))
 
+    def take(self, rows: Any) -> Blocks:
+        """Return φ at some of the states."""
+        return Blocks(self.psi[rows])
+
     def mix(self, weights: FloatArray) -> FloatArray:
         """Return Σ_a weights(s, a) φ(s, a), (n, d)."""
         return (weights[:, :, None] * self.psi[:, None, :]).reshape(len(weights), -1)
@@ -107,6 +111,10 @@ class Dense:
         n, length, d = self.phi.shape
         flat: FloatArray = theta @ self.phi.reshape(n * length, d).T
         return flat.reshape(len(theta), n, length).transpose(0, 2, 1)
+
+    def take(self, rows: Any) -> Dense:
+        """Return φ at some of the states."""
+        return Dense(self.phi[rows])
 
     def mix(self, weights: FloatArray) -> FloatArray:
         """Return Σ_l weights(s, l) φ(s, a_l), (n, d)."""

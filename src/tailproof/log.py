@@ -236,10 +236,14 @@ class Log:
         chosen = np.asarray(episodes, dtype=np.intp)
         if chosen.size == 0:
             raise LogError("A log needs at least one episode. Got none to take.")
-        lengths = self.lengths[chosen]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        rows = np.repeat(self.starts[chosen] - starts[:-1], lengths) + np.arange(starts[-1])
-        return self._select(rows, chosen, starts)
+        starts = np.concatenate([[0], np.cumsum(self.lengths[chosen])])
+        return self._select(self.rows(chosen), chosen, starts)
+
+    def rows(self, episodes: IntArray) -> IntArray:
+        """Return the row numbers of these episodes, in their order."""
+        lengths = self.lengths[episodes]
+        ends = np.cumsum(lengths)
+        return np.repeat(self.starts[episodes] - ends + lengths, lengths) + np.arange(ends[-1])
 
     def with_rewards(self, rewards: npt.ArrayLike) -> Log:
         """Return the same log with other rewards, (n,)."""

@@ -1,0 +1,1 @@
+"""The base algorithms: each fits K members on K folds."""

@@ -1,0 +1,210 @@
+"""Aggregates: K members' values, (K, …), to one, (…)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import Literal, Protocol
+
+import numpy as np
+
+from tailproof.arrays import FloatArray, require_fraction
+from tailproof.errors import MethodError, QuantileWarning
+
+_LARGEST_NETWORK = 16  # beyond this, numpy's partition is as fast
+
+
+class Aggregate(Protocol):
+    """Combines K values into one, entry by entry along the first axis."""
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return the aggregate of values (K, …), of shape (…)."""
+
+
+@lru_cache(maxsize=256)
+def selection_network(
+    count: int, wanted: tuple[int, ...]
+) -> tuple[tuple[int, int, bool, bool], ...]:
+    """Return the comparators that put the `wanted` order statistics of `count` values in place.
+
+    Batcher's odd–even merge sort, without the halves of comparators that no wanted output needs.
+    Each entry (i, j, low, high) says to write the smaller value to i (if `low`) and the larger to j
+    (if `high`).
+
+    Examples
+    --------
+    >>> selection_network(3, (0,))  # the smallest of three
+    ((0, 1, True, False), (0, 2, True, False))
+    """
+    pairs = []
+    width = 1
+    while width < count:
+        gap = width
+        while gap >= 1:
+            for start in range(gap % width, count - gap, 2 * gap):
+                for i in range(start, min(start + gap, count - gap)):
+                    if i // (2 * width) == (i + gap) // (2 * width):
+                        pairs.append((i, i + gap))
+            gap //= 2
+        width *= 2
+    needed = set(wanted)
+    network = []
+    for i, j in reversed(pairs):
+        if i in needed or j in needed:
+            network.append((i, j, i in needed, j in needed))
+            needed |= {i, j}
+    return tuple(reversed(network))
+
+
+def order_statistics(values: FloatArray, indices: Sequence[int]) -> list[FloatArray]:
+    """Return the order statistics with these indices (0 is the smallest) along the first axis.
+
+    Few values are sorted by a network of element-wise minima and maxima, which is many times faster
+    than a general sort along a short axis.
+    """
+    count = len(values)
+    if count > _LARGEST_NETWORK:
+        placed = np.partition(values, sorted(set(indices)), axis=0)
+        return [placed[i] for i in indices]
+    rows = list(np.array(values, dtype=float))  # a copy: rows are overwritten
+    spare = np.empty_like(rows[0])
+    for i, j, low, high in selection_network(count, tuple(sorted(set(indices)))):
+        if low and high:
+            np.minimum(rows[i], rows[j], out=spare)
+            np.maximum(rows[i], rows[j], out=rows[j])
+            rows[i], spare = spare, rows[i]
+        elif low:
+            np.minimum(rows[i], rows[j], out=rows[i])
+        else:
+            np.maximum(rows[i], rows[j], out=rows[j])
+    return [rows[i] for i in indices]
+
+
+def median(values: FloatArray) -> FloatArray:
+    """Return the median along the first axis; the mean of the middle two for even K."""
+    count = len(values)
+    low, high = (count - 1) // 2, count // 2
+    if low == high:
+        return order_statistics(values, (low,))[0]
+    first, second = order_statistics(values, (low, high))
+    return first + (second - first) / 2
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of the members: no protection against heavy tails."""
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return the mean along the first axis."""
+        return np.asarray(np.mean(values, axis=0))
+
+    def __str__(self) -> str:
+        return "mean"
+
+
+@dataclass(frozen=True)
+class Median:
+    """The median of the members: survives fewer than K/2 arbitrary ones."""
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return the median along the first axis."""
+        return median(np.asarray(values))
+
+    def __str__(self) -> str:
+        return "median"
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The q-quantile of the members: pessimism by order statistics (section 3.2).
+
+    Parameters
+    ----------
+    q
+        Between 0 (the minimum) and 1.
+    rule
+        ``"linear"`` interpolates between the order statistics around position q·(K − 1), so that
+        q = ½ is the median. ``"lower"`` is the order statistic of index max(1, ⌈qK⌉), the
+        quantile of the paper's bound; when qK < 1 that is the minimum, and a `QuantileWarning` says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> five = np.array([5.0, 1.0, 2.0, 4.0, 3.0])
+    >>> float(Quantile(0.1)(five)), float(Quantile(0.5)(five)), float(Quantile(0.0)(five))
+    (1.4, 3.0, 1.0)
+    """
+
+    q: float
+    rule: Literal["linear", "lower"] = "linear"
+
+    def __post_init__(self) -> None:
+        require_fraction("q", self.q, MethodError)
+        if self.rule not in ("linear", "lower"):
+            raise MethodError(f"rule must be 'linear' or 'lower'. Got {self.rule!r} instead.")
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return the quantile along the first axis."""
+        values = np.asarray(values)
+        count = len(values)
+        if self.rule == "lower":
+            if 0 < self.q * count < 1:
+                warnings.warn(
+                    f"The {self.q:g}-quantile of {count} members by the rule 'lower' is their "
+                    f"minimum, because q·K = {self.q * count:g} < 1. Use at least "
+                    f"{ceil(1 / self.q)} folds, or rule='linear'.",
+                    QuantileWarning,
+                    stacklevel=2,
+                )
+            index = max(1, ceil(self.q * count - 1e-9)) - 1
+            return order_statistics(values, (index,))[0]
+        position = self.q * (count - 1)
+        low = min(int(position), count - 1)
+        if position == low:
+            return order_statistics(values, (low,))[0]
+        first, second = order_statistics(values, (low, low + 1))
+        return first + (position - low) * (second - first)
+
+    def __str__(self) -> str:
+        return f"quantile {self.q:g}" + (" (lower)" if self.rule == "lower" else "")
+
+
+@dataclass(frozen=True)
+class TrimmedMean:
+    """The mean of the members without the lowest and highest ⌊fraction·K⌋."""
+
+    fraction: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction < 0.5:
+            raise MethodError(f"fraction must lie in [0, 0.5). Got {self.fraction!r} instead.")
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return the trimmed mean along the first axis."""
+        count = len(values)
+        cut = int(self.fraction * count + 1e-9)
+        return np.asarray(np.mean(np.sort(values, axis=0)[cut : count - cut], axis=0))
+
+    def __str__(self) -> str:
+        return f"trimmed mean {self.fraction:g}"
+
+
+@dataclass(frozen=True)
+class MeanMinusStd:
+    """Mean − factor · standard deviation of the members: the usual pessimism, not robust."""
+
+    factor: float = 2.0
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return mean − factor·std along the first axis (std with divisor K)."""
+        return np.asarray(np.mean(values, axis=0) - self.factor * np.std(values, axis=0))
+
+    def __str__(self) -> str:
+        return f"mean - {self.factor:g} std"
+
+
+#: Both names of the smallest member.
+MINIMUM = Quantile(0.0)

@@ -1,0 +1,220 @@
+"""Fitted Q: FQE and FQI, which differ only in what they back up from the next state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.linear import (
+    Design,
+    Rows,
+    Statistics,
+    as_ridge,
+    regularised,
+    solve,
+    statistics,
+)
+from tailproof.algorithms.regressors import fit_regressors
+from tailproof.algorithms.ridge import choose_ridge
+from tailproof.algorithms.task import Task
+from tailproof.arrays import BoolArray, FloatArray
+from tailproof.critics import LinearCritics
+from tailproof.errors import MethodError
+from tailproof.features import Features, default_features
+from tailproof.partition import Folds
+
+Start = Literal["reward", "zero"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedQ:
+    """The settings that FQE and FQI share.
+
+    Each iteration regresses the Bellman target on φ(s, a), with a ridge λ:
+    θ ← (Σφφᵀ + λI)⁻¹ Σφ (r + γ v(s')), where v(s') is E_π Q(s', ·) in FQE and max_a Q(s', a) in FQI.
+
+    Parameters
+    ----------
+    features
+        φ(s, a); by default bias, main effects and pairwise products of the state, one block for each
+        discrete action.
+    ridge
+        Penalty per observation; `Absolute(λ)` for one that ignores the number of rows; ``"cv"`` to
+        choose it by cross-validation over episodes.
+    iterations
+        Number of Bellman updates.
+    start
+        ``"reward"`` starts from the ridge fit of r / (1 − γ) (of r when γ = 1), as the paper's code
+        does; ``"zero"`` starts from Q = 0.
+    model
+        A scikit-learn regressor to use in place of ridge regression; `features` and `ridge` then do
+        not matter, its inputs are the state and the (one-hot) action.
+    aggregate_first
+        At `backup`, whether the members are aggregated at every action before the policy (or the
+        maximum) is applied, or after.
+    """
+
+    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise", "backup")
+
+    features: Features | None = None
+    ridge: Any = 1e-6
+    iterations: int = 100
+    start: Start = "reward"
+    model: Any = None
+    aggregate_first: bool = False
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
+        if self.start not in ("reward", "zero"):
+            raise MethodError(f"start must be 'reward' or 'zero'. Got {self.start!r} instead.")
+        if self.ridge != "cv":
+            as_ridge(self.ridge)
+        if self.model is not None and not hasattr(self.model, "fit"):
+            raise MethodError(
+                f"model must be a scikit-learn regressor with fit and predict. "
+                f"Got {type(self.model).__name__} instead."
+            )
+
+    def fit(
+        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
+    ) -> Fitted:
+        """Fit a critic on each fold, with `backup` inside every Bellman target if it is given."""
+        if self.model is not None:
+            return fit_regressors(
+                self.model,
+                task,
+                folds,
+                iterations=self.iterations,
+                from_reward=self.start == "reward",
+                backup=backup,
+                aggregate_first=self.aggregate_first,
+                rng=rng,
+            )
+        design = Design(task, self.features or default_features(task.log), folds)
+        ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
+        stats = statistics(design)
+        matrix = regularised(stats.gram, ridge.penalty(stats.count))
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging fold is reported later
+            if task.policy is not None and backup is None:
+                theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
+            else:
+                theta, history = _iterate_data(design, stats, matrix, backup, self)
+        return Fitted(
+            LinearCritics(design.features, theta, _diverged(theta, history)),
+            history,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FQE(FittedQ):
+    """Fitted Q-evaluation: v(s') = Σ_a π(a|s') Q(s', a).
+
+    On one fold, or where members meet only at the end, the iterations need Σφφᵀ, Σφφ'ᵀ and Σφr alone:
+    one pass over the data. At `backup` (ROAM-FQE, algorithm 4) every iteration passes over the data,
+    because the aggregate is taken at every next state; the algorithm box aggregates E_π Q_k(s', ·),
+    and ``aggregate_first=True`` gives the order of the text, E_π of the aggregate.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FQI(FittedQ):
+    """Fitted Q-iteration: v(s') = max_a Q(s', a).
+
+    At `backup` (ROOM-FQI, algorithm 5) the box takes the maximum of the aggregate;
+    ``aggregate_first=False`` gives the order of the text, the aggregate of the maxima.
+    """
+
+    ridge: Any = 2.5e-3
+    aggregate_first: bool = True
+
+
+def _first(stats: Statistics, matrix: FloatArray, gamma: float, start: Start) -> FloatArray:
+    if start == "zero":
+        return np.zeros_like(stats.moment)
+    fit = solve(matrix, stats.moment[..., None])[..., 0]
+    return fit / (1 - gamma) if gamma < 1 else fit
+
+
+def _iterate_statistics(
+    stats: Statistics, matrix: FloatArray, gamma: float, settings: FittedQ
+) -> tuple[FloatArray, FloatArray]:
+    """Iterate θ ← c + Pθ with c = (Σφφᵀ+λI)⁻¹Σφr and P = γ(Σφφᵀ+λI)⁻¹Σφφ'ᵀ: no data needed."""
+    right = np.concatenate([gamma * stats.cross, stats.moment[..., None]], axis=2)
+    both = solve(matrix, right)
+    update, constant = both[..., :-1], both[..., -1:]
+    theta = _first(stats, matrix, gamma, settings.start)[..., None]  # (K, d, 1)
+    history = np.empty((settings.iterations, len(theta)))
+    for moved in history:
+        previous, theta = theta, constant + update @ theta
+        np.abs(theta - previous).max(axis=(1, 2), out=moved)
+    return theta[..., 0], history
+
+
+def _iterate_data(
+    design: Design,
+    stats: Statistics,
+    matrix: FloatArray,
+    backup: Aggregate | None,
+    settings: FittedQ,
+) -> tuple[FloatArray, FloatArray]:
+    """Iterate with a pass over the data each time, for targets that are not linear in θ."""
+    gamma = design.task.gamma
+    inverse = np.linalg.inv(matrix)
+    theta = _first(stats, matrix, gamma, settings.start)
+    history = np.empty((settings.iterations, len(theta)))
+    for moved in history:
+        moment = stats.moment.copy()
+        finite = np.flatnonzero(np.isfinite(theta).all(axis=1))
+        if len(finite) == 0:
+            moved[:] = np.nan
+            continue
+        for rows in design:
+            shared = (
+                None
+                if backup is None
+                else _shared_target(rows, theta[finite], backup, settings.aggregate_first)
+            )
+            for k, chosen, weight in rows.segments:
+                after = _own_target(rows, chosen, theta[k]) if shared is None else shared[chosen]
+                target = gamma * after if weight is None else gamma * after * weight
+                moment[k] += target @ rows.phi[chosen]
+        previous, theta = theta, (inverse @ moment[..., None])[..., 0]
+        np.abs(theta - previous).max(axis=1, out=moved)
+    return theta, history
+
+
+def _shared_target(
+    rows: Rows, theta: FloatArray, backup: Aggregate, aggregate_first: bool
+) -> FloatArray:
+    """Return the members' common v(s'), (m,)."""
+    if rows.after_weights is None:
+        values = rows.after.values(theta)  # (K, A, m)
+        best = backup(values).max(axis=0) if aggregate_first else backup(values.max(axis=1))
+        return np.asarray(best * rows.alive)
+    if aggregate_first:
+        combined = backup(rows.after.values(theta))  # (L, m)
+        return np.asarray((combined * rows.after_weights.T).sum(axis=0))
+    return backup(theta @ rows.next_phi.T)
+
+
+def _own_target(rows: Rows, chosen: Any, theta: FloatArray) -> FloatArray:
+    """Return one member's max_a Q(s', a) on its own rows."""
+    values = rows.after.take(chosen).values(theta[None])[0]  # (A, m_k)
+    best: FloatArray = values.max(axis=0) * rows.alive[chosen]
+    return best
+
+
+def _diverged(theta: FloatArray, history: FloatArray) -> BoolArray:
+    """Return which members' updates grew instead of shrinking, (K,)."""
+    bad = ~np.isfinite(theta).all(axis=1)
+    half = len(history) // 2
+    if half >= 5:
+        size = np.abs(theta).max(axis=1)
+        grew = history[-1] > 2 * history[:half].max(axis=0)
+        bad |= grew & (history[-1] > 1e-6 * size)
+    return np.asarray(bad)

@@ -1,0 +1,65 @@
+"""LSTD: the fixed point of fitted Q-evaluation, in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.linear import Design, Statistics, as_ridge, regularised, solve, statistics
+from tailproof.algorithms.ridge import choose_ridge
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray
+from tailproof.critics import LinearCritics
+from tailproof.features import Features, default_features
+from tailproof.partition import Folds
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTD:
+    """Least-squares temporal differences: θ = A⁻¹b, A = Σφ(φ − γφ')ᵀ + λI, b = Σφr.
+
+    The paper's display of the estimating equation (section 4) drops γ and π; both belong there.
+
+    Parameters
+    ----------
+    features, ridge
+        As in `FQE`.
+    """
+
+    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
+
+    features: Features | None = None
+    ridge: Any = 1e-6
+
+    def __post_init__(self) -> None:
+        if self.ridge != "cv":
+            as_ridge(self.ridge)
+
+    def design(self, task: Task, folds: Folds) -> Design:
+        """Return the task in this base's features."""
+        return Design(task, self.features or default_features(task.log), folds)
+
+    def system(self, design: Design, *, rng: np.random.Generator) -> tuple[FloatArray, Statistics]:
+        """Return A for each fold, (K, d, d), and the statistics it came from."""
+        ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
+        stats = statistics(design)
+        gram = regularised(stats.gram, ridge.penalty(stats.count))
+        return gram - design.task.gamma * stats.cross, stats
+
+    def fit(
+        self,
+        task: Task,
+        folds: Folds,
+        *,
+        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        rng: np.random.Generator,
+    ) -> Fitted:
+        """Solve for θ on each fold."""
+        design = self.design(task, folds)
+        matrix, stats = self.system(design, rng=rng)
+        theta = solve(matrix, stats.moment[..., None])[..., 0]
+        return Fitted(LinearCritics(design.features, theta, np.zeros(len(theta), dtype=bool)))

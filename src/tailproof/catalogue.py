@@ -1,0 +1,155 @@
+"""The paper's table of methods, as code: a row each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, log
+from typing import Any
+
+from tailproof.aggregate import Aggregate, Mean, Median
+from tailproof.algorithms.bandit import IPS, BanditDR, Clip, Shrink
+from tailproof.algorithms.base import At
+from tailproof.algorithms.dr import DR
+from tailproof.algorithms.fitted_q import FQE
+from tailproof.algorithms.lstd import LSTD
+from tailproof.algorithms.mis import MIS
+from tailproof.errors import MethodError
+from tailproof.means import TrimmedMean
+from tailproof.method import Method
+from tailproof.partition import Bootstrap, Partition, Split, Whole
+
+
+@dataclass(frozen=True)
+class Row:
+    """One named method and a sentence about it."""
+
+    method: Method
+    about: str
+
+
+def _row(base: Any, partition: Partition, aggregate: Aggregate, at: At, about: str) -> Row:
+    return Row(Method(base=base, partition=partition, aggregate=aggregate, at=at), about)
+
+
+EVALUATION: dict[str, Row] = {
+    "fqe": _row(FQE(), Whole(), Mean(), "value", "Fitted Q-evaluation: averages."),
+    "lstd": _row(LSTD(), Whole(), Mean(), "value", "Fixed point of FQE, in closed form."),
+    "mis": _row(MIS(), Whole(), Mean(), "value", "Reweighted rewards; mean= makes it robust."),
+    "dr": _row(DR(), Whole(), Mean(), "value", "Critic plus reweighted residuals, cross-fitted."),
+    "roam-dm": _row(FQE(), Split(5), Median(), "pointwise", "Median of K critics at each (s, a)."),
+    "roam-variant": _row(FQE(), Split(5), Median(), "value", "Median of K values."),
+    "roam-fqe": _row(FQE(), Split(5), Median(), "backup", "Median inside every Bellman target."),
+    "roam-mis": _row(MIS(), Split(5), Median(), "value", "Median of K reweighted means."),
+    "roam-dr": _row(DR(), Split(5), Median(), "value", "Median of K doubly robust values."),
+    "ma-dm": _row(FQE(), Split(5), Mean(), "pointwise", "Mean of K critics: splitting alone."),
+    "ma-mis": _row(MIS(), Split(5), Mean(), "value", "Mean of K reweighted means."),
+    "tm-mis": _row(
+        MIS(mean=TrimmedMean(0.02)), Whole(), Mean(), "value", "Trimmed mean of weighted rewards."
+    ),
+    "b-roam-dm": _row(
+        FQE(), Bootstrap(5), Median(), "pointwise", "Median of critics on bootstrapped episodes."
+    ),
+    "b-roam-mis": _row(
+        MIS(), Bootstrap(5), Median(), "value", "Median of values on bootstrapped episodes."
+    ),
+    "ips": _row(IPS(), Whole(), Mean(), "value", "Bandits: inverse propensity scoring."),
+    "snips": _row(
+        IPS(self_normalised=True), Whole(), Mean(), "value", "Bandits: self-normalised IPS."
+    ),
+    "clipped-ips": _row(
+        IPS(reweight=Clip(10.0)), Whole(), Mean(), "value", "Bandits: weights of at most 10."
+    ),
+    "shrunk-ips": _row(
+        IPS(reweight=Shrink(100.0)), Whole(), Mean(), "value", "Bandits: weights shrunk smoothly."
+    ),
+    "bandit-dm": _row(LSTD(), Whole(), Mean(), "value", "Bandits: reward model, no propensities."),
+    "bandit-dr": _row(
+        BanditDR(), Whole(), Mean(), "value", "Bandits: model plus IPS of its errors."
+    ),
+}
+
+BASES: dict[str, Any] = {"fqe": FQE(), "lstd": LSTD(), "mis": MIS(), "dr": DR(), "ips": IPS()}
+
+CATALOGUE: dict[str, Row] = {**EVALUATION}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names that `method` knows."""
+    return tuple(CATALOGUE)
+
+
+def method(
+    name: str,
+    *,
+    folds: int | None = None,
+    confidence: float | None = None,
+    base: Any = None,
+    aggregate: Aggregate | None = None,
+    clip: float | None = None,
+    **settings: Any,
+) -> Method:
+    """Return a named method, with other settings where given.
+
+    Parameters
+    ----------
+    name
+        A row of the catalogue.
+    folds
+        Number of members K, for methods that have several.
+    confidence
+        Instead of `folds`: K = ⌈8 log(2/δ)⌉ for δ = 1 − confidence, the theory's choice.
+    base
+        Another base algorithm, or its name: ``base="lstd"``, ``base=FQE(iterations=50)``.
+    aggregate
+        Another aggregate.
+    clip
+        Winsorise rewards at this quantile of either side first.
+    settings
+        Settings of the base: ``features=``, ``ridge=``, ``iterations=``, ``mean=``, ….
+
+    Examples
+    --------
+    >>> print(method("roam-fqe", folds=7, iterations=50))
+    FQE, split in 7, median at backup
+    >>> method("roam-dm", confidence=0.95).folds
+    30
+    """
+    if name not in CATALOGUE:
+        raise MethodError(
+            f"There is no method {name!r}. Known are {', '.join(CATALOGUE)}; or compose a "
+            f"Method(base=..., partition=..., aggregate=..., at=...)."
+        )
+    chosen = CATALOGUE[name].method
+    if confidence is not None:
+        if folds is not None:
+            raise MethodError("Give folds or confidence, not both.")
+        if not 0 < confidence < 1:
+            raise MethodError(
+                f"confidence must lie strictly in (0, 1). Got {confidence!r} instead."
+            )
+        folds = ceil(8 * log(2 / (1 - confidence)))
+    if base is not None:
+        if isinstance(base, str):
+            if base not in BASES:
+                raise MethodError(f"There is no base {base!r}. Known are {', '.join(BASES)}.")
+            base = BASES[base]
+        chosen = replace(chosen, base=base)
+    if folds is not None:
+        if isinstance(chosen.partition, Whole):
+            raise MethodError(
+                f"{name!r} fits one member on the whole log and has no folds. "
+                f"Got folds={folds}; use 'roam-…' or Method(partition=Split({folds}), ...)."
+            )
+        chosen = replace(chosen, partition=replace(chosen.partition, folds=folds))  # type: ignore[type-var]
+    if aggregate is not None:
+        chosen = replace(chosen, aggregate=aggregate)
+    if clip is not None:
+        chosen = replace(chosen, clip=clip)
+    return chosen.with_settings(**settings) if settings else chosen
+
+
+ROAM_DM = CATALOGUE["roam-dm"].method
+ROAM_VARIANT = CATALOGUE["roam-variant"].method
+ROAM_FQE = CATALOGUE["roam-fqe"].method
+ROAM_MIS = CATALOGUE["roam-mis"].method
+ROAM_DR = CATALOGUE["roam-dr"].method

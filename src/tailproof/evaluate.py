@@ -1,0 +1,155 @@
+"""Off-policy evaluation: how good would this policy have been?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray, require_finite
+from tailproof.catalogue import method as named_method
+from tailproof.critics import Critics
+from tailproof.errors import MethodError, TailproofError
+from tailproof.fit import (
+    check_gamma,
+    fit_members,
+    prepare,
+    require_healthy,
+    warn_of_unlogged_actions,
+)
+from tailproof.log import Log
+from tailproof.method import Method
+from tailproof.partition import Split
+from tailproof.results import Estimate, combine
+
+
+def evaluate(
+    log: Log,
+    policy: Any,
+    *,
+    method: str | Method = "roam-dm",
+    gamma: float | None = None,
+    initial_states: npt.ArrayLike | None = None,
+    seed: int = 0,
+) -> Estimate:
+    """Estimate J(π) = E[Σ γᵗ rₜ] of a policy from logged data.
+
+    Parameters
+    ----------
+    log
+        The logged transitions.
+    policy
+        A callable states → actions, an object with ``probabilities(states)``, or, for continuous
+        actions, one with ``sample(states, rng)``.
+    method
+        A name of the catalogue (`tailproof.catalogue.names`), `method(name, ...)` or a `Method`.
+    gamma
+        The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
+    initial_states
+        Where the policy starts, (m, p); by default the first states of the episodes.
+    seed
+        Seeds the partition and everything else that is drawn.
+
+    Examples
+    --------
+    >>> from tailproof import evaluate
+    >>> from tailproof.noise import StudentT
+    >>> from tailproof.worlds import cartpole
+    >>> log = cartpole.log(episodes=60, noise=StudentT(df=1.2), seed=1)
+    >>> estimate = evaluate(log, cartpole.target(), method="roam-dm", gamma=0.99)
+    >>> estimate.fold_values.shape
+    (5,)
+    """
+    chosen = named_method(method) if isinstance(method, str) else method
+    if not isinstance(chosen, Method):
+        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    data = prepare(log, chosen)
+    discount = check_gamma(gamma, data)
+    starts = _starts(data, initial_states)
+    warn_of_unlogged_actions(policy, data, starts)
+    rng = np.random.default_rng(seed)
+    task = Task(data, discount, policy, starts, seed=seed)
+    members = fit_members(task, chosen, rng)
+    critics: Critics | None = None
+    point_values: FloatArray | None = None
+    point_weights: FloatArray | None = None
+    values: FloatArray
+    if members.fitted is not None:
+        critics = members.fitted.critics
+        points = task.initial_points()
+        with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out below
+            point_values = critics.values(points.states, points.actions)  # (K, P)
+            values = point_values @ points.weights
+        point_weights = points.weights
+        healthy = critics.healthy() & np.isfinite(values)
+    else:
+        assert members.numbers is not None
+        values = members.numbers.values
+        healthy = np.isfinite(values)
+    require_healthy(healthy, values, data, members.folds)
+    if not healthy.all():
+        kept = np.flatnonzero(healthy)
+        critics = None if critics is None else critics.subset(kept)
+        point_values = None if point_values is None else point_values[kept]
+    fold_values = values[healthy]
+    return Estimate(
+        value=combine(chosen, fold_values, point_values, point_weights),
+        fold_values=fold_values,
+        bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
+        method=chosen,
+        gamma=discount,
+        seed=seed,
+        n_transitions=data.n_transitions,
+        n_episodes=data.n_episodes,
+        critics=critics,
+        numbers=members.numbers,
+        point_values=point_values,
+        point_weights=point_weights,
+    )
+
+
+def k_path(
+    log: Log,
+    policy: Any,
+    *,
+    gamma: float | None = None,
+    method: str | Method = "roam-dm",
+    folds: Sequence[int] = (1, 3, 5, 9, 15, 21, 31),
+    initial_states: npt.ArrayLike | None = None,
+    seed: int = 0,
+) -> dict[int, float]:
+    """Return the estimate for each number of folds that the log allows.
+
+    A flat path says that the folds' law is symmetric, so that robustness costs no bias; a path that
+    drifts with K says that the rewards are skewed and that a large K is biased.
+    """
+    chosen = named_method(method) if isinstance(method, str) else method
+    return {
+        count: evaluate(
+            log,
+            policy,
+            method=replace(chosen, partition=Split(count)),
+            gamma=gamma,
+            initial_states=initial_states,
+            seed=seed,
+        ).value
+        for count in folds
+        if count <= log.n_groups
+    }
+
+
+def _starts(log: Log, initial_states: npt.ArrayLike | None) -> FloatArray:
+    if initial_states is None:
+        return log.first_states
+    starts = np.asarray(initial_states, dtype=float)
+    if starts.ndim != 2 or starts.shape[1] != log.states.shape[1] or len(starts) == 0:
+        raise TailproofError(
+            f"initial_states must have the shape (m, {log.states.shape[1]}) with m ≥ 1. "
+            f"Got {starts.shape} instead."
+        )
+    require_finite("initial_states", starts, TailproofError)
+    return starts

@@ -1,0 +1,127 @@
+"""The one loop over folds: check, seed, partition, fit, and notice the folds that failed."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers, ValueAlgorithm
+from tailproof.algorithms.task import Task
+from tailproof.arrays import BoolArray, FloatArray
+from tailproof.errors import (
+    CoverageWarning,
+    FoldError,
+    FoldWarning,
+    LogError,
+    MethodError,
+    TailproofError,
+)
+from tailproof.log import Log
+from tailproof.method import Method
+from tailproof.partition import Folds
+from tailproof.policies import action_probabilities
+
+_PROBED = 2_000  # states at which the policy's actions are compared with the logged ones
+
+
+@dataclass(frozen=True)
+class Members:
+    """What the K members learned, the folds that they learned it from, and who is healthy."""
+
+    folds: Folds
+    fitted: Fitted | None
+    numbers: Numbers | None
+
+
+def check_gamma(gamma: float | None, log: Log) -> float:
+    """Return the discount, or say why it makes no sense for this log."""
+    if gamma is None:
+        if log.is_bandit:
+            return 0.0
+        raise TailproofError(
+            "gamma, the discount, must be given for logs of more than one step an episode: "
+            "for instance gamma=0.99, or gamma=1.0 when every episode terminates."
+        )
+    if not 0 <= gamma <= 1:  # NaN fails too
+        raise TailproofError(f"gamma must lie in [0, 1]. Got {gamma!r} instead.")
+    if gamma == 1 and not log.always_terminates:
+        ends = log.terminated[log.starts[1:] - 1]
+        raise LogError(
+            f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
+            f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
+        )
+    return float(gamma)
+
+
+def prepare(log: Log, method: Method) -> Log:
+    """Return the log that the method fits: with clipped rewards if it asks for that."""
+    if not isinstance(log, Log):
+        raise LogError(
+            f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
+            f"Got {type(log).__name__} instead."
+        )
+    if not method.clip:
+        return log
+    low, high = np.quantile(log.rewards, [method.clip, 1 - method.clip])
+    return log.with_rewards(np.clip(log.rewards, low, high))
+
+
+def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members:
+    """Partition the log and fit the base on every fold."""
+    partition_rng, fit_rng = rng.spawn(2)
+    folds = method.partition.assign(task.log, partition_rng)
+    if isinstance(method.base, CriticAlgorithm):
+        backup = method.aggregate if method.at == "backup" else None
+        fitted = method.base.fit(task, folds, backup=backup, rng=fit_rng)
+        return Members(folds, fitted, None)
+    if isinstance(method.base, ValueAlgorithm):
+        return Members(folds, None, method.base.estimate(task, folds, rng=fit_rng))
+    raise MethodError(f"{method.base!r} is not an algorithm.")
+
+
+def require_healthy(healthy: BoolArray, values: FloatArray, log: Log, folds: Folds) -> None:
+    """Warn of folds that failed, by name; refuse when half of them or more did."""
+    bad = np.flatnonzero(~healthy)
+    if len(bad) == 0:
+        return
+    named = ", ".join(
+        f"fold {k} ({_some_episodes(log, folds, int(k))}; value {values[k]:g})" for k in bad
+    )
+    if 2 * len(bad) >= folds.count:
+        raise FoldError(
+            f"{len(bad)} of {folds.count} folds diverged or are not finite: {named}. Too few are "
+            f"left to trust; use a larger ridge, fewer features, a smaller gamma, or fewer folds."
+        )
+    warnings.warn(
+        f"{len(bad)} of {folds.count} folds diverged or are not finite and were left out: {named}.",
+        FoldWarning,
+        stacklevel=3,
+    )
+
+
+def warn_of_unlogged_actions(policy: Any, log: Log, initial_states: FloatArray) -> None:
+    """Warn when the policy takes actions that the log never took."""
+    if not log.is_discrete:
+        return
+    logged = np.bincount(log.actions, minlength=log.n_actions) > 0
+    if logged.all():
+        return
+    every = max(1, log.n_transitions // _PROBED)
+    probed = np.concatenate([initial_states, log.next_states[::every]])
+    share = action_probabilities(policy, probed, log.n_actions).mean(axis=0)
+    for action in np.flatnonzero(~logged & (share > 0)):
+        label = log.action_space.label(int(action))  # type: ignore[union-attr]
+        warnings.warn(
+            f"The policy takes action {label} with probability {share[action]:.2g} but the log "
+            f"never does: nothing is known of its value, and the critics assume zero.",
+            CoverageWarning,
+            stacklevel=3,
+        )
+
+
+def _some_episodes(log: Log, folds: Folds, member: int) -> str:
+    ids = log.episode_ids[np.flatnonzero(folds.counts[member])]
+    return f"episodes {', '.join(map(str, ids[:3]))}{', …' if len(ids) > 3 else ''}"
