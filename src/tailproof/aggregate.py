@@ -69,7 +69,7 @@ def order_statistics(values: FloatArray, indices: Sequence[int]) -> list[FloatAr
     if count > _LARGEST_NETWORK:
         placed = np.partition(values, sorted(set(indices)), axis=0)
         return [placed[i] for i in indices]
-    rows = list(np.array(values, dtype=float))  # a copy: rows are overwritten
+    rows = list(np.array(values, dtype=float).reshape(count, -1))  # a copy: rows are overwritten
     spare = np.empty_like(rows[0])
     for i, j, low, high in selection_network(count, tuple(sorted(set(indices)))):
         if low and high:
@@ -80,7 +80,7 @@ def order_statistics(values: FloatArray, indices: Sequence[int]) -> list[FloatAr
             np.minimum(rows[i], rows[j], out=rows[i])
         else:
             np.maximum(rows[i], rows[j], out=rows[j])
-    return [rows[i] for i in indices]
+    return [rows[i].reshape(values.shape[1:]) for i in indices]
 
 
 def median(values: FloatArray) -> FloatArray:
@@ -119,7 +119,7 @@ class Median:
 
 @dataclass(frozen=True)
 class Quantile:
-    """The q-quantile of the members: pessimism by order statistics (section 3.2).
+    """The q-quantile of the members: pessimism by order statistics (section 4.2).
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class Quantile:
                 warnings.warn(
                     f"The {self.q:g}-quantile of {count} members by the rule 'lower' is their "
                     f"minimum, because q·K = {self.q * count:g} < 1. Use at least "
-                    f"{ceil(1 / self.q)} folds, or rule='linear'.",
+                    f"{1 / self.q:.0f} folds, or rule='linear'.",
                     QuantileWarning,
                     stacklevel=2,
                 )

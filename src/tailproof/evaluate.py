@@ -58,9 +58,10 @@ def evaluate(
     --------
     >>> from tailproof import evaluate
     >>> from tailproof.noise import StudentT
-    >>> from tailproof.worlds import cartpole
-    >>> log = cartpole.log(episodes=60, noise=StudentT(df=1.2), seed=1)
-    >>> estimate = evaluate(log, cartpole.target(), method="roam-dm", gamma=0.99)
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> log = world.log(episodes=60, noise=StudentT(df=1.2), seed=1)
+    >>> estimate = evaluate(log, world.target(), method="roam-dm", gamma=0.99)
     >>> estimate.fold_values.shape
     (5,)
     """

@@ -30,27 +30,37 @@ class Features(Protocol):
 class Polynomial:
     """ψ(s): bias, main effects and pairwise products of the state; no squares (section 5.1).
 
+    Parameters
+    ----------
+    degree
+        2 with pairwise products, 1 without.
+    bias
+        Whether the first feature is the constant 1. States that are one-hot already hold it.
+
     Examples
     --------
-    >>> Polynomial(degree=2)([[2.0, 3.0]])
+    >>> Polynomial()([[2.0, 3.0]])
     array([[1., 2., 3., 6.]])
     """
 
     degree: int = 2
+    bias: bool = True
 
     def size(self, dimension: int) -> int:
         """Return the number of features of a state with `dimension` variables."""
-        return 1 + dimension + (dimension * (dimension - 1) // 2 if self.degree > 1 else 0)
+        products = dimension * (dimension - 1) // 2 if self.degree > 1 else 0
+        return self.bias + dimension + products
 
     def __call__(self, states: Any) -> FloatArray:
         """Return ψ(s), (n, size)."""
         states = np.asarray(states)
         n, p = states.shape
         psi = np.empty((n, self.size(p)))
-        psi[:, 0] = 1.0
-        psi[:, 1 : p + 1] = states
+        first = int(self.bias)
+        psi[:, :first] = 1.0
+        psi[:, first : first + p] = states
         if self.degree > 1:
-            for column, (i, j) in enumerate(combinations(range(p), 2), start=p + 1):
+            for column, (i, j) in enumerate(combinations(range(p), 2), start=first + p):
                 np.multiply(states[:, i], states[:, j], out=psi[:, column])
         return psi
 

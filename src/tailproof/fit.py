@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers, ValueAlgorithm
+from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.errors import (
@@ -16,7 +16,6 @@ from tailproof.errors import (
     FoldError,
     FoldWarning,
     LogError,
-    MethodError,
     TailproofError,
 )
 from tailproof.log import Log
@@ -73,13 +72,12 @@ def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members
     """Partition the log and fit the base on every fold."""
     partition_rng, fit_rng = rng.spawn(2)
     folds = method.partition.assign(task.log, partition_rng)
-    if isinstance(method.base, CriticAlgorithm):
-        backup = method.aggregate if method.at == "backup" else None
-        fitted = method.base.fit(task, folds, backup=backup, rng=fit_rng)
-        return Members(folds, fitted, None)
-    if isinstance(method.base, ValueAlgorithm):
+    with np.errstate(over="ignore", invalid="ignore"):  # `require_healthy` reports such folds
+        if isinstance(method.base, CriticAlgorithm):
+            backup = method.aggregate if method.at == "backup" else None
+            fitted = method.base.fit(task, folds, backup=backup, rng=fit_rng)
+            return Members(folds, fitted, None)
         return Members(folds, None, method.base.estimate(task, folds, rng=fit_rng))
-    raise MethodError(f"{method.base!r} is not an algorithm.")
 
 
 def require_healthy(healthy: BoolArray, values: FloatArray, log: Log, folds: Folds) -> None:

@@ -89,6 +89,10 @@ class Estimate:
         if kind == "tail-aware":
             return tail_aware_lower_bound(values, level=level, tail_index=tail_index)
         if kind == "t":
+            if not 0.5 < level < 1:
+                raise LevelError(
+                    f"level must lie strictly between 0.5 and 1. Got {level!r} instead."
+                )
             both = fold_t_interval(values, level=2 * level - 1)
             return Bound(
                 value=both.low, level=level, requested=level, kind="fold t", note=both.note

@@ -171,4 +171,5 @@ def target_density(policy: Any, log: Log) -> FloatArray:
             "Importance weights over continuous actions need policy.log_prob(states, actions). "
             f"{type(policy).__name__} has none; add it, or use 'lstd'."
         )
-    return np.exp(np.asarray(policy.log_prob(log.states, log.actions), dtype=float))
+    density: FloatArray = np.exp(np.asarray(policy.log_prob(log.states, log.actions), dtype=float))
+    return density

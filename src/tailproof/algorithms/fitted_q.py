@@ -99,11 +99,10 @@ class FittedQ:
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
         stats = statistics(design)
         matrix = regularised(stats.gram, ridge.penalty(stats.count))
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging fold is reported later
-            if task.policy is not None and backup is None:
-                theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
-            else:
-                theta, history = _iterate_data(design, stats, matrix, backup, self)
+        if task.policy is not None and backup is None:
+            theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
+        else:
+            theta, history = _iterate_data(design, stats, matrix, backup, self)
         return Fitted(
             LinearCritics(design.features, theta, _diverged(theta, history)),
             history,

@@ -113,8 +113,10 @@ def unit_mean(
     """
     if not np.isfinite(samples).all():
         return float("nan")
-    if unit == "step":
-        return float(mean(samples, groups=log.group_of_episode[log.episode_of_row], rng=rng))
+    if unit == "step":  # steps stand alone unless the log says that they do not
+        named = log.group_ids is not None
+        groups = log.group_of_episode[log.episode_of_row] if named else None
+        return float(mean(samples, groups=groups, rng=rng))
     sums = np.add.reduceat(samples, log.starts[:-1])
     groups = log.group_of_episode
     if unit == "group":

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+
+from tailproof import IPS, BanditDR, Clip, Log, Median, Method, Shrink, Split, evaluate, method
+from tailproof.errors import LogError, MethodError, PolicyError
+from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans, TrimmedMean, Winsorised
+from tailproof.policies import Uniform
+
+TARGET = np.array([0.1, 0.9])
+VALUE = 0.1 * 1.0 + 0.9 * 2.0  # arm rewards 1 and 2
+
+
+class Fixed:
+    def __init__(self, row):
+        self.row = np.asarray(row)
+
+    def probabilities(self, states):
+        return np.tile(self.row, (len(states), 1))
+
+
+def bandit_log(n=4000, seed=0, noise=0.0, with_propensity=True):
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(n, 1))
+    actions = (rng.random(n) < 0.3).astype(int)
+    rewards = 1.0 + actions + noise * rng.standard_t(1.5, n)
+    return Log.from_arrays(
+        states,
+        actions,
+        rewards,
+        states,
+        episode=np.arange(n),
+        terminated=np.ones(n, bool),
+        propensity=np.where(actions == 1, 0.3, 0.7) if with_propensity else None,
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ips", "snips", "bandit-dm", "bandit-dr", "clipped-ips", "shrunk-ips", "lstd", "mis", "dr"],
+)
+def test_every_bandit_row_finds_the_value_without_a_discount(name):
+    tolerance = 0.25 if name == "shrunk-ips" else 0.05  # shrinking trades bias for variance
+    assert evaluate(bandit_log(), Fixed(TARGET), method=name).value == pytest.approx(
+        VALUE, abs=tolerance
+    )
+
+
+def test_evaluating_the_logging_policy_is_the_plain_mean():
+    log = bandit_log(noise=1.0)
+    value = evaluate(log, Fixed([0.7, 0.3]), method="ips").value
+    assert value == pytest.approx(log.rewards.mean())
+
+
+def test_limits_of_clipping_and_shrinking():
+    weights = np.array([0.1, 1.0, 50.0])
+    assert np.array_equal(Clip(np.inf)(weights), weights)
+    assert Clip(5.0)(weights).max() == 5.0
+    assert np.allclose(Shrink(np.inf)(weights), weights)
+    assert np.allclose(Shrink(1e12)(weights), weights)
+    assert not Shrink(0.0)(weights).any()
+    log = bandit_log()
+    plain = evaluate(log, Fixed(TARGET), method="ips").value
+    unclipped = Method(base=IPS(reweight=Clip(1e9)))
+    assert evaluate(log, Fixed(TARGET), method=unclipped).value == plain
+
+
+def test_snips_recovers_constant_rewards_exactly():
+    log = bandit_log()
+    constant = log.with_rewards(np.full(log.n_transitions, 7.0))
+    assert evaluate(constant, Fixed(TARGET), method="snips").value == pytest.approx(7.0)
+
+
+def test_doubly_robust_survives_wrong_propensities_when_the_model_is_right():
+    log = bandit_log()
+    wrong = Log.from_arrays(
+        log.states, log.actions, log.rewards, log.next_states, episode=log.episode_ids,
+        terminated=log.terminated, propensity=np.full(log.n_transitions, 0.5),
+    )  # fmt: skip
+    assert evaluate(wrong, Fixed(TARGET), method="bandit-dr").value == pytest.approx(
+        VALUE, abs=0.02
+    )
+    assert abs(evaluate(wrong, Fixed(TARGET), method="ips").value - VALUE) > 0.3
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [AdaptiveHuber(), Catoni(), MedianOfMeans(15), TrimmedMean(0.01), Winsorised(0.01)],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["ips", "snips", "bandit-dr"])
+def test_every_mean_serves_every_bandit_estimator(mean, name):
+    log = bandit_log(noise=1.0, seed=3)
+    value = evaluate(log, Fixed(TARGET), method=method(name, mean=mean)).value
+    assert value == pytest.approx(VALUE, abs=0.5)
+
+
+def test_bandit_rows_compose_with_folds():
+    composed = Method(base=BanditDR(), partition=Split(6), aggregate=Median(), at="value")
+    estimate = evaluate(bandit_log(noise=1.0), Fixed(TARGET), method=composed)
+    interval = estimate.interval(0.95)
+    assert interval.low < VALUE < interval.high
+
+
+def test_bad_bandit_input_is_refused_by_name(cartpole):
+    with pytest.raises(LogError, match="Bandit estimators need the propensity"):
+        evaluate(bandit_log(with_propensity=False), Fixed(TARGET), method="ips")
+    with pytest.raises(LogError, match=r"need episodes of one step\. The log has up to 20 steps"):
+        evaluate(cartpole.log(episodes=5, steps=20), Uniform(2), method="ips", gamma=0.9)
+    with pytest.raises(MethodError, match="largest must be positive"):
+        Clip(0.0)
+    with pytest.raises(MethodError, match="strength must be at least 0"):
+        Shrink(-1.0)
+    log = bandit_log(100)
+    continuous = Log.from_arrays(
+        log.states, np.linspace(0, 1, 100), log.rewards, log.states,
+        episode=log.episode_ids, terminated=log.terminated, propensity=np.ones(100),
+    )  # fmt: skip
+    with pytest.raises(PolicyError, match=r"need policy\.log_prob"):
+        evaluate(continuous, lambda states: states[:, 0], method="ips")

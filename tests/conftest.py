@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from tailproof import Log
+from tailproof.noise import StudentT
+from tailproof.worlds import CartPole, LinearMDP, TabularMDP
+
+settings.register_profile("default", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def cartpole() -> CartPole:
+    return CartPole()
+
+
+@pytest.fixture(scope="session")
+def heavy_log(cartpole: CartPole) -> Log:
+    return cartpole.log(episodes=40, noise=StudentT(df=1.5), seed=7)
+
+
+@pytest.fixture(scope="session")
+def tabular() -> TabularMDP:
+    return TabularMDP.random(states=4, actions=2, seed=3)
+
+
+@pytest.fixture(scope="session")
+def linear() -> LinearMDP:
+    return LinearMDP.random(seed=5)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
