@@ -22,6 +22,7 @@ from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.partition import Folds
 from tailproof.policies import action_probabilities
+from tailproof.threads import one_thread
 
 _PROBED = 2_000  # states at which the policy's actions are compared with the logged ones
 
@@ -72,7 +73,8 @@ def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members
     """Partition the log and fit the base on every fold."""
     partition_rng, fit_rng = rng.spawn(2)
     folds = method.partition.assign(task.log, partition_rng)
-    with np.errstate(over="ignore", invalid="ignore"):  # `require_healthy` reports such folds
+    # what overflows is reported by `require_healthy`
+    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         if isinstance(method.base, CriticAlgorithm):
             backup = method.aggregate if method.at == "backup" else None
             fitted = method.base.fit(task, folds, backup=backup, rng=fit_rng)

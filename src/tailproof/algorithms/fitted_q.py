@@ -95,11 +95,13 @@ class FittedQ:
                 aggregate_first=self.aggregate_first,
                 rng=rng,
             )
-        design = Design(task, self.features or default_features(task.log), folds)
+        one_pass = task.policy is not None and backup is None
+        features = self.features or default_features(task.log)
+        design = Design(task, features, folds, keep=not one_pass)
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
         stats = statistics(design)
         matrix = regularised(stats.gram, ridge.penalty(stats.count))
-        if task.policy is not None and backup is None:
+        if one_pass:
             theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
         else:
             theta, history = _iterate_data(design, stats, matrix, backup, self)

@@ -85,12 +85,14 @@ class Rows:
 class Design:
     """A task in feature space, dealt to K members, as an iterable of chunks.
 
-    Chunks are kept between passes while they are small, and made anew otherwise.
+    Algorithms that pass over the data more than once ask to `keep` the chunks; large ones are made
+    anew all the same.
     """
 
     task: Task
     features: Features
     folds: Folds
+    keep: bool = False
 
     @cached_property
     def _fold_of_episode(self) -> IntArray | None:
@@ -101,7 +103,7 @@ class Design:
         return list(self._make())
 
     def __iter__(self) -> Iterator[Rows]:
-        if 32 * self.task.log.n_transitions * self.features.size <= _KEPT:
+        if self.keep and 32 * self.task.log.n_transitions * self.features.size <= _KEPT:
             return iter(self._kept)
         return self._make()
 

@@ -39,9 +39,9 @@ class LSTD:
         if self.ridge != "cv":
             as_ridge(self.ridge)
 
-    def design(self, task: Task, folds: Folds) -> Design:
+    def design(self, task: Task, folds: Folds, *, keep: bool = False) -> Design:
         """Return the task in this base's features."""
-        return Design(task, self.features or default_features(task.log), folds)
+        return Design(task, self.features or default_features(task.log), folds, keep)
 
     def system(self, design: Design, *, rng: np.random.Generator) -> tuple[FloatArray, Statistics]:
         """Return A for each fold, (K, d, d), and the statistics it came from."""

@@ -63,7 +63,7 @@ class MIS:
                 "only then is the mean weight known to be one. Use self_normalised=False."
             )
         lstd = LSTD(features=self.features, ridge=self.ridge)
-        design = lstd.design(task, folds)
+        design = lstd.design(task, folds, keep=True)
         matrix, _ = lstd.system(design, rng=rng)
         weights = marginal_weights(design, matrix)
         values = np.empty(folds.count)
