@@ -1,0 +1,326 @@
+"""Run a policy in a world or a Gymnasium environment, and log what happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.errors import PolicyError, TailproofError
+from tailproof.log import Log
+from tailproof.policies import Policy, action_draws, action_probabilities
+from tailproof.spaces import ActionSpace, Discrete, as_space
+
+if TYPE_CHECKING:
+    from tailproof.worlds import World
+
+Seed = int | np.random.SeedSequence | np.random.Generator
+
+
+def rollout(
+    world: World | Any,
+    policy: Policy,
+    *,
+    episodes: int,
+    steps: int | None = None,
+    seed: Seed = 0,
+    progress: bool | None = None,
+) -> Log:
+    """Run a policy for some episodes and return the log.
+
+    Exploration is drawn for every episode and step on its own. Where the policy has
+    `probabilities(states)` or `log_prob(states, actions)`, the log carries propensities.
+
+    Parameters
+    ----------
+    world
+        A `World`, a `gymnasium.Env` or a `gymnasium.vector.VectorEnv`. The environment is reset
+        here, stays open, and its observations are flattened into states.
+    policy
+        A callable from states (n, p) to actions, an object with `probabilities(states)`, or one
+        with `sample(states, rng)`.
+    episodes
+        Number of episodes, E.
+    steps
+        Longest episode: what is longer is truncated. By default the world's `horizon`; an
+        environment runs until it ends by itself.
+    seed
+        An integer, a seed sequence or a generator. The same seed gives the same log.
+    progress
+        Whether to show a progress bar. By default one appears on a terminal after two seconds.
+
+    Examples
+    --------
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> log = rollout(world, world.behaviour(epsilon=0.5), episodes=3, steps=20)
+    >>> log.n_transitions, sorted(set(log.propensity.round(3).tolist()))
+    (60, [0.25, 0.75])
+    """
+    for name, number in (("episodes", episodes), ("steps", 1 if steps is None else steps)):
+        if number < 1:
+            raise TailproofError(f"{name} must be at least 1. Got {number!r} instead.")
+    if hasattr(world, "start") and hasattr(world, "step"):
+        return _world_log(world, policy, episodes, steps or world.horizon, seed, progress)
+    if hasattr(world, "reset") and hasattr(world, "step"):
+        return _environment_log(world, policy, episodes, steps, seed, progress)
+    raise TailproofError(
+        f"rollout needs a World (with start and step) or a Gymnasium environment (with reset and "
+        f"step). Got {type(world).__name__}; build the environment first, as in "
+        f"gymnasium.make('CartPole-v1')."
+    )
+
+
+def discounted_returns(
+    world: World, policy: Policy, *, episodes: int, steps: int, gamma: float, seed: Seed = 0
+) -> FloatArray:
+    """Return Σ_t γ^t r_t of each simulated episode, (E,), without keeping the transitions.
+
+    Deterministic policies compared under the same seed meet the same random numbers, as long as no
+    episode terminates.
+
+    Examples
+    --------
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> returns = discounted_returns(
+    ...     world, world.target(), episodes=5, steps=10, gamma=1.0, seed=3
+    ... )
+    >>> bool(((9 < returns) & (returns < 10)).all())
+    True
+    """
+    returns = np.zeros(episodes)
+    for time_step, move in enumerate(_moves(world, policy, episodes, steps, seed)):
+        returns[move.alive] += gamma**time_step * move.rewards
+    return returns
+
+
+def draw_actions(
+    policy: Policy, states: FloatArray, space: ActionSpace, rng: np.random.Generator
+) -> tuple[AnyArray, FloatArray | None]:
+    """Draw an action in every state, (n,) or (n, q), with its probability or density, (n,).
+
+    The second is None where the policy does not tell: it has neither `probabilities` nor
+    `log_prob`.
+    """
+    rows = np.arange(len(states))
+    if isinstance(space, Discrete) and hasattr(policy, "probabilities"):
+        table = action_probabilities(policy, states, space.n)  # (n, A)
+        actions = draw(np.cumsum(table, axis=1), rng)
+        return actions, table[rows, actions]
+    if isinstance(space, Discrete):
+        sample = getattr(policy, "sample", None)
+        chooser = policy if sample is None else lambda states: sample(states, rng)
+        actions = action_probabilities(chooser, states, space.n).argmax(axis=1)
+    else:
+        actions = action_draws(policy, states, space, draws=1, rng=rng)[0][:, 0]  # (n, q)
+    if not hasattr(policy, "log_prob"):
+        return actions, None
+    densities = np.exp(np.asarray(policy.log_prob(states, actions), dtype=float))
+    if densities.shape != (len(states),):
+        raise PolicyError(
+            f"policy.log_prob must return one number a state, shape ({len(states)},). "
+            f"Got {densities.shape} instead."
+        )
+    return actions, densities
+
+
+def draw(edges: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw an index a row, (n,), from cumulative probabilities (n, m)."""
+    # Scaled by the last edge, rounding never lets a draw fall on an index of probability 0.
+    uniform = rng.random(len(edges)) * edges[:, -1]
+    indices: IntArray = (uniform[:, None] >= edges[:, :-1]).sum(axis=1)
+    return indices
+
+
+class _Move(NamedTuple):
+    alive: slice | IntArray  # which episodes still run: m of them
+    states: FloatArray  # (m, p)
+    actions: AnyArray  # (m,) or (m, q)
+    propensity: FloatArray | None  # (m,)
+    rewards: FloatArray  # (m,)
+    next_states: FloatArray  # (m, p)
+    terminated: BoolArray  # (m,)
+
+
+def _moves(world: World, policy: Policy, episodes: int, steps: int, seed: Seed) -> Iterator[_Move]:
+    # Two streams: what the policy draws must not shift what the world draws.
+    world_rng, policy_rng = np.random.default_rng(seed).spawn(2)
+    alive: slice | IntArray = slice(None)
+    states = world.start(episodes, world_rng)
+    for _ in range(steps):
+        actions, propensity = draw_actions(policy, states, world.action_space, policy_rng)
+        next_states, rewards, terminated = world.step(states, actions, world_rng)
+        yield _Move(alive, states, actions, propensity, rewards, next_states, terminated)
+        if terminated.any():
+            alive = np.arange(episodes)[alive][~terminated]
+            next_states = next_states[~terminated]
+            if len(alive) == 0:
+                return
+        states = next_states
+
+
+def _world_log(
+    world: World, policy: Policy, episodes: int, steps: int, seed: Seed, progress: bool | None
+) -> Log:
+    columns: dict[str, Any] = {}
+    recorded = np.zeros((episodes, steps), dtype=bool)
+    with _Bar(steps, progress) as bar:
+        for time_step, move in enumerate(_moves(world, policy, episodes, steps, seed)):
+            recorded[move.alive, time_step] = True
+            for name, values in move._asdict().items():
+                if name == "alive" or values is None:
+                    continue
+                if name not in columns:
+                    columns[name] = np.empty((episodes, steps, *values.shape[1:]), values.dtype)
+                columns[name][move.alive, time_step] = values
+            bar.advance()
+    complete = bool(recorded.all())
+    flat = {
+        name: values.reshape(episodes * steps, *values.shape[2:]) if complete else values[recorded]
+        for name, values in columns.items()
+    }
+    return Log.from_arrays(
+        **flat,
+        episode=np.repeat(np.arange(episodes), recorded.sum(axis=1)),
+        action_space=world.action_space,
+        state_names=getattr(world, "state_names", None),
+    )
+
+
+def _environment_log(
+    environment: Any,
+    policy: Policy,
+    episodes: int,
+    steps: int | None,
+    seed: Seed,
+    progress: bool | None,
+) -> Log:
+    from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+    vector = (
+        environment
+        if isinstance(environment, VectorEnv)
+        else SyncVectorEnv([lambda: environment], autoreset_mode=AutoresetMode.NEXT_STEP)
+    )
+    mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+    space = as_space(vector.single_action_space, np.empty(0))
+    policy_rng, seeding = np.random.default_rng(seed).spawn(2)
+    rows: list[list[tuple[Any, ...]]] = [[] for _ in range(episodes)]
+    first_seed: int | None = int(seeding.integers(2**31))
+    with _Bar(episodes, progress) as bar:
+        # Rounds of one episode a sub-environment: counting whichever episodes end first would
+        # prefer the short ones.
+        for first in range(0, episodes, vector.num_envs):
+            wanted = min(vector.num_envs, episodes - first)
+            running = np.arange(vector.num_envs) < wanted
+            observations, _ = vector.reset(seed=first_seed)
+            first_seed = None
+            taken = 0
+            while running.any():
+                states = _states(vector, observations)  # (n, p)
+                actions, propensity = draw_actions(policy, states, space, policy_rng)
+                observations, rewards, terminated, truncated, infos = vector.step(
+                    _environment_actions(vector, actions)
+                )
+                taken += 1
+                over = np.asarray(terminated) | np.asarray(truncated)
+                next_states = _next_states(vector, observations, infos, over, mode)
+                for i in np.flatnonzero(running):
+                    likely = () if propensity is None else (propensity[i],)
+                    rows[first + i].append(
+                        (states[i], actions[i], rewards[i], next_states[i], terminated[i], *likely)
+                    )
+                ended = running & (over if steps is None or taken < steps else True)
+                running &= ~ended
+                bar.advance(int(ended.sum()))
+                if mode == AutoresetMode.DISABLED and over.any():
+                    observations, _ = vector.reset(options={"reset_mask": over})
+    names = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
+    columns = zip(*(row for episode in rows for row in episode), strict=True)
+    arrays: dict[str, Any] = {
+        name: np.asarray(values) for name, values in zip(names, columns, strict=False)
+    }
+    return Log.from_arrays(
+        **arrays,
+        episode=np.repeat(np.arange(episodes), [len(episode) for episode in rows]),
+        action_space=space,
+    )
+
+
+def _states(vector: Any, observations: Any) -> FloatArray:
+    from gymnasium.spaces import Box, flatten
+    from gymnasium.vector.utils import iterate
+
+    if isinstance(vector.single_observation_space, Box):
+        flat = np.array(observations).reshape(vector.num_envs, -1)
+    else:
+        flat = np.stack(
+            [
+                np.asarray(flatten(vector.single_observation_space, observation))
+                for observation in iterate(vector.observation_space, observations)
+            ]
+        )
+    return flat if flat.dtype.kind == "f" else flat.astype(float)
+
+
+def _next_states(
+    vector: Any, observations: Any, infos: dict[str, Any], over: BoolArray, mode: Any
+) -> FloatArray:
+    from gymnasium.spaces import flatten
+    from gymnasium.vector import AutoresetMode
+
+    states = _states(vector, observations)
+    if mode == AutoresetMode.SAME_STEP:  # the observations are already those of the next episode
+        for i in np.flatnonzero(over):
+            final = flatten(vector.single_observation_space, infos["final_obs"][i])
+            states[i] = np.asarray(final)
+    return states
+
+
+def _environment_actions(vector: Any, actions: AnyArray) -> AnyArray:
+    space = vector.single_action_space
+    return actions.reshape(vector.num_envs, *space.shape).astype(space.dtype)
+
+
+class _Bar:
+    """A progress bar that appears on a terminal once the work has taken two seconds."""
+
+    def __init__(self, total: int, shown: bool | None) -> None:
+        self.total, self.shown, self.done = total, shown, 0
+        self.started = time.monotonic()
+        self.progress: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def advance(self, amount: int = 1) -> None:
+        self.done += amount
+        if self.shown is False:
+            return
+        if self.progress is None and (self.shown or time.monotonic() - self.started > 2):
+            from rich.console import Console
+            from rich.progress import Progress
+
+            console = Console(stderr=True)
+            if not (self.shown or console.is_terminal):
+                self.shown = False
+                return
+            self.progress = Progress(console=console, transient=console.is_terminal)
+            self.progress.start()
+            self.task = self.progress.add_task("rollout", total=self.total)
+        if self.progress is not None:
+            self.progress.update(self.task, completed=self.done)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.progress is not None:
+            self.progress.stop()
