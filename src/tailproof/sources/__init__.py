@@ -1,0 +1,21 @@
+"""Where logs come from: tables, Minari, D4RL and d3rlpy; and Parquet files that give them back."""
+
+from tailproof.sources.columns import Columns, guess_columns
+from tailproof.sources.d3rlpy import from_d3rlpy, to_d3rlpy
+from tailproof.sources.hdf5 import read_d4rl
+from tailproof.sources.minari import read_minari
+from tailproof.sources.parquet import write_log
+from tailproof.sources.reading import Reading, read, read_log
+
+__all__ = [
+    "Columns",
+    "Reading",
+    "from_d3rlpy",
+    "guess_columns",
+    "read",
+    "read_d4rl",
+    "read_log",
+    "read_minari",
+    "to_d3rlpy",
+    "write_log",
+]

@@ -1,0 +1,314 @@
+"""Which column of a table plays which part in a log: named by the caller, or guessed and said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from tailproof.errors import LogError
+
+#: A column, several, a pattern such as ``"x_*"``, or None to guess; False where there is none.
+Choice = str | Sequence[str] | bool | None
+
+# Names for each part, better ones first: a later row counts only where the earlier ones find
+# nothing. Two names of one row in the same table are ambiguous.
+CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "action": (("action",), ("actions", "action_id", "arm", "arm_id"), ("a",)),
+    "reward": (("reward",), ("rewards",), ("r",)),
+    "episode": (
+        ("episode",),
+        ("episode_id", "episode_index", "trajectory", "trajectory_id", "traj", "traj_id"),
+        ("session", "session_id", "user", "user_id", "customer", "customer_id"),
+        ("patient", "patient_id"),
+    ),
+    "step": (
+        ("step",),
+        ("step_id", "step_index", "timestep", "time_step"),
+        ("t", "time", "timestamp"),
+    ),
+    "terminated": (("terminated",), ("terminal", "terminals", "is_terminal"), ("done", "dones")),
+    "truncated": (("truncated",), ("timeout", "timeouts")),
+    "propensity": (
+        ("propensity",),
+        ("propensity_score", "pscore", "action_prob", "behavior_prob", "behaviour_prob"),
+        ("prob", "probability"),
+    ),
+    "group": (("group",), ("group_id", "cluster", "cluster_id")),
+}
+STATE_WORDS = ("state", "obs", "observation", "observations", "context", "feature", "x", "s")
+SINGLE = ("reward", "episode", "step", "terminated", "truncated", "propensity", "group")
+# Time, a user or a week may well describe the state too; these parts may not share a column.
+EXCLUSIVE = ("action", "reward", "next_state", "terminated", "truncated", "propensity")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that make up a log.
+
+    Attributes
+    ----------
+    state, action, next_state
+        Names in the order of the variables; no next states where they are to be derived.
+    reward, episode, step, terminated, truncated, propensity, group
+        A name each, or None where the table has no such column.
+    guessed
+        The parts that nobody named.
+    ignored
+        The columns that play no part.
+    """
+
+    state: tuple[str, ...]
+    action: tuple[str, ...]
+    reward: str
+    episode: str | None = None
+    step: str | None = None
+    next_state: tuple[str, ...] = ()
+    terminated: str | None = None
+    truncated: str | None = None
+    propensity: str | None = None
+    group: str | None = None
+    guessed: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns of each part that has any."""
+        found = {part: getattr(self, part) for part in ("state", "next_state", "action", *SINGLE)}
+        return {
+            part: (names,) if isinstance(names, str) else names
+            for part, names in found.items()
+            if names
+        }
+
+    def used(self) -> tuple[str, ...]:
+        """Return every column that plays a part, once."""
+        return tuple(dict.fromkeys(name for names in self.parts().values() for name in names))
+
+    def describe(self) -> str:
+        """Return the parts and their columns in words, and which of them are guesses."""
+        said = [
+            f"{part.replace('_', ' ')}: {_listed(names)}"
+            f"{' (guessed)' if part in self.guessed else ''}"
+            for part, names in self.parts().items()
+        ]
+        if self.ignored:
+            said.append(f"not used: {_listed(self.ignored)}")
+        return "; ".join(said)
+
+
+def guess_columns(names: Sequence[str]) -> Columns:
+    """Guess every part of a log from the names of a table's columns.
+
+    Examples
+    --------
+    >>> columns = guess_columns(["user_id", "t", "x_age", "x_income", "action", "reward", "note"])
+    >>> print(columns.describe())
+    state: x_age, x_income (guessed); action: action (guessed); reward: reward (guessed); \
+episode: user_id (guessed); step: t (guessed); not used: note
+    """
+    return resolve_columns(names)
+
+
+def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
+    """Return the columns that were named, and guesses for the rest.
+
+    Parameters
+    ----------
+    names
+        The columns of the table.
+    given
+        A `Choice` for any part: ``state``, ``action``, ``reward``, ``episode``, ``step``,
+        ``next_state``, ``terminated``, ``truncated``, ``propensity``, ``group``.
+    """
+    _refuse_repeated(names)
+    for part, choice in given.items():
+        if choice is True and part != "terminated":
+            raise LogError(f"{part} must be a column name, or False for none. Got True instead.")
+    named = {
+        part: _named(part, choice, names)
+        for part, choice in given.items()
+        if choice is not None and not isinstance(choice, bool)
+    }
+    by_pattern = isinstance(given.get("state"), str) and given["state"] not in names
+    chosen = {part: found for part, found in named.items() if part != "state" or not by_pattern}
+    guessed = []
+    for part in CONVENTIONS:
+        if given.get(part) is None:
+            # A time that describes the state orders the rows all the same.
+            shared = chosen.get("state", ()) if part == "step" else ()
+            if found := _guess(part, [*_free(names, chosen), *shared]):
+                chosen[part] = found
+                guessed.append(part)
+    if by_pattern:
+        free = _free(names, chosen)
+        chosen["state"] = tuple(name for name in named["state"] if name in free)
+    elif "state" not in chosen:
+        chosen["state"] = _guess_state(_free(names, chosen))
+        guessed.append("state")
+    if "next_state" in chosen:
+        chosen["next_state"] = _paired(chosen["state"], chosen["next_state"], given, names)
+    elif given.get("next_state") is None and (
+        after := _guess_next(chosen["state"], _free(names, chosen))
+    ):
+        chosen["next_state"] = after
+        guessed.append("next_state")
+    _require(chosen, names)
+    _refuse_shared(chosen)
+    if "episode" not in chosen and "step" in guessed:  # nothing to order without episodes
+        del chosen["step"]
+        guessed.remove("step")
+    used = {name for columns in chosen.values() for name in columns}
+    return Columns(
+        **{part: found[0] if part in SINGLE else found for part, found in chosen.items()},  # type: ignore[arg-type]
+        guessed=tuple(guessed),
+        ignored=tuple(name for name in names if name not in used),
+    )
+
+
+def _free(names: Sequence[str], chosen: dict[str, tuple[str, ...]]) -> list[str]:
+    taken = {name for columns in chosen.values() for name in columns}
+    return [name for name in names if name not in taken]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s\-.]+", "_", name.strip()).lower()
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    repeated = sorted({name for name in names if list(names).count(name) > 1})
+    if repeated:
+        raise LogError(
+            f"Column names must differ. Got {_listed(repeated)} more than once; rename or drop one."
+        )
+
+
+def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(choice, str):
+        if choice in names or "*" not in choice:
+            choice = [choice]
+        else:
+            pattern = re.compile(".*".join(map(re.escape, choice.split("*"))), re.DOTALL)
+            choice = [name for name in names if pattern.fullmatch(name)]
+            if not choice:
+                raise LogError(
+                    f"No column matches the {part} pattern. The log has: {_listed(names)}."
+                )
+    try:
+        columns = tuple(str(name) for name in choice)
+    except TypeError as error:
+        raise LogError(
+            f"{part} must be a column name, a list of names or a pattern. Got {choice!r} instead."
+        ) from error
+    for name in columns:
+        if name not in names:
+            close = get_close_matches(name, names, n=1)
+            raise LogError(
+                f"There is no column {name!r} for {part}. The log has: {_listed(names)}."
+                + (f" Did you mean {close[0]!r}?" if close else "")
+            )
+    if not columns or len(set(columns)) < len(columns):
+        raise LogError(f"{part} must name each column once. Got {list(columns)} instead.")
+    if part in SINGLE and len(columns) > 1:
+        raise LogError(f"{part} is one column. Got {_listed(columns)}; name one of them.")
+    return columns
+
+
+def _guess(part: str, names: Sequence[str]) -> tuple[str, ...]:
+    for row in CONVENTIONS[part]:
+        found = [name for name in names if _plain(name) in row]
+        if len(found) > 1:
+            raise LogError(
+                f"More than one column could be the {part}: {_listed(found)}. Say which: "
+                f"{part}={found[0]!r}."
+            )
+        if found:
+            return tuple(found)
+    if part == "action":
+        return tuple(name for name in names if re.fullmatch(r"(action|a)s?_?\d+", _plain(name)))
+    return ()
+
+
+def _guess_state(names: Sequence[str]) -> tuple[str, ...]:
+    families: dict[str, list[str]] = {}
+    pattern = re.compile(rf"({'|'.join(STATE_WORDS)})(s?|_?\d+|_.+)")
+    for name in names:
+        match = pattern.fullmatch(_plain(name))
+        if match and not re.search(r"(^|_)(next|prime)(_|$)", _plain(name)):
+            families.setdefault(match[1], []).append(name)
+    if len(families) > 1:
+        shown = "; ".join(_listed(family, 4) for family in families.values())
+        raise LogError(
+            f"More than one family of columns could be the state: {shown}. Say which, as in "
+            f"state={next(iter(families.values()))!r}."
+        )
+    return tuple(next(iter(families.values()), ()))
+
+
+def _guess_next(state: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    for form in ("next_{}", "{}_next", "next {}", "{}_prime"):
+        after = tuple(form.format(name) for name in state)
+        there = [name for name in after if name in names]
+        if len(there) == len(after) > 0:
+            return after
+        if there:
+            missing = [name for name in after if name not in there]
+            raise LogError(
+                f"Next states are given for some state columns only: there is no {_listed(missing)}. "
+                f"Name all of them with next_state=[...], or pass next_state=False to derive them."
+            )
+    return ()
+
+
+def _paired(
+    state: Sequence[str], after: tuple[str, ...], given: dict[str, Choice], names: Sequence[str]
+) -> tuple[str, ...]:
+    if len(after) != len(state):
+        raise LogError(
+            f"There must be a next-state column for each of the {len(state)} state columns. "
+            f"Got {len(after)}: {_listed(after)}."
+        )
+    before, pattern = given.get("state"), given.get("next_state")
+    patterns = [each for each in (before, pattern) if isinstance(each, str) and each not in names]
+    if len(patterns) < 2:
+        return after
+    # Both are patterns: what the star stands for pairs them, whatever their order in the file.
+    middles = [_middle(patterns[0], name) for name in state]
+    found = {_middle(patterns[1], name): name for name in after}
+    if set(middles) != set(found):
+        raise LogError(
+            f"The patterns {patterns[0]!r} and {patterns[1]!r} must match columns that correspond. "
+            f"Got {_listed(state)} and {_listed(after)}; list them instead."
+        )
+    return tuple(found[middle] for middle in middles)
+
+
+def _middle(pattern: str, name: str) -> str:
+    first, _, last = pattern.partition("*")
+    return name[len(first) : len(name) - len(last)]
+
+
+def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
+    for part in ("state", "action", "reward"):
+        if not chosen.get(part):
+            raise LogError(
+                f"No column looks like the {part}. The log has: {_listed(names) or 'no columns'}. "
+                f"Name it with {part}=...; a text file needs a first line with column names."
+            )
+
+
+def _refuse_shared(chosen: dict[str, tuple[str, ...]]) -> None:
+    parts = [part for part in EXCLUSIVE if part in chosen]
+    for i, part in enumerate(parts):
+        for other in [*parts[i + 1 :], "state"]:
+            if shared := set(chosen[part]) & set(chosen[other]):
+                raise LogError(
+                    f"A column plays one part. Got {sorted(shared)[0]!r} for {part} and {other}; "
+                    f"name another for one of them."
+                )

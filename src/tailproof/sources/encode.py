@@ -1,0 +1,200 @@
+"""Arrow columns to arrays: every value used, or an error that names the column and the row."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.errors import LogError
+
+
+class Labelled(NamedTuple):
+    """Values as codes into their sorted, distinct labels."""
+
+    codes: IntArray  # (n,) −1 where missing
+    labels: AnyArray  # (m,)
+
+
+def numbers(name: str, column: pa.ChunkedArray, *, missing: bool = False) -> FloatArray:
+    """Return a column of real numbers, (n,); where `missing` values are allowed they are NaN."""
+    column = plain(column)
+    kind = column.type
+    if not (
+        kinds.is_integer(kind)
+        or kinds.is_floating(kind)
+        or kinds.is_decimal(kind)
+        or kinds.is_boolean(kind)
+        or kinds.is_null(kind)
+    ):
+        raise LogError(f"Column {name!r} must hold numbers. {shown(column)} {_advice(kind)}")
+    if not missing and column.null_count:
+        refuse_missing(name, column)
+    values: FloatArray = array(column.cast(pa.float64(), safe=False), absent=np.nan)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    if not np.isfinite(total):  # a finite sum proves every entry finite
+        if not missing:
+            refuse_missing(name, column)
+        infinite = np.isinf(values)
+        if infinite.any():
+            row = int(infinite.argmax())
+            raise LogError(
+                f"Column {name!r} must hold finite numbers. Got {values[row]} at row {row} "
+                f"({int(infinite.sum())} such rows; the first row is 0); drop or replace these rows."
+            )
+    return values
+
+
+def flags(name: str, column: pa.ChunkedArray) -> BoolArray:
+    """Return a column of yes and no, (n,)."""
+    column = plain(column)
+    if not (kinds.is_boolean(column.type) or kinds.is_primitive(column.type)):
+        raise LogError(
+            f"Column {name!r} must hold true and false, or 1 and 0. {shown(column)} Convert it."
+        )
+    values = numbers(name, column)
+    odd = (values != 0) & (values != 1)
+    if odd.any():
+        row = int(odd.argmax())
+        raise LogError(
+            f"Column {name!r} must hold true and false, or 1 and 0. Got {values[row]:g} at row "
+            f"{row}; convert it."
+        )
+    return np.asarray(values == 1)
+
+
+def order(name: str, column: pa.ChunkedArray) -> AnyArray:
+    """Return a column that rows can be put in order by, (n,): numbers, dates or times."""
+    column = plain(column)
+    kind = column.type
+    if kinds.is_temporal(kind):
+        refuse_missing(name, column)
+        if kinds.is_date32(kind) or kinds.is_time32(kind):
+            column = column.cast(pa.int32())
+        return array(column.cast(pa.int64()))
+    if kinds.is_integer(kind):
+        refuse_missing(name, column)
+        return array(column)
+    if not (kinds.is_floating(kind) or kinds.is_decimal(kind)):
+        raise LogError(
+            f"Column {name!r} must hold numbers, dates or times to order the steps of an episode. "
+            f"{shown(column)} Convert it, or pass step=False to keep the order of the file."
+        )
+    return numbers(name, column)
+
+
+def identifiers(name: str, column: pa.ChunkedArray) -> Labelled:
+    """Return a column of labels, such as episode ids; whole numbers stay numbers."""
+    column = plain(column)
+    refuse_missing(name, column)
+    kind = column.type
+    if kinds.is_floating(kind):
+        values = numbers(name, column)
+        if (np.abs(values) < 2**53).all() and (values == np.round(values)).all():
+            values = values.astype(np.int64)
+        labels, codes = np.unique(values, return_inverse=True)
+        return Labelled(codes, labels)
+    if kinds.is_temporal(kind) or kinds.is_decimal(kind) or kinds.is_boolean(kind):
+        column = column.cast(pa.string())
+    elif not (kinds.is_integer(kind) or is_text(kind)):
+        raise LogError(
+            f"Column {name!r} must hold labels: text, whole numbers or dates. {shown(column)} "
+            f"Convert it."
+        )
+    return labelled(column)
+
+
+def labelled(column: pa.ChunkedArray) -> Labelled:
+    """Return codes into the sorted distinct values of a plain column; −1 for missing ones."""
+    if is_text(column.type):
+        column = column.cast(pa.large_string())  # one array of all chunks may pass 2 GB
+    encoded = column.combine_chunks().dictionary_encode()
+    codes = array(encoded.indices, absent=-1).astype(np.intp)
+    if is_text(column.type):
+        labels = text_array(encoded.dictionary.to_pylist())
+    else:
+        labels = array(encoded.dictionary)
+    ranks = np.argsort(labels, kind="stable")
+    place = np.empty(len(labels) + 1, dtype=np.intp)
+    place[ranks] = np.arange(len(labels))
+    place[-1] = -1
+    return Labelled(place[codes], labels[ranks])
+
+
+def text_array(values: list[str]) -> AnyArray:
+    """Return text as an array that keeps every character."""
+    if max(map(len, values), default=0) <= 256:  # a width for the longest is a width for all
+        array = np.array(values, dtype=np.str_)
+        if array.tolist() == values:  # fixed-width text loses trailing zero characters
+            return array
+    return np.array(values, dtype=object)
+
+
+def array(column: pa.ChunkedArray | pa.Array, *, absent: float | None = None) -> AnyArray:
+    """Return numbers, (n,), with `absent` where one is missing.
+
+    Arrow's own `to_numpy` would import pandas wherever that is installed.
+    """
+    if column.null_count:
+        column = column.fill_null(absent)
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.concatenate([np.from_dlpack(chunk) for chunk in chunks])
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column without dictionaries, views or extension types in the way."""
+    while True:
+        kind = column.type
+        if kinds.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        elif isinstance(kind, pa.BaseExtensionType):
+            column = column.cast(kind.storage_type)
+        elif kinds.is_string_view(kind):
+            column = column.cast(pa.large_string())
+        else:
+            return column
+
+
+def refuse_missing(name: str, column: pa.ChunkedArray) -> None:
+    """Raise unless every value of a column is there."""
+    count = column.null_count
+    row = pc.index(column.is_null(), value=True).as_py() if count else -1
+    if not count and kinds.is_floating(column.type):
+        absent = np.isnan(array(column))
+        count = int(absent.sum())
+        row = int(absent.argmax())
+    if count:
+        raise LogError(
+            f"Column {name!r} has {count} missing value{'s' if count > 1 else ''}, the first at "
+            f"row {row} (the first row is 0). Empty cells, NA, NaN and null count as missing; drop "
+            f"these rows or fill them in."
+        )
+
+
+def is_text(kind: Any) -> bool:
+    """Tell whether an Arrow type is text."""
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind))
+
+
+def is_list(kind: Any) -> bool:
+    """Tell whether an Arrow type is a list of entries."""
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+def shown(column: pa.ChunkedArray) -> str:
+    """Return an error's words for what a column holds instead."""
+    example = next((value for value in column.slice(0, 50).to_pylist() if value is not None), None)
+    return f"Got {column.type}, such as {str(example)[:40]!r}."
+
+
+def _advice(kind: Any) -> str:
+    if kinds.is_temporal(kind):
+        return "Turn dates and times into numbers first, such as the hour or the day."
+    if is_text(kind):
+        return "Write numbers with a decimal point and no unit, or leave the column out."
+    return "Convert it, or leave the column out."

@@ -1,0 +1,241 @@
+"""Logs from HDF5 files: D4RL's, and those that d3rlpy writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, require_finite
+from tailproof.errors import LogError
+from tailproof.log import Log
+from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded
+from tailproof.sources.encode import Labelled
+from tailproof.sources.steps import Steps, Told, assemble
+from tailproof.sources.tables import blaming
+
+ADVICE = "The file is damaged or not HDF5; download or write it again."
+
+
+def read_d4rl(source: str | Path | Mapping[str, Any], *, max_steps: int | None = None) -> Log:
+    """Read a D4RL file, or the mapping of arrays that D4RL's ``env.get_dataset()`` returns.
+
+    An episode ends at a row of `terminals` (it terminated) or `timeouts` (time ran out). Without
+    `next_observations` the next state is the next row's; a timeout then has none, and its transition
+    is left out, as D4RL does itself.
+
+    Files of the first version have neither `timeouts` nor `next_observations`: they need
+    `max_steps`. With `next_observations` alone, an episode ends where these differ from the next
+    row's observations.
+
+    Parameters
+    ----------
+    source
+        An HDF5 file with `observations`, `actions`, `rewards`, `terminals`, and possibly `timeouts`
+        and `next_observations`; or a mapping with these.
+    max_steps
+        The environment's time limit (1000 in the locomotion tasks). Used only where the file has no
+        `timeouts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> log = read_d4rl({
+    ...     "observations": np.arange(6.0), "actions": np.zeros((6, 2)), "rewards": np.ones(6),
+    ...     "terminals": [0, 0, 1, 0, 0, 0], "timeouts": [0, 0, 0, 0, 0, 1],
+    ... })
+    >>> log.lengths, log.terminated
+    (array([3, 2]), array([False, False,  True, False, False]))
+    """
+    if isinstance(source, Mapping):
+        return _d4rl_log(dict(source), max_steps, Told())
+    return read_hdf5(source, Told(), max_steps=max_steps)
+
+
+def is_hdf5(path: Path) -> bool:
+    """Tell whether a path is an HDF5 file, or a file that calls itself one."""
+    if path.suffix.lower() in (".hdf5", ".h5", ".hdf"):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(8) == b"\x89HDF\r\n\x1a\n"
+    except (OSError, ValueError):
+        return False
+
+
+def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> Log:
+    """Read an HDF5 file of D4RL or d3rlpy."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise LogError(
+            "Reading HDF5 files needs h5py, which is not installed. Install it with "
+            "pip install 'tailproof[minari]'."
+        ) from error
+    label = f"The file {path}"
+    with blaming(label, ADVICE), h5py.File(path, "r") as file:
+        limit = 1000 * Path(path).stat().st_size + (1 << 20)  # what compression can stand for
+        keys = set(file)
+        if {"columns", "num_episodes"} <= keys:
+            episodes = _dumped_episodes(file, limit)
+        elif {"observations", "actions", "rewards", "terminals"} <= keys:
+            names = ("observations", "actions", "rewards", "terminals", "timeouts")
+            extra = ("next_observations", "episode_terminals")
+            arrays = {name: _value(file[name], limit) for name in (*names, *extra) if name in keys}
+            episodes = None
+        else:
+            folder = " Pass the Minari folder instead." if "episode_0" in keys else ""
+            raise LogError(
+                f"{label} must hold observations, actions, rewards and terminals, as D4RL files do. "
+                f"Got {', '.join(sorted(keys)[:10]) or 'nothing'}.{folder}"
+            )
+    if episodes is not None:
+        return log_of_recorded(episodes, told)
+    return _d4rl_log(arrays, max_steps, told)
+
+
+def _value(item: Any, limit: int) -> Any:
+    """Return the array of an HDF5 item; a group is a list of arrays in the order of its names."""
+    if hasattr(item, "keys"):
+        return [_value(item[key], limit) for key in sorted(item)]
+    if item.nbytes > limit:
+        raise LogError(f"{item.name} claims {item.nbytes} bytes, more than its file can hold.")
+    return item[()]
+
+
+def _dumped_episodes(file: Any, limit: int) -> list[Recorded]:
+    count = int(file["num_episodes"][()])
+    if count > len(file):
+        raise LogError(f"The file claims {count} episodes and holds {len(file)} items.")
+
+    def part(name: str, i: int) -> Any:
+        if f"{name}_{i}" in file:
+            return _value(file[f"{name}_{i}"], limit)
+        several: list[Any] = []
+        while f"{name}_{i}_{len(several)}" in file:
+            several.append(_value(file[f"{name}_{i}_{len(several)}"], limit))
+        return several
+
+    return [
+        Recorded(
+            part("observations", i),
+            part("actions", i),
+            part("rewards", i),
+            bool(np.all(part("terminated", i))),
+        )
+        for i in range(count)
+    ]
+
+
+def _d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
+    states = _finite("observations", flat("observations", _required(arrays, "observations")))
+    n = len(states)
+    rewards = _finite("rewards", _column(arrays, "rewards", n).astype(float))
+    terminals = _flags(arrays, "terminals", n)
+    next_states = None
+    if arrays.get("next_observations") is not None:
+        next_states = _finite(
+            "next_observations", flat("next_observations", arrays["next_observations"])
+        )
+        if next_states.shape != states.shape:
+            raise LogError(
+                f"next_observations must have the shape of observations, {states.shape}. "
+                f"Got {next_states.shape}."
+            )
+    ends = terminals | _timeouts(arrays, terminals, states, next_states, max_steps, told)
+    episode = np.concatenate([[0], np.cumsum(ends[:-1])]) if n else np.zeros(0, dtype=np.intp)
+    steps = Steps(
+        states=states,
+        actions=_actions(arrays, n),
+        rewards=rewards,
+        next_states=next_states,
+        episode=Labelled(episode, np.arange(int(ends[:-1].sum()) + 1)),
+        terminated=terminals,
+    )
+    log = assemble(steps, Told())
+    if log.n_transitions < n:
+        told.notes.append(
+            f"{n - log.n_transitions} steps at a timeout left out: the state after it is not in the "
+            f"file."
+        )
+    return log
+
+
+def _timeouts(
+    arrays: dict[str, Any],
+    terminals: BoolArray,
+    states: FloatArray,
+    next_states: FloatArray | None,
+    max_steps: int | None,
+    told: Told,
+) -> BoolArray:
+    n = len(terminals)
+    if arrays.get("timeouts") is not None:
+        return _flags(arrays, "timeouts", n)
+    if arrays.get("episode_terminals") is not None:  # d3rlpy's first file format
+        return _flags(arrays, "episode_terminals", n)
+    if max_steps is not None:
+        if max_steps < 1:
+            raise LogError(f"max_steps must be at least 1. Got {max_steps}.")
+        before = np.concatenate([[0], np.flatnonzero(terminals) + 1])
+        run = np.concatenate([[0], np.cumsum(terminals)[:-1]]) if n else np.zeros(0, dtype=np.intp)
+        return np.asarray((np.arange(n) - before[run] + 1) % max_steps == 0)
+    if next_states is not None:
+        cut = np.zeros(n, dtype=bool)
+        cut[:-1] = (next_states[:-1] != states[1:]).any(axis=1)
+        told.notes.append(
+            "The file records no timeouts: an episode also ends where the next observation is not "
+            "the next row's."
+        )
+        return cut
+    raise LogError(
+        "The file records neither timeouts nor next_observations, so where an episode ran out of "
+        "time is not known. Pass max_steps, the environment's time limit (1000 in D4RL's "
+        "locomotion tasks), or the number of rows if only terminals end an episode."
+    )
+
+
+def _required(arrays: dict[str, Any], name: str) -> Any:
+    if arrays.get(name) is None:
+        raise LogError(
+            f"A D4RL data set has observations, actions, rewards and terminals. There is no {name}; "
+            f"got {', '.join(sorted(arrays)) or 'nothing'}."
+        )
+    return arrays[name]
+
+
+def _column(arrays: dict[str, Any], name: str, n: int) -> AnyArray:
+    values = np.asarray(_required(arrays, name))
+    if values.size != n or values.ndim == 0 or len(values) != n or values.dtype.kind not in "fiub":
+        raise LogError(
+            f"{name} must hold {n} numbers, as many as observations has rows. Got dtype "
+            f"{values.dtype}, shape {values.shape}."
+        )
+    return values.reshape(n)
+
+
+def _flags(arrays: dict[str, Any], name: str, n: int) -> BoolArray:
+    values = _column(arrays, name, n)
+    if not np.isin(values, (0, 1)).all():
+        raise LogError(f"{name} must hold 0 and 1 only. Got other numbers as well.")
+    return values.astype(bool)
+
+
+def _actions(arrays: dict[str, Any], n: int) -> AnyArray:
+    actions = np.asarray(_required(arrays, "actions"))
+    if actions.ndim == 0 or len(actions) != n or actions.dtype.kind not in "fiub":
+        raise LogError(
+            f"actions must hold {n} rows of numbers, as observations does. Got dtype "
+            f"{actions.dtype}, shape {actions.shape}."
+        )
+    if actions.dtype.kind != "f" and actions.size == n:
+        return actions.reshape(n)
+    return flat("actions", actions)
+
+
+def _finite(name: str, values: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore", invalid="ignore"):  # of a sum that only tests for finiteness
+        require_finite(name, values, LogError)
+    return values

@@ -1,0 +1,204 @@
+"""Logs as Parquet files that give back an equal log."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailproof.arrays import AnyArray
+from tailproof.errors import LogError
+from tailproof.log import Log
+from tailproof.sources.columns import Columns
+from tailproof.sources.tables import METADATA_KEY, Source
+from tailproof.spaces import ActionSpace, Continuous, Discrete
+
+VERSION = 1
+
+
+def write_log(log: Log, path: str | Path) -> Path:
+    """Write a log to a Parquet file; `read_log` gives back an equal one.
+
+    The file appears complete or not at all. Its columns are ``episode``, ``step``, the states under
+    their names, ``action`` (with labels where there are any), ``reward``, the next states, the
+    flags, and ``propensity`` and ``group`` where the log has them; any Parquet reader can use it.
+
+    Parameters
+    ----------
+    log
+        The log.
+    path
+        Where to write; a file there is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tailproof import Log
+    >>> from tailproof.sources import read_log
+    >>> log = Log.from_arrays([0.0, 1.0], [1, 0], [1.0, 2.0], [1.0, 2.0], episode=["a", "a"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = read_log(write_log(log, f"{folder}/log.parquet"))
+    >>> again.episode_ids, again.rewards
+    (array(['a'], dtype='<U1'), array([1., 2.]))
+    """
+    from pyarrow.parquet import write_table
+
+    path = Path(path)
+    table = log_table(log)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        write_table(table, unfinished, compression="zstd", write_page_checksum=True)
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise LogError(
+            f"The log could not be written to {path}: {error}. Check that the folder exists and "
+            f"may be written to."
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def log_table(log: Log) -> pa.Table:
+    """Return a log as an Arrow table with the description that `read_log` understands."""
+    names = _state_columns(log)
+    columns: dict[str, Any] = {
+        "episode": _labels("episode", log.episode_ids, log.episode_of_row),
+        "step": np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths),
+    }
+    columns.update(zip(names, _written(log.states).T, strict=True))
+    action_names = ["action"]
+    if isinstance(log.action_space, Continuous):
+        action_names = [f"action_{j}" for j in range(log.action_space.dimension)]
+        columns.update(zip(action_names, _written(log.actions).T, strict=True))
+    elif _has_distinct_labels(log.action_space):
+        columns["action"] = pa.DictionaryArray.from_arrays(
+            pa.array(log.actions.astype(np.int32)), pa.array(log.action_space.labels)
+        )
+    else:
+        columns["action"] = log.actions
+    columns["reward"] = log.rewards
+    next_names = [f"next_{name}" for name in names]
+    columns.update(zip(next_names, _written(log.next_states).T, strict=True))
+    columns.update(terminated=log.terminated, truncated=log.truncated)
+    if log.propensity is not None:
+        columns["propensity"] = log.propensity
+    if log.group_ids is not None:
+        columns["group"] = _labels("group", log.group_ids, log.episode_of_row)
+    description = {
+        "version": VERSION,
+        "state": names,
+        "next_state": next_names,
+        "action": action_names,
+        "state_names": log.state_names,
+        "types": {
+            "states": str(log.states.dtype),
+            "next_states": str(log.next_states.dtype),
+            "actions": str(log.actions.dtype),
+            "episode": str(log.episode_ids.dtype),
+            "group": None if log.group_ids is None else str(log.group_ids.dtype),
+        },
+        "space": _space_description(log.action_space),
+    }
+    table = pa.table({name: _array(values) for name, values in columns.items()})
+    return table.replace_schema_metadata({METADATA_KEY: json.dumps(description).encode()})
+
+
+def described_columns(source: Source) -> tuple[Columns, dict[str, Any]] | None:
+    """Return the columns of a table that tailproof wrote, and its description; None for others."""
+    if source.metadata is None:
+        return None
+    try:
+        description = json.loads(source.metadata)
+        if description["version"] != VERSION:
+            return None
+        found: dict[str, Any] = {
+            name: name
+            for name in ("episode", "step", "terminated", "truncated", "propensity", "group")
+            if name in source.names
+        }
+        parts: dict[str, Any] = {
+            part: tuple(description[part]) for part in ("state", "next_state", "action")
+        }
+        columns = Columns(**parts, reward="reward", **found)
+        whole = (
+            set(columns.used()) == set(source.names)
+            and {"episode", "step", "terminated", "truncated", "reward"} <= set(source.names)
+            and len(description["state_names"]) == len(columns.state)
+            and all(np.dtype(kind) for kind in description["types"].values() if kind)
+        )
+        return (columns, description) if whole and described_space(description) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # edited by another program: read as any other table
+
+
+def described_space(description: dict[str, Any]) -> ActionSpace:
+    """Return the action space of a log that tailproof wrote."""
+    space = description["space"]
+    labels, low, high = (
+        None if space.get(name) is None else tuple(space[name])
+        for name in ("labels", "low", "high")
+    )
+    if "n" in space:
+        return Discrete(space["n"], labels)
+    return Continuous(space["dimension"], low, high)
+
+
+def _space_description(space: ActionSpace) -> dict[str, Any]:
+    if isinstance(space, Discrete):
+        return {"n": space.n, "labels": space.labels}
+    return {"dimension": space.dimension, "low": space.low, "high": space.high}
+
+
+def _has_distinct_labels(space: ActionSpace) -> bool:
+    return (
+        isinstance(space, Discrete)
+        and space.labels is not None
+        and len(set(space.labels)) == space.n
+    )
+
+
+def _state_columns(log: Log) -> list[str]:
+    """Return the states' names where these can be columns beside the others, else numbered ones."""
+    names = [name.replace(" ", "_") for name in log.state_names]
+    others = {"episode", "step", "reward", "terminated", "truncated", "propensity", "group"}
+    every = {*names, *(f"next_{name}" for name in names)}
+    clash = others & every or any(name.startswith("action") for name in names)
+    if clash or len(every) < 2 * len(names) or not all(names):
+        return [f"state_{j}" for j in range(len(names))]
+    return names
+
+
+def _written(values: AnyArray) -> AnyArray:
+    """Return reals in a type that Parquet knows and that loses nothing."""
+    if values.dtype in (np.float32, np.float64):
+        return values
+    return values.astype(np.float32 if values.dtype == np.float16 else np.float64)
+
+
+def _labels(name: str, ids: AnyArray, of_row: AnyArray) -> pa.Array:
+    kind = ids.dtype.kind
+    if kind in "UO":
+        texts = ids.tolist()
+        if not all(isinstance(text, str) for text in texts):
+            odd = next(text for text in texts if not isinstance(text, str))
+            raise LogError(
+                f"{name} ids must be text, numbers or dates to be written. Got {odd!r}; convert them."
+            )
+        return pa.DictionaryArray.from_arrays(pa.array(of_row.astype(np.int32)), pa.array(texts))
+    if kind not in "iufbM":
+        raise LogError(
+            f"{name} ids must be text, numbers or dates to be written. Got dtype {ids.dtype}; "
+            f"convert them."
+        )
+    plain = ids.astype(np.int64) if kind in "bM" else ids
+    return pa.array((plain.astype(np.float64) if kind == "f" else plain)[of_row])
+
+
+def _array(values: Any) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(np.ascontiguousarray(values))

@@ -1,0 +1,172 @@
+"""Reading a log from wherever it is, and saying how it was read."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tailproof.errors import LogError, TailproofWarning
+from tailproof.log import Log
+from tailproof.sources import d3rlpy, hdf5, minari
+from tailproof.sources.columns import Choice, Columns
+from tailproof.sources.steps import Told
+from tailproof.sources.table_log import read_table
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A log, and how it was read.
+
+    Attributes
+    ----------
+    log
+        The log.
+    columns
+        Which column of a table was read as what; None for sources that are not tables.
+    notes
+        What had to be decided on the way.
+    cautions
+        What may change the answer: `read_log` warns about these.
+    """
+
+    log: Log
+    columns: Columns | None = None
+    notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Return how the log was read, in words."""
+        columns = [] if self.columns is None else [f"Read as {self.columns.describe()}."]
+        return " ".join([*columns, *self.notes, *self.cautions])
+
+
+def read_log(
+    source: Any,
+    *,
+    state: str | Sequence[str] | None = None,
+    action: str | Sequence[str] | None = None,
+    reward: str | None = None,
+    episode: str | bool | None = None,
+    step: str | bool | None = None,
+    next_state: Choice = None,
+    terminated: str | bool | None = None,
+    truncated: str | bool | None = None,
+    propensity: str | bool | None = None,
+    group: str | bool | None = None,
+    max_steps: int | None = None,
+) -> Log:
+    """Read a log from a file, a folder, a frame or a data set of another library.
+
+    Parts that nobody names are guessed from conventional names; `read` also tells what was guessed.
+    Pass False for a part that the table does not have, whatever its columns are called.
+
+    A log without an episode column is a contextual bandit, an episode a row, unless flags say where
+    episodes end. Rows are sorted by episode and step where there is a step column; otherwise they
+    stay in the order of the file.
+
+    Without next-state columns, the next state of a step is the state of the next row of its
+    episode. The last row of an episode that did not terminate has none: it is left out, with a
+    warning. In a log whose episodes all have one row nothing follows any of them, so all are kept
+    and terminate.
+
+    Parameters
+    ----------
+    source
+        A Parquet, CSV, Arrow or HDF5 (D4RL or d3rlpy) file; a folder of Parquet files; an Arrow
+        table, pandas or polars frame, or mapping of arrays; a Minari id or folder; a d3rlpy
+        `MDPDataset` or `ReplayBuffer`.
+    state
+        Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, a variable
+        ``column=value`` for each value; a list column gives a variable for each entry.
+    action
+        A column: text and true/false are discrete with labels, whole numbers discrete, decimals
+        continuous. Several columns, or a pattern, for continuous actions of several dimensions.
+    reward
+        A column of numbers.
+    episode, group
+        Columns of labels: text, whole numbers or dates.
+    step
+        A column of numbers, dates or times that orders the rows of an episode.
+    next_state
+        As `state`; may be missing where an episode ends.
+    terminated
+        A column of true and false, or True if every episode ends for good at its last row.
+    truncated
+        A column of true and false.
+    propensity
+        A column of probabilities.
+    max_steps
+        The longest episode, for a D4RL file that does not record where time ran out.
+
+    Examples
+    --------
+    >>> log = read_log(
+    ...     {"x_1": [0.5, 0.1, 0.7], "action": ["buy", "hold", "buy"], "reward": [1.0, 0.0, -8.0]}
+    ... )
+    >>> log.action_space.labels, log.is_bandit, log.state_names
+    (('buy', 'hold'), True, ('x_1',))
+    """
+    reading = read(
+        source,
+        state=state,
+        action=action,
+        reward=reward,
+        episode=episode,
+        step=step,
+        next_state=next_state,
+        terminated=terminated,
+        truncated=truncated,
+        propensity=propensity,
+        group=group,
+        max_steps=max_steps,
+    )
+    logging.getLogger(__name__).info(reading.describe())
+    for caution in reading.cautions:
+        warnings.warn(caution, TailproofWarning, stacklevel=2)
+    return reading.log
+
+
+def read(source: Any, *, max_steps: int | None = None, **parts: Choice) -> Reading:
+    """Read a log as `read_log` does, and return it with what was guessed and decided.
+
+    Examples
+    --------
+    >>> reading = read({"x": [0.5, 0.1], "a": [0, 1], "r": [1.0, 0.0]})
+    >>> print(reading.describe())
+    Read as state: x (guessed); action: a (guessed); reward: r (guessed). No episode column: every \
+row is an episode of one step.
+    """
+    told = Told()
+    adapter = _adapter(source)
+    named = [part for part, choice in parts.items() if choice is not None]
+    if adapter is not None:
+        if named:
+            raise LogError(
+                f"{', '.join(named)} name{'s' if len(named) == 1 else ''} columns of a table, but "
+                f"this source has its own names for them. Leave out the column names."
+            )
+        extra = {"max_steps": max_steps} if adapter is hdf5.read_hdf5 else {}
+        log = adapter(source, told, **extra)
+        return Reading(log, None, tuple(told.notes), tuple(told.cautions))
+    if max_steps is not None:
+        raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
+    log, columns = read_table(source, parts, told)
+    return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
+
+
+def _adapter(source: Any) -> Any:
+    """Return what reads a source that is not a table."""
+    if hasattr(source, "iterate_episodes"):
+        return minari.read_dataset
+    if hasattr(source, "episodes") and not isinstance(source, str | Path):
+        return d3rlpy.read_episodes
+    if isinstance(source, str | Path):
+        if minari.is_dataset(source):
+            return minari.read_path
+        if hdf5.is_hdf5(Path(source)):
+            return hdf5.read_hdf5
+    return None

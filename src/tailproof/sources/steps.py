@@ -1,0 +1,276 @@
+"""Logged steps to a log: episodes put together, rows in order, next states found or given up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.checks import check_propensity
+from tailproof.errors import LogError
+from tailproof.log import Log
+from tailproof.sources.encode import Labelled
+from tailproof.spaces import as_space
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Logged steps as some file has them, a row each, in any order.
+
+    Attributes
+    ----------
+    next_states
+        NaN in the rows where it is unknown; None to derive all of them from the rows.
+    episode, group
+        Labels; without episodes, one ends where a flag says so, and without flags at every row.
+    step
+        What the rows of an episode are ordered by; None for the order in which they stand.
+    terminated
+        Flags, or True where the last row of every episode ends it for good.
+    """
+
+    states: FloatArray  # (n, p)
+    actions: AnyArray  # (n,) or (n, q)
+    rewards: FloatArray  # (n,)
+    next_states: FloatArray | None = None  # (n, p)
+    episode: Labelled | None = None
+    group: Labelled | None = None
+    step: AnyArray | None = None  # (n,)
+    terminated: BoolArray | bool | None = None  # (n,)
+    truncated: BoolArray | None = None  # (n,)
+    propensity: FloatArray | None = None  # (n,)
+    action_space: Any = None
+    state_names: tuple[str, ...] | None = None
+    keep_order: bool = False
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was found out on the way: `notes` to mention, `cautions` to warn about."""
+
+    notes: list[str] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
+
+
+class Episodes(NamedTuple):
+    """Where episodes lie among rows that are in order."""
+
+    codes: IntArray  # (n,)
+    starts: BoolArray  # (n,)
+    ends: BoolArray  # (n,)
+    rows: IntArray | None  # (n,) where each row stood before; None for where it stands
+
+    def was(self, row: int) -> int:
+        """Return where a row stood before."""
+        return row if self.rows is None else int(self.rows[row])
+
+
+def assemble(steps: Steps, told: Told) -> Log:
+    """Return the log of some steps, and tell what had to be decided.
+
+    The next state of a step is the state of the next row of its episode. At the last row it is
+    unknown: if the episode *terminated* there, nothing is backed up and none is needed; if it went
+    on unseen, the transition is dropped, since no number may stand for a state that nobody saw.
+    In a log whose episodes all have one row nothing is backed up anywhere, so each terminates.
+    """
+    n = len(steps.rewards)
+    if n == 0:
+        raise LogError("A log needs at least one row. Got none.")
+    if steps.propensity is not None:  # here, while rows are where the file has them
+        check_propensity(steps.propensity, n, as_space(steps.action_space, steps.actions))
+    steps, episodes = _in_order(steps, _episode_codes(steps, told), told)
+    terminated = _terminated(steps, episodes)
+    unknown, next_states = _next_states(steps, episodes, terminated, told)
+    kept = np.flatnonzero(~unknown) if unknown.any() else None
+
+    def rows(values: Any) -> Any:
+        return values if values is None or kept is None else values.take(kept, axis=0)
+
+    codes = rows(episodes.codes)
+    first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
+    with np.errstate(over="ignore", invalid="ignore"):  # of a sum that only tests for finiteness
+        log = Log.from_arrays(
+            rows(steps.states),
+            rows(steps.actions),
+            rows(steps.rewards),
+            rows(next_states),
+            episode=codes,
+            terminated=rows(terminated),
+            propensity=rows(steps.propensity),
+            action_space=steps.action_space,
+            state_names=steps.state_names,
+        )
+    if steps.group is not None:
+        groups = _groups(steps.group, episodes, steps.episode)
+        log = replace(log, group_ids=steps.group.labels[rows(groups)[first]])
+    if steps.episode is not None:
+        log = replace(log, episode_ids=steps.episode.labels[codes[first]])
+    return log
+
+
+def _episode_codes(steps: Steps, told: Told) -> IntArray:
+    n = len(steps.rewards)
+    if steps.episode is not None:
+        return steps.episode.codes
+    if steps.step is not None:
+        raise LogError(
+            "step orders the rows of an episode, but no column says which episode a row is of. "
+            "Name it with episode=..., or pass step=False."
+        )
+    ends = np.zeros(n, dtype=bool)
+    for flag in (steps.terminated, steps.truncated):
+        if isinstance(flag, np.ndarray):
+            ends |= flag
+    if isinstance(steps.terminated, np.ndarray) or steps.truncated is not None:
+        if not ends.any():
+            raise LogError(
+                "There is no episode column, and no row is marked as the end of an episode. Name "
+                "the episodes with episode=..., or pass terminated=True if every row is its own."
+            )
+        told.notes.append("No episode column: an episode ends where a row is marked as its end.")
+        return np.concatenate([[0], np.cumsum(ends[:-1])])
+    if steps.next_states is not None:
+        raise LogError(
+            "There are next states, but neither an episode column nor flags that end an episode. "
+            "Name the episodes with episode=..., or pass next_state=False if each row is its own."
+        )
+    told.notes.append("No episode column: every row is an episode of one step.")
+    return np.arange(n)
+
+
+def _in_order(steps: Steps, codes: IntArray, told: Told) -> tuple[Steps, Episodes]:
+    order = _order(steps, codes, told)
+
+    def moved(values: Any) -> Any:
+        return values if values is None or isinstance(values, bool) else values[order]
+
+    if order is not None:
+        codes = codes[order]
+        steps = replace(
+            steps,
+            group=None if steps.group is None else Labelled(moved(steps.group[0]), steps.group[1]),
+            **{
+                name: moved(getattr(steps, name))
+                for name in (
+                    *("states", "actions", "rewards", "next_states", "step"),
+                    *("terminated", "truncated", "propensity"),
+                )
+            },
+        )
+    border = codes[1:] != codes[:-1]
+    starts, ends = np.concatenate([[True], border]), np.concatenate([border, [True]])
+    return steps, Episodes(codes, starts, ends, order)
+
+
+def _order(steps: Steps, codes: IntArray, told: Told) -> IntArray | None:
+    same = codes[1:] == codes[:-1]
+    together = int((~same).sum()) + 1 == len(np.unique(codes))
+    if steps.step is None:
+        if together:
+            return None
+        told.cautions.append(
+            "The rows of an episode are not together; they were gathered in the order in which "
+            "they stand. Name a column with step=... if that is not the order in time."
+        )
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        return np.argsort(first[inverse], kind="stable")
+    later = steps.step[1:] > steps.step[:-1]
+    if (steps.keep_order and together and (later | ~same).all()) or (
+        (codes[1:] > codes[:-1]) | (same & later)
+    ).all():
+        return None
+    order = np.lexsort((steps.step, codes))
+    step, codes = steps.step[order], codes[order]
+    again = np.flatnonzero((codes[1:] == codes[:-1]) & (step[1:] == step[:-1]))
+    if len(again):
+        at = int(again[0])
+        raise LogError(
+            f"The steps of an episode must differ. Rows {order[at]} and {order[at + 1]} are of the "
+            f"same episode and step ({len(again)} such pairs); name another step column, or pass "
+            f"step=False to keep the order of the rows."
+        )
+    return order
+
+
+def _terminated(steps: Steps, episodes: Episodes) -> BoolArray:
+    ends = episodes.ends
+    for name, flag in (("terminated", steps.terminated), ("truncated", steps.truncated)):
+        if isinstance(flag, np.ndarray) and (flag & ~ends).any():
+            row = int((flag & ~ends).argmax())
+            raise LogError(
+                f"{name} may be true only at the last row of an episode. It is at row "
+                f"{episodes.was(row)}, but row {episodes.was(row + 1)} goes on with the episode; "
+                f"check the episode and step columns, or give what follows an episode of its own."
+            )
+    unseen = steps.next_states is None or bool(np.isnan(steps.next_states).all())
+    if steps.terminated is True or (ends.all() and unseen):
+        return ends
+    if isinstance(steps.terminated, np.ndarray):
+        return steps.terminated
+    return np.zeros(len(ends), dtype=bool)
+
+
+def _next_states(
+    steps: Steps, episodes: Episodes, terminated: BoolArray, told: Told
+) -> tuple[BoolArray, FloatArray]:
+    """Return the rows whose next state nobody knows, and the next states of the others."""
+    if steps.next_states is None:
+        after = np.empty_like(steps.states)
+        after[:-1] = steps.states[1:]
+        after[episodes.ends] = steps.states[episodes.ends]  # stands in where nothing is backed up
+        unknown = episodes.ends & ~terminated
+        _warn_of_gaps(steps, episodes, told)
+    else:
+        after = steps.next_states
+        missing = np.asarray(np.isnan(after).any(axis=1))
+        if missing.any():
+            after = np.where(missing[:, None], steps.states, after)
+        unknown = missing & ~terminated
+        wrong = unknown & ~(episodes.ends & np.isnan(steps.next_states).all(axis=1))
+        if wrong.any():
+            row = episodes.was(int(wrong.argmax()))
+            raise LogError(
+                f"The next state may be missing only at the last row of an episode. It is at row "
+                f"{row} ({int(wrong.sum())} such rows); fill it in, or pass next_state=False to "
+                f"derive all next states from the rows."
+            )
+    count = int(unknown.sum())
+    if count:
+        emptied = int((unknown & episodes.starts).sum())
+        told.cautions.append(
+            f"{count} last step{'s' if count > 1 else ''} of {int(episodes.ends.sum())} episodes "
+            f"left out: the episode goes on, but the state that followed was not logged"
+            + (f" ({emptied} of these episodes had no other step)" if emptied else "")
+            + ". Pass terminated=True if episodes end for good at their last row, or name the "
+            "column that says which do."
+        )
+    return unknown, after
+
+
+def _warn_of_gaps(steps: Steps, episodes: Episodes, told: Told) -> None:
+    if steps.step is None or steps.step.dtype.kind not in "iu":
+        return
+    inside = ~episodes.ends[:-1]
+    apart: BoolArray = inside & (np.diff(steps.step.astype(float)) != 1)
+    count = int(apart.sum())
+    if 0 < count < inside.sum() / 2:  # when most steps are further apart, one is not the unit
+        told.cautions.append(
+            f"{count} step{'s' if count > 1 else ''} missing within episodes, the first after row "
+            f"{episodes.was(int(apart.argmax()))}: the next state there is that of the next row."
+        )
+
+
+def _groups(group: Labelled, episodes: Episodes, labels: Labelled | None) -> IntArray:
+    codes = group.codes
+    torn = (codes[1:] != codes[:-1]) & ~episodes.ends[:-1]
+    if torn.any():
+        row = int(torn.argmax())
+        which = episodes.codes[row] if labels is None else labels.labels[episodes.codes[row]]
+        raise LogError(
+            f"A group holds whole episodes. Episode {which!s} has the groups "
+            f"{group.labels[codes[row]]!s} and {group.labels[codes[row + 1]]!s}; give every row of "
+            f"it one group."
+        )
+    return codes

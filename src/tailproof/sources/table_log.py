@@ -1,0 +1,166 @@
+"""Tables to logs: the columns of each part, as arrays, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray
+from tailproof.errors import LogError
+from tailproof.log import Log
+from tailproof.sources.columns import Choice, Columns, resolve_columns
+from tailproof.sources.encode import flags, identifiers, labelled, numbers, order, plain
+from tailproof.sources.parquet import described_columns, described_space
+from tailproof.sources.steps import Steps, Told, assemble
+from tailproof.sources.tables import Source, open_table
+from tailproof.sources.variables import actions, state_block
+from tailproof.spaces import Discrete
+
+T = TypeVar("T")
+
+
+def read_table(source: Any, parts: dict[str, Choice], told: Told) -> tuple[Log, Columns]:
+    """Read a log from anything that is a table, and tell which columns were taken as what."""
+    table = open_table(source)
+    described = described_columns(table) if all(part is None for part in parts.values()) else None
+    if described is not None:
+        columns, description = described
+        steps = _described_steps(_load(table, columns), columns, description)
+        return _typed_ids(assemble(steps, told), description), columns
+    columns = resolve_columns(table.names, **parts)
+    steps = _steps(_load(table, columns), columns, parts.get("terminated") is True, told)
+    return assemble(steps, told), columns
+
+
+def _load(source: Source, columns: Columns) -> pa.Table:
+    labels = [name for name in (columns.episode, columns.group) if name is not None]
+    table = source.read(columns.used(), labels)
+    if table.num_rows == 0:
+        raise LogError(f"{source.label} has columns but no rows. A log needs at least one.")
+    return table
+
+
+def _steps(table: pa.Table, columns: Columns, all_terminate: bool, told: Told) -> Steps:
+    with _naming_the_type():
+        pairs = [
+            state_block(name, table[name], table[after] if after else None)
+            for name, after in zip(
+                columns.state, columns.next_state or [None] * len(columns.state), strict=True
+            )
+        ]
+        blocks, after_blocks = zip(*pairs, strict=True)
+        chosen, space, notes = actions(columns.action, [table[name] for name in columns.action])
+        told.notes.extend(notes)
+        terminated = _optional(flags, columns.terminated, table)
+        truncated = _optional(flags, columns.truncated, table)
+        if columns.terminated is not None and "done" in columns.terminated.lower():
+            terminated = _without_timeouts(columns.terminated, terminated, truncated, told)
+        return Steps(
+            states=_side_by_side([block.values for block in blocks]),
+            actions=chosen,
+            rewards=numbers(columns.reward, table[columns.reward]),
+            next_states=_side_by_side([block.values for block in after_blocks])
+            if columns.next_state
+            else None,
+            episode=_optional(identifiers, columns.episode, table),
+            group=_optional(identifiers, columns.group, table),
+            step=_optional(order, columns.step, table),
+            terminated=True if all_terminate else terminated,
+            truncated=truncated,
+            propensity=_optional(numbers, columns.propensity, table),
+            action_space=space,
+            state_names=tuple(name for block in blocks for name in block.names),
+        )
+
+
+def _described_steps(table: pa.Table, columns: Columns, description: dict[str, Any]) -> Steps:
+    """Return the steps of a log that tailproof wrote."""
+    types, space = description["types"], described_space(description)
+    with _naming_the_type():
+
+        def matrix(names: Sequence[str], kind: str) -> FloatArray:
+            side = _side_by_side([numbers(name, table[name]) for name in names])
+            return side.astype(types[kind], copy=False)
+
+        chosen: AnyArray
+        if not isinstance(space, Discrete):
+            chosen = matrix(columns.action, "actions")
+        else:
+            column = plain(table[columns.action[0]])
+            if pa.types.is_integer(column.type):
+                chosen = order(columns.action[0], column)
+            else:
+                found = labelled(column)
+                place = {label: code for code, label in enumerate(space.labels or ())}
+                codes = [place.get(label, -1) for label in found.labels.tolist()]
+                chosen = np.array([*codes, -1])[found.codes]
+        return Steps(
+            states=matrix(columns.state, "states"),
+            actions=chosen,
+            rewards=numbers(columns.reward, table[columns.reward]),
+            next_states=matrix(columns.next_state, "next_states"),
+            episode=_optional(identifiers, columns.episode, table),
+            group=_optional(identifiers, columns.group, table),
+            step=_optional(order, columns.step, table),
+            terminated=_optional(flags, columns.terminated, table),
+            truncated=_optional(flags, columns.truncated, table),
+            propensity=_optional(numbers, columns.propensity, table),
+            action_space=space,
+            state_names=tuple(description["state_names"]),
+            keep_order=True,
+        )
+
+
+def _typed_ids(log: Log, description: dict[str, Any]) -> Log:
+    """Return the log with ids of the types that they had when they were written."""
+
+    def typed(ids: AnyArray, kind: str) -> AnyArray:
+        if ids.dtype == kind or np.dtype(kind).kind in "UO":
+            return ids
+        return ids.view(kind) if np.dtype(kind).kind == "M" else ids.astype(kind)
+
+    types = description["types"]
+    groups = None if log.group_ids is None else typed(log.group_ids, types["group"])
+    return replace(log, episode_ids=typed(log.episode_ids, types["episode"]), group_ids=groups)
+
+
+def _optional(
+    convert: Callable[[str, pa.ChunkedArray], T], name: str | None, table: pa.Table
+) -> T | None:
+    return None if name is None else convert(name, table[name])
+
+
+def _side_by_side(columns: Sequence[FloatArray]) -> FloatArray:
+    if len(columns) == 1:
+        return columns[0] if columns[0].ndim == 2 else columns[0][:, None]
+    return np.column_stack(columns)
+
+
+def _without_timeouts(
+    name: str, done: BoolArray | None, truncated: BoolArray | None, told: Told
+) -> BoolArray | None:
+    """Return what `done` says about termination: in older logs it is true at timeouts as well."""
+    if done is None or truncated is None or not truncated.any() or not done[truncated].all():
+        return done
+    told.notes.append(
+        f"Every truncated row is {name} as well: {name} is read as the end of an episode for "
+        f"whatever reason, and terminated as {name} without truncated."
+    )
+    return done & ~truncated
+
+
+@contextmanager
+def _naming_the_type() -> Iterator[None]:
+    """Turn Arrow's own errors about types it cannot convert into ours."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise LogError(
+            f"A column has a type that cannot be read: {reason[:300]}. Convert it to numbers or text."
+        ) from error

@@ -1,0 +1,225 @@
+"""Tables from anywhere, as Arrow: files, folders, and frames of other libraries."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailproof.errors import LogError, TailproofError
+
+#: What the files that tailproof writes keep their description under.
+METADATA_KEY = b"tailproof"
+CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
+ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that has been opened: its columns are known, its rows not read yet.
+
+    Attributes
+    ----------
+    label
+        What errors call it.
+    names
+        Its columns.
+    read
+        Reads these columns; those of the second argument are labels, to be kept as they are written.
+    metadata
+        What tailproof wrote into it, if it did.
+    """
+
+    label: str
+    names: tuple[str, ...]
+    read: Callable[[Sequence[str], Sequence[str]], pa.Table]
+    metadata: bytes | None = field(default=None, repr=False)
+
+
+def open_table(given: Any) -> Source:
+    """Open a path, an Arrow table, a pandas or polars frame, or a mapping of arrays."""
+    if isinstance(given, str | Path):
+        return _open_path(Path(given))
+    label = f"The {type(given).__module__.split('.')[0]} {type(given).__name__}"
+    with blaming(label, "Pass a table with a name and one type for each column."):
+        table = _as_table(given)
+    if table is None:
+        raise LogError(
+            f"A log is read from a file, a folder, an Arrow table, a pandas or polars frame, a "
+            f"Minari data set or a d3rlpy data set. Got {type(given).__name__} instead."
+        )
+    return _in_memory(label, table)
+
+
+@contextmanager
+def blaming(label: str, advice: str) -> Iterator[None]:
+    """Turn whatever a parser raises about its input into an error that names it."""
+    try:
+        yield
+    except TailproofError:
+        raise
+    except Exception as error:  # parsers of untrusted bytes raise all kinds
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise LogError(f"{label} could not be read: {reason[:300]}. {advice}") from error
+
+
+def _in_memory(label: str, table: pa.Table) -> Source:
+    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+        return table.select(list(columns))
+
+    return Source(label, tuple(table.column_names), read, _metadata(table.schema))
+
+
+def _metadata(schema: pa.Schema) -> bytes | None:
+    return (schema.metadata or {}).get(METADATA_KEY)
+
+
+def _as_table(given: Any) -> pa.Table | None:
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    if isinstance(given, pa.RecordBatchReader):
+        return given.read_all()
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if pandas is not None and isinstance(given, pandas.DataFrame):
+        named = any(name is not None for name in given.index.names)
+        frame = given.reset_index() if named else given
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    if polars is not None and isinstance(given, polars.DataFrame | polars.LazyFrame):
+        return given.lazy().collect().to_arrow()
+    if isinstance(given, Mapping):
+        return pa.table({str(name): pa.array(values) for name, values in given.items()})
+    if hasattr(given, "to_table") and hasattr(given, "schema"):  # pyarrow.dataset.Dataset
+        return given.to_table()
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.table(given)
+    return None
+
+
+def _open_path(path: Path) -> Source:
+    label = f"The file {path}"
+    try:
+        if path.is_dir():
+            return _open_folder(path)
+        with path.open("rb") as file:
+            head = file.read(8)
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero character
+        raise LogError(f"{label} could not be opened: {error}. Check the path.") from error
+    name = path.name.lower()
+    if head[:4] == b"PAR1":
+        return _open_parquet(path, label)
+    if head[:6] == b"ARROW1" or name.endswith(ARROW_SUFFIXES):
+        return _open_arrow(path, label)
+    if name.endswith(CSV_SUFFIXES):
+        return _open_csv(path, label)
+    raise LogError(
+        f"{label} is not a log that can be read"
+        + (": it does not begin as a Parquet file does" if name.endswith(".parquet") else "")
+        + ". Logs are Parquet, CSV (.csv, .tsv), Arrow (.arrow, .feather) or HDF5 files, or folders "
+        "of Parquet files."
+    )
+
+
+def _open_parquet(path: Path, label: str) -> Source:
+    from pyarrow.parquet import ParquetFile
+
+    advice = "The file is damaged or not Parquet; write it again."
+
+    def opened() -> Any:
+        return ParquetFile(path, page_checksum_verification=True)
+
+    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+        with blaming(label, advice), opened() as file:
+            return file.read(columns=list(columns)).select(list(columns))
+
+    with blaming(label, advice), opened() as file:
+        schema = file.schema_arrow
+    return Source(label, tuple(schema.names), read, _metadata(schema))
+
+
+def _open_folder(path: Path) -> Source:
+    from pyarrow import dataset
+
+    label = f"The folder {path}"
+    advice = "It must hold Parquet files with the same columns, or a Minari data set."
+    with blaming(label, advice):
+        options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+        form = dataset.ParquetFileFormat(default_fragment_scan_options=options)
+        files = dataset.dataset(path, format=form, partitioning="hive")
+        if not files.files:
+            raise LogError(f"{label} holds no Parquet files. {advice}")
+
+    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+        with blaming(label, advice):
+            return files.to_table(columns=list(columns))
+
+    # Its metadata would be that of one file only, so the folder counts as a plain table.
+    return Source(label, tuple(files.schema.names), read)
+
+
+def _open_arrow(path: Path, label: str) -> Source:
+    with blaming(label, "The file is damaged or not Arrow IPC; write it again."):
+        with pa.OSFile(str(path)) as file:
+            if file.read(6) == b"ARROW1":
+                table = pa.ipc.open_file(file).read_all()
+            else:
+                file.seek(0)
+                table = pa.ipc.open_stream(file).read_all()
+        table.validate(full=True)  # damaged offsets would be followed out of bounds
+    return _in_memory(label, table)
+
+
+def _open_csv(path: Path, label: str) -> Source:
+    from pyarrow import csv
+
+    advice = (
+        "A CSV log is UTF-8 text with a first line of column names and as many fields in every "
+        "line."
+    )
+    with blaming(label, advice), pa.input_stream(str(path)) as file:
+        delimiter = _delimiter(file.read(1 << 16))
+    # A label may hold a line break.
+    parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+    def converting(columns: Sequence[str], labels: Sequence[str]) -> Any:
+        return csv.ConvertOptions(
+            include_columns=list(columns),
+            column_types=dict.fromkeys(labels, pa.string()),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    def read(columns: Sequence[str], labels: Sequence[str]) -> pa.Table:
+        with blaming(label, advice):
+            table = csv.read_csv(
+                path, parse_options=parsing, convert_options=converting(columns, labels)
+            )
+        for name in labels:
+            at = table.column_names.index(name)
+            table = table.set_column(at, name, _whole_numbers(table.column(name)))
+        return table
+
+    with blaming(label, advice), csv.open_csv(path, parse_options=parsing) as file:
+        names = tuple(file.schema.names)
+    return Source(label, names, read)
+
+
+def _delimiter(head: bytes) -> str:
+    line = head.lstrip(b"\r\n").split(b"\n", 1)[0]
+    return max(",;\t|", key=lambda mark: line.count(mark.encode()))
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return labels as integers if that loses nothing: 7 may become one, 007 stays text."""
+    try:
+        numbers = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+    return numbers if pc.all(pc.equal(numbers.cast(pa.string()), column)).as_py() else column
