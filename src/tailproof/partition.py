@@ -7,8 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tailproof.arrays import IntArray
+from tailproof.arrays import AnyArray, IntArray
 from tailproof.errors import PartitionError
+from tailproof.lazy import AnyLog
 from tailproof.log import Log
 
 
@@ -53,8 +54,49 @@ class Partition(Protocol):
     def count(self) -> int:
         """Number of members, K."""
 
-    def assign(self, log: Log, rng: np.random.Generator) -> Folds:
+    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
         """Deal the log's episodes."""
+
+
+def shuffled_groups(log: AnyLog, rng: np.random.Generator) -> IntArray:
+    """Return the groups of a log (without groups, its episodes) in an order drawn from `rng`, (G,).
+
+    They are sorted by a hash of their labels, keyed from `rng`. Which fold a group falls into thus
+    depends on the labels and the seed alone: not on the order of the rows, nor on whether the log is
+    in memory.
+    """
+    labels = log.episode_ids if log.group_ids is None else np.unique(log.group_ids)
+    return np.argsort(label_hash(labels, int(rng.integers(2**63))), kind="stable")
+
+
+def label_hash(labels: AnyArray, key: int) -> IntArray:
+    """Return 64 bits that look random for each label, (n,): equal ones for equal labels and keys.
+
+    >>> label_hash(np.array(["a", "b"]), 7)[0] == label_hash(np.array(["a", "long"]), 7)[0]
+    np.True_
+    """
+    kind = labels.dtype.kind
+    start = np.full(len(labels), key, dtype=np.uint64)
+    if kind in "iub":
+        return _mix(start ^ labels.astype(np.int64).view(np.uint64))
+    if kind in "mM":
+        return _mix(start ^ labels.view(np.uint64))
+    if kind == "f":
+        return _mix(start ^ (labels.astype(np.float64) + 0.0).view(np.uint64))
+    text = np.ascontiguousarray(labels.astype(np.str_))
+    letters = text.view(np.uint32).reshape(len(text), -1)
+    result = _mix(start)
+    for letter in letters.T:  # shorter labels are padded with zeros, which must not matter
+        result = np.where(letter == 0, result, _mix(result ^ letter))
+    return result
+
+
+def _mix(bits: IntArray) -> IntArray:
+    """Return a bijection of 64-bit numbers that spreads every bit over all (SplitMix64's)."""
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
 
 
 @dataclass(frozen=True)
@@ -66,14 +108,17 @@ class Whole:
         """One."""
         return 1
 
-    def assign(self, log: Log, rng: np.random.Generator) -> Folds:  # noqa: ARG002
+    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:  # noqa: ARG002
         """Give every episode to the one member."""
-        return Folds(np.ones((1, log.n_episodes), dtype=np.intp))
+        return Folds(np.ones((1, log.n_episodes), dtype=np.int8))
 
 
 @dataclass(frozen=True)
 class Split:
     """K disjoint folds of whole groups, dealt at random; the partition of ROAM and ROOM.
+
+    The deal follows a seeded hash of the groups' (or episodes') labels, so that a log has the same
+    folds in memory, in chunks from disk and on a cluster.
 
     Examples
     --------
@@ -96,7 +141,7 @@ class Split:
         """Number of folds, K."""
         return self.folds
 
-    def assign(self, log: Log, rng: np.random.Generator) -> Folds:
+    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
         """Deal the groups like cards, so that folds differ by at most one group."""
         if log.n_groups < self.folds:
             unit = "episodes" if log.group_ids is None else "groups"
@@ -104,10 +149,10 @@ class Split:
                 f"{self.folds} folds need at least {self.folds} {unit}. The log has "
                 f"{log.n_groups}; use fewer folds or a longer log."
             )
-        fold_of_group = np.empty(log.n_groups, dtype=np.intp)
-        fold_of_group[rng.permutation(log.n_groups)] = np.arange(log.n_groups) % self.folds
+        fold_of_group = np.empty(log.n_groups, dtype=np.int16)
+        fold_of_group[shuffled_groups(log, rng)] = np.arange(log.n_groups) % self.folds
         fold = fold_of_group[log.group_of_episode]
-        return Folds((fold == np.arange(self.folds)[:, None]).astype(np.intp))
+        return Folds((fold == np.arange(self.folds)[:, None]).view(np.int8))
 
 
 @dataclass(frozen=True)
@@ -124,10 +169,12 @@ class Bootstrap:
         """Number of resamples, K."""
         return self.folds
 
-    def assign(self, log: Log, rng: np.random.Generator) -> Folds:
+    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
         """Draw the groups of each member."""
         even = np.full(log.n_groups, 1 / log.n_groups)
-        drawn = rng.multinomial(log.n_groups, even, size=self.folds)  # (K, groups)
+        order = shuffled_groups(log, rng)
+        drawn = np.empty((self.folds, log.n_groups), dtype=np.int32)
+        drawn[:, order] = rng.multinomial(log.n_groups, even, size=self.folds)
         return Folds(drawn[:, log.group_of_episode])
 
 
@@ -145,9 +192,9 @@ class Replicate:
         """Number of members, K."""
         return self.folds
 
-    def assign(self, log: Log, rng: np.random.Generator) -> Folds:  # noqa: ARG002
+    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:  # noqa: ARG002
         """Give every episode to every member."""
-        return Folds(np.ones((self.folds, log.n_episodes), dtype=np.intp))
+        return Folds(np.ones((self.folds, log.n_episodes), dtype=np.int8))
 
 
 def _check_count(name: str, value: int) -> None:

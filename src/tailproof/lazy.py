@@ -1,0 +1,251 @@
+"""Logs that stay on disk: what is known of every episode, and the transitions piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.errors import LogError
+from tailproof.log import Log
+from tailproof.spaces import ActionSpace, Discrete
+
+PIECE = 16_384  # rows: small enough for their features to stay in cache, large enough for BLAS
+PART = 1 << 20  # rows: enough for a task of its own, few enough to lose when a worker dies
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Consecutive transitions of a log."""
+
+    first: int  # place of the first of them in the log
+    episode: IntArray  # (m,) index of the episode
+    states: FloatArray  # (m, p)
+    actions: AnyArray  # (m,) or (m, q)
+    rewards: FloatArray  # (m,)
+    next_states: FloatArray  # (m, p)
+    terminated: BoolArray  # (m,)
+    propensity: FloatArray | None  # (m,)
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+
+class Reader(Protocol):
+    """Where the transitions of a lazy log come from."""
+
+    def pieces(self, log: LazyLog, part: Any, size: int) -> Iterator[Piece]:
+        """Yield the transitions of one part in order, at most `size` at a time."""
+
+    def rewards(self, log: LazyLog, part: Any) -> Iterator[FloatArray]:
+        """Yield the rewards of one part in order."""
+
+    def first_states(self, log: LazyLog, part: Any) -> FloatArray:
+        """Return the first states of the episodes that start in one part, (e, p)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LazyLog:
+    """A log whose transitions are read when they are needed. `read_log(..., lazy=True)` opens one.
+
+    `evaluate`, `compare`, `learn` and `diagnose` take it in place of a `Log` and give the same
+    numbers to rounding. In memory are only a few numbers for each episode, and the part of the data
+    that is being worked on.
+
+    `parts` are runs of about a million rows. Together they are the log, in order; how they are cut
+    depends on the files alone, so that sums over parts round the same way wherever they are taken.
+    """
+
+    reader: Reader
+    parts: tuple[Any, ...]
+    starts: IntArray  # (E + 1,) transition with which each episode starts, then n
+    episode_ids: AnyArray  # (E,)
+    group_ids: AnyArray | None  # (E,)
+    ends: BoolArray  # (E,) whether the episode terminates
+    action_space: ActionSpace
+    action_counts: IntArray | None  # (A,) how often each discrete action was taken
+    state_names: tuple[str, ...]
+    has_propensity: bool
+    label: str
+    reward_limits: tuple[float, float] | None = None
+    _memory: dict[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of logged transitions, n."""
+        return int(self.starts[-1])
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes, E."""
+        return len(self.episode_ids)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of discrete actions; a `LogError` when actions are continuous."""
+        if isinstance(self.action_space, Discrete):
+            return self.action_space.n
+        raise LogError(
+            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
+            f"bin them, or use a method for continuous actions."
+        )
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether actions are integers 0..A−1."""
+        return isinstance(self.action_space, Discrete)
+
+    @property
+    def lengths(self) -> IntArray:
+        """Number of steps of each episode, (E,)."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def group_of_episode(self) -> IntArray:
+        """Index of the group that each episode belongs to, (E,); an episode each when ungrouped."""
+        if self.group_ids is None:
+            return np.arange(self.n_episodes)
+        return np.unique(self.group_ids, return_inverse=True)[1]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups; the number of episodes when the log names no groups."""
+        return int(self.group_of_episode.max()) + 1
+
+    @property
+    def is_bandit(self) -> bool:
+        """Whether every episode is one step: a contextual bandit."""
+        return self.n_episodes == self.n_transitions
+
+    @property
+    def always_terminates(self) -> bool:
+        """Whether every episode ends for good, so that γ = 1 makes sense."""
+        return bool(self.ends.all())
+
+    @property
+    def first_states(self) -> FloatArray:
+        """The state in which each episode starts, (E, p): read once, unless a pass has met them."""
+        if "first" not in self._memory:
+            found = [self.reader.first_states(self, part) for part in self.parts]
+            self.remember_first_states(np.concatenate(found))
+        return self._memory["first"]
+
+    def remember_first_states(self, states: FloatArray) -> None:
+        """Keep the first states that a pass over all parts has met, (E, p)."""
+        self._memory["first"] = states
+
+    def first_states_in(self, piece: Piece) -> FloatArray:
+        """Return the first states of the episodes that start in this piece, (e, p)."""
+        first, last = np.searchsorted(self.starts, (piece.first, piece.first + len(piece)))
+        return piece.states[self.starts[first:last] - piece.first]
+
+    def pieces(self, part: Any, size: int = PIECE) -> Iterator[Piece]:
+        """Yield the transitions of one part in order, at most `size` at a time."""
+        for piece in self.reader.pieces(self, part, size):
+            if self.reward_limits is None:
+                yield piece
+            else:
+                yield replace(piece, rewards=np.clip(piece.rewards, *self.reward_limits))
+
+    def load(self) -> Log:
+        """Read everything into memory."""
+        pieces = [piece for part in self.parts for piece in self.pieces(part)]
+
+        def joined(name: str) -> Any:
+            return np.concatenate([getattr(piece, name) for piece in pieces])
+
+        terminated = joined("terminated")
+        truncated = np.zeros(len(terminated), dtype=bool)
+        truncated[self.starts[1:] - 1] = True
+        return Log(
+            states=np.ascontiguousarray(joined("states")),
+            actions=np.ascontiguousarray(joined("actions")),
+            rewards=joined("rewards"),
+            next_states=np.ascontiguousarray(joined("next_states")),
+            terminated=terminated,
+            truncated=truncated & ~terminated,
+            starts=self.starts,
+            episode_ids=self.episode_ids,
+            group_ids=self.group_ids,
+            propensity=joined("propensity") if self.has_propensity else None,
+            action_space=self.action_space,
+            state_names=self.state_names,
+        )
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """How many bytes `load` would need for its arrays."""
+        actions = 1 if isinstance(self.action_space, Discrete) else self.action_space.dimension
+        return 8 * self.n_transitions * (2 * len(self.state_names) + actions + 3)
+
+    def with_reward_limits(self, low: float, high: float) -> LazyLog:
+        """Return the same log with rewards clipped to [low, high]."""
+        return replace(self, reward_limits=(float(low), float(high)))
+
+    def __len__(self) -> int:
+        return self.n_episodes
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**state, "_memory": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        groups = "no groups" if self.group_ids is None else f"{self.n_groups} groups"
+        return (
+            f"LazyLog({self.n_transitions} transitions, {self.n_episodes} episodes of "
+            f"{self.label} in {len(self.parts)} parts; {len(self.state_names)} state variables, "
+            f"{self.action_space}; {int(self.ends.sum())} terminated; {groups}; "
+            f"{'' if self.has_propensity else 'no '}propensities)"
+        )
+
+
+AnyLog = Log | LazyLog
+
+
+def parts_of(log: AnyLog) -> Sequence[Any]:
+    """Return the parts of a log: what a task works on, whoever does it and however many there are."""
+    if isinstance(log, LazyLog):
+        return log.parts
+    return [
+        range(first, min(first + PART, log.n_transitions))
+        for first in range(0, log.n_transitions, PART)
+    ]
+
+
+def pieces_of(log: AnyLog, part: Any, size: int = PIECE) -> Iterator[Piece]:
+    """Yield the transitions of one part in order, at most `size` at a time."""
+    if isinstance(log, LazyLog):
+        yield from log.pieces(part, size)
+        return
+    for first in range(part.start, part.stop, size):
+        rows = slice(first, min(first + size, part.stop))
+        yield Piece(
+            first=first,
+            episode=log.episode_of_row[rows],
+            states=log.states[rows],
+            actions=log.actions[rows],
+            rewards=log.rewards[rows],
+            next_states=log.next_states[rows],
+            terminated=log.terminated[rows],
+            propensity=None if log.propensity is None else log.propensity[rows],
+        )
+
+
+def ends_of_episodes(log: AnyLog) -> BoolArray:
+    """Return whether each episode terminates, (E,)."""
+    return log.ends if isinstance(log, LazyLog) else log.terminated[log.starts[1:] - 1]
+
+
+def action_counts(log: AnyLog) -> IntArray:
+    """Return how often each discrete action was taken, (A,)."""
+    if isinstance(log, Log):
+        return np.bincount(log.actions, minlength=log.n_actions)
+    assert log.action_counts is not None
+    return log.action_counts
