@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.errors import PolicyError
 from tailproof.spaces import ActionSpace, Continuous, Discrete
 
@@ -88,6 +88,14 @@ def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> Flo
                 f"({len(wrong)} such rows)."
             )
         return given
+    chosen = np.zeros((n, n_actions))
+    chosen[np.arange(n), chosen_actions(policy, states, n_actions)] = 1.0
+    return chosen
+
+
+def chosen_actions(policy: Any, states: FloatArray, n_actions: int) -> IntArray:
+    """Return the actions of a deterministic policy over discrete actions, checked, (n,)."""
+    n = len(states)
     actions = _deterministic(policy, states)
     if actions.shape == (n, 1):
         actions = actions[:, 0]
@@ -98,7 +106,7 @@ def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> Flo
             f"A deterministic policy over {n_actions} actions must return {n} integers. "
             f"Got dtype {actions.dtype}, shape {actions.shape}."
         )
-    actions = actions.astype(np.intp)
+    actions = actions.astype(np.intp, copy=False)
     wrong = np.flatnonzero((actions < 0) | (actions >= n_actions))
     if len(wrong):
         row = int(wrong[0])
@@ -106,9 +114,7 @@ def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> Flo
             f"The policy must choose an action in 0..{n_actions - 1}. Got {actions[row]} for state "
             f"{states[row]} ({len(wrong)} such rows)."
         )
-    chosen = np.zeros((n, n_actions))
-    chosen[np.arange(n), actions] = 1.0
-    return chosen
+    return actions
 
 
 def action_draws(
