@@ -13,6 +13,10 @@ class LogError(TailproofError):
     """The logged data cannot be used as it is."""
 
 
+class StorageError(LogError):
+    """A file that could not be read or written; another try may succeed."""
+
+
 class PolicyError(TailproofError):
     """A policy returned something that is not a policy over the log's actions."""
 
@@ -35,6 +39,10 @@ class FoldError(TailproofError):
 
 class SingularError(TailproofError):
     """A linear system without a unique solution."""
+
+
+class EngineError(TailproofError):
+    """Workers that could not be started, or kept dying."""
 
 
 class TailproofWarning(UserWarning):
