@@ -1,0 +1,345 @@
+"""The deep bases: their settings are the method. torch is loaded when they are fitted, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.task import Task
+from tailproof.arrays import require_fraction
+from tailproof.deep.settings import DeepSettings, require_count, require_positive, require_torch
+from tailproof.errors import MethodError
+from tailproof.partition import Folds
+
+if TYPE_CHECKING:
+    from tailproof.deep.extraction import DeepFitted, Extracted
+    from tailproof.deep.implicit import Rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implicit(DeepSettings):
+    """What IQL and SQL share: critics learned in the sample, then a policy by weighted imitation.
+
+    Each member learns Q_k (the smaller of two networks) by regression on r + γ(1 − terminal)V_k(s')
+    and V_k by its rule. One policy is then trained on the whole log, each action weighted by
+    aggregate_k Q_k(s, a) − aggregate_k V_k(s). ROOM-VM, P-ROOM-VM and MA differ in that aggregate
+    alone and take it from the same critics. At ``"backup"`` the aggregates stand in both targets.
+
+    Parameters
+    ----------
+    policy_steps
+        Gradient steps of the policy.
+    twins
+        Q-networks a member.
+    huber
+        Threshold beyond which Q's regression counts errors linearly, in scaled rewards; none: squared.
+    limit
+        Largest weight of an action in the policy.
+    """
+
+    supports: ClassVar[tuple[At, ...]] = ("pointwise", "backup")
+
+    policy_steps: int = 1_000_000
+    twins: int = 2
+    huber: float | None = None
+    limit: float = 100.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count("policy_steps", self.policy_steps)
+        require_count("twins", self.twins)
+        require_positive("limit", self.limit)
+        if self.huber is not None:
+            require_positive("huber", self.huber)
+
+    def rule(self) -> Rule:
+        """Return the loss of V and the weight of an action."""
+        raise MethodError("Use IQL() or SQL().")
+
+    def fit(
+        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
+    ) -> DeepFitted:
+        """Train the critics of every fold."""
+        require_torch()
+        from tailproof.deep.fitting import fit_implicit, member_seeds
+
+        seeds = member_seeds(folds.count, rng)
+        return fit_implicit(self, task, folds, backup=backup, seeds=seeds)
+
+    def extract(
+        self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
+    ) -> Extracted:
+        """Train the policy of the aggregated critics."""
+        return self.extract_each(task, fitted, aggregates=[aggregate], rng=rng)[0]
+
+    def extract_each(
+        self,
+        task: Task,
+        fitted: Fitted,
+        *,
+        aggregates: Sequence[Aggregate],
+        rng: np.random.Generator,
+    ) -> list[Extracted]:
+        """Train the policies of several aggregates of the same critics, side by side."""
+        from tailproof.deep.extraction import extract
+
+        critics: Any = fitted.critics
+        return extract(self, task, critics, aggregates, seed=int(rng.integers(2**62)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IQL(Implicit):
+    """Implicit Q-learning (Kostrikov, Nair & Levine, 2022).
+
+    V minimises |τ − 1{u < 0}|·u² with u = Q(s, a) − V(s); the policy weighs actions with
+    min(exp(β·u), limit).
+
+    Parameters
+    ----------
+    expectile
+        τ: ½ averages the logged actions, near 1 takes the best of them.
+    beta
+        β: 0 clones, large values pick; in units of one over scaled reward.
+    """
+
+    expectile: float = 0.7
+    beta: float = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_fraction("expectile", self.expectile, MethodError)
+        require_positive("beta", self.beta)
+
+    def rule(self) -> Rule:
+        """Return the expectile loss and the exponential weight."""
+        from tailproof.deep.implicit import Expectile
+
+        return Expectile(self.expectile, self.beta, self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SQL(Implicit):
+    """Sparse Q-learning (Xu et al., 2023), the base of the paper's figure 5.
+
+    V minimises 1{w > 0}·w² + V/α with w = 1 + u/2α, u = Q(s, a) − V(s); the policy weighs actions with
+    max(0, w).
+
+    Parameters
+    ----------
+    alpha
+        α: how much leaving the log's actions costs, in scaled reward. The paper's value is 10.
+    """
+
+    alpha: float = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive("alpha", self.alpha)
+
+    def rule(self) -> Rule:
+        """Return the sparse loss and weight."""
+        from tailproof.deep.implicit import Sparse
+
+        return Sparse(self.alpha, self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ActorCritic(DeepSettings):
+    """What SAC and TD3+BC share: the policy is trained with the critics, which meet in the backup."""
+
+    supports: ClassVar[tuple[At, ...]] = ("backup",)
+    twins: ClassVar[int] = 1
+    delay: ClassVar[int] = 1
+
+    def extract(
+        self,
+        task: Task,  # noqa: ARG002
+        fitted: Fitted,
+        *,
+        aggregate: Aggregate,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Extracted:
+        """Return the policy that was trained with the critics."""
+        from tailproof.deep.extraction import DeepFitted, Extracted
+        from tailproof.deep.history import History
+
+        if not isinstance(fitted, DeepFitted) or fitted.policy is None:
+            raise MethodError(f"{type(self).__name__} takes its policy from its own fit.")
+        return Extracted(fitted.policy, History())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAC(_ActorCritic):
+    """Soft actor-critic whose critics meet in the backup: SAC-N (An et al., 2021) and its kin.
+
+    Every critic regresses on r + γ(1 − terminal)(aggregate_k Q_k(s', a') − α·log π(a'|s')), a' ~ π; the
+    policy, a squashed Gaussian, climbs aggregate_k Q_k(s, a) − α·log π(a|s); α holds its entropy near
+    the target. SAC-N aggregates with the minimum, SAC-N (STD) with mean − 2·std.
+
+    Parameters
+    ----------
+    temperature
+        α at the start.
+    target_entropy
+        Entropy that α aims at; by default minus the number of action entries.
+    """
+
+    steps: int = 1_000_000
+    hidden: tuple[int, ...] = (256, 256, 256)
+    temperature: float = 0.2
+    target_entropy: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive("temperature", self.temperature)
+
+    def fit(
+        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
+    ) -> DeepFitted:
+        """Train critics and policy."""
+        require_torch()
+        from tailproof.deep.actors import SoftActor
+        from tailproof.deep.fitting import fit_actor_critic, member_seeds
+
+        def actor(states: int, actions: int, seed: int, rows: int) -> SoftActor:
+            target = -float(actions) if self.target_entropy is None else self.target_entropy
+            return SoftActor(
+                states,
+                actions,
+                seed,
+                rows,
+                hidden=self.hidden,
+                learning_rate=self.learning_rate,
+                target_entropy=target,
+                temperature=self.temperature,
+                device=self.run.device,
+            )
+
+        seeds = member_seeds(folds.count, rng)
+        return fit_actor_critic(
+            self, task, folds, backup=backup, seeds=seeds, make_actor=actor, kind="gaussian"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3BC(_ActorCritic):
+    """TD3+BC (Fujimoto & Gu, 2021): the policy maximises λQ(s, π(s)) − (π(s) − a)².
+
+    λ = α / mean |Q|, so that α weighs value against imitation whatever the reward's unit.
+
+    Parameters
+    ----------
+    alpha
+        α.
+    noise, noise_limit
+        Standard deviation and bound of the noise on the target policy's actions.
+    """
+
+    twins: ClassVar[int] = 2
+    delay: ClassVar[int] = 2
+
+    steps: int = 1_000_000
+    alpha: float = 2.5
+    noise: float = 0.2
+    noise_limit: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive("alpha", self.alpha)
+
+    def fit(
+        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
+    ) -> DeepFitted:
+        """Train critics and policy."""
+        require_torch()
+        from tailproof.deep.actors import ClonedActor
+        from tailproof.deep.fitting import fit_actor_critic, member_seeds
+
+        def actor(states: int, actions: int, seed: int, rows: int) -> ClonedActor:
+            return ClonedActor(
+                states,
+                actions,
+                seed,
+                rows,
+                hidden=self.hidden,
+                learning_rate=self.learning_rate,
+                target_rate=self.target_rate,
+                alpha=self.alpha,
+                noise=self.noise,
+                noise_limit=self.noise_limit,
+                device=self.run.device,
+            )
+
+        seeds = member_seeds(folds.count, rng)
+        return fit_actor_critic(
+            self, task, folds, backup=backup, seeds=seeds, make_actor=actor, kind="deterministic"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BehaviourCloning(DeepSettings):
+    """Imitate the log, every action with the same weight; rewards do not matter."""
+
+    supports: ClassVar[tuple[At, ...]] = ("pointwise",)
+
+    steps: int = 200_000
+
+    def fit(
+        self,
+        task: Task,
+        folds: Folds,
+        *,
+        backup: Aggregate | None,  # noqa: ARG002
+        rng: np.random.Generator,
+    ) -> DeepFitted:
+        """Train the policy; the critics say zero everywhere."""
+        require_torch()
+        from tailproof.deep.extraction import fit_cloning
+
+        return fit_cloning(self, task, folds, seed=int(rng.integers(2**62)))
+
+    extract = _ActorCritic.extract
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralFQE(DeepSettings):
+    """Fitted Q-evaluation with a neural Q, for continuous actions and for states without features.
+
+    Q_k regresses on r + γ(1 − terminal)·E_π Q_k(s', ·) of a slow copy; at ``"backup"`` the aggregate of
+    the members takes its place (ROAM-FQE).
+
+    Parameters
+    ----------
+    huber
+        Threshold beyond which errors count linearly, in scaled rewards; none: squared. A Huber loss is
+        excellent on symmetric tails and badly biased on skewed ones.
+    draws
+        Actions drawn from a continuous stochastic policy in each next state, taken in turn.
+    """
+
+    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise", "backup")
+
+    steps: int = 50_000
+    huber: float | None = None
+    draws: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count("draws", self.draws)
+        if self.huber is not None:
+            require_positive("huber", self.huber)
+
+    def fit(
+        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
+    ) -> DeepFitted:
+        """Train the critics of every fold."""
+        require_torch()
+        from tailproof.deep.fitting import fit_fqe, member_seeds
+
+        seeds = member_seeds(folds.count, rng)
+        return fit_fqe(self, task, folds, backup=backup, seeds=seeds)

@@ -1,0 +1,171 @@
+"""Checkpoints: a safetensors file and a JSON page, each written whole or not at all.
+
+The tensors are written first, then the page that names them with their SHA-256. A checkpoint exists
+only once its page does, so a kill at any moment leaves the one before. Nothing that is read is
+executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from tailproof.errors import TailproofError, TailproofWarning
+
+_FORMAT = "tailproof checkpoint 1"
+_KEPT = 2
+
+
+class CheckpointError(TailproofError):
+    """A checkpoint that cannot be used."""
+
+
+class CheckpointWarning(TailproofWarning):
+    """A checkpoint that was skipped or could not be written; training goes on."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A step and every tensor that training had then."""
+
+    step: int
+    tensors: dict[str, Tensor]
+
+
+def save(folder: Path, step: int, tensors: Mapping[str, Tensor], *, fingerprint: str) -> bool:
+    """Write a checkpoint and drop those before the last; say whether it worked.
+
+    A full disk or a lost mount is a warning: the checkpoint before stays, and training goes on.
+    """
+    name = f"step-{step:010d}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        content = serialise(tensors)
+        write_whole(folder / f"{name}.safetensors", content)
+        page = {
+            "format": _FORMAT,
+            "step": step,
+            "fingerprint": fingerprint,
+            "tensors": f"{name}.safetensors",
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        write_whole(folder / f"{name}.json", json.dumps(page, indent=1).encode())
+    except OSError as error:
+        warnings.warn(
+            f"The checkpoint at step {step} could not be written to {folder}: {error}. Training "
+            f"goes on and will try again; the checkpoint before, if any, is untouched. Free some "
+            f"space or choose another folder.",
+            CheckpointWarning,
+            stacklevel=2,
+        )
+        return False
+    for page_path in _pages(folder)[_KEPT:]:
+        page_path.unlink(missing_ok=True)
+        page_path.with_suffix(".safetensors").unlink(missing_ok=True)
+    return True
+
+
+def latest(folder: Path, *, fingerprint: str) -> Checkpoint | None:
+    """Return the newest checkpoint that is whole, or none if the folder has no checkpoint.
+
+    A damaged one is skipped with a warning for the one before it; that all are damaged, or belong to
+    other settings, is an error.
+    """
+    pages = _pages(folder)
+    for page_path in pages:
+        try:
+            return _read(page_path, fingerprint)
+        except (OSError, KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
+            reason = f"{type(error).__name__}: {error}"
+        except _DamagedError as error:
+            reason = str(error)
+        warnings.warn(
+            f"The checkpoint {page_path} is damaged ({reason}) and was skipped.",
+            CheckpointWarning,
+            stacklevel=2,
+        )
+    if pages:
+        raise CheckpointError(
+            f"None of the {len(pages)} checkpoints in {folder} can be read. Delete the folder to "
+            f"train from the start, or restore it from a backup."
+        )
+    return None
+
+
+class _DamagedError(Exception):
+    pass
+
+
+def _read(page_path: Path, fingerprint: str) -> Checkpoint:
+    page: dict[str, Any] = json.loads(page_path.read_bytes())
+    if page["format"] != _FORMAT:
+        raise _DamagedError(f"its format is {page['format']!r}, not {_FORMAT!r}")
+    content = (page_path.parent / Path(page["tensors"]).name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != page["sha256"]:
+        raise _DamagedError("its tensors do not match their SHA-256")
+    if page["fingerprint"] != fingerprint:
+        raise CheckpointError(
+            f"The checkpoint {page_path} was written with other data, settings or seed. Use another "
+            f"folder for this run, or delete this one."
+        )
+    return Checkpoint(int(page["step"]), safetensors.torch.load(content))
+
+
+def _pages(folder: Path) -> list[Path]:
+    """Return the checkpoints' pages, newest first."""
+    return sorted(folder.glob("step-*.json"), reverse=True) if folder.is_dir() else []
+
+
+def serialise(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return tensors as the bytes of a safetensors file."""
+    return safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    )
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, whenever the process dies."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return a short digest of settings, seeds and data.
+
+    Examples
+    --------
+    >>> fingerprint("iql", 3) == fingerprint("iql", 3), fingerprint("iql", 3) == fingerprint("sql", 3)
+    (True, False)
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        else:
+            digest.update(repr(part).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]

@@ -1,0 +1,79 @@
+"""Playing a policy in a Gymnasium environment, episodes side by side. No torch here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.deep.settings import require_count
+
+
+def play(
+    environment: str | Callable[[], Any],
+    policy: Callable[[FloatArray], Any],
+    *,
+    episodes: int = 10,
+    seed: int = 0,
+    limit: int = 100_000,
+) -> FloatArray:
+    """Return the undiscounted return of each episode, (episodes,).
+
+    All episodes run at once and the policy is asked for all of them together. Episode i starts from
+    seed + i, so the same seed gives the same starts to every policy.
+
+    Parameters
+    ----------
+    environment
+        A Gymnasium id, or a callable that makes an environment.
+    policy
+        States (n, p) to actions (n,) or (n, q).
+    limit
+        Most steps of an episode, for environments that never end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> left_and_right = lambda states: (states[:, 2] > 0).astype(int)
+    >>> play("CartPole-v1", left_and_right, episodes=3).shape
+    (3,)
+    """
+    require_count("episodes", episodes)
+    made = [_make(environment) for _ in range(episodes)]
+    try:
+        states = np.stack([_reset(env, seed + i) for i, env in enumerate(made)])
+        returns = np.zeros(episodes)
+        active = np.arange(episodes)
+        for _ in range(limit):
+            actions = np.asarray(policy(states[active]))
+            over = np.zeros(len(active), dtype=bool)
+            for place, (episode, action) in enumerate(zip(active, actions, strict=True)):
+                state, reward, terminated, truncated, _ = made[episode].step(action)
+                states[episode] = state
+                returns[episode] += float(reward)
+                over[place] = terminated or truncated
+            active = active[~over]
+            if len(active) == 0:
+                break
+    finally:
+        for env in made:
+            env.close()
+    return returns
+
+
+def _make(environment: str | Callable[[], Any]) -> Any:
+    if callable(environment):
+        return environment()
+    import gymnasium
+
+    with warnings.catch_warnings():
+        # A log made with an older version of an environment is judged in that version.
+        warnings.filterwarnings("ignore", message=".*is out of date.*")
+        return gymnasium.make(environment)
+
+
+def _reset(env: Any, seed: int) -> FloatArray:
+    return np.asarray(env.reset(seed=seed)[0], dtype=float).ravel()

@@ -1,0 +1,162 @@
+"""From critics to a policy: weighted imitation of the whole log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.base import Fitted
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray
+from tailproof.deep.checkpoint import fingerprint
+from tailproof.deep.cloning import CloningLearner
+from tailproof.deep.critics import NeuralCritics, NeuralPolicy, split_policies
+from tailproof.deep.data import Draws, Scaling, Table
+from tailproof.deep.environments import play
+from tailproof.deep.history import History, Measurements
+from tailproof.deep.implicit import Rule
+from tailproof.deep.networks import Shape, Stack
+from tailproof.deep.reductions import reduce
+from tailproof.deep.settings import DeepSettings, Run
+from tailproof.deep.train import train
+from tailproof.errors import MethodError
+from tailproof.log import Log
+from tailproof.partition import Folds
+
+if TYPE_CHECKING:
+    from tailproof.deep.bases import BehaviourCloning, Implicit
+
+
+@dataclass(frozen=True)
+class DeepFitted(Fitted):
+    """Critics, what training measured, and the policy where it was trained with them."""
+
+    training: History = field(default_factory=History)
+    policy: NeuralPolicy | None = None
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """A policy taken from critics, and what its training measured."""
+
+    policy: NeuralPolicy
+    training: History
+
+
+def policy_weights(
+    rule: Rule, log: Log, critics: NeuralCritics, aggregates: Sequence[Aggregate]
+) -> FloatArray:
+    """Return the weight of each transition, from aggregate_k Q_k(s, a) − aggregate_k V_k(s), (P, n)."""
+    scale = critics.scaling.reward_scale
+    q = torch.from_numpy(critics.values(log.states, log.actions) * scale)  # (K, n)
+    v = torch.from_numpy(critics.state_values(log.states) * scale)
+    return np.stack([rule.weight(reduce(each, q) - reduce(each, v)).numpy() for each in aggregates])
+
+
+def clone(
+    settings: DeepSettings,
+    log: Log,
+    scaling: Scaling,
+    weights: FloatArray,
+    *,
+    steps: int,
+    seed: int,
+) -> tuple[Sequence[NeuralPolicy], History]:
+    """Train a policy for each row of weights (P, n) by weighted imitation of the log."""
+    run = settings.run
+    table = Table.of(log, scaling, 0.0, settings, {"weights": weights.T})
+    rows = np.arange(log.n_transitions)
+    learner = CloningLearner(
+        table,
+        Draws([rows], [seed], settings.batch, run.device),
+        seed,
+        hidden=settings.hidden,
+        batch=settings.batch,
+        n_actions=scaling.n_actions,
+        learning_rate=settings.learning_rate,
+        steps=steps,
+    )
+    kind = "deterministic" if scaling.n_actions is None else "categorical"
+
+    def policies() -> Sequence[NeuralPolicy]:
+        return split_policies(learner.stack, scaling, kind)
+
+    training = train(
+        learner,
+        steps,
+        phase="policy",
+        run=run,
+        fingerprint=fingerprint(replace(settings, run=Run()), seed, steps, table.values),
+        evaluate=player(run, policies),
+    )
+    return policies(), training
+
+
+def extract(
+    settings: Implicit,
+    task: Task,
+    critics: NeuralCritics,
+    aggregates: Sequence[Aggregate],
+    *,
+    seed: int,
+) -> list[Extracted]:
+    """Train a policy for each aggregate of the same critics, side by side."""
+    if not isinstance(critics, NeuralCritics) or critics.v is None:
+        raise MethodError(
+            f"{type(settings).__name__} extracts policies from its own critics. Got {critics!r}."
+        )
+    weights = policy_weights(settings.rule(), task.log, critics, aggregates)
+    found, training = clone(
+        settings, task.log, critics.scaling, weights, steps=settings.policy_steps, seed=seed
+    )
+    return [Extracted(policy, training) for policy in found]
+
+
+def player(
+    run: Run, policies: Callable[[], Sequence[NeuralPolicy]]
+) -> Callable[[], Measurements] | None:
+    """Return what plays the policies while they train, or none if it was not asked for."""
+    chosen = run.evaluation
+    if chosen is None:
+        return None
+
+    def evaluate() -> Measurements:
+        means = np.array(
+            [
+                play(chosen.environment, policy, episodes=chosen.episodes, seed=chosen.seed).mean()
+                for policy in policies()
+            ]
+        )
+        if chosen.score is None:
+            return {"return": means}
+        return {"return": means, "score": np.array([chosen.score(float(m)) for m in means])}
+
+    return evaluate
+
+
+def fit_cloning(settings: BehaviourCloning, task: Task, folds: Folds, *, seed: int) -> DeepFitted:
+    """Train one policy on every transition alike; its critics say zero."""
+    scaling = Scaling.of(task.log, standardise=settings.standardise, reward_scale=1.0)
+    policies, training = clone(
+        settings,
+        task.log,
+        scaling,
+        np.ones((1, task.log.n_transitions)),
+        steps=settings.steps,
+        seed=seed,
+    )
+    inputs = len(scaling.state_mean) + scaling.action_width
+    shape = Shape(folds.count, (inputs, scaling.n_actions or 1))
+    zero = NeuralCritics(
+        Stack(shape, torch.zeros(shape.parameters)),
+        None,
+        1,
+        scaling,
+        np.ones(folds.count, dtype=bool),
+    )
+    return DeepFitted(zero, np.empty((0, folds.count)), training, policies[0])

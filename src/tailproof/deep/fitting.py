@@ -1,0 +1,314 @@
+"""From a log and folds to trained critics and policies: the steps that every deep base shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray
+from tailproof.deep.actor_critic import ActorCriticLearner
+from tailproof.deep.actors import Actor
+from tailproof.deep.checkpoint import fingerprint
+from tailproof.deep.critics import NeuralCritics, NeuralPolicy, split_policies
+from tailproof.deep.data import (
+    Draws,
+    Normals,
+    Scaling,
+    Table,
+    all_rows,
+    member_rows,
+    shares_draws,
+    value_limits,
+)
+from tailproof.deep.extraction import DeepFitted, player
+from tailproof.deep.history import History
+from tailproof.deep.implicit import ImplicitLearner
+from tailproof.deep.networks import concatenate
+from tailproof.deep.neural_fqe import FQELearner
+from tailproof.deep.settings import DeepSettings, Run
+from tailproof.deep.train import Learner, train
+from tailproof.deep.workers import spread
+from tailproof.errors import MethodError
+from tailproof.log import Log
+from tailproof.partition import Folds
+
+if TYPE_CHECKING:
+    from tailproof.deep.bases import Implicit, NeuralFQE
+
+_WATCHED = 512  # rows at which the members' Q are compared while they train
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What trains in one process: some members, their folds and seeds."""
+
+    log: Log
+    gamma: float
+    folds: Folds
+    seeds: tuple[int, ...]
+    scaling: Scaling
+    limits: FloatArray
+    settings: Any
+    backup: Aggregate | None
+    extra: Mapping[str, FloatArray]
+    phase: str
+
+
+def member_seeds(count: int, rng: np.random.Generator) -> tuple[int, ...]:
+    """Return a seed for each member; the first k do not depend on how many follow."""
+    return tuple(int(seed) for seed in rng.integers(2**62, size=count))
+
+
+def fit_implicit(
+    settings: Implicit, task: Task, folds: Folds, *, backup: Aggregate | None, seeds: Sequence[int]
+) -> DeepFitted:
+    """Train IQL's or SQL's critics on each fold."""
+    return _fit_parts(_train_implicit, settings, task, folds, backup, seeds, {})
+
+
+def fit_fqe(
+    settings: NeuralFQE, task: Task, folds: Folds, *, backup: Aggregate | None, seeds: Sequence[int]
+) -> DeepFitted:
+    """Train neural FQE of the task's policy on each fold."""
+    if task.policy is None:
+        raise MethodError(
+            "NeuralFQE evaluates a policy and was given none; to learn one use IQL(), SQL() or SAC()."
+        )
+    actions, weights = task.next_actions(slice(None))
+    if task.log.is_discrete:
+        extra = {"policy": weights}
+    else:
+        scaling = _scaling(settings, task.log)
+        kept = actions[:, : settings.draws]
+        n, count = kept.shape[:2]
+        scaled = scaling.actions(kept.reshape(n * count, -1))
+        extra = {"next_actions": scaled.reshape(n, -1)}
+    return _fit_parts(_train_fqe, settings, task, folds, backup, seeds, extra)
+
+
+def _scaling(settings: DeepSettings, log: Log) -> Scaling:
+    return Scaling.of(log, standardise=settings.standardise, reward_scale=settings.reward_scale)
+
+
+def _fit_parts(
+    trainer: Callable[[_Part], DeepFitted],
+    settings: DeepSettings,
+    task: Task,
+    folds: Folds,
+    backup: Aggregate | None,
+    seeds: Sequence[int],
+    extra: Mapping[str, FloatArray],
+) -> DeepFitted:
+    """Deal the members to the workers, train, and put them together again in order."""
+    scaling = _scaling(settings, task.log)
+    limits = value_limits(task.log, folds, task.gamma, scaling.reward_scale)
+    workers = min(settings.run.workers, folds.count)
+    if workers > 1 and backup is not None:
+        raise MethodError(
+            f"Members that meet in the backup train in one process. Got workers={workers} with "
+            f"at='backup'; use workers=1."
+        )
+    groups = np.array_split(np.arange(folds.count), workers)
+    parts = [
+        _Part(
+            task.log,
+            task.gamma,
+            folds.subset(group),
+            tuple(seeds[k] for k in group),
+            scaling,
+            limits[group],
+            settings if workers == 1 else _quiet(settings, place),
+            backup,
+            extra,
+            "critics",
+        )
+        for place, group in enumerate(groups)
+    ]
+    results = spread(trainer, parts, settings.run) if workers > 1 else [trainer(parts[0])]
+    return results[0] if len(results) == 1 else _join(results)
+
+
+def _quiet(settings: DeepSettings, place: int) -> DeepSettings:
+    """Return the settings of one worker of several: its own checkpoints, no bar, no loggers."""
+    run = settings.run
+    folder = None if run.checkpoint is None else f"{run.checkpoint}/worker-{place}"
+    threads = run.threads or 1
+    quiet = replace(run, checkpoint=folder, threads=threads, progress=False, loggers=(), workers=1)
+    return replace(settings, run=quiet)
+
+
+def _join(results: Sequence[DeepFitted]) -> DeepFitted:
+    critics = [result.critics for result in results]
+    assert all(isinstance(each, NeuralCritics) for each in critics)
+    found: list[NeuralCritics] = critics  # type: ignore[assignment]
+    twins = found[0].twins
+    members = [
+        [each.q.members(range(t * each.count, (t + 1) * each.count)) for t in range(twins)]
+        for each in found
+    ]
+    q = concatenate(concatenate(part[t] for part in members) for t in range(twins))
+    v = None if found[0].v is None else concatenate(each.v for each in found if each.v is not None)
+    alive = np.concatenate([each.alive for each in found])
+    training = History()
+    for place, result in enumerate(results):
+        training = training.joined(result.training, prefix=f"worker {place}: ")
+    return DeepFitted(
+        NeuralCritics(q, v, twins, found[0].scaling, alive),
+        np.concatenate([result.history for result in results], axis=1),
+        training,
+    )
+
+
+def _fingerprint(part: _Part, table: Table) -> str:
+    return fingerprint(
+        replace(part.settings, run=Run()),
+        part.gamma,
+        part.seeds,
+        part.backup,
+        part.scaling.reward_scale,
+        torch.from_numpy(np.ascontiguousarray(part.folds.counts)),
+        table.values,
+    )
+
+
+def _draws(part: _Part) -> tuple[Draws, bool]:
+    """Return each member's draws, or, where members that see the same rows meet, one for all."""
+    run, rows = part.settings.run, member_rows(part.log, part.folds)
+    shared = part.backup is not None and shares_draws(part.folds)
+    count = 1 if shared else len(rows)
+    return Draws(rows[:count], part.seeds[:count], part.settings.batch, run.device), shared
+
+
+def _watched(log: Log, folds: Folds, device: str) -> torch.Tensor:
+    rows = all_rows(log, folds)
+    return torch.from_numpy(rows[:: max(1, len(rows) // _WATCHED)][:_WATCHED]).to(device)
+
+
+def _run(learner: Learner, part: _Part, table: Table, **options: Any) -> History:
+    return train(
+        learner,
+        part.settings.steps,
+        phase=part.phase,
+        run=part.settings.run,
+        fingerprint=_fingerprint(part, table),
+        limits=part.limits,
+        rows=_watched(part.log, part.folds, part.settings.run.device),
+        **options,
+    )
+
+
+def _losses(training: History, count: int) -> FloatArray:
+    return training["q loss"].values if "q loss" in training else np.empty((0, count))
+
+
+def _train_implicit(part: _Part) -> DeepFitted:
+    settings: Implicit = part.settings
+    table = Table.of(part.log, part.scaling, part.gamma, settings)
+    draws, shared = _draws(part)
+    learner = ImplicitLearner(
+        table,
+        draws,
+        part.seeds,
+        settings.rule(),
+        shared=shared,
+        backup=part.backup,
+        hidden=settings.hidden,
+        batch=settings.batch,
+        twins=settings.twins,
+        huber=settings.huber,
+        n_actions=part.scaling.n_actions,
+        learning_rate=settings.learning_rate,
+        target_rate=settings.target_rate,
+    )
+    training = _run(learner, part, table)
+    critics = NeuralCritics(
+        learner.q.slow.copy(),
+        learner.v.copy(),
+        settings.twins,
+        part.scaling,
+        learner.alive.numpy().copy(),
+    )
+    return DeepFitted(critics, _losses(training, critics.count), training)
+
+
+def _train_fqe(part: _Part) -> DeepFitted:
+    settings: NeuralFQE = part.settings
+    table = Table.of(part.log, part.scaling, part.gamma, settings, dict(part.extra))
+    draws, shared = _draws(part)
+    learner = FQELearner(
+        table,
+        draws,
+        part.seeds,
+        shared=shared,
+        backup=part.backup,
+        hidden=settings.hidden,
+        batch=settings.batch,
+        huber=settings.huber,
+        n_actions=part.scaling.n_actions,
+        learning_rate=settings.learning_rate,
+        target_rate=settings.target_rate,
+    )
+    training = _run(learner, part, table)
+    critics = NeuralCritics(
+        learner.q.slow.copy(), None, 1, part.scaling, learner.alive.numpy().copy()
+    )
+    return DeepFitted(critics, _losses(training, critics.count), training)
+
+
+def fit_actor_critic(
+    settings: Any,
+    task: Task,
+    folds: Folds,
+    *,
+    backup: Aggregate | None,
+    seeds: Sequence[int],
+    make_actor: Callable[[int, int, int, int], Actor],
+    kind: str,
+) -> DeepFitted:
+    """Train critics that meet in the backup, and the policy that climbs them."""
+    log, run = task.log, settings.run
+    if log.is_discrete:
+        raise MethodError(
+            f"{type(settings).__name__} needs continuous actions; the log has {log.action_space}. "
+            f"Use IQL() or SQL() for discrete ones."
+        )
+    scaling = _scaling(settings, log)
+    limits = value_limits(log, folds, task.gamma, scaling.reward_scale)
+    part = _Part(
+        log, task.gamma, folds, tuple(seeds), scaling, limits, settings, backup, {}, "critics"
+    )
+    table = Table.of(log, scaling, task.gamma, settings)
+    draws, shared = _draws(part)
+    rows = settings.batch * (1 if shared or len(seeds) == 1 else len(seeds))
+    actor = make_actor(log.states.shape[1], scaling.action_width, seeds[0], rows)
+    learner = ActorCriticLearner(
+        table,
+        draws,
+        Normals(seeds[0], (2, rows, scaling.action_width), run.device),
+        seeds,
+        actor,
+        shared=shared,
+        backup=backup,
+        hidden=settings.hidden,
+        batch=settings.batch,
+        twins=settings.twins,
+        delay=settings.delay,
+        learning_rate=settings.learning_rate,
+        target_rate=settings.target_rate,
+    )
+    stack = actor.parameters.stacks["policy"]
+
+    def policies() -> Sequence[NeuralPolicy]:
+        return split_policies(stack, scaling, kind)
+
+    training = _run(learner, part, table, evaluate=player(run, policies))
+    critics = NeuralCritics(
+        learner.q.slow.copy(), None, settings.twins, scaling, learner.alive.numpy().copy()
+    )
+    return DeepFitted(critics, _losses(training, critics.count), training, policies()[0])

@@ -1,0 +1,155 @@
+"""The losses and their gradients by hand.
+
+Each loss is a mean over the batch, the last axis, and leaves the members apart: (K, B) to (K,).
+Its gradient has the shape of what it is taken by. Tests hold the two together with autograd.
+"""
+
+from __future__ import annotations
+
+from math import log, pi
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax, softplus
+
+_HALF_LOG_2PI = 0.5 * log(2 * pi)
+
+
+def expectile_loss(advantage: Tensor, expectile: float) -> Tensor:
+    """Return IQL's value loss, mean |τ − 1{u < 0}|·u², u = Q − V."""
+    return (_asymmetry(advantage, expectile) * advantage.square()).mean(-1)
+
+
+def expectile_gradient(advantage: Tensor, expectile: float) -> Tensor:
+    """Return its gradient by V, −2|τ − 1{u < 0}|·u / B."""
+    return _asymmetry(advantage, expectile).mul_(advantage).mul_(-2 / advantage.shape[-1])
+
+
+def _asymmetry(advantage: Tensor, expectile: float) -> Tensor:
+    return (advantage < 0).to(advantage.dtype).sub_(expectile).abs_()
+
+
+def sparse_loss(advantage: Tensor, value: Tensor, alpha: float) -> Tensor:
+    """Return SQL's value loss, mean 1{w > 0}·w² + V/α with w = 1 + u/2α, u = Q − V."""
+    weight = sparse_weight(advantage, alpha)
+    return (weight.square() + value / alpha).mean(-1)
+
+
+def sparse_gradient(advantage: Tensor, alpha: float) -> Tensor:
+    """Return its gradient by V, (1 − max(0, 1 + u/2α)) / αB."""
+    return (1 - sparse_weight(advantage, alpha)) / (alpha * advantage.shape[-1])
+
+
+def sparse_weight(advantage: Tensor, alpha: float) -> Tensor:
+    """Return SQL's policy weight max(0, 1 + u/2α)."""
+    return (1 + advantage / (2 * alpha)).clamp_(min=0)
+
+
+def exponential_weight(advantage: Tensor, beta: float, limit: float) -> Tensor:
+    """Return IQL's policy weight min(exp(β·u), limit)."""
+    return (beta * advantage).exp_().clamp_(max=limit)
+
+
+def squared_loss(error: Tensor) -> Tensor:
+    """Return mean e²."""
+    return error.square().mean(-1)
+
+
+def squared_gradient(error: Tensor) -> Tensor:
+    """Return its gradient by e, 2e / B."""
+    return error * (2 / error.shape[-1])
+
+
+def huber_loss(error: Tensor, threshold: float) -> Tensor:
+    """Return mean of e² within the threshold δ and δ(2|e| − δ) beyond: squared loss where small."""
+    size = error.abs()
+    return torch.where(size <= threshold, error.square(), threshold * (2 * size - threshold)).mean(
+        -1
+    )
+
+
+def huber_gradient(error: Tensor, threshold: float) -> Tensor:
+    """Return its gradient by e, 2·clip(e, ±δ) / B."""
+    return error.clamp(-threshold, threshold).mul_(2 / error.shape[-1])
+
+
+def regression_loss(action: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
+    """Return the weighted regression on logged actions, mean w·‖π(s) − a‖²."""
+    return (weight * (action - logged).square().sum(-1)).mean(-1)
+
+
+def regression_gradient(action: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
+    """Return its gradient by u where π(s) = tanh u: 2w(π − a)(1 − π²) / B, (P, B, q)."""
+    scale = (weight * (2 / weight.shape[-1])).unsqueeze(-1)
+    return (action - logged) * (1 - action.square()) * scale
+
+
+def cross_entropy_loss(logits: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
+    """Return the weighted log-likelihood of logged discrete actions, mean −w·log π(a|s)."""
+    log_likelihood = log_softmax(logits, -1).gather(-1, logged.unsqueeze(-1)).squeeze(-1)
+    return -(weight * log_likelihood).mean(-1)
+
+
+def cross_entropy_gradient(logits: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
+    """Return its gradient by the logits, w(π − 1{a}) / B, (P, B, A)."""
+    gradient = logits.softmax(-1)
+    index = logged.unsqueeze(-1)
+    gradient.scatter_add_(-1, index, torch.full_like(index, -1, dtype=gradient.dtype))
+    return gradient.mul_((weight / weight.shape[-1]).unsqueeze(-1))
+
+
+def squashed_log_density(raw: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
+    """Return log π(a|s) of a = tanh u, u = μ + σε: Σ −ε²/2 − log σ − log √2π − log(1 − tanh²u)."""
+    squash = 2 * (log(2) - raw - softplus(-2 * raw))
+    return (-0.5 * noise.square() - log_std - _HALF_LOG_2PI - squash).sum(-1)
+
+
+def soft_policy_loss(log_density: Tensor, value: Tensor, temperature: Tensor) -> Tensor:
+    """Return SAC's policy loss, mean α·log π(a|s) − Q(s, a)."""
+    return (temperature * log_density - value).mean(-1)
+
+
+def soft_policy_gradient(
+    action: Tensor, deviation: Tensor, by_action: Tensor, temperature: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return its gradients by μ and log σ, (B, q) each.
+
+    With a = tanh u, u = μ + σε and log(1 − a²)' = −2a: by u it is (2αa − (1 − a²)·∂Q/∂a) / B, by
+    log σ that times σε, less α / B.
+
+    Parameters
+    ----------
+    action, deviation, by_action
+        a, σε and ∂Q/∂a, (B, q) each.
+    temperature
+        α.
+    """
+    rows = action.shape[0]
+    by_mean = (2 * temperature * action - (1 - action.square()) * by_action) / rows
+    return by_mean, by_mean * deviation - temperature / rows
+
+
+def temperature_loss(log_temperature: Tensor, log_density: Tensor, target: float) -> Tensor:
+    """Return the loss of SAC's temperature, mean −log α·(log π + target entropy)."""
+    return -(log_temperature * (log_density + target)).mean()
+
+
+def temperature_gradient(log_density: Tensor, target: float) -> Tensor:
+    """Return its gradient by log α, −mean(log π + target entropy)."""
+    return -(log_density.mean() + target)
+
+
+def cloned_policy_loss(action: Tensor, logged: Tensor, value: Tensor, alpha: float) -> Tensor:
+    """Return TD3+BC's policy loss, −λ·mean Q + mean (π − a)², λ = α / mean |Q| held fixed."""
+    scale = alpha / value.abs().mean().detach()
+    return -scale * value.mean() + (action - logged).square().mean()
+
+
+def cloned_policy_gradient(
+    action: Tensor, logged: Tensor, value: Tensor, by_action: Tensor, alpha: float
+) -> Tensor:
+    """Return its gradient by u where π(s) = tanh u, (B, q); `by_action` is ∂Q/∂a."""
+    rows = action.shape[0]
+    scale = alpha / value.abs().mean()
+    by_policy = 2 * (action - logged) / action.numel() - by_action * (scale / rows)
+    return by_policy * (1 - action.square())

@@ -1,0 +1,226 @@
+"""Multilayer perceptrons side by side: parameters stacked along K, one batched product a layer.
+
+The backward pass is written by hand on flat, preallocated buffers. Every parameter of a learner lies
+in one flat tensor, so that the optimiser and the slowly following copy are one call each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tailproof.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`count` perceptrons with layers of these widths, input and output included.
+
+    Examples
+    --------
+    >>> Shape(5, (14, 256, 256, 1)).parameters
+    349445
+    """
+
+    count: int
+    widths: tuple[int, ...]
+
+    @property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """Width in and out of every layer."""
+        return tuple(zip(self.widths[:-1], self.widths[1:], strict=True))
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the perceptrons hold together."""
+        return self.count * sum((wide + 1) * out for wide, out in self.layers)
+
+
+class Stack:
+    """Perceptrons of one shape whose weights are views into a flat tensor.
+
+    Layer l maps h to relu(h W_l + b_l), the last one without the relu.
+    """
+
+    def __init__(self, shape: Shape, flat: Tensor) -> None:
+        self.shape = shape
+        self.flat = flat
+        self.weights: list[Tensor] = []  # (S, in, out)
+        self.biases: list[Tensor] = []  # (S, 1, out)
+        at = 0
+        for wide, out in shape.layers:
+            size = shape.count * wide * out
+            self.weights.append(flat[at : at + size].view(shape.count, wide, out))
+            at += size
+            size = shape.count * out
+            self.biases.append(flat[at : at + size].view(shape.count, 1, out))
+            at += size
+
+    def __reduce__(self) -> tuple[type[Stack], tuple[Shape, Tensor]]:
+        return Stack, (self.shape, self.flat.clone())
+
+    def members(self, chosen: Sequence[int]) -> Stack:
+        """Return a copy with only these perceptrons."""
+        shape = Shape(len(chosen), self.shape.widths)
+        index = torch.as_tensor(list(chosen), dtype=torch.long, device=self.flat.device)
+        parts = [
+            part[index].reshape(-1)
+            for pair in zip(self.weights, self.biases, strict=True)
+            for part in pair
+        ]
+        return Stack(shape, torch.cat(parts))
+
+    def copy(self) -> Stack:
+        """Return a copy with its own memory."""
+        return Stack(self.shape, self.flat.clone())
+
+    def __call__(self, inputs: Tensor, *, rows: int = 4096) -> Tensor:
+        """Return the outputs at (n, d) or (S, n, d) inputs, (S, n, out), some rows at a time."""
+        if inputs.ndim == 2:
+            inputs = inputs.expand(self.shape.count, *inputs.shape)
+        results = []
+        for chunk in torch.split(inputs, rows, dim=1):
+            hidden = chunk
+            for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+                hidden = torch.baddbmm(bias, hidden, weight)
+                if layer < len(self.weights) - 1:
+                    hidden.relu_()
+            results.append(hidden)
+        return torch.cat(results, dim=1)
+
+
+def concatenate(stacks: Iterable[Stack]) -> Stack:
+    """Return the perceptrons of several stacks of one width as one stack."""
+    given = list(stacks)
+    count = sum(stack.shape.count for stack in given)
+    parts = []
+    for layer in range(len(given[0].weights)):
+        parts.append(torch.cat([stack.weights[layer] for stack in given]).reshape(-1))
+        parts.append(torch.cat([stack.biases[layer] for stack in given]).reshape(-1))
+    return Stack(Shape(count, given[0].shape.widths), torch.cat(parts))
+
+
+def initial_values(shape: Shape, generators: Sequence[np.random.Generator]) -> FloatArray:
+    """Return uniform weights and biases within ±1/√(width in), each perceptron from its generator.
+
+    A perceptron's start depends on its own generator alone, so that a member trained among others
+    starts where it would alone.
+    """
+    weights = [np.empty((shape.count, wide, out), np.float32) for wide, out in shape.layers]
+    biases = [np.empty((shape.count, out), np.float32) for _, out in shape.layers]
+    for member, generator in enumerate(generators):
+        for layer, (wide, out) in enumerate(shape.layers):
+            bound = 1 / np.sqrt(wide)
+            weights[layer][member] = generator.uniform(-bound, bound, (wide, out))
+            biases[layer][member] = generator.uniform(-bound, bound, out)
+    return np.concatenate(
+        [part.ravel() for pair in zip(weights, biases, strict=True) for part in pair]
+    )
+
+
+class Parameters:
+    """Several stacks in one flat tensor, and their gradient in another of the same layout."""
+
+    def __init__(self, shapes: dict[str, Shape], device: str = "cpu") -> None:
+        total = sum(shape.parameters for shape in shapes.values())
+        self.flat = torch.zeros(total, device=device)
+        self.gradient = torch.zeros(total, device=device)
+        self.stacks: dict[str, Stack] = {}
+        self.gradients: dict[str, Stack] = {}
+        at = 0
+        for name, shape in shapes.items():
+            end = at + shape.parameters
+            self.stacks[name] = Stack(shape, self.flat[at:end])
+            self.gradients[name] = Stack(shape, self.gradient[at:end])
+            at = end
+
+
+class Pass:
+    """Buffers to send `rows` inputs forward through a stack, and a gradient back.
+
+    Parameters
+    ----------
+    stack
+        The perceptrons.
+    rows
+        Inputs to each of them.
+    gradient
+        Where the gradient of the parameters is written; none for a pass that only looks.
+    """
+
+    def __init__(self, stack: Stack, rows: int, gradient: Stack | None = None) -> None:
+        self.stack = stack
+        self.gradient = gradient
+        device = stack.flat.device
+        count = stack.shape.count
+        self.inputs: Tensor = torch.empty(0, device=device)
+        self.outputs = [
+            torch.empty(count, rows, width, device=device) for width in stack.shape.widths[1:]
+        ]
+        self.back = [
+            torch.empty(count, rows, width, device=device) for width in stack.shape.widths[1:-1]
+        ]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the outputs at the inputs (S, rows, d), (S, rows, out); a buffer, overwritten."""
+        self.inputs = hidden = inputs
+        last = len(self.outputs) - 1
+        for layer, output in enumerate(self.outputs):
+            weight, bias = self.stack.weights[layer], self.stack.biases[layer]
+            if weight.shape[2] == 1 and layer > 0:
+                _vectors(hidden, weight, output)
+                output += bias
+            else:
+                torch.baddbmm(bias, hidden, weight, out=output)
+            if layer < last:
+                output.relu_()
+            hidden = output
+        return hidden
+
+    def backward(
+        self, gradient: Tensor, *, to_parameters: bool = True, to_inputs: int = 0
+    ) -> Tensor:
+        """Send the outputs' gradient (S, m, out) back; m may be fewer than the rows sent forward.
+
+        Writes the parameters' gradient into its buffer (it does not add), and returns the gradient
+        of the first `to_inputs` entries of the inputs, (S, m, to_inputs).
+        """
+        rows = gradient.shape[1]
+        flowing = gradient
+        for layer in range(len(self.outputs) - 1, -1, -1):
+            weight = self.stack.weights[layer]
+            entering = (self.outputs[layer - 1] if layer else self.inputs)[:, :rows]
+            if to_parameters:
+                if self.gradient is None:
+                    raise RuntimeError("This pass has no buffer for the parameters' gradient.")
+                if weight.shape[2] == 1:
+                    _vectors_back(entering, flowing, self.gradient.weights[layer])
+                else:
+                    torch.bmm(entering.transpose(1, 2), flowing, out=self.gradient.weights[layer])
+                torch.sum(flowing, dim=1, keepdim=True, out=self.gradient.biases[layer])
+            if layer == 0:
+                break
+            below = self.back[layer - 1][:, :rows]
+            if weight.shape[2] == 1:
+                torch.mul(flowing, weight.transpose(1, 2), out=below)
+            else:
+                torch.bmm(flowing, weight.transpose(1, 2), out=below)
+            flowing = torch.ops.aten.threshold_backward.grad_input(
+                below, entering, 0.0, grad_input=below
+            )
+        return torch.bmm(flowing, self.stack.weights[0][:, :to_inputs].transpose(1, 2))
+
+
+def _vectors(hidden: Tensor, weight: Tensor, output: Tensor) -> None:
+    # A batched product with one column is many times slower than a matrix-vector product each.
+    for member, column, result in zip(hidden, weight, output, strict=True):
+        torch.mv(member, column[:, 0], out=result[:, 0])
+
+
+def _vectors_back(entering: Tensor, flowing: Tensor, gradient: Tensor) -> None:
+    for member, column, result in zip(entering, flowing, gradient, strict=True):
+        torch.mv(member.t(), column[:, 0], out=result[:, 0])

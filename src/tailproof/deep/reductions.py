@@ -1,0 +1,72 @@
+"""Aggregates over the stack: the library's aggregates, in torch and with their derivative."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile, TrimmedMean
+from tailproof.errors import MethodError
+
+
+def reduce(aggregate: Aggregate, values: Tensor) -> Tensor:
+    """Return the aggregate of values (K, …) along the first axis, (…)."""
+    if len(values) == 1:
+        return values[0]
+    if isinstance(aggregate, Mean):
+        return values.mean(0)
+    if isinstance(aggregate, MeanMinusStd):
+        return values.mean(0) - aggregate.factor * values.std(0, correction=0)
+    if isinstance(aggregate, Quantile) and aggregate.q == 0:
+        return values.amin(0)
+    order = _order_weights_of(aggregate, len(values))
+    if order is None:
+        return torch.as_tensor(aggregate(values.cpu().numpy())).to(values)
+    ranked = values.sort(0).values
+    used = [(place, weight) for place, weight in enumerate(order) if weight]
+    result = ranked[used[0][0]] * used[0][1]
+    for place, weight in used[1:]:
+        result += ranked[place] * weight
+    return result
+
+
+def derivative(aggregate: Aggregate, values: Tensor) -> Tensor:
+    """Return ∂aggregate/∂value_k at values (K, …), (K, …)."""
+    count = len(values)
+    if count == 1:
+        return torch.ones_like(values)
+    if isinstance(aggregate, Mean):
+        return torch.full_like(values, 1 / count)
+    if isinstance(aggregate, MeanMinusStd):
+        centred = values - values.mean(0)
+        std = values.std(0, correction=0).clamp_(min=1e-12)
+        return 1 / count - aggregate.factor * centred / (count * std)
+    order = _order_weights_of(aggregate, count)
+    if order is None:
+        raise MethodError(
+            f"The policy's gradient passes through the aggregate, so it must be Mean(), Median(), "
+            f"Quantile(q), TrimmedMean(fraction) or MeanMinusStd(factor). Got {aggregate!r} instead."
+        )
+    places = values.argsort(0)
+    weights = torch.tensor(order, dtype=values.dtype, device=values.device)
+    shaped = weights.view(-1, *[1] * (values.ndim - 1)).expand_as(values)
+    return torch.zeros_like(values).scatter_(0, places, shaped)
+
+
+def _order_weights_of(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
+    """Return the weight of each order statistic, if the aggregate is a mixture of them."""
+    if isinstance(aggregate, Median | Quantile | TrimmedMean):
+        return _order_weights(aggregate, count)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _order_weights(aggregate: Median | Quantile | TrimmedMean, count: int) -> tuple[float, ...]:
+    # A mixture Σ w_j x_(j) gives Σ_{j ≥ i} w_j on a ladder that steps from 0 to 1 at place i.
+    ladders = (np.arange(count) >= np.arange(count + 1)[:, None]).astype(float)
+    tails = [float(aggregate(ladder)) for ladder in ladders]
+    return tuple(here - after for here, after in pairwise(tails))

@@ -1,0 +1,174 @@
+"""What every deep learner can be told: how it learns, and where and how it runs. No torch here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+from tailproof.errors import MethodError, TailproofError
+
+if TYPE_CHECKING:
+    from tailproof.deep.history import Logger
+
+RewardScale = float | Literal["auto"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Play the policy in an environment while it trains.
+
+    Parameters
+    ----------
+    environment
+        A Gymnasium id such as ``"Hopper-v5"``, or a callable that makes an environment.
+    every
+        Steps between evaluations.
+    episodes
+        Episodes each time, played side by side.
+    first
+        Steps before which there is none, to save time.
+    score
+        Turns a mean return into a score, such as `tailproof.deep.scores.normalised`'s.
+    seed
+        Seeds the environments; the same starts at every evaluation.
+    """
+
+    environment: str | Callable[[], Any]
+    every: int = 5_000
+    episodes: int = 10
+    first: int = 0
+    score: Callable[[float], float] | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where and how training runs; none of it changes what is learned.
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ….
+    threads
+        Threads of this process for matrix products; by default torch's own number, at most 4,
+        because products of this size gain nothing from more.
+    workers
+        Processes among which the members are dealt; only for members that do not meet in the
+        backup. Two processes of one thread beat one process of two.
+    executor
+        ``"process"``, or ``"ray"`` for workers of a Ray cluster.
+    checkpoint
+        A folder. Training saves itself there and, started again with the same settings, continues
+        from the last save to the result that it would have had.
+    checkpoint_every, log_every
+        Steps between saves, and between rows of the history.
+    loggers
+        Who is told every row of the history: `CSVLogger`, `TensorBoardLogger`, ….
+    progress
+        Show a bar; by default only on a terminal.
+    evaluation
+        Play the policy in an environment while it trains.
+    """
+
+    device: str = "cpu"
+    threads: int | None = None
+    workers: int = 1
+    executor: Literal["process", "ray"] = "process"
+    checkpoint: str | Path | None = None
+    checkpoint_every: int = 5_000
+    log_every: int = 1_000
+    loggers: tuple[Logger, ...] = ()
+    progress: bool | None = None
+    evaluation: Evaluation | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "checkpoint_every", "log_every"):
+            require_count(name, getattr(self, name))
+        if self.threads is not None:
+            require_count("threads", self.threads)
+        if self.executor not in ("process", "ray"):
+            raise MethodError(
+                f"executor must be 'process' or 'ray'. Got {self.executor!r} instead."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepSettings:
+    """The settings that every deep learner has.
+
+    Parameters
+    ----------
+    steps
+        Gradient steps of the critics.
+    batch
+        Transitions a step and member.
+    hidden
+        Widths of the hidden layers, of critics and policy.
+    learning_rate
+        Adam's.
+    target_rate
+        How fast the target networks follow, ρ in θ̄ ← (1 − ρ)θ̄ + ρθ.
+    reward_scale
+        Rewards are multiplied by this while training; ``"auto"`` makes the median absolute reward
+        one. Values of critics are given in the log's own unit.
+    standardise
+        Whether each state variable is given mean 0 and standard deviation 1.
+    zero_rewards
+        Train on rewards of zero: the baseline that shows how much of a score the rewards earned.
+    run
+        Where and how training runs.
+    """
+
+    steps: int = 200_000
+    batch: int = 256
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 3e-4
+    target_rate: float = 0.005
+    reward_scale: RewardScale = "auto"
+    standardise: bool = True
+    zero_rewards: bool = False
+    run: Run = field(default_factory=Run)
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch"):
+            require_count(name, getattr(self, name))
+        if not self.hidden or any(not isinstance(w, int) or w < 1 for w in self.hidden):
+            raise MethodError(
+                f"hidden must be widths such as (256, 256). Got {self.hidden!r} instead."
+            )
+        require_positive("learning_rate", self.learning_rate)
+        require_positive("target_rate", self.target_rate, at_most=1.0)
+        if self.reward_scale != "auto":
+            require_positive("reward_scale", self.reward_scale)
+
+
+def require_count(name: str, value: int) -> None:
+    """Raise unless `value` is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise MethodError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
+
+
+def require_positive(name: str, value: Any, *, at_most: float = float("inf")) -> None:
+    """Raise unless `value` is a finite number in (0, at_most]."""
+    if not isinstance(value, int | float) or not 0 < value <= at_most or value == float("inf"):
+        limit = "" if at_most == float("inf") else f" and at most {at_most:g}"
+        raise MethodError(f"{name} must be positive and finite{limit}. Got {value!r} instead.")
+
+
+def require_torch() -> ModuleType:
+    """Return torch, or say which install brings it."""
+    return require_extra("torch", "deep", "Deep learners")
+
+
+def require_extra(module: str, extra: str, what: str) -> ModuleType:
+    """Import a module of an extra, or say which install brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise TailproofError(
+            f"{what} need {module}, which is not installed: pip install 'tailproof[{extra}]'."
+        ) from error

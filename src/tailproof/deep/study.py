@@ -1,0 +1,204 @@
+"""The learning study of docs/deep.md: rows against each other on rollouts of known policies.
+
+``python -m tailproof.deep.study --data rollouts --out results.json hopper-mixed --kappa 10`` trains the
+vanilla base, MA, ROOM-VM, P-ROOM-VM, zero-reward training and cloning on one data set and appends
+a line of JSON for each seed. Run it again and it continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.aggregate import Mean, MeanMinusStd, Median, Quantile
+from tailproof.algorithms.task import Task
+from tailproof.arrays import AnyArray
+from tailproof.deep.bases import IQL, SAC, SQL
+from tailproof.deep.scores import scorer
+from tailproof.deep.settings import Evaluation, Run
+from tailproof.log import Log
+from tailproof.noise import StudentT, add_noise
+from tailproof.partition import Folds, Replicate, Split, Whole
+from tailproof.spaces import Continuous
+
+_ENVIRONMENTS = {"hopper": "Hopper-v4", "halfcheetah": "HalfCheetah-v4", "walker2d": "Walker2d-v4"}
+
+
+def rollout_log(arrays: Mapping[str, AnyArray]) -> Log:
+    """Return the log of arrays in D4RL's manner, with the observation that each episode ended in."""
+    ends = arrays["terminals"] | arrays["timeouts"]
+    following = np.concatenate([arrays["observations"][1:], arrays["observations"][-1:]])
+    following[ends] = arrays["final_observations"]
+    width = arrays["actions"].shape[1]
+    return Log.from_arrays(
+        arrays["observations"],
+        arrays["actions"],
+        arrays["rewards"],
+        following,
+        episode=np.concatenate([[0], np.cumsum(ends)[:-1]]),
+        terminated=arrays["terminals"],
+        action_space=Continuous(width, (-1.0,) * width, (1.0,) * width),
+    )
+
+
+def to_return_range(log: Log, width: float = 1000.0) -> Log:
+    """Return the log with rewards scaled so that the episodes' returns span `width`, as the paper's."""
+    returns = np.add.reduceat(log.rewards, log.starts[:-1])
+    return log.with_rewards(log.rewards * (width / (returns.max() - returns.min())))
+
+
+def prepared(log: Log, *, kappa: float, df: float, seed: int) -> Log:
+    """Return the log with scaled rewards and, if κ > 0, Student noise on them."""
+    scaled = to_return_range(log)
+    return scaled if kappa == 0 else add_noise(scaled, StudentT(df=df, kappa=kappa), seed=seed)
+
+
+def implicit_study(
+    log: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float
+) -> dict[str, Any]:
+    """Train the base and its ROOM rows at once: the whole log is one more member of the stack."""
+    from tailproof.deep.critics import NeuralCritics
+    from tailproof.deep.extraction import clone, policy_weights
+    from tailproof.deep.fitting import fit_implicit, member_seeds
+
+    rng = np.random.default_rng(seed)
+    task = Task(log, 0.99, None, log.first_states)
+    split = Split(folds).assign(log, rng)
+    both = Folds(np.concatenate([Whole().assign(log, rng).counts, split.counts]))
+    seeds = member_seeds(both.count, rng)
+    started = time.perf_counter()
+    fitted = fit_implicit(base, task, both, backup=None, seeds=seeds)
+    trained = time.perf_counter()
+    critics = fitted.critics
+    assert isinstance(critics, NeuralCritics)
+    whole, members = critics.subset(np.array([0])), critics.subset(np.arange(1, folds + 1))
+    rule = base.rule()
+    robust = policy_weights(rule, log, members, [Mean(), Median(), Quantile(quantile)])
+    weights = np.concatenate(
+        [policy_weights(rule, log, whole, [Mean()]), robust, np.ones((1, log.n_transitions))]
+    )
+    _, training = clone(base, log, critics.scaling, weights, steps=base.policy_steps, seed=seed)
+    names = ("vanilla", "ma", "room-vm", "p-room-vm", "bc")
+    scores = training["score"].values[-10:]  # (evaluations, P)
+    return {
+        "scores": {name: float(scores[:, k].mean()) for k, name in enumerate(names)},
+        "evaluations": {name: scores[:, k].tolist() for k, name in enumerate(names)},
+        "effective": {
+            name: float(weights[k].sum() ** 2 / np.square(weights[k]).sum() / len(weights[k]))
+            for k, name in enumerate(names)
+        },
+        "q scale": fitted.training["q scale"].values[-1].tolist(),
+        "seconds": [trained - started, time.perf_counter() - trained],
+    }
+
+
+def zero_reward_study(log: Log, base: IQL | SQL, *, seed: int) -> dict[str, Any]:
+    """Train the base on rewards of zero."""
+    task = Task(log, 0.99, None, log.first_states)
+    rng = np.random.default_rng(seed)
+    fitted = base.fit(task, Whole().assign(log, rng), backup=None, rng=rng)
+    found = base.extract(task, fitted, aggregate=Mean(), rng=rng)
+    scores = found.training["score"].values[-10:, 0]
+    return {
+        "scores": {"zero-reward": float(scores.mean())},
+        "evaluations": {"zero-reward": scores.tolist()},
+    }
+
+
+def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]:
+    """Train SAC-N and SAC-N (STD) on the same log."""
+    result: dict[str, Any] = {"scores": {}, "evaluations": {}, "q scale": {}}
+    task = Task(log, 0.99, None, log.first_states)
+    for name, aggregate in (("sac-n", Quantile(0.0)), ("sac-n-std", MeanMinusStd(2.0))):
+        rng = np.random.default_rng(seed)
+        folds = Replicate(critics).assign(log, rng)
+        training = base.fit(task, folds, backup=aggregate, rng=rng).training
+        scores = training["score"].values[:, 0]
+        result["scores"][name] = float(scores[-10:].mean())
+        result["evaluations"][name] = scores.tolist()
+        result["q scale"][name] = training["q scale"].values.mean(axis=1).tolist()
+    return result
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the study from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("dataset", help="such as hopper-mixed: <data>/<dataset>*.npz")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--study", choices=("iql", "sql", "sac"), default="iql")
+    parser.add_argument("--kappa", type=float, default=0.0)
+    parser.add_argument("--df", type=float, default=1.0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=30_000)
+    parser.add_argument("--policy-steps", type=int, default=30_000)
+    parser.add_argument("--hidden", type=int, nargs="+", default=[128, 128])
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--quantile", type=float, default=0.0)
+    parser.add_argument("--episodes", type=int, default=5)
+    parser.add_argument("--every", type=int, default=1_000)
+    parser.add_argument("--zero", action="store_true", help="zero-reward training only")
+    given = parser.parse_args(arguments)
+    path = next(iter(sorted(given.data.glob(f"{given.dataset}*.npz"))))
+    with np.load(path) as arrays:
+        log = rollout_log(dict(arrays))
+    domain = given.dataset.split("-")[0]
+    steps = given.steps if given.study == "sac" else given.policy_steps
+    run = Run(
+        threads=1,
+        log_every=given.every,
+        evaluation=Evaluation(
+            environment=_ENVIRONMENTS[domain],
+            every=given.every,
+            episodes=given.episodes,
+            first=steps - 9 * given.every if given.study != "sac" else 0,
+            score=scorer(domain),
+        ),
+    )
+    shared: dict[str, Any] = {
+        "steps": given.steps,
+        "hidden": tuple(given.hidden),
+        "reward_scale": 1.0,
+        "run": run,
+    }
+    done = {tuple(json.loads(line)["key"]) for line in _lines(given.out)}
+    for seed in given.seeds:
+        key = (
+            given.dataset,
+            given.study + (" zero" if given.zero else ""),
+            given.kappa,
+            seed,
+            given.steps,
+            given.policy_steps,
+            str(given.hidden),
+        )
+        if key in done:
+            continue
+        noisy = prepared(log, kappa=given.kappa, df=given.df, seed=1000 + seed)
+        if given.study == "sac":
+            result = sac_study(noisy, SAC(**shared), seed=seed, critics=10)
+        else:
+            kind = IQL if given.study == "iql" else SQL
+            base = kind(policy_steps=given.policy_steps, zero_rewards=given.zero, **shared)
+            if given.zero:
+                result = zero_reward_study(noisy, base, seed=seed)
+            else:
+                result = implicit_study(
+                    noisy, base, seed=seed, folds=given.folds, quantile=given.quantile
+                )
+        with given.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, **result}) + "\n")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""Checkpoints: whole or not there, checked when read, and training continues to the same bits."""
+
+import errno
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tailproof import Quantile, Replicate, Split
+from tailproof.deep import IQL, SAC, Run
+from tailproof.deep import checkpoint as checkpoints
+from tailproof.deep.checkpoint import CheckpointError, CheckpointWarning, latest, save
+
+SMALL = {"hidden": (16, 16), "batch": 32, "steps": 60}
+RUN = Run(threads=1, log_every=10, checkpoint_every=10)
+
+
+class StopError(Exception):
+    pass
+
+
+class Stopper:
+    """A logger that ends the process's work in the middle."""
+
+    def __init__(self, after):
+        self.after = after
+
+    def start(self, phase, history):
+        pass
+
+    def write(self, step, measured):  # noqa: ARG002
+        if step >= self.after:
+            raise StopError
+
+    def close(self):
+        pass
+
+
+def tensors(value=1.0):
+    return {"a": torch.full((3,), value), "b": torch.arange(4)}
+
+
+def train(task, base, partition, backup, **run):
+    folds = partition.assign(task.log, np.random.default_rng(0))
+    base = replace(base, run=replace(RUN, **run))
+    return base.fit(task, folds, backup=backup, rng=np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("base", "partition", "backup"),
+    [
+        (IQL(policy_steps=1, **SMALL), Split(3), None),
+        (SAC(**SMALL), Replicate(3), Quantile(0.0)),
+    ],
+    ids=["iql", "sac"],
+)
+def test_an_interrupted_run_ends_in_the_same_bits(task, tmp_path, base, partition, backup):
+    whole = train(task, base, partition, backup)
+    for after in (20, 30, 50):
+        with pytest.raises(StopError):
+            train(task, base, partition, backup, checkpoint=tmp_path, loggers=(Stopper(after),))
+    resumed = train(task, base, partition, backup, checkpoint=tmp_path)
+    assert torch.equal(whole.critics.q.flat, resumed.critics.q.flat)
+    for name, series in whole.training.series.items():
+        np.testing.assert_array_equal(series.values, resumed.training[name].values)
+        np.testing.assert_array_equal(series.steps, resumed.training[name].steps)
+    if whole.policy is not None:
+        assert torch.equal(whole.policy.stack.flat, resumed.policy.stack.flat)
+
+
+def test_a_finished_run_is_loaded_not_trained(task, tmp_path, monkeypatch):
+    base = IQL(policy_steps=1, **SMALL)
+    first = train(task, base, Split(3), None, checkpoint=tmp_path)
+    monkeypatch.setattr("tailproof.deep.implicit.ImplicitLearner.update", None)
+    again = train(task, base, Split(3), None, checkpoint=tmp_path)
+    assert torch.equal(first.critics.q.flat, again.critics.q.flat)
+
+
+@pytest.mark.parametrize("change", ["settings", "seed", "data"])
+def test_another_runs_checkpoint_is_refused(task, tmp_path, change):
+    base = IQL(policy_steps=1, **SMALL)
+    train(task, base, Split(3), None, checkpoint=tmp_path)
+    if change == "settings":
+        base = replace(base, expectile=0.8)
+    if change == "data":
+        task = replace(task, log=task.log.with_rewards(2 * task.log.rewards))
+        base = replace(base, reward_scale=1.0)
+    seed = 2 if change == "seed" else 1
+    folds = Split(3).assign(task.log, np.random.default_rng(0))
+    base = replace(base, run=replace(RUN, checkpoint=tmp_path))
+    with pytest.raises(CheckpointError, match="other data, settings or seed"):
+        base.fit(task, folds, backup=None, rng=np.random.default_rng(seed))
+
+
+def test_two_checkpoints_are_kept_and_the_newest_is_read(tmp_path):
+    for step in (10, 20, 30):
+        assert save(tmp_path, step, tensors(step), fingerprint="f")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"step-{step:010d}.{kind}" for step in (20, 30) for kind in ("json", "safetensors")
+    ]
+    found = latest(tmp_path, fingerprint="f")
+    assert found.step == 30
+    assert torch.equal(found.tensors["a"], tensors(30)["a"])
+    assert latest(tmp_path / "nothing", fingerprint="f") is None
+
+
+def damage_page(folder):
+    (folder / "step-0000000020.json").write_text('{"format": "tailproof che')
+
+
+def damage_tensors(folder):
+    path = folder / "step-0000000020.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+
+
+def cut_tensors(folder):
+    path = folder / "step-0000000020.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def lose_tensors(folder):
+    (folder / "step-0000000020.safetensors").unlink()
+
+
+def other_page(folder):
+    (folder / "step-0000000020.json").write_text(json.dumps({"format": "something else"}))
+
+
+@pytest.mark.parametrize(
+    "harm", [damage_page, damage_tensors, cut_tensors, lose_tensors, other_page]
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, harm):
+    for step in (10, 20):
+        save(tmp_path, step, tensors(step), fingerprint="f")
+    harm(tmp_path)
+    with pytest.warns(CheckpointWarning, match=r"step-0000000020.json is damaged .* skipped"):
+        assert latest(tmp_path, fingerprint="f").step == 10
+    (tmp_path / "step-0000000010.json").write_text("")
+    with (
+        pytest.warns(CheckpointWarning),
+        pytest.raises(CheckpointError, match=r"None of the 2 checkpoints .* Delete the folder"),
+    ):
+        latest(tmp_path, fingerprint="f")
+
+
+def test_a_page_cannot_point_outside_its_folder(tmp_path):
+    save(tmp_path / "inside", 10, tensors(), fingerprint="f")
+    page = tmp_path / "inside" / "step-0000000010.json"
+    content = json.loads(page.read_text())
+    (tmp_path / "secret").write_bytes(b"x")
+    page.write_text(json.dumps({**content, "tensors": "../secret"}))
+    with pytest.warns(CheckpointWarning), pytest.raises(CheckpointError):
+        latest(tmp_path / "inside", fingerprint="f")
+
+
+def test_a_full_disk_is_a_warning_and_loses_nothing(task, tmp_path, monkeypatch):
+    base = IQL(policy_steps=1, **SMALL)
+    whole = train(task, base, Split(3), None)
+    real = checkpoints.write_whole
+    written = 0
+
+    def full(path, content):
+        nonlocal written
+        written += 1
+        if written > 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, content)
+
+    monkeypatch.setattr(checkpoints, "write_whole", full)
+    with pytest.warns(CheckpointWarning, match="No space left on device.*Free some space"):
+        fitted = train(task, base, Split(3), None, checkpoint=tmp_path)
+    assert torch.equal(fitted.critics.q.flat, whole.critics.q.flat)
+    assert len(list((tmp_path / "critics").glob("*.json"))) == 2
+
+
+def test_a_file_that_cannot_be_written_leaves_no_part(tmp_path):
+    """The operating system itself refuses here: in a child whose files may not exceed 1,000 bytes."""
+    assert save(tmp_path, 1, tensors(), fingerprint="f")
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            saved = save(tmp_path, 2, {"a": torch.zeros(10_000)}, fingerprint="f")
+        os._exit(0 if not saved and "File too large" in str(caught[0].message) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert latest(tmp_path, fingerprint="f").step == 1
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+import numpy as np
+from dataclasses import replace
+sys.path.insert(0, sys.argv[1])
+from conftest import make_log
+from tailproof import Split
+from tailproof.algorithms.task import Task
+from tailproof.deep import IQL, Run
+from tailproof.deep.fitting import fit_implicit
+
+log = make_log()
+task = Task(log, 0.9, None, log.first_states)
+folds = Split(3).assign(log, np.random.default_rng(0))
+base = IQL(steps=400, policy_steps=1, hidden=(16, 16), batch=32,
+           run=Run(threads=1, log_every=20, checkpoint_every=5))
+folder, chosen = Path(sys.argv[2]), random.Random(int(sys.argv[3]))
+kills = 0
+while True:
+    child = os.fork()
+    if child == 0:
+        run = replace(base.run, checkpoint=folder)
+        fit_implicit(replace(base, run=run), task, folds, backup=None, seeds=[1, 2, 3])
+        os._exit(0)
+    time.sleep(chosen.uniform(0.01, 0.25))
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0
+        break
+    kills += 1
+resumed = fit_implicit(
+    replace(base, run=replace(base.run, checkpoint=folder)), task, folds, backup=None, seeds=[1, 2, 3]
+)
+whole = fit_implicit(base, task, folds, backup=None, seeds=[1, 2, 3])
+assert (resumed.critics.q.flat == whole.critics.q.flat).all()
+assert (resumed.critics.v.flat == whole.critics.v.flat).all()
+for name, series in whole.training.series.items():
+    np.testing.assert_array_equal(series.values, resumed.training[name].values)
+print(kills)
+"""
+
+
+def test_killed_at_random_moments_training_ends_in_the_same_bits(tmp_path):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            KILLED,
+            str(Path(__file__).parent),
+            str(tmp_path),
+            str(random.SystemRandom().randrange(10**6)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 3

@@ -1,0 +1,137 @@
+"""Every hand-written gradient equals autograd's of the loss beside it."""
+
+import pytest
+import torch
+
+from tailproof.deep import losses
+
+K, B, Q, A = 3, 17, 2, 4
+
+
+def normal(*shape, seed=0, grad=True):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_(grad)
+
+
+def autograd(loss, by):
+    return torch.autograd.grad(loss.sum(), by)[0]
+
+
+@pytest.mark.parametrize("expectile", [0.5, 0.7, 0.99])
+def test_expectile(expectile):
+    q, v = normal(K, B, seed=1, grad=False), normal(K, B)
+    expected = autograd(losses.expectile_loss(q - v, expectile), v)
+    torch.testing.assert_close(losses.expectile_gradient((q - v).detach(), expectile), expected)
+
+
+def test_expectile_one_half_is_half_the_squared_loss():
+    u = normal(K, B, grad=False)
+    torch.testing.assert_close(losses.expectile_loss(u, 0.5), 0.5 * losses.squared_loss(u))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
+def test_sparse(alpha):
+    q, v = normal(K, B, seed=1, grad=False), normal(K, B)
+    expected = autograd(losses.sparse_loss(q - v, v, alpha), v)
+    torch.testing.assert_close(losses.sparse_gradient((q - v).detach(), alpha), expected)
+
+
+def test_sparse_gradient_vanishes_where_the_mean_weight_is_one():
+    u = torch.full((1, B), 0.0)
+    assert losses.sparse_gradient(u, 10.0).abs().max() == 0
+
+
+def test_squared():
+    e = normal(2, K, B)
+    expected = autograd(losses.squared_loss(e), e)
+    torch.testing.assert_close(losses.squared_gradient(e.detach()), expected)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 1.0])
+def test_huber(threshold):
+    e = normal(2, K, B)
+    expected = autograd(losses.huber_loss(e, threshold), e)
+    torch.testing.assert_close(losses.huber_gradient(e.detach(), threshold), expected)
+
+
+def test_a_huge_huber_threshold_is_the_squared_loss():
+    e = normal(K, B, grad=False)
+    torch.testing.assert_close(losses.huber_loss(e, 1e6), losses.squared_loss(e))
+
+
+def test_regression():
+    raw, logged = normal(K, B, Q), normal(1, B, Q, seed=1, grad=False).tanh()
+    weight = normal(K, B, seed=2, grad=False).exp()
+    expected = autograd(losses.regression_loss(raw.tanh(), logged, weight), raw)
+    got = losses.regression_gradient(raw.tanh().detach(), logged, weight)
+    torch.testing.assert_close(got, expected)
+
+
+def test_cross_entropy():
+    logits, weight = normal(K, B, A), normal(K, B, seed=2, grad=False).exp()
+    logged = torch.arange(B).remainder(A).expand(K, -1)
+    expected = autograd(losses.cross_entropy_loss(logits, logged, weight), logits)
+    got = losses.cross_entropy_gradient(logits.detach(), logged, weight)
+    torch.testing.assert_close(got, expected)
+
+
+def test_squashed_log_density_is_that_of_the_transformed_normal():
+    mean, log_std, noise = normal(B, Q, seed=1), normal(B, Q, seed=2), normal(B, Q, seed=3)
+    base = torch.distributions.Normal(mean, log_std.exp())
+    law = torch.distributions.TransformedDistribution(
+        base, torch.distributions.TanhTransform(cache_size=1)
+    )
+    raw = mean + log_std.exp() * noise
+    action = law.transforms[0](raw)
+    torch.testing.assert_close(
+        losses.squashed_log_density(raw, noise, log_std), law.log_prob(action).sum(-1)
+    )
+
+
+def test_soft_policy():
+    mean, log_std = normal(B, Q, seed=1), normal(B, Q, seed=2)
+    noise, matrix = normal(B, Q, seed=3, grad=False), normal(Q, Q, seed=4, grad=False)
+    temperature = torch.tensor(0.3, dtype=torch.float64)
+    deviation = log_std.exp() * noise
+    raw = mean + deviation
+    action = raw.tanh()
+    value = (action @ matrix).mul(action).sum(-1)  # any smooth Q(a)
+    by_action = torch.autograd.grad(value.sum(), action, retain_graph=True)[0]
+    loss = losses.soft_policy_loss(
+        losses.squashed_log_density(raw, noise, log_std), value, temperature
+    )
+    expected = torch.autograd.grad(loss, (mean, log_std))
+    got = losses.soft_policy_gradient(
+        action.detach(), deviation.detach(), by_action.detach(), temperature
+    )
+    torch.testing.assert_close(got, expected)
+
+
+def test_temperature():
+    log_temperature = torch.tensor([0.4], dtype=torch.float64, requires_grad=True)
+    density = normal(B, grad=False)
+    expected = autograd(losses.temperature_loss(log_temperature, density, -2.0), log_temperature)
+    torch.testing.assert_close(losses.temperature_gradient(density, -2.0).view(1), expected)
+
+
+def test_cloned_policy():
+    raw, logged = normal(B, Q), normal(B, Q, seed=1, grad=False).tanh()
+    matrix = normal(Q, Q, seed=4, grad=False)
+    action = raw.tanh()
+    value = 1 + (action @ matrix).mul(action).sum(-1)
+    by_action = torch.autograd.grad(value.sum(), action, retain_graph=True)[0]
+    expected = autograd(losses.cloned_policy_loss(action, logged, value, 2.5), raw)
+    got = losses.cloned_policy_gradient(
+        action.detach(), logged, value.detach(), by_action.detach(), 2.5
+    )
+    torch.testing.assert_close(got, expected)
+
+
+def test_weights_are_bounded_and_monotone():
+    u = torch.linspace(-50, 50, 101)
+    weight = losses.exponential_weight(u.clone(), 3.0, 100.0)
+    assert weight.max() == 100
+    assert (weight.diff() >= 0).all()
+    sparse = losses.sparse_weight(u, 2.0)
+    assert (sparse[u <= -4] == 0).all()
+    assert sparse[u == 0] == 1

@@ -1,0 +1,200 @@
+"""Members trained together are the members trained alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from tailproof import Bootstrap, Mean, Median, Quantile, Replicate, Split, Whole, evaluate, method
+from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
+from tailproof.deep.critics import NeuralCritics
+from tailproof.deep.fitting import fit_implicit, member_seeds
+from tailproof.errors import MethodError
+
+SMALL = {"hidden": (16, 16), "batch": 32, "steps": 60, "run": Run(threads=1, log_every=20)}
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("base", [IQL(policy_steps=1, **SMALL), SQL(policy_steps=1, **SMALL)])
+@pytest.mark.parametrize("discrete", [False, True])
+@pytest.mark.parametrize("partition", [Split(5), Bootstrap(5)], ids=str)
+def test_five_stacked_are_five_apart(task, discrete_task, base, discrete, partition):
+    chosen = discrete_task if discrete else task
+    folds = partition.assign(chosen.log, rng())
+    seeds = member_seeds(5, rng(1))
+    together = fit_implicit(base, chosen, folds, backup=None, seeds=seeds).critics
+    for k in range(5):
+        alone = fit_implicit(
+            base, chosen, folds.subset(np.array([k])), backup=None, seeds=[seeds[k]]
+        ).critics
+        member = together.subset(np.array([k]))
+        torch.testing.assert_close(member.q.flat, alone.q.flat, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(member.v.flat, alone.v.flat, rtol=1e-4, atol=1e-5)
+        assert not np.allclose(alone.q.flat, together.subset(np.array([(k + 1) % 5])).q.flat)
+
+
+@pytest.mark.parametrize("kind", [IQL, SQL])
+def test_room_vm_of_one_fold_is_the_base(task, kind):
+    base = kind(policy_steps=40, **SMALL)
+    found = []
+    for partition, aggregate in (
+        (Whole(), Mean()),
+        (Split(1), Median()),
+        (Split(1), Quantile(0.1)),
+    ):
+        folds = partition.assign(task.log, rng())
+        fitted = base.fit(task, folds, backup=None, rng=rng(1))
+        policy = base.extract(task, fitted, aggregate=aggregate, rng=rng(2)).policy
+        found.append((fitted.critics.q.flat, policy.stack.flat))
+    for q, policy in found[1:]:
+        assert torch.equal(q, found[0][0])
+        assert torch.equal(policy, found[0][1])
+
+
+def test_policies_extracted_side_by_side_are_those_extracted_alone(task):
+    base = IQL(policy_steps=40, **SMALL)
+    fitted = base.fit(task, Split(5).assign(task.log, rng()), backup=None, rng=rng(1))
+    aggregates = [Mean(), Median(), Quantile(0.0)]
+    together = base.extract_each(task, fitted, aggregates=aggregates, rng=rng(2))
+    for aggregate, found in zip(aggregates, together, strict=True):
+        alone = base.extract(task, fitted, aggregate=aggregate, rng=rng(2))
+        torch.testing.assert_close(
+            found.policy.stack.flat, alone.policy.stack.flat, rtol=1e-4, atol=1e-5
+        )
+
+
+def test_members_in_processes_are_members_in_one(task):
+    folds = Split(3).assign(task.log, rng())
+    base = IQL(policy_steps=1, **SMALL)
+    apart = IQL(policy_steps=1, **{**SMALL, "run": Run(workers=2, log_every=20)})
+    one = base.fit(task, folds, backup=None, rng=rng(1)).critics
+    two = apart.fit(task, folds, backup=None, rng=rng(1))
+    torch.testing.assert_close(one.q.flat, two.critics.q.flat, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(one.v.flat, two.critics.v.flat, rtol=1e-4, atol=1e-5)
+    assert two.history.shape == (3, 3)
+    with pytest.raises(MethodError, match="use workers=1"):
+        apart.fit(task, folds, backup=Median(), rng=rng(1))
+
+
+@pytest.mark.parametrize(
+    ("base", "partition", "backup"),
+    [
+        (IQL(policy_steps=300, beta=10.0, **SMALL), Split(3), None),
+        (IQL(policy_steps=300, beta=10.0, huber=1.0, **SMALL), Replicate(3), Quantile(0.25)),
+        (SQL(policy_steps=300, alpha=0.3, **SMALL), Split(3), None),
+        (SAC(**SMALL), Replicate(3), Quantile(0.0)),
+        (TD3BC(**SMALL), Whole(), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_learners_find_the_better_actions(task, base, partition, backup):
+    from dataclasses import replace
+
+    base = replace(base, steps=300, learning_rate=3e-3)
+    fitted = base.fit(task, partition.assign(task.log, rng()), backup=backup, rng=rng(1))
+    policy = base.extract(task, fitted, aggregate=Median(), rng=rng(2)).policy
+    states = rng(3).standard_normal((500, 3))
+    wanted = np.tanh(states[:, 0])
+    taken = policy(states)[:, 0]
+    assert np.corrcoef(taken, wanted)[0, 1] > 0.8
+    assert np.mean((taken - wanted) ** 2) < 0.6 * np.mean(wanted**2)
+
+
+@pytest.mark.parametrize("base", [IQL(policy_steps=300, **SMALL), SQL(policy_steps=300, **SMALL)])
+def test_discrete_policies_are_categorical(discrete_task, base):
+    from dataclasses import replace
+
+    base = replace(base, steps=300, learning_rate=3e-3)
+    if isinstance(base, SQL):
+        base = replace(base, alpha=0.3)
+    fitted = base.fit(
+        discrete_task, Split(3).assign(discrete_task.log, rng()), backup=None, rng=rng(1)
+    )
+    policy = base.extract(discrete_task, fitted, aggregate=Median(), rng=rng(2)).policy
+    states = rng(3).standard_normal((500, 3))
+    probabilities = policy.probabilities(states)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert (policy(states) == np.digitize(states[:, 0], [-0.5, 0.5])).mean() > 0.8
+    assert fitted.critics.action_values(states, 3).shape == (3, 3, 500)
+
+
+def test_cloning_ignores_rewards(log, task):
+    from dataclasses import replace
+
+    base = BehaviourCloning(**SMALL)
+    noisy = replace(task, log=log.with_rewards(rng().standard_cauchy(log.n_transitions)))
+    folds = Whole().assign(log, rng())
+    fits = [base.fit(given, folds, backup=None, rng=rng(1)) for given in (task, noisy)]
+    assert torch.equal(fits[0].policy.stack.flat, fits[1].policy.stack.flat)
+    assert (fits[0].critics.values(log.states, log.actions) == 0).all()
+
+
+def test_zero_rewards_do_not_see_the_rewards(log, task):
+    from dataclasses import replace
+
+    base = IQL(policy_steps=1, zero_rewards=True, reward_scale=1.0, **SMALL)
+    noisy = replace(task, log=log.with_rewards(rng().standard_cauchy(log.n_transitions)))
+    folds = Whole().assign(log, rng())
+    fits = [base.fit(given, folds, backup=None, rng=rng(1)) for given in (task, noisy)]
+    assert torch.equal(fits[0].critics.q.flat, fits[1].critics.q.flat)
+
+
+@pytest.mark.parametrize("name", ["fqe", "roam-dm", "roam-variant", "roam-fqe", "b-roam-dm"])
+def test_neural_fqe_serves_every_row_with_critics(log, name):
+    def policy(states):
+        return np.column_stack([np.tanh(states[:, 0]), np.zeros(len(states))])
+
+    settings = {**SMALL, "steps": 400, "learning_rate": 3e-3}
+    estimate = evaluate(log, policy, method=method(name, base=NeuralFQE(**settings)), gamma=0.9)
+    # The policy's rewards are all zero, the logged actions' are -0.7 a step: -7 if continued.
+    assert -2.0 < estimate.value < 1.0
+
+
+def test_neural_fqe_integrates_over_a_stochastic_policy(log, discrete_log):
+    class Noisy:
+        def sample(self, states, generator):
+            return np.clip(generator.normal(0, 0.3, (len(states), 2)), -1, 1)
+
+    class Uniform:
+        def probabilities(self, states):
+            return np.full((len(states), 3), 1 / 3)
+
+    chosen = method("fqe", base=NeuralFQE(**{**SMALL, "steps": 400, "learning_rate": 3e-3}))
+    uniform = evaluate(discrete_log, Uniform(), method=chosen, gamma=0.0)
+    assert abs(uniform.value + 1 / 3) < 0.25  # one action of three is right
+    noisy = evaluate(log, Noisy(), method=chosen, gamma=0.0)
+    rewards = -((np.tanh(log.first_states[:, 0])) ** 2) - 0.09
+    assert abs(noisy.value - rewards.mean()) < 0.2
+
+
+def test_critics_speak_the_logs_units(task):
+    """Scaling all rewards by 1000 scales the critics' values by 1000, and changes nothing else."""
+    from dataclasses import replace
+
+    base = IQL(policy_steps=1, **SMALL)
+    folds = Split(2).assign(task.log, rng())
+    large = replace(task, log=task.log.with_rewards(1000 * task.log.rewards))
+    values = [
+        base.fit(given, folds, backup=None, rng=rng(1)).critics.values(
+            task.log.states, task.log.actions
+        )
+        for given in (task, large)
+    ]
+    np.testing.assert_allclose(values[1], 1000 * values[0], rtol=1e-3, atol=1e-3)
+
+
+def test_critics_and_policies_survive_saving(task, tmp_path):
+    from tailproof.deep.critics import load_policy
+
+    base = SQL(policy_steps=5, **SMALL)
+    fitted = base.fit(task, Split(2).assign(task.log, rng()), backup=None, rng=rng(1))
+    policy = base.extract(task, fitted, aggregate=Median(), rng=rng(2)).policy
+    fitted.critics.save(tmp_path / "a" / "critics")
+    policy.save(tmp_path / "policy")
+    critics = NeuralCritics.load(tmp_path / "a" / "critics")
+    states, actions = task.log.states, task.log.actions
+    assert (critics.values(states, actions) == fitted.critics.values(states, actions)).all()
+    assert (critics.state_values(states) == fitted.critics.state_values(states)).all()
+    assert (load_policy(tmp_path / "policy")(states) == policy(states)).all()
