@@ -7,6 +7,7 @@ from math import ceil, log
 from typing import Any
 
 from tailproof.aggregate import Aggregate, Mean, Median
+from tailproof.algorithms.auto import Auto
 from tailproof.algorithms.bandit import IPS, BanditDR, Clip, Shrink
 from tailproof.algorithms.base import At
 from tailproof.algorithms.dr import DR
@@ -32,6 +33,7 @@ def _row(base: Any, partition: Partition, aggregate: Aggregate, at: At, about: s
 
 
 EVALUATION: dict[str, Row] = {
+    "auto": _row(Auto(), Whole(), Mean(), "value", "Looks at the log first; says what it chose."),
     "fqe": _row(FQE(), Whole(), Mean(), "value", "Fitted Q-evaluation: averages."),
     "lstd": _row(LSTD(), Whole(), Mean(), "value", "Fixed point of FQE, in closed form."),
     "mis": _row(MIS(), Whole(), Mean(), "value", "Reweighted rewards; mean= makes it robust."),

@@ -31,7 +31,7 @@ def evaluate(
     log: Log,
     policy: Any,
     *,
-    method: str | Method = "roam-dm",
+    method: str | Method = "auto",
     gamma: float | None = None,
     initial_states: npt.ArrayLike | None = None,
     seed: int = 0,

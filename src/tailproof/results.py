@@ -9,6 +9,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Numbers
+from tailproof.algorithms.choice import Choice
 from tailproof.arrays import FloatArray
 from tailproof.critics import Critics
 from tailproof.errors import LevelError, MethodError
@@ -68,6 +69,8 @@ class Estimate:
         tails. Neither claims its level for strongly skewed rewards, nor at ``at="backup"``, where the
         members are not independent. A level that K folds cannot reach is a `LevelError`.
         """
+        if self.choice is not None:
+            return self.choice.interval(level)
         values = self._independent_values()
         if kind == "order":
             return order_statistic_interval(values, level=level)
@@ -83,6 +86,8 @@ class Estimate:
         ``"tail-aware"`` holds for left-skewed tails of index `tail_index` in (1, 2) too; the others
         for folds that are as often too high as too low.
         """
+        if self.choice is not None:
+            return self.choice.lower_bound(level)
         values = self._independent_values()
         if kind == "order":
             return order_statistic_lower_bound(values, level=level)
@@ -102,6 +107,11 @@ class Estimate:
     def quantile_bound(self, q: float = 0.1, **options: Any) -> Bound:
         """Return the paper's lower bound Q_q({Ĵ_k}) with its true level; see `quantile_bound`."""
         return quantile_bound(self._independent_values(), q=q, **options)
+
+    @property
+    def choice(self) -> Choice | None:
+        """What the default method chose and why; None for methods that leave no choice."""
+        return None if self.numbers is None else self.numbers.choice
 
     def with_aggregate(self, aggregate: Aggregate) -> Estimate:
         """Return the estimate with another aggregate, without fitting again."""
@@ -125,6 +135,7 @@ class Estimate:
             "seed": self.seed,
             "transitions": self.n_transitions,
             "episodes": self.n_episodes,
+            "choice": None if self.choice is None else self.choice.to_dict(),
         }
 
     def _independent_values(self) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 
 from tailproof.aggregate import Aggregate
+from tailproof.algorithms.choice import Choice
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.critics import Critics
@@ -27,11 +28,12 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Numbers:
-    """K values Ĵ_k, and for each member the samples and weights whose mean it is."""
+    """K values Ĵ_k, the samples and weights whose means they are, and how these were chosen."""
 
     values: FloatArray  # (K,)
     samples: tuple[FloatArray, ...] = ()
     weights: tuple[FloatArray, ...] = ()
+    choice: Choice | None = None
 
 
 @runtime_checkable
