@@ -9,6 +9,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.greedy_backup import GreedyBackup, iterate_greedy, logged_actions
 from tailproof.algorithms.linear import (
     Design,
     Rows,
@@ -19,7 +20,9 @@ from tailproof.algorithms.linear import (
     statistics,
 )
 from tailproof.algorithms.regressors import fit_regressors
+from tailproof.algorithms.rewards import as_rewards, with_rewards
 from tailproof.algorithms.ridge import choose_ridge
+from tailproof.algorithms.sweeps import Sweeps
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.critics import LinearCritics
@@ -95,13 +98,12 @@ class FittedQ:
                 aggregate_first=self.aggregate_first,
                 rng=rng,
             )
-        one_pass = task.policy is not None and backup is None
         features = self.features or default_features(task.log)
-        design = Design(task, features, folds, keep=not one_pass)
+        design = Design(task, features, folds, keep=backup is not None)
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
         stats = statistics(design)
         matrix = regularised(stats.gram, ridge.penalty(stats.count))
-        if one_pass:
+        if backup is None:
             theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
         else:
             theta, history = _iterate_data(design, stats, matrix, backup, self)
@@ -127,11 +129,69 @@ class FQI(FittedQ):
     """Fitted Q-iteration: v(s') = max_a Q(s', a).
 
     At `backup` (ROOM-FQI, algorithm 5) the box takes the maximum of the aggregate;
-    ``aggregate_first=False`` gives the order of the text, the aggregate of the maxima.
+    ``aggregate_first=False`` gives the order of the text, the aggregate of the maxima. The maximum is
+    taken over the actions that the log takes: nothing is known of others.
+
+    Parameters
+    ----------
+    reward
+        What to learn from in place of the logged rewards: ``"huber"`` or `HuberRewards(threshold)`, a
+        robust regression of them; ``"zero"``, ``"one"`` or `ConstantRewards(value)`, which say nothing;
+        or a callable of a log and features.
+    huber
+        Fit every Bellman target with Huber's loss instead of squares, with this threshold in robust
+        standard deviations of the residuals (1.345 is usual).
     """
 
     ridge: Any = 2.5e-3
     aggregate_first: bool = True
+    reward: Any = None
+    huber: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_rewards(self.reward)
+        if self.huber is not None and not 0 < self.huber < np.inf:
+            raise MethodError(f"huber must be above 0 and finite. Got {self.huber!r} instead.")
+        if self.huber is not None and self.model is not None:
+            raise MethodError(
+                f"huber changes the loss of the ridge regression, which model= replaces. Got "
+                f"huber={self.huber!r} with {type(self.model).__name__}; use a model that is robust "
+                f"by itself, such as HuberRegressor()."
+            )
+
+    def fit(
+        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
+    ) -> Fitted:
+        """Fit a critic on each fold, with `backup` inside every Bellman target if it is given."""
+        if task.policy is not None:
+            raise MethodError(
+                "FQI looks for the best policy and cannot evaluate a given one. Evaluate with FQE(), "
+                "for instance method='roam-fqe', or call learn."
+            )
+        task = with_rewards(task, self.reward, self.features)
+        if self.model is not None:
+            return super().fit(task, folds, backup=backup, rng=rng)
+        features = self.features or default_features(task.log)
+        sweeps = Sweeps(task, features, folds)
+        ridge = (
+            choose_ridge(Design(task, features, folds), rng=rng)
+            if self.ridge == "cv"
+            else as_ridge(self.ridge)
+        )
+        stats = sweeps.statistics()
+        matrix = regularised(stats.gram, ridge.penalty(stats.count))
+        theta, history = iterate_greedy(
+            sweeps,
+            _first(stats, matrix, task.gamma, self.start),
+            inverse=np.linalg.inv(matrix),
+            moment=stats.moment,
+            gamma=task.gamma,
+            iterations=self.iterations,
+            backup=GreedyBackup(logged_actions(task.log), backup, self.aggregate_first),
+            huber=self.huber,
+        )
+        return Fitted(LinearCritics(features, theta, _diverged(theta, history)), history)
 
 
 def _first(stats: Statistics, matrix: FloatArray, gamma: float, start: Start) -> FloatArray:
@@ -160,10 +220,10 @@ def _iterate_data(
     design: Design,
     stats: Statistics,
     matrix: FloatArray,
-    backup: Aggregate | None,
+    backup: Aggregate,
     settings: FittedQ,
 ) -> tuple[FloatArray, FloatArray]:
-    """Iterate with a pass over the data each time, for targets that are not linear in θ."""
+    """Iterate with a pass over the data each time, for aggregates that are not linear in θ."""
     gamma = design.task.gamma
     inverse = np.linalg.inv(matrix)
     theta = _first(stats, matrix, gamma, settings.start)
@@ -175,14 +235,9 @@ def _iterate_data(
             moved[:] = np.nan
             continue
         for rows in design:
-            shared = (
-                None
-                if backup is None
-                else _shared_target(rows, theta[finite], backup, settings.aggregate_first)
-            )
+            shared = _shared_target(rows, theta[finite], backup, settings.aggregate_first)
             for k, chosen, weight in rows.segments:
-                after = _own_target(rows, chosen, theta[k]) if shared is None else shared[chosen]
-                target = gamma * after if weight is None else gamma * after * weight
+                target = gamma * shared[chosen] * (1.0 if weight is None else weight)
                 moment[k] += target @ rows.phi[chosen]
         previous, theta = theta, (inverse @ moment[..., None])[..., 0]
         np.abs(theta - previous).max(axis=1, out=moved)
@@ -193,21 +248,11 @@ def _shared_target(
     rows: Rows, theta: FloatArray, backup: Aggregate, aggregate_first: bool
 ) -> FloatArray:
     """Return the members' common v(s'), (m,)."""
-    if rows.after_weights is None:
-        values = rows.after.values(theta)  # (K, A, m)
-        best = backup(values).max(axis=0) if aggregate_first else backup(values.max(axis=1))
-        return np.asarray(best * rows.alive)
     if aggregate_first:
+        assert rows.after_weights is not None
         combined = backup(rows.after.values(theta))  # (L, m)
         return np.asarray((combined * rows.after_weights.T).sum(axis=0))
     return backup(theta @ rows.next_phi.T)
-
-
-def _own_target(rows: Rows, chosen: Any, theta: FloatArray) -> FloatArray:
-    """Return one member's max_a Q(s', a) on its own rows."""
-    values = rows.after.take(chosen).values(theta[None])[0]  # (A, m_k)
-    best: FloatArray = values.max(axis=0) * rows.alive[chosen]
-    return best
 
 
 def _diverged(theta: FloatArray, history: FloatArray) -> BoolArray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Fitted
+from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.critics import RegressorCritics
@@ -71,8 +72,8 @@ def fit_regressors(
 def _next_actions(task: Task) -> tuple[AnyArray, FloatArray | None]:
     if task.policy is not None:
         return task.next_actions(slice(None))
-    n, count = task.log.n_transitions, task.log.n_actions
-    return np.broadcast_to(np.arange(count), (n, count)), None
+    actions = logged_actions(task.log)
+    return np.broadcast_to(actions, (task.log.n_transitions, len(actions))), None
 
 
 def _at(

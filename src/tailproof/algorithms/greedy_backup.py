@@ -1,0 +1,160 @@
+"""Fitted Q-iteration's loop: θ ← (Σφφᵀ + λI)⁻¹ Σφ (r + γ max_a Q(s', a)), for K members at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.sweeps import Span, Sweep
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.log import Log
+
+_TILE = 8192  # next states whose K·A values stay in the cache while they are sorted
+
+
+def logged_actions(log: Log) -> IntArray:
+    """Return the discrete actions that occur in the log: only these are ever backed up or chosen."""
+    return np.flatnonzero(np.bincount(log.actions, minlength=log.n_actions))
+
+
+@dataclass(frozen=True)
+class GreedyBackup:
+    """v(s') = max_a Q(s', a) over some actions, of the row's own member or of all members' aggregate.
+
+    Parameters
+    ----------
+    actions
+        The actions over which the maximum is taken.
+    aggregate
+        What combines the members in the target; None leaves each to itself.
+    aggregate_first
+        Whether the aggregate comes before the maximum (the paper's box) or after it (its text).
+    """
+
+    actions: IntArray
+    aggregate: Aggregate | None = None
+    aggregate_first: bool = True
+
+    def __call__(self, sweep: Sweep, theta: FloatArray) -> FloatArray:
+        """Return v(s'), zero where terminated, (m,); (K, m) for lone members that share rows."""
+        count = len(sweep.rewards)
+        if self.aggregate is not None:
+            best = self._combined(sweep, theta[np.isfinite(theta).all(axis=1)])
+        elif sweep.spans is not None:
+            best = np.empty(count)
+            for member, rows in _tiles(sweep.spans):
+                best[rows] = self._best(sweep.ahead(theta[member : member + 1], rows)[0])
+        else:
+            best = np.empty((len(theta), count))
+            for _, rows in _tiles([(0, slice(0, count))]):
+                best[:, rows] = self._best(sweep.ahead(theta, rows))
+        if sweep.alive is not None:
+            best *= sweep.alive
+        return best
+
+    def _combined(self, sweep: Sweep, theta: FloatArray) -> FloatArray:
+        assert self.aggregate is not None
+        best = np.full(len(sweep.rewards), np.nan)
+        if len(theta):
+            for _, rows in _tiles([(0, slice(0, len(best)))]):
+                values = sweep.ahead(theta, rows)  # (K, A, m)
+                best[rows] = (
+                    self._best(self.aggregate(values))
+                    if self.aggregate_first
+                    else self.aggregate(self._best(values))
+                )
+        return best
+
+    def _best(self, values: FloatArray) -> FloatArray:
+        """Return the largest of the actions' values, from (…, A, m) to (…, m)."""
+        best = values[..., self.actions[0], :]
+        for action in self.actions[1:]:
+            best = np.maximum(best, values[..., action, :])
+        return best
+
+
+def iterate_greedy(
+    sweeps: Iterable[Sweep],
+    theta: FloatArray,
+    *,
+    inverse: FloatArray,
+    moment: FloatArray,
+    gamma: float,
+    iterations: int,
+    backup: GreedyBackup,
+    huber: float | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Return θ after some iterations, (K, d), and how far each member moved in each, (iterations, K).
+
+    Parameters
+    ----------
+    theta
+        Where to start.
+    inverse, moment
+        (Σφφᵀ + λI)⁻¹, (K, d, d), and Σφr, (K, d).
+    huber
+        Threshold of Huber's loss, in robust standard deviations of the residuals; none: squared loss.
+    """
+    history = np.zeros((iterations, len(theta)))
+    for moved in history:
+        if huber is None:
+            right = moment.copy()
+            for sweep in sweeps:
+                right += gamma * sweep.moments(backup(sweep, theta))
+        else:
+            right = _huber_moments(sweeps, theta, gamma, backup, huber)
+        previous, theta = theta, (inverse @ right[..., None])[..., 0]
+        np.abs(theta - previous).max(axis=1, out=moved)
+        if not moved.any():  # a fixed point: further iterations change nothing
+            break
+    return theta, history
+
+
+def _tiles(spans: Iterable[Span]) -> Iterator[Span]:
+    for member, rows in spans:
+        for first in range(rows.start, rows.stop, _TILE):
+            yield member, slice(first, min(first + _TILE, rows.stop))
+
+
+def _huber_moments(
+    sweeps: Iterable[Sweep], theta: FloatArray, gamma: float, backup: GreedyBackup, huber: float
+) -> FloatArray:
+    """Return Σφy* with y* = Q(s, a) + clip(y − Q(s, a), ±τ_k): Huber's own algorithm.
+
+    Its fixed point solves Σφψ_τ(y − φᵀθ) = λθ, and it needs no other matrix than least squares does.
+    τ_k is `huber` times 1.4826 times the median |y − Q(s, a)| of the member's rows.
+    """
+    kept = []
+    for sweep in sweeps:
+        fitted = sweep.fitted(theta)
+        kept.append((sweep, fitted, sweep.rewards + gamma * backup(sweep, theta) - fitted))
+    limits = [
+        huber * _scale([each for sweep, _, error in kept for each in _rows_of(sweep, k, error)])
+        for k in range(len(theta))
+    ]
+    total = np.zeros_like(theta)
+    for sweep, fitted, error in kept:
+        for k, limit in enumerate(limits):
+            for own in _rows_of(sweep, k, error):
+                np.clip(own, -limit, limit, out=own)
+        total += sweep.moments(fitted + error)
+    return total
+
+
+def _rows_of(sweep: Sweep, member: int, values: FloatArray) -> Iterator[FloatArray]:
+    """Return views of the values that belong to one member."""
+    if sweep.spans is None:
+        yield values[member]
+    else:
+        for owner, rows in sweep.spans:
+            if owner == member:
+                yield values[rows]
+
+
+def _scale(errors: list[FloatArray]) -> float:
+    """Return 1.4826 · median |error|; infinite where most errors are zero: there is no noise."""
+    scale = 1.4826 * float(np.median(np.abs(np.concatenate(errors))))
+    return scale if scale > 0 else np.inf
