@@ -1,0 +1,54 @@
+"""The application: every command by its name."""
+
+from __future__ import annotations
+
+import platform
+
+import typer
+
+from tailproof.cli import evaluating
+from tailproof.cli.command import EXIT_CODES, command
+from tailproof.cli.session import Session
+from tailproof.report.versions import versions
+
+app = typer.Typer(
+    name="tailproof",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    epilog=EXIT_CODES,
+    help="Evaluate and learn policies from logged data whose rewards are heavy-tailed.",
+)
+app.command()(evaluating.evaluate)
+app.command()(evaluating.methods)
+
+
+@app.command()
+@command
+def demo(session: Session, seed: int = 0) -> None:
+    """Show what one winter storm does to an average, on embedded data.
+
+    Example: tailproof demo
+    """
+    from tailproof.demo import run
+
+    run(session.out, seed=seed)
+
+
+@app.command()
+@command
+def version(session: Session) -> None:
+    """Say which versions are at work.
+
+    Example: tailproof version --json
+    """
+    found = versions()
+    lines = [f"tailproof {found['tailproof']}, Python {platform.python_version()}"]
+    if session.talks:
+        lines.append(", ".join(f"{name} {at}" for name, at in found.items() if name != "tailproof"))
+    session.answer({"command": "version", "versions": found}, *lines)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

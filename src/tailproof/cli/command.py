@@ -1,0 +1,118 @@
+"""What every command shares: options by the group, warnings as notes, errors as exit codes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import IntEnum
+from typing import Any, get_type_hints
+
+import typer
+
+from tailproof.cli.session import OutputOptions, Session
+from tailproof.errors import TailproofError
+
+
+class ExitCode(IntEnum):
+    """What the process returns."""
+
+    OK = 0
+    UNEXPECTED = 1
+    INPUT = 2  # also what a wrong option gives
+    GATE = 3
+    INTERRUPTED = 130
+
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 an unexpected error (--debug shows the traceback); 2 a wrong option or "
+    "input that cannot be used; 3 no candidate passed the gate of compare; 130 interrupted."
+)
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Turn a function of option groups into one that typer understands.
+
+    A parameter whose type is a dataclass stands for the options that are its fields. The last of
+    them is `OutputOptions`, in whose place the function receives a `Session`.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
+    groups = {name: hints[name] for name in signature.parameters if is_dataclass(hints[name])}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if hints[name] is Session:
+            groups[name] = OutputOptions
+        if name in groups:
+            parameters.extend(_options(groups[name]))
+        else:
+            parameters.append(
+                parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            )
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        arguments = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        output = next(each for each in arguments.values() if isinstance(each, OutputOptions))
+        session = Session(output)
+        for name, value in arguments.items():
+            if value is output:
+                arguments[name] = session
+        raise typer.Exit(_run(functools.partial(function, **arguments, **given), session))
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    del run.__wrapped__
+    return run
+
+
+def _options(group: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    defaults = inspect.signature(group).parameters
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults[field.name].default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]
+
+
+def _run(call: Callable[[], int | None], session: Session) -> int:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = session.warned
+            return int(call() or ExitCode.OK)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except KeyboardInterrupt:
+        session.error("Interrupted.")
+        return ExitCode.INTERRUPTED
+    except TailproofError as error:
+        return _fail(session, error, str(error), ExitCode.INPUT)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".strip().rstrip(":")
+        return _fail(session, error, f"Unexpected: {said}", ExitCode.UNEXPECTED)
+
+
+def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> int:
+    if session.options.debug:
+        traceback.print_exception(error, file=sys.stderr)
+    elif code is ExitCode.UNEXPECTED:
+        message += "\nThis is not your log's fault alone; run again with --debug and report it."
+    session.error(message)
+    if session.options.json:
+        kind = type(error).__name__
+        typer.echo(json.dumps({"error": {"kind": kind, "message": message, "exit_code": code}}))
+    return code

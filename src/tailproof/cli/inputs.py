@@ -1,0 +1,186 @@
+"""From the words of a command line to logs, policies and methods."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, FloatArray
+from tailproof.catalogue import method as named_method
+from tailproof.cli.options import LogOptions, MethodOptions
+from tailproof.cli.session import Session
+from tailproof.errors import PolicyError, TailproofError
+from tailproof.log import Log
+from tailproof.method import Method
+from tailproof.policies import Uniform
+from tailproof.sources import Reading, read
+from tailproof.spaces import Discrete
+
+POLICY_FORMS = (
+    "module:function or file.py:function (of states to actions), an .onnx file, a policy that "
+    "`tailproof learn` saved, always:ACTION, or uniform"
+)
+
+
+def read_the_log(options: LogOptions, session: Session) -> Reading:
+    """Read the log and say how it was understood."""
+    with session.working(f"Reading {options.log}"):
+        reading = read(options.log, **options.parts())
+    if reading.columns is not None:
+        session.note(f"Read as {reading.columns.describe()}.")
+    for note in reading.notes:
+        session.note(note)
+    for caution in reading.cautions:
+        session.warned(caution)
+    return reading
+
+
+def chosen_method(options: MethodOptions) -> Method:
+    """Return the method with its settings."""
+    return named_method(options.method, **options.changes())
+
+
+def load_policy(text: str, log: Log) -> Any:
+    """Return the policy that a command line names; its forms are `POLICY_FORMS`."""
+    if text == "uniform":
+        return Uniform(log.n_actions)
+    if text.startswith("always:"):
+        return Always(action_code(text.removeprefix("always:"), log))
+    path = Path(text)
+    if path.exists():
+        return _saved(path)
+    module, colon, name = text.rpartition(":")
+    if not colon:
+        raise PolicyError(
+            f"There is no file {text!r}, and it does not name a function. A policy is "
+            f"{POLICY_FORMS}."
+        )
+    return _understanding_labels(_imported(module, name), log)
+
+
+@dataclass(frozen=True)
+class Always:
+    """The same action in every state."""
+
+    action: int
+
+    def __call__(self, states: FloatArray) -> AnyArray:
+        """Return the action for each state, (n,)."""
+        return np.full(len(states), self.action)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A deterministic policy that answers in the log's labels."""
+
+    policy: Callable[[FloatArray], Any]
+    labels: tuple[str, ...]
+
+    def __call__(self, states: FloatArray) -> AnyArray:
+        """Return action codes, (n,)."""
+        actions = np.asarray(self.policy(states))
+        if actions.dtype.kind not in "UO":
+            return actions
+        codes = {label: code for code, label in enumerate(self.labels)}
+        unknown = sorted({str(label) for label in actions.ravel()} - set(codes))
+        if unknown:
+            raise PolicyError(
+                f"The policy must answer with the log's actions, {', '.join(self.labels)}. "
+                f"Got {unknown[0]!r}."
+            )
+        return np.array([codes[str(label)] for label in actions.ravel()])
+
+
+def action_code(label: str, log: Log) -> int:
+    """Return the code of an action that is named by its label or its number."""
+    space = log.action_space
+    if not isinstance(space, Discrete):
+        raise PolicyError(
+            f"always:{label} needs discrete actions. The log's are continuous ({space}); name a "
+            f"function instead."
+        )
+    known = [space.label(code) for code in range(space.n)]
+    if label in known:
+        return known.index(label)
+    close = get_close_matches(label, known, n=1)
+    raise PolicyError(
+        f"There is no action {label!r} in the log. It has {', '.join(known[:12])}"
+        f"{', …' if len(known) > 12 else ''}." + (f" Did you mean {close[0]!r}?" if close else "")
+    )
+
+
+def _understanding_labels(policy: Any, log: Log) -> Any:
+    space = log.action_space
+    plain = callable(policy) and not hasattr(policy, "probabilities")
+    if plain and isinstance(space, Discrete) and space.labels is not None:
+        return Labelled(policy, space.labels)
+    return policy
+
+
+def _imported(module: str, name: str) -> Any:
+    try:
+        found = _file(Path(module)) if module.endswith(".py") else _module(module)
+    except TailproofError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise PolicyError(
+                f"The module {module!r} needs {error.name!r}, which is not installed."
+            ) from error
+        raise PolicyError(
+            f"There is no module {module!r}. Modules are looked for in the current folder and "
+            f"among the installed packages; a policy is {POLICY_FORMS}."
+        ) from error
+    except Exception as error:  # the user's code may raise anything
+        raise PolicyError(
+            f"{module} could not be imported: {type(error).__name__}: {error}. --debug shows where."
+        ) from error
+    try:
+        policy = getattr(found, name)
+    except AttributeError as error:
+        public = [each for each in vars(found) if not each.startswith("_")]
+        close = get_close_matches(name, public, n=1)
+        raise PolicyError(
+            f"{module} has no {name!r}." + (f" Did you mean {close[0]!r}?" if close else "")
+        ) from error
+    if isinstance(policy, type):
+        raise PolicyError(
+            f"{module}:{name} is a class. Name an object of it or a function of states: write "
+            f"policy = {name}(...) in the module and pass {module}:policy."
+        )
+    if not (callable(policy) or hasattr(policy, "probabilities") or hasattr(policy, "sample")):
+        raise PolicyError(
+            f"{module}:{name} is no policy but {type(policy).__name__}. A policy is a function of "
+            f"states to actions, or an object with probabilities(states) or sample(states, rng)."
+        )
+    return policy
+
+
+def _module(name: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(name)
+
+
+def _file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise PolicyError(f"There is no file {str(path)!r} to take a policy from.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _saved(path: Path) -> Any:
+    from tailproof.saving import load
+
+    return load(path)

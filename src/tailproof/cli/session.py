@@ -1,0 +1,136 @@
+"""One run of a command: what it prints, where, and how it shows that it is at work."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tailproof.report.record import as_json
+
+PANEL = "Output"
+#: Keyword arguments of the library that are options here.
+KEYWORDS = (
+    "state|action|reward|episode|step|next_state|terminated|truncated|propensity|group|gamma|folds|"
+    "clip|seed|level|base"
+)
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """How a command speaks."""
+
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object and nothing else.", rich_help_panel=PANEL
+        ),
+    ] = False
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print the answer only.", rich_help_panel=PANEL),
+    ] = False
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Show tracebacks of errors.", rich_help_panel=PANEL),
+    ] = False
+
+
+@dataclass
+class Session:
+    """The output of one command. Answers go to stdout, everything else to stderr.
+
+    Attributes
+    ----------
+    options
+        As given on the command line.
+    notes, warnings
+        What was said on the way, for the JSON and the report.
+    """
+
+    options: OutputOptions
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def out(self) -> Console:
+        """The console of the answer."""
+        return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+
+    @property
+    def err(self) -> Console:
+        """The console of everything else."""
+        return Console(file=sys.stderr, highlight=False)
+
+    @property
+    def talks(self) -> bool:
+        """Whether there is someone to talk to beside the answer."""
+        return not (self.options.json or self.options.quiet)
+
+    def note(self, text: str) -> None:
+        """Say how something was understood."""
+        self.notes.append(text)
+        if self.talks:
+            self.err.print(text, style="dim", markup=False)
+
+    def warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        """Say what Python warns of, once each."""
+        text = as_options(str(message))
+        if text not in self.warnings:
+            self.warnings.append(text)
+            if not self.options.json:
+                self.err.print("Warning:", style="yellow", end=" ")
+                self.err.print(text, markup=False)
+
+    def error(self, message: str) -> None:
+        """Say what went wrong."""
+        self.err.print("Error:", style="bold red", end=" ")
+        self.err.print(as_options(message), markup=False)
+
+    def answer(self, record: dict[str, Any], *renderables: Any) -> None:
+        """Print the record as JSON, or what a person reads."""
+        if self.options.json:
+            typer.echo(as_json(record))
+            return
+        for each in renderables:
+            self.out.print(each)
+
+    @contextmanager
+    def working(self, text: str, total: int | None = None) -> Iterator[Any]:
+        """Show a bar while the body runs, on a terminal and unless quiet; give its `advance`."""
+        console = self.err
+        progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not (self.talks and console.is_terminal),
+        )
+        with progress:
+            task = progress.add_task(text, total=total)
+            yield lambda steps=1: progress.advance(task, steps)
+
+
+def as_options(message: str) -> str:
+    """Return a message of the library with its keyword arguments as options.
+
+    >>> as_options("Pass terminated=True, or say next_state=['a', 'b'].")
+    'Pass --terminated always, or say --next-state a,b.'
+    """
+    return re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, message)
+
+
+def _option(match: re.Match[str]) -> str:
+    name, value = match[1], match[2].replace("'", "")
+    words = {"True": "always", "False": "-", "...": "COLUMN"}
+    value = words.get(value, value.strip("[]").replace(", ", ","))
+    return f"--{name.replace('_', '-')} {value}"

@@ -1,0 +1,159 @@
+"""The answer of an evaluation: one number, how far to trust it, and every interval on offer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tailproof.errors import LevelError
+from tailproof.intervals import Bound, Interval
+from tailproof.report.text import number, percent
+from tailproof.results import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """One interval or lower bound, or the reason why there is none.
+
+    Attributes
+    ----------
+    name
+        What a table calls it.
+    low, high
+        Its ends; NaN where there is none, an infinite `high` for a lower bound.
+    level, requested
+        The level it has and the one that was asked for.
+    note
+        What it assumes, or why there is none.
+    """
+
+    name: str
+    low: float
+    high: float
+    level: float
+    requested: float
+    note: str
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such an interval."""
+        return not math.isnan(self.low)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether only the lower end is claimed."""
+        return self.high == math.inf
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An estimate with the interval and the bound to quote, and the alternatives.
+
+    `folds` is the estimate whose fold values the intervals come from: the same one, or another
+    where the best point estimate fits the log as a whole.
+    """
+
+    estimate: Estimate
+    folds: Estimate
+    interval: Offer | None
+    bound: Offer | None
+    offers: tuple[Offer, ...]
+
+    def sentence(self) -> str:
+        """Return the answer in words."""
+        said = f"The policy is worth about {number(self.estimate.value)}"
+        if self.interval is not None:
+            ends = f"{number(self.interval.low)} to {number(self.interval.high)}"
+            said += f"; the {percent(self.interval.level)} interval is {ends}"
+        if self.bound is not None:
+            said += (
+                f"; it is worth more than {number(self.bound.low)} with "
+                f"{percent(self.bound.level)} confidence"
+            )
+        if self.interval is None and self.bound is None:
+            said += ", without an interval"
+        return said + "."
+
+    def why_no_interval(self) -> str:
+        """Return what stands in the way of an interval; empty where there is one."""
+        missing = [offer.note for offer in self.offers if not offer.exists]
+        return missing[0] if self.interval is None and missing else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and strings."""
+        return {
+            **self.estimate.to_dict(),
+            "folds": self.folds.to_dict() if self.folds is not self.estimate else None,
+            "interval": None if self.interval is None else asdict(self.interval),
+            "lower_bound": None if self.bound is None else asdict(self.bound),
+            "offers": [asdict(offer) for offer in self.offers],
+        }
+
+
+def answer(
+    estimate: Estimate,
+    *,
+    folds: Estimate | None = None,
+    level: float = 0.9,
+    left_tail: float | None = None,
+) -> Answer:
+    """Return the estimate with every interval and lower bound that its folds allow.
+
+    Quoted are the order-statistic interval and, where the index of a heavy left tail is known, the
+    bound that allows for it. At ``at="backup"`` the members depend on each other: no level holds.
+
+    Parameters
+    ----------
+    estimate
+        From `evaluate`.
+    folds
+        Another estimate to take the fold values from.
+    level
+        To ask for.
+    left_tail
+        The index of the rewards' left tail, where that is below 2.
+
+    Examples
+    --------
+    >>> from tailproof import evaluate
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> log = world.log(episodes=20, seed=1)
+    >>> found = answer(evaluate(log, world.target(), method="roam-variant", gamma=0.9))
+    >>> [offer.name for offer in found.offers if offer.exists]
+    ['order statistics', 'fold t', 'order-statistic lower bound', 'fold t lower bound']
+    """
+    source = estimate if folds is None else folds
+    aware = left_tail is not None and 1 < left_tail < 2
+    offers = [
+        _offer("order statistics", level, lambda: source.interval(level)),
+        _offer("fold t", level, lambda: source.interval(level, kind="t")),
+        _offer("order-statistic lower bound", level, lambda: source.lower_bound(level)),
+        _offer("fold t lower bound", level, lambda: source.lower_bound(level, kind="t")),
+    ]
+    if aware:
+        offers.append(
+            _offer(
+                "tail-aware lower bound",
+                level,
+                lambda: source.lower_bound(level, kind="tail-aware", tail_index=left_tail),
+            )
+        )
+    quotable = source.method.at != "backup"
+    interval = offers[0] if quotable and offers[0].exists else None
+    bound: Offer | None = offers[-1] if aware else offers[2]
+    bound = bound if quotable and bound is not None and bound.exists else None
+    return Answer(estimate, source, interval, bound, tuple(offers))
+
+
+def _offer(name: str, level: float, ask: Any) -> Offer:
+    try:
+        found: Interval | Bound = ask()
+    except LevelError as error:
+        nothing = math.nan
+        return Offer(
+            name=name, low=nothing, high=nothing, level=nothing, requested=level, note=str(error)
+        )
+    low, high = (found.low, found.high) if isinstance(found, Interval) else (found.value, math.inf)
+    return Offer(name=name, low=low, high=high, level=found.level, requested=level, note=found.note)

@@ -1,0 +1,144 @@
+"""What a page is made of: figures with their tables, facts, and sections that hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from markupsafe import Markup
+
+from tailproof.report.tables import Table
+from tailproof.report.text import minus
+
+Mood = Literal["plain", "good", "warn"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A picture, what it shows in words, and the numbers behind it.
+
+    Attributes
+    ----------
+    key
+        Its anchor on the page.
+    caption
+        A sentence that tells how to read it.
+    svg, legend
+        Markup from `plot`.
+    numbers
+        The table behind the picture, folded away unless `unfolded`.
+    """
+
+    key: str
+    caption: str
+    svg: str
+    numbers: Table
+    legend: str = ""
+    unfolded: bool = False
+
+    def html(self) -> Markup:
+        """Return the figure as HTML."""
+        return Markup(
+            '<figure id="figure-{key}">{legend}<div class="scroll">{svg}</div>'
+            "<figcaption>{caption}</figcaption>"
+            '<details class="numbers"{open}><summary>Numbers</summary><div class="scroll">{table}</div>'
+            "</details></figure>"
+        ).format(
+            key=self.key,
+            legend=Markup(self.legend),
+            svg=Markup(self.svg),
+            open=Markup(" open") if self.unfolded else "",
+            caption=self.caption,
+            table=self.numbers.html(),
+        )
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A small card: a number under its name."""
+
+    name: str
+    value: str
+    note: str = ""
+    mood: Mood = "plain"
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A paragraph of plain text."""
+
+    text: str
+
+    def html(self) -> Markup:
+        """Return the paragraph as HTML."""
+        return Markup("<p>{}</p>").format(self.text)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Some cards in a row."""
+
+    facts: tuple[Fact, ...]
+
+    def html(self) -> Markup:
+        """Return the cards as HTML."""
+        cards = Markup("").join(
+            Markup('<div class="fact {}"><dt>{}</dt><dd>{}{}</dd></div>').format(
+                fact.mood,
+                fact.name,
+                minus(fact.value),
+                Markup("<small>{}</small>").format(fact.note) if fact.note else "",
+            )
+            for fact in self.facts
+        )
+        return Markup('<dl class="facts">{}</dl>').format(cards)
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list of sentences."""
+
+    sentences: tuple[str, ...]
+    mood: Mood = "plain"
+
+    def html(self) -> Markup:
+        """Return the list as HTML."""
+        items = Markup("").join(Markup("<li>{}</li>").format(each) for each in self.sentences)
+        return Markup('<ul class="points {}">{}</ul>').format(self.mood, items)
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A table of its own, which scrolls where it is too wide; folded away under a title if given."""
+
+    table: Table
+    folded: str = ""
+
+    def html(self) -> Markup:
+        """Return the table as HTML."""
+        shown = Markup('<div class="scroll">{}</div>').format(self.table.html())
+        if not self.folded:
+            return shown
+        return Markup('<details class="numbers"><summary>{}</summary>{}</details>').format(
+            self.folded, shown
+        )
+
+
+Block = Figure | Facts | Prose | Points | Wide
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a title; `key` is its anchor, `short` its name in the contents."""
+
+    key: str
+    title: str
+    blocks: tuple[Block, ...] = field(default_factory=tuple)
+    short: str = ""
+
+    def html(self) -> Markup:
+        """Return the section as HTML."""
+        body = Markup("").join(block.html() for block in self.blocks)
+        return Markup(
+            '<section id="{0}" aria-labelledby="{0}-title"><h2 id="{0}-title">{1}</h2>{2}</section>'
+        ).format(self.key, self.title, body)

@@ -1,0 +1,95 @@
+"""The page: one self-contained HTML file, which needs no network and reads without JavaScript."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, Template
+from markupsafe import Markup
+
+from tailproof.report.blocks import Facts, Mood, Section
+from tailproof.report.record import as_json, write_whole
+from tailproof.report.versions import versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """The answer first, then the evidence by section.
+
+    Attributes
+    ----------
+    title, subtitle
+        What was asked of which log.
+    headline, headline_note
+        The number or name that answers, and what it is.
+    verdict
+        The answer in one sentence.
+    details
+        A few sentences more.
+    facts
+        Cards below the answer.
+    mood
+        Whether the answer is good news, a warning, or neither.
+    sections
+        The evidence.
+    record
+        The same numbers for programs: what ``--json`` prints.
+    created
+        When, for people.
+    """
+
+    title: str
+    verdict: str
+    subtitle: str = ""
+    headline: str = ""
+    headline_note: str = ""
+    details: tuple[str, ...] = ()
+    facts: Facts | None = None
+    mood: Mood = "plain"
+    sections: tuple[Section, ...] = ()
+    record: dict[str, Any] = field(default_factory=dict)
+    created: str = ""
+
+    def html(self) -> str:
+        """Return the page. Whatever comes from a log is escaped; injected scripts would not run.
+
+        The content security policy names the hashes of the page's own style and script, so that a
+        browser refuses any other.
+        """
+        style, script = _asset("page.css"), _asset("page.js")
+        return _template().render(
+            page=self,
+            version=versions()["tailproof"],
+            style=Markup(style),
+            script=Markup(script),
+            style_hash=Markup(_hash(style)),
+            script_hash=Markup(_hash(script)),
+            # Inside a script element only "<" could end it.
+            record=Markup(as_json(self.record).replace("<", "\\u003c")),
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page to a file, which appears whole or not at all."""
+        write_whole(Path(path), self.html())
+        return Path(path)
+
+
+@cache
+def _template() -> Template:
+    return Environment(autoescape=True, trim_blocks=False).from_string(_asset("page.html"))
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("tailproof.report") / "template" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -1,0 +1,172 @@
+"""Whole reports: of an evaluation and of a diagnosis."""
+
+from __future__ import annotations
+
+import warnings as python_warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tailproof.arrays import FloatArray
+from tailproof.diagnosis import Diagnosis
+from tailproof.log import Log
+from tailproof.reference import reference
+from tailproof.report.answers import Answer
+from tailproof.report.blocks import Fact, Facts, Section
+from tailproof.report.page import Page
+from tailproof.report.sections import (
+    clustering_section,
+    folds_section,
+    influence_section,
+    k_path_section,
+    residual_section,
+    settings_section,
+    tails_section,
+    verdict_section,
+    weights_section,
+)
+from tailproof.report.text import count, method_text, minus, number, percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Where a result comes from, for the reader of a report.
+
+    Attributes
+    ----------
+    source
+        The log's file or name.
+    settings
+        What to repeat.
+    notes, warnings
+        What was said on the way.
+    record
+        The numbers for programs.
+    """
+
+    source: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+def evaluation_page(
+    log: Log, policy: Any, found: Answer, diagnosis: Diagnosis, context: Context, *, name: str
+) -> Page:
+    """Return the report of an evaluation: the answer, then what it rests on.
+
+    Parameters
+    ----------
+    log, policy
+        What was evaluated; the weights are computed from them once more.
+    found
+        The answer.
+    diagnosis
+        Of the same log and policy.
+    context
+        Where it comes from.
+    name
+        What to call the policy.
+    """
+    facts = [Fact("method", method_text(found.estimate.method))]
+    if found.interval is not None:
+        ends = f"{number(found.interval.low)} to {number(found.interval.high)}"
+        facts.insert(0, Fact("interval", ends, f"covers with {percent(found.interval.level)}"))
+    if found.bound is not None:
+        note = f"exceeded with {percent(found.bound.level)}"
+        facts.insert(1, Fact("lower bound", number(found.bound.low), note))
+    plain = diagnosis.influence
+    facts.append(Fact("plain average", number(plain.value), plain.estimator))
+    light = diagnosis.tails["rewards"].variance.exists == "yes"
+    sections = [
+        verdict_section(diagnosis),
+        folds_section(found),
+        *evidence_sections(log, diagnosis, _weights(log, policy, diagnosis)),
+        settings_section(context.settings, notes=context.notes, warnings=context.warnings),
+    ]
+    return Page(
+        title=f"How good is {name}?",
+        subtitle=_subtitle(log, context, diagnosis.gamma),
+        headline=minus(number(found.estimate.value)),
+        headline_note="estimated value",
+        verdict=minus(found.sentence()),
+        details=(diagnosis.verdict.summary,),
+        facts=Facts(tuple(facts)),
+        mood="good" if light else "plain" if found.interval is not None else "warn",
+        sections=tuple(sections),
+        record=context.record,
+        created=_today(),
+    )
+
+
+def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context) -> Page:
+    """Return the report of a diagnosis."""
+    verdict = diagnosis.verdict
+    rewards = diagnosis.tails["rewards"]
+    promised = "none" if verdict.level is None else percent(verdict.level)
+    facts = (
+        Fact(
+            "safe method", verdict.method, "" if verdict.mean is None else f"mean: {verdict.mean}"
+        ),
+        Fact("folds for bounds", str(verdict.folds), f"lower bound promised at {promised}"),
+        Fact("variance of the rewards", rewards.variance.exists),
+        Fact("plain average", number(diagnosis.influence.value), diagnosis.influence.estimator),
+    )
+    heavy = rewards.variance.exists != "yes"
+    sections = [
+        verdict_section(diagnosis),
+        *evidence_sections(log, diagnosis, _weights(log, policy, diagnosis)),
+        settings_section(
+            context.settings,
+            notes=[*context.notes, *diagnosis.notes],
+            warnings=context.warnings,
+        ),
+    ]
+    return Page(
+        title=f"Diagnosis of {context.source}",
+        subtitle=_subtitle(log, context, diagnosis.gamma),
+        headline="Heavy tails" if heavy else "Light tails",
+        verdict=minus(verdict.summary),
+        facts=Facts(facts),
+        mood="warn" if heavy else "good",
+        sections=tuple(sections),
+        record=context.record,
+        created=_today(),
+    )
+
+
+def evidence_sections(
+    log: Log, diagnosis: Diagnosis, weights: FloatArray | None = None
+) -> list[Section]:
+    """Return the sections that every report of a log shares."""
+    sections = [
+        influence_section(log, diagnosis),
+        tails_section(log, diagnosis),
+        clustering_section(diagnosis),
+        k_path_section(diagnosis),
+        weights_section(diagnosis, weights),
+        residual_section(log, diagnosis),
+    ]
+    return [section for section in sections if section is not None]
+
+
+def _weights(log: Log, policy: Any, diagnosis: Diagnosis) -> FloatArray | None:
+    if policy is None or diagnosis.overlap is None:
+        return None
+    with python_warnings.catch_warnings():  # said once already, by the diagnosis
+        python_warnings.simplefilter("ignore")
+        return reference(log, policy, gamma=diagnosis.gamma).weights
+
+
+def _subtitle(log: Log, context: Context, gamma: float) -> str:
+    groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
+    return (
+        f"{context.source}: {count(log.n_transitions, 'row')}, "
+        f"{count(log.n_episodes, 'episode')}{groups}, γ = {gamma:g}"
+    )
+
+
+def _today() -> str:
+    return datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")

@@ -1,0 +1,301 @@
+"""The sections of a report: evidence in the order in which a reader asks for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tailproof.arrays import FloatArray
+from tailproof.diagnosis import Diagnosis
+from tailproof.evidence import TailReport
+from tailproof.log import Log
+from tailproof.reference import discounted_returns
+from tailproof.report.answers import Answer
+from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Section, Wide
+from tailproof.report.figures import (
+    fold_figure,
+    influence_figure,
+    interval_figure,
+    k_path_figure,
+    returns_figure,
+    weights_figure,
+)
+from tailproof.report.tables import table
+from tailproof.report.tail_figures import hill_figure, residual_figure, survival_figure
+from tailproof.report.text import method_text, number, percent
+from tailproof.report.versions import versions
+from tailproof.tails.index import TailIndex
+
+MOODS = {"yes": "good", "doubtful": "warn", "no": "warn"}
+SAYS = {"yes": "exists", "doubtful": "in doubt", "no": "does not exist"}
+
+
+def verdict_section(diagnosis: Diagnosis) -> Section:
+    """Return which method is safe for the log, why, and what would improve the answer."""
+    verdict = diagnosis.verdict
+    blocks: list[Block] = [Points(verdict.reasons)]
+    if verdict.improvements:
+        blocks += [Prose("What would make the answer better:"), Points(verdict.improvements)]
+    return Section("method", "Which method is safe", tuple(blocks), "Method")
+
+
+def folds_section(found: Answer, *, truth: float | None = None) -> Section:
+    """Return the fold values and the intervals that they give."""
+    blocks: list[Block] = []
+    if len(found.folds.fold_values) > 1:
+        if found.folds is not found.estimate:
+            blocks.append(
+                Prose(
+                    f"The estimate comes from the whole log: {method_text(found.estimate.method)}. "
+                    f"The intervals come from folds: {method_text(found.folds.method)}."
+                )
+            )
+        blocks.append(fold_figure(found))
+        if found.folds.method.at == "backup":
+            blocks.append(
+                Prose(
+                    "These members saw each other in every backup. They are not independent, and no "
+                    "interval of theirs has a level."
+                )
+            )
+        blocks.append(interval_figure(found, truth=truth))
+    else:
+        blocks.append(Prose(found.why_no_interval()))
+    if found.folds.bad_folds:
+        named = ", ".join(map(str, found.folds.bad_folds))
+        blocks.append(Points((f"Folds that diverged and were left out: {named}.",), "warn"))
+    return Section("folds", "Folds and intervals", tuple(blocks), "Folds")
+
+
+def tails_section(log: Log, diagnosis: Diagnosis) -> Section:
+    """Return how heavy the tails are."""
+    report = diagnosis.tails["rewards"]
+    indices = {"right": report.right, "left": report.left}
+    paths = [path for path in (report.right_path, report.left_path) if path is not None]
+    blocks: list[Block] = [Facts(_tail_facts(report))]
+    if paths:
+        blocks.append(hill_figure(paths, indices))
+    blocks.append(survival_figure(log.rewards, (report.right, report.left)))
+    blocks.append(Wide(_tail_table(diagnosis.tails.values()), "Every estimate of every tail"))
+    return Section("tails", "How heavy the tails are", tuple(blocks), "Tails")
+
+
+def clustering_section(diagnosis: Diagnosis) -> Section:
+    """Return whether extremes come alone."""
+    clusters = diagnosis.clustering
+    where = {
+        "steps of an episode": clusters.within,
+        "neighbouring episodes": clusters.across,
+        "episodes of a group": clusters.groups,
+    }
+    rows = [
+        (name, index.theta, index.low, index.high, index.exceedances)
+        if index.estimable
+        else (name, None, None, None, index.exceedances)
+        for name, index in where.items()
+        if index is not None
+    ]
+    said = (
+        "Extremes come together: what follows them in the same episode or group is the same event, "
+        "so sums are robustified, not single steps, and folds keep groups whole."
+        if clusters.in_episodes or clusters.in_groups
+        else "There is no sign that extremes come together."
+    )
+    shown = table(
+        ("extremes among", "extremal index", "low", "high", "extremes"),
+        rows,
+        caption="1 means alone, ½ pairs on average; – where there are too few extremes.",
+        digits=3,
+    )
+    return Section(
+        "clusters", "Whether extremes come alone", (Prose(said), Wide(shown)), "Clusters"
+    )
+
+
+def k_path_section(diagnosis: Diagnosis) -> Section:
+    """Return the estimate against the number of folds."""
+    path = diagnosis.k_path
+    drift = (
+        f"From five folds on the median drifts by {number(path.drift, 3)}, more than chance "
+        f"explains: the rewards are skewed."
+        if path.drifts
+        else "From five folds on the median stays within its error: no sign of skew."
+    )
+    values = dict(zip(path.folds, path.values, strict=True))
+    figure = k_path_figure(values, used=diagnosis.verdict.folds, errors=path.errors)
+    title = "The estimate against the number of folds"
+    return Section("k-path", title, (Prose(drift), figure), "Number of folds")
+
+
+def weights_section(diagnosis: Diagnosis, weights: FloatArray | None) -> Section | None:
+    """Return how well the log covers the policy."""
+    overlap = diagnosis.overlap
+    if overlap is None:
+        return None
+    found = overlap.weights
+    share = found.effective / found.n
+    facts = [
+        Fact(
+            "effective rows",
+            f"{number(found.effective, 3)} of {found.n:,}",
+            "of equal weight",
+            "warn" if share < 0.1 else "plain",
+        ),
+        Fact("largest weight", percent(found.largest_share), "of all weight"),
+        Fact(
+            "Pareto k",
+            number(found.pareto.k, 2),
+            f"harmless below {found.reliable_k:.2f}",
+            "good" if found.reliable else "warn",
+        ),
+        Fact(
+            "never logged",
+            percent(overlap.unlogged),
+            "of the policy's actions",
+            "warn" if overlap.unlogged > 0.01 else "good",
+        ),
+        Fact("leverage", number(overlap.leverage, 3), "1 is the log itself"),
+    ]
+    blocks: list[Block] = [Facts(tuple(facts))]
+    if weights is not None:
+        blocks.append(weights_figure(weights, effective=found.effective))
+    return Section("weights", "Weights and overlap", tuple(blocks), "Weights")
+
+
+def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
+    """Return which episodes decide the answer."""
+    influence = diagnosis.influence
+    ids = [each.episode for each in influence.episodes]
+    blocks: list[Block] = []
+    if influence.episodes:
+        first = influence.episodes[0]
+        blocks.append(
+            Prose(
+                f"The {len(ids)} episodes below carry {percent(influence.share)} of all influence on "
+                f"the plain estimate ({influence.estimator}: {number(influence.value)}). Without "
+                f"{first.episode} alone it would be {number(first.value_without)}"
+                + (
+                    f", without all of them {number(influence.value_without_all)}."
+                    if math.isfinite(influence.value_without_all)
+                    else "."
+                )
+            )
+        )
+        rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
+        robust = f"median of {influence.folds} folds"
+        figure = influence_figure(rows, plain="plain estimate", robust=robust)
+        blocks.append(replace(figure, numbers=_influence_table(diagnosis), unfolded=True))
+    if not log.is_bandit or log.n_episodes > 1:
+        returns = discounted_returns(log, diagnosis.gamma)
+        blocks.append(returns_figure(returns, list(log.episode_ids), marked=ids))
+    return Section("influence", "Which episodes decide", tuple(blocks), "Influence")
+
+
+def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
+    """Return where the critic was surprised."""
+    found = diagnosis.residuals
+    if found is None:
+        return None
+    row_of = {
+        str(each): int(start) for each, start in zip(log.episode_ids, log.starts, strict=False)
+    }
+    worst = [
+        (row_of[str(each.episode)] + each.step, str(each.episode), each.residual)
+        for each in found.worst
+    ]
+    return Section(
+        "residuals",
+        "Bellman residuals over time",
+        (residual_figure(found.monitor, worst),),
+        "Residuals",
+    )
+
+
+def settings_section(
+    settings: Mapping[str, Any], *, notes: Sequence[str] = (), warnings: Sequence[str] = ()
+) -> Section:
+    """Return what to repeat to get the same numbers, and what was said on the way."""
+    rows = [(name, str(value)) for name, value in settings.items() if value is not None]
+    rows += list(versions().items())
+    blocks: list[Block] = []
+    if warnings:
+        blocks.append(Points(tuple(warnings), "warn"))
+    if notes:
+        blocks.append(Points(tuple(notes)))
+    blocks.append(Wide(table(("setting", "value"), rows)))
+    return Section("settings", "Settings and versions", tuple(blocks), "Settings")
+
+
+def _tail_facts(report: TailReport) -> tuple[Fact, ...]:
+    lean = {"symmetric": "alike", "left": "left is longer", "right": "right is longer"}
+    return (
+        _index_fact("left tail", report.left),
+        _index_fact("right tail", report.right),
+        Fact("mean", SAYS[report.mean.exists], "", MOODS[report.mean.exists]),  # type: ignore[arg-type]
+        Fact("variance", SAYS[report.variance.exists], "", MOODS[report.variance.exists]),  # type: ignore[arg-type]
+        Fact(
+            "the two tails",
+            lean.get(report.skew, "unclear"),
+            f"{report.asymmetry.left} extremes left, {report.asymmetry.right} right",
+        ),
+    )
+
+
+def _index_fact(name: str, index: TailIndex) -> Fact:
+    if not index.estimable:
+        return Fact(name, "unknown", index.reason)
+    return Fact(
+        name,
+        f"α = {number(index.alpha, 3)}",
+        f"{percent(index.level)} interval {number(index.low, 3)} to {number(index.high, 3)}",
+        "warn" if index.alpha < 2 else "plain",
+    )
+
+
+def _tail_table(reports: Any) -> Any:
+    rows = [
+        (
+            report.name,
+            tail.side,
+            tail.method,
+            *(
+                (tail.alpha, tail.low, tail.high, tail.k)
+                if tail.estimable
+                else (None, None, None, None)
+            ),
+        )
+        for report in reports
+        for tail in (report.left, report.right, *report.others)
+    ]
+    return table(
+        ("of", "tail", "estimator", "index α", "low", "high", "extremes"),
+        rows,
+        caption="Moments of an order below α exist.",
+        digits=3,
+    )
+
+
+def _influence_table(diagnosis: Diagnosis) -> Any:
+    grouped = any(each.group is not None for each in diagnosis.influence.episodes)
+    columns = [
+        "episode",
+        *(["group"] if grouped else []),
+        "steps",
+        "effect",
+        "estimate without it",
+        "effect on the median of folds",
+    ]
+    rows = [
+        (
+            str(each.episode),
+            *([str(each.group)] if grouped else []),
+            each.steps,
+            each.effect,
+            each.value_without,
+            each.median_effect,
+        )
+        for each in diagnosis.influence.episodes
+    ]
+    return table(columns, rows)

@@ -1,0 +1,82 @@
+"""Numbers and short phrases as people read them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields
+
+from tailproof.method import Method
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits, thousands apart, no exponent unless needed.
+
+    >>> number(98.9712), number(-12345.678), number(0.0123456), number(3e-9), number(float("inf"))
+    ('98.97', '-12,346', '0.01235', '3e-09', '∞')
+    """
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if not -5 <= exponent < 15:
+        return f"{value:.{digits - 1}g}"
+    decimals = max(0, digits - 1 - exponent)
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text and value == int(value) else text
+
+
+def percent(share: float, digits: int = 3) -> str:
+    """Return a share as a percentage, never rounded up to 100.
+
+    >>> percent(0.9375), percent(0.9), percent(0.99999)
+    ('93.8 %', '90 %', '99.9 %')
+    """
+    if math.isnan(share):
+        return "–"
+    if 0.999 < share < 1:
+        return "99.9 %"
+    return f"{float(f'{100 * share:.{digits}g}'):g} %"
+
+
+def count(amount: int, noun: str) -> str:
+    """Return an amount with its noun.
+
+    >>> count(1, "episode"), count(20000, "row")
+    ('1 episode', '20,000 rows')
+    """
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
+
+
+def minus(text: str) -> str:
+    """Return a text whose negative numbers have a real minus sign.
+
+    >>> minus("-3.2 to -1, well-known")
+    '−3.2 to −1, well-known'
+    """
+    return re.sub(r"(?<![\w.])-(?=[\d.∞])", "−", text)
+
+
+def method_text(method: Method) -> str:
+    """Return a method in words, with the settings of its base that are not the usual ones.
+
+    >>> from tailproof import method
+    >>> from tailproof.means import AdaptiveHuber
+    >>> method_text(method("mis", mean=AdaptiveHuber(), unit="episode"))
+    'MIS (mean AdaptiveHuber(), unit episode)'
+    >>> method_text(method("roam-dm", folds=7))
+    'FQE, split in 7, median at pointwise'
+    """
+    base = method.base
+    usual = type(base)()
+    changed = [
+        f"{each.name} {getattr(base, each.name)}"
+        for each in fields(base)  # type: ignore[arg-type]
+        if getattr(base, each.name) != getattr(usual, each.name)
+    ]
+    name = type(base).__name__
+    said = f"{name} ({', '.join(changed)})" if changed else name
+    return str(method).replace(name, said, 1)
