@@ -10,14 +10,14 @@ import numpy as np
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.sweeps import Span, Sweep
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.log import Log
+from tailproof.lazy import AnyLog, action_counts
 
 _TILE = 8192  # next states whose K·A values stay in the cache while they are sorted
 
 
-def logged_actions(log: Log) -> IntArray:
+def logged_actions(log: AnyLog) -> IntArray:
     """Return the discrete actions that occur in the log: only these are ever backed up or chosen."""
-    return np.flatnonzero(np.bincount(log.actions, minlength=log.n_actions))
+    return np.flatnonzero(action_counts(log))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
@@ -83,8 +84,8 @@ def with_rewards(task: Task, given: Any, features: Features | None) -> Task:
     rewards = as_rewards(given)
     if rewards is None:
         return task
-    made = rewards(task.log, features or default_features(task.log))
-    return replace(task, log=task.log.with_rewards(made))
+    log = in_memory(task.log)
+    return replace(task, log=log.with_rewards(rewards(log, features or default_features(log))))
 
 
 def huber_regression(

@@ -14,10 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tailproof.algorithms.linear import CHUNK, Statistics
+from tailproof.algorithms.linear import Statistics
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.features import Features, PerAction, at_actions
+from tailproof.lazy import AnyLog, parts_of, pieces_of
+from tailproof.lazy import Piece as Rows
 from tailproof.log import Log
 from tailproof.partition import Folds
 
@@ -231,17 +233,20 @@ class Sweeps:
     folds: Folds
 
     def __iter__(self) -> Iterator[Sweep]:
-        n = self.task.log.n_transitions
-        if 8 * n * self.features.size * (1 + self.task.log.n_actions) <= _KEPT:
+        log = self.task.log
+        if 8 * log.n_transitions * self.features.size * (1 + log.n_actions) <= _KEPT:
             return iter((self._whole,))
         return (
-            arrange(self.task.log, self.features, self.folds, slice(first, first + CHUNK))
-            for first in range(0, n, CHUNK)
+            arrange(piece, self.features, self.folds, log.n_actions)
+            for part in parts_of(log)
+            for piece in pieces_of(log, part)
         )
 
     @cached_property
     def _whole(self) -> Sweep:
-        return arrange(self.task.log, self.features, self.folds, slice(None))
+        log = in_memory(self.task.log)
+        piece = next(pieces_of(log, range(log.n_transitions), log.n_transitions))
+        return arrange(piece, self.features, self.folds, log.n_actions)
 
     def statistics(self) -> Statistics:
         """Return Σφφᵀ, Σφr and the number of rows of every member; Σφφ'ᵀ waits for a policy."""
@@ -255,45 +260,46 @@ class Sweeps:
         return total
 
 
-def arrange(log: Log, features: Features, folds: Folds, rows: slice) -> Sweep:
+def arrange(piece: Rows, features: Features, folds: Folds, n_actions: int) -> Sweep:
     """Lay out some rows of a log, ordered by member and action."""
-    index = np.arange(log.n_transitions)[rows]
-    member: IntArray = np.zeros(len(index), dtype=np.intp)
-    if folds.are_disjoint:
-        member = folds.fold_of_episode()[log.episode_of_row[rows]]
-        index, member = index[member >= 0], member[member >= 0]
-    code = member * log.n_actions + log.actions[index]
-    small = code.astype(np.int16) if folds.count * log.n_actions < 1 << 15 else code
-    order = np.argsort(small, kind="stable")  # short integers are sorted in linear time
-    index, code = index[order], code[order]
     shared = not folds.are_disjoint
-    dead = log.terminated[index]
+    code = piece.actions
+    if not shared:
+        member = folds.fold_of_episode()[piece.episode].astype(np.intp)
+        code = np.where(member < 0, -1, member * n_actions + piece.actions)
+    # Short integers are sorted in linear time.
+    short = code.astype(np.int16) if folds.count * n_actions < 1 << 15 else code
+    order = np.argsort(short, kind="stable")[int((code < 0).sum()) :]
+    code = code[order]
+    dead = piece.terminated[order]
     common: dict[str, Any] = {
-        "rewards": log.rewards[index].astype(float, copy=False),
+        "rewards": piece.rewards[order].astype(float, copy=False),
         "alive": (~dead).astype(float) if dead.any() else None,
         "members": folds.count,
-        "weights": folds.counts[:, log.episode_of_row[index]].astype(float) if shared else None,
+        "weights": folds.counts[:, piece.episode[order]].astype(float) if shared else None,
     }
-    states, next_states = log.states[index], log.next_states[index]
+    states, next_states = piece.states[order], piece.next_states[order]
     if isinstance(features, PerAction):
         return BlockSweep(
             psi=np.ascontiguousarray(features.state_features(states).T),
             after=np.ascontiguousarray(features.state_features(next_states).T),
-            n_actions=log.n_actions,
-            pieces=tuple(
-                (found // log.n_actions, found % log.n_actions, place)
-                for found, place in _runs(code)
-            ),
+            n_actions=n_actions,
+            pieces=tuple((at // n_actions, at % n_actions, place) for at, place in _runs(code)),
             **common,
         )
-    every: AnyArray = np.broadcast_to(np.arange(log.n_actions), (len(index), log.n_actions))
+    every: AnyArray = np.broadcast_to(np.arange(n_actions), (len(order), n_actions))
     after: Any = at_actions(features, next_states, every)
     return DenseSweep(
-        phi=features(states, log.actions[index]),
+        phi=features(states, piece.actions[order]),
         after=after.phi,
-        spans=None if shared else tuple(_runs(code // log.n_actions)),
+        spans=None if shared else tuple(_runs(code // n_actions)),
         **common,
     )
+
+
+def in_memory(log: AnyLog) -> Log:
+    """Return a log whose transitions are in memory."""
+    return log if isinstance(log, Log) else log.load()
 
 
 def _runs(code: IntArray) -> Iterator[Span]:
