@@ -8,6 +8,8 @@ from tailproof.algorithms.linear import Absolute
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import MIS
 from tailproof.catalogue import method
+from tailproof.diagnose import diagnose
+from tailproof.diagnosis import Diagnosis
 from tailproof.evaluate import evaluate, k_path
 from tailproof.features import Joint, PerAction, Polynomial
 from tailproof.log import Log
@@ -28,6 +30,7 @@ __all__ = [
     "Bootstrap",
     "Clip",
     "Continuous",
+    "Diagnosis",
     "Discrete",
     "Estimate",
     "Joint",
@@ -44,6 +47,7 @@ __all__ = [
     "Split",
     "TrimmedMean",
     "Whole",
+    "diagnose",
     "evaluate",
     "k_path",
     "method",
