@@ -179,6 +179,42 @@ class Bootstrap:
 
 
 @dataclass(frozen=True)
+class OutOfBag:
+    """K members that each see only the groups which a bootstrap resample left out, about 37 %.
+
+    This is what the paper's released code calls the bootstrap of PB.
+    """
+
+    folds: int = 5
+
+    def __post_init__(self) -> None:
+        _check_count("folds", self.folds)
+
+    @property
+    def count(self) -> int:
+        """Number of members, K."""
+        return self.folds
+
+    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
+        """Draw resamples and give each member what its resample lacks."""
+        if log.n_groups < 2:
+            unit = "episodes" if log.group_ids is None else "groups"
+            raise PartitionError(
+                f"Out-of-bag folds need at least 2 {unit}, because a resample of 1 leaves nothing "
+                f"out. The log has {log.n_groups}; use Whole() or a longer log."
+            )
+        even = np.full(log.n_groups, 1 / log.n_groups)
+        order = shuffled_groups(log, rng)
+        left_out = np.empty((self.folds, log.n_groups), dtype=np.int8)
+        for member in left_out:
+            while True:  # on few groups a resample may leave nothing out; it is then drawn again
+                member[order] = rng.multinomial(log.n_groups, even) == 0
+                if member.any():
+                    break
+        return Folds(left_out[:, log.group_of_episode])
+
+
+@dataclass(frozen=True)
 class Replicate:
     """K members that each see the whole log: the ensemble of SAC-N."""
 

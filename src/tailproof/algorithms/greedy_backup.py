@@ -40,20 +40,22 @@ class GreedyBackup:
 
     def __call__(self, sweep: Sweep, theta: FloatArray) -> FloatArray:
         """Return v(s'), zero where terminated, (m,); (K, m) for lone members that share rows."""
-        count = len(sweep.rewards)
-        if self.aggregate is not None:
-            best = self._combined(sweep, theta[np.isfinite(theta).all(axis=1)])
-        elif sweep.spans is not None:
-            best = np.empty(count)
-            for member, rows in _tiles(sweep.spans):
-                best[rows] = self._best(sweep.ahead(theta[member : member + 1], rows)[0])
+        if self.aggregate is None:
+            best: FloatArray = np.empty(_shape(sweep, theta))
+            for rows, values in _own_values(sweep, theta):
+                best[..., rows] = self._best(values)
         else:
-            best = np.empty((len(theta), count))
-            for _, rows in _tiles([(0, slice(0, count))]):
-                best[:, rows] = self._best(sweep.ahead(theta, rows))
+            best = self._combined(sweep, theta[np.isfinite(theta).all(axis=1)])
         if sweep.alive is not None:
             best *= sweep.alive
         return best
+
+    def choice(self, sweep: Sweep, theta: FloatArray) -> IntArray:
+        """Return the action that each row's own member would take in s', (m,) or (K, m)."""
+        chosen = np.empty(_shape(sweep, theta), dtype=np.intp)
+        for rows, values in _own_values(sweep, theta):
+            chosen[..., rows] = self.actions[values[..., self.actions, :].argmax(axis=-2)]
+        return chosen
 
     def _combined(self, sweep: Sweep, theta: FloatArray) -> FloatArray:
         assert self.aggregate is not None
@@ -111,6 +113,21 @@ def iterate_greedy(
         if not moved.any():  # a fixed point: further iterations change nothing
             break
     return theta, history
+
+
+def _shape(sweep: Sweep, theta: FloatArray) -> tuple[int, ...]:
+    m = len(sweep.rewards)
+    return (len(theta), m) if sweep.spans is None else (m,)
+
+
+def _own_values(sweep: Sweep, theta: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    """Return some rows and Q_k(s', ·) of their own members there, (A, m) or (K, A, m), in turn."""
+    if sweep.spans is None:
+        for _, rows in _tiles([(0, slice(0, len(sweep.rewards)))]):
+            yield rows, sweep.ahead(theta, rows)
+    else:
+        for member, rows in _tiles(sweep.spans):
+            yield rows, sweep.ahead(theta[member : member + 1], rows)[0]
 
 
 def _tiles(spans: Iterable[Span]) -> Iterator[Span]:
