@@ -2,20 +2,30 @@
 
 from tailproof.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
 from tailproof.algorithms.bandit import IPS, BanditDR, Clip, Shrink
+from tailproof.algorithms.cloning import Cloning
 from tailproof.algorithms.dr import DR
 from tailproof.algorithms.fitted_q import FQE, FQI
 from tailproof.algorithms.linear import Absolute
+from tailproof.algorithms.lspi import LSPI
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import MIS
+from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
 from tailproof.catalogue import method
+from tailproof.compare import compare
+from tailproof.comparison import Comparison
 from tailproof.diagnose import diagnose
 from tailproof.diagnosis import Diagnosis
 from tailproof.evaluate import evaluate, k_path
 from tailproof.features import Joint, PerAction, Polynomial
+from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.learn import learn
+from tailproof.learned import Learned
 from tailproof.log import Log
 from tailproof.method import Method
-from tailproof.partition import Bootstrap, Replicate, Split, Whole
+from tailproof.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
+from tailproof.policies import EpsilonGreedy
 from tailproof.results import Estimate
+from tailproof.saving import load as load_policy
 from tailproof.spaces import Continuous, Discrete
 
 __all__ = [
@@ -23,32 +33,45 @@ __all__ = [
     "FQE",
     "FQI",
     "IPS",
+    "LSPI",
     "LSTD",
     "MIS",
     "Absolute",
     "BanditDR",
     "Bootstrap",
     "Clip",
+    "Cloning",
+    "Comparison",
+    "ConstantRewards",
     "Continuous",
     "Diagnosis",
     "Discrete",
+    "EpsilonGreedy",
     "Estimate",
+    "GreedyPolicy",
+    "HuberRewards",
     "Joint",
+    "Learned",
     "Log",
     "Mean",
     "MeanMinusStd",
     "Median",
     "Method",
+    "OutOfBag",
     "PerAction",
     "Polynomial",
     "Quantile",
     "Replicate",
     "Shrink",
+    "SoftmaxPolicy",
     "Split",
     "TrimmedMean",
     "Whole",
+    "compare",
     "diagnose",
     "evaluate",
     "k_path",
+    "learn",
+    "load_policy",
     "method",
 ]

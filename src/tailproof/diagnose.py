@@ -65,7 +65,7 @@ def diagnose(
 
     Examples
     --------
-    >>> from tailproof import diagnose
+    >>> from tailproof.diagnose import diagnose
     >>> from tailproof.noise import StudentT
     >>> from tailproof.worlds import CartPole
     >>> world = CartPole()

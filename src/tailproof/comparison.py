@@ -1,0 +1,212 @@
+"""What `compare` returns: policies in their order, paired differences, and a gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.frames import as_frame, plain
+from tailproof.intervals import Bound, order_statistic_lower_bound
+from tailproof.logged import all_folds
+from tailproof.method import Method
+from tailproof.results import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One policy against another, on the same folds.
+
+    Attributes
+    ----------
+    first, second
+        Who is compared.
+    value
+        The median over folds of first − second.
+    lower_bound
+        A value that the difference exceeds, with its level.
+    fold_values
+        The differences, (K,); folds that diverged for either are left out.
+    """
+
+    first: str
+    second: str
+    value: float
+    lower_bound: Bound
+    fold_values: FloatArray = field(repr=False)
+
+    @property
+    def won(self) -> int:
+        """In how many folds the first is ahead."""
+        return int(np.count_nonzero(self.fold_values > 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One policy of a comparison.
+
+    Attributes
+    ----------
+    name, value, lower_bound
+        Who, the estimate, and the bound that ranks it.
+    gain
+        Its difference to the baseline; the bound holds for all candidates at once.
+    estimate
+        With everything it rests on.
+    """
+
+    name: str
+    value: float
+    lower_bound: Bound
+    gain: Difference
+    estimate: Estimate = field(repr=False)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the candidate beats the baseline beyond doubt."""
+        return self.gain.lower_bound.value > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Policies ranked by their lower bounds, and a gate.
+
+    Attributes
+    ----------
+    candidates
+        Best lower bound first.
+    baseline, baseline_value, baseline_folds
+        Whom to beat: its name, value and fold values.
+    probability_best
+        That the first is best, baseline included; see `compare`.
+    level, gate_level
+        Of each candidate's bound, and of each gate: the latter is higher, so that all of them hold
+        at once with `level`.
+    method, gamma, seed
+        What to pass to `compare` to get the same numbers again.
+    notes
+        What to know before reading.
+    """
+
+    candidates: tuple[Candidate, ...]
+    baseline: str
+    baseline_value: float
+    baseline_folds: FloatArray = field(repr=False)
+    probability_best: float
+    level: float
+    gate_level: float
+    method: Method
+    gamma: float
+    seed: int
+    notes: tuple[str, ...]
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the highest lower bound."""
+        return self.candidates[0]
+
+    @property
+    def passes(self) -> bool:
+        """Whether any candidate beats the baseline: the gate."""
+        return any(each.passes for each in self.candidates)
+
+    def __getitem__(self, name: str) -> Candidate:
+        for each in self.candidates:
+            if each.name == name:
+                return each
+        raise KeyError(f"There is no candidate {name!r}. There are {', '.join(self._names())}.")
+
+    def difference(self, first: str, second: str | None = None) -> Difference:
+        """Return how far one candidate is ahead of another, or of the baseline."""
+        ahead = all_folds(self[first].estimate)
+        rival = second is None or second == self.baseline
+        behind = self.baseline_folds if rival else all_folds(self[second or ""].estimate)
+        name = self.baseline if second is None else second
+        return difference_of(first, name, ahead, behind, level=self.level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        return {
+            "passes": self.passes,
+            "best": self.best.name,
+            "probability_best": self.probability_best,
+            "level": self.level,
+            "gate_level": self.gate_level,
+            "baseline": {
+                "name": self.baseline,
+                "value": plain(self.baseline_value),
+                "fold_values": plain(self.baseline_folds),
+            },
+            "candidates": [
+                {
+                    "name": each.name,
+                    "value": plain(each.value),
+                    "lower_bound": plain(each.lower_bound),
+                    "gain": plain(each.gain) | {"won": each.gain.won},
+                    "passes": each.passes,
+                    "fold_values": plain(all_folds(each.estimate)),
+                }
+                for each in self.candidates
+            ],
+            "method": str(self.method),
+            "gamma": self.gamma,
+            "seed": self.seed,
+            "notes": list(self.notes),
+        }
+
+    def to_frame(self) -> Any:
+        """Return a row a candidate: a pandas frame, or a pyarrow table where pandas is missing."""
+        return as_frame(
+            [
+                {
+                    "policy": each.name,
+                    "value": each.value,
+                    "lower_bound": each.lower_bound.value,
+                    "gain": each.gain.value,
+                    "gain_lower_bound": each.gain.lower_bound.value,
+                    "folds_won": each.gain.won,
+                    "passes": each.passes,
+                }
+                for each in self.candidates
+            ]
+        )
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in (*self._names(), self.baseline, "policy"))
+        lines = [
+            f"{'policy':<{width}}  {'value':>10}  {'bound':>10}  {'gain':>10}  {'bound':>10}  folds",
+            *(
+                f"{each.name:<{width}}  {each.value:>10.4g}  {each.lower_bound.value:>10.4g}  "
+                f"{each.gain.value:>+10.4g}  {each.gain.lower_bound.value:>+10.4g}  "
+                f"{each.gain.won}/{len(each.gain.fold_values)}{'  passes' if each.passes else ''}"
+                for each in self.candidates
+            ),
+            f"{self.baseline:<{width}}  {self.baseline_value:>10.4g}",
+            f"{self.best.name} is best with probability {self.probability_best:.2f}; "
+            + (
+                "the gate is passed."
+                if self.passes
+                else f"no candidate's bound beats the {self.baseline}."
+            ),
+        ]
+        return "\n".join([*lines, *(f"- {note}" for note in self.notes)])
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.candidates)
+
+
+def difference_of(
+    first: str, second: str, ahead: FloatArray, behind: FloatArray, *, level: float
+) -> Difference:
+    """Return the paired difference of two policies' fold values, (K,) each."""
+    paired = ahead - behind
+    paired = paired[np.isfinite(paired)]
+    return Difference(
+        first=first,
+        second=second,
+        value=float(np.median(paired)),
+        lower_bound=order_statistic_lower_bound(paired, level=level),
+        fold_values=paired,
+    )
