@@ -4,6 +4,7 @@
 """
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -38,6 +39,24 @@ def find_or_install():
             return path, None
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         return None, "no Chromium was found, and this user may not install Debian's"
+    # Test workers come here together; one installs, the others wait and then find it.
+    with open(Path(tempfile.gettempdir()) / "tailproof-browser.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _install()
+
+
+def _install():
+    if path := shutil.which("chromium"):
+        return path, None
+    # Test workers come here together; one installs, the others wait and then find it.
+    with open(Path(tempfile.gettempdir()) / "tailproof-browser.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _install()
+
+
+def _install():
+    if path := shutil.which("chromium"):
+        return path, None
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in ("update", "install -y --no-install-recommends chromium fonts-dejavu-core"):
         done = subprocess.run(
@@ -143,8 +162,13 @@ class Page:
         self.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self.media(scheme=scheme)
         if not scripts:
             self.call("Emulation.setScriptExecutionDisabled", value=True)
@@ -160,8 +184,9 @@ class Page:
 
     def evaluate(self, expression):
         """Return the value of a JavaScript expression."""
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
-                           awaitPromise=True)
+        result = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in result:
             raise RuntimeError(result["exceptionDetails"]["exception"].get("description", "failed"))
         return result["result"].get("value")

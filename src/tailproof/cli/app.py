@@ -6,8 +6,9 @@ import platform
 
 import typer
 
-from tailproof.cli import evaluating
+from tailproof.cli import diagnosing, evaluating
 from tailproof.cli.command import EXIT_CODES, command
+from tailproof.cli.data import data
 from tailproof.cli.session import Session
 from tailproof.report.versions import versions
 
@@ -19,8 +20,10 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     help="Evaluate and learn policies from logged data whose rewards are heavy-tailed.",
 )
+app.command()(diagnosing.diagnose)
 app.command()(evaluating.evaluate)
 app.command()(evaluating.methods)
+app.add_typer(data, name="data")
 
 
 @app.command()

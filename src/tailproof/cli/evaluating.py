@@ -15,7 +15,6 @@ from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions,
 from tailproof.cli.session import Session
 from tailproof.diagnose import diagnose as run_diagnose
 from tailproof.diagnosis import Diagnosis
-from tailproof.errors import MethodError
 from tailproof.evaluate import evaluate as run_evaluate
 from tailproof.log import Log
 from tailproof.method import Method
@@ -47,7 +46,7 @@ def evaluate(
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
     reading = read_the_log(log, session)
-    target = load_policy(policy, reading.log)
+    target = load_policy(policy, reading.log.action_space)
     diagnosis = None
     if method.method == AUTO or report is not None:
         with session.working("Diagnosing the log"):
@@ -69,7 +68,7 @@ def evaluate(
     if report is not None:
         assert diagnosis is not None
         asked = {
-            "method": method_text(found.estimate.method),
+            "method": found.how(),
             "folds": method_text(found.folds.method),
         }
         context = Context(
@@ -103,17 +102,12 @@ def _answer(
         with session.working(f"Evaluating by {method}"):
             return run_evaluate(log, policy, method=method, gamma=gamma, seed=seed)
 
-    if options.method != AUTO:
-        return answer(run(chosen_method(options)), level=level)
-    assert diagnosis is not None
+    estimate = run(chosen_method(options))
+    if diagnosis is None or estimate.choice is None:
+        return answer(estimate, level=level)
     verdict = diagnosis.verdict
-    if options.changes():
-        raise MethodError(
-            "--folds, --base, --clip and --set change a named method. Got them with --method auto, "
-            "which chooses for itself; name a method as well, such as --method roam-dm."
-        )
     folds = run(verdict.bounds()) if verdict.folds > 1 else None
-    return answer(run(verdict.point()), folds=folds, level=level, left_tail=verdict.tail_index)
+    return answer(estimate, folds=folds, level=level, left_tail=verdict.tail_index)
 
 
 @command
@@ -157,9 +151,9 @@ def evaluation_lines(found: Answer) -> list[Any]:
     values = sorted(found.folds.fold_values)
     if len(values) > 1:
         table.add_row("folds", "  ".join(number(value) for value in values))
-    table.add_row("method", f"{method_text(estimate.method)}; γ = {estimate.gamma:g}")
     if found.folds is not estimate:
-        table.add_row("folds by", method_text(found.folds.method))
+        table.add_row("", f"by {method_text(found.folds.method)}")
+    table.add_row("method", f"{found.how()}; γ = {estimate.gamma:g}")
     table.add_row(
         "log",
         f"{count(estimate.n_transitions, 'row')} in {count(estimate.n_episodes, 'episode')}",

@@ -18,11 +18,10 @@ from tailproof.catalogue import method as named_method
 from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.policies import Uniform
 from tailproof.sources import Reading, read
-from tailproof.spaces import Discrete
+from tailproof.spaces import ActionSpace, Discrete
 
 POLICY_FORMS = (
     "module:function or file.py:function (of states to actions), an .onnx file, a policy that "
@@ -48,12 +47,12 @@ def chosen_method(options: MethodOptions) -> Method:
     return named_method(options.method, **options.changes())
 
 
-def load_policy(text: str, log: Log) -> Any:
+def load_policy(text: str, space: ActionSpace) -> Any:
     """Return the policy that a command line names; its forms are `POLICY_FORMS`."""
     if text == "uniform":
-        return Uniform(log.n_actions)
+        return Uniform(_discrete(text, space).n)
     if text.startswith("always:"):
-        return Always(action_code(text.removeprefix("always:"), log))
+        return Always(action_code(text.removeprefix("always:"), space))
     path = Path(text)
     if path.exists():
         return _saved(path)
@@ -63,7 +62,7 @@ def load_policy(text: str, log: Log) -> Any:
             f"There is no file {text!r}, and it does not name a function. A policy is "
             f"{POLICY_FORMS}."
         )
-    return _understanding_labels(_imported(module, name), log)
+    return _understanding_labels(_imported(module, name), space)
 
 
 @dataclass(frozen=True)
@@ -99,14 +98,9 @@ class Labelled:
         return np.array([codes[str(label)] for label in actions.ravel()])
 
 
-def action_code(label: str, log: Log) -> int:
+def action_code(label: str, given: ActionSpace) -> int:
     """Return the code of an action that is named by its label or its number."""
-    space = log.action_space
-    if not isinstance(space, Discrete):
-        raise PolicyError(
-            f"always:{label} needs discrete actions. The log's are continuous ({space}); name a "
-            f"function instead."
-        )
+    space = _discrete(f"always:{label}", given)
     known = [space.label(code) for code in range(space.n)]
     if label in known:
         return known.index(label)
@@ -117,8 +111,15 @@ def action_code(label: str, log: Log) -> int:
     )
 
 
-def _understanding_labels(policy: Any, log: Log) -> Any:
-    space = log.action_space
+def _discrete(text: str, space: ActionSpace) -> Discrete:
+    if isinstance(space, Discrete):
+        return space
+    raise PolicyError(
+        f"{text} needs discrete actions. These are continuous ({space}); name a function instead."
+    )
+
+
+def _understanding_labels(policy: Any, space: ActionSpace) -> Any:
     plain = callable(policy) and not hasattr(policy, "probabilities")
     if plain and isinstance(space, Discrete) and space.labels is not None:
         return Labelled(policy, space.labels)

@@ -93,7 +93,7 @@ def _several(given: str | None) -> str | list[str] | None:
 
 
 def _complete_method(incomplete: str) -> list[str]:
-    return [name for name in (AUTO, *names()) if name.startswith(incomplete)]
+    return [name for name in names() if name.startswith(incomplete)]
 
 
 Gamma = Annotated[
@@ -129,7 +129,7 @@ class MethodOptions:
     method: Annotated[
         str,
         typer.Option(
-            help="auto: what the diagnosis finds safe; or a name that `tailproof methods` lists.",
+            help="auto looks at the log and chooses; `tailproof methods` lists the others.",
             rich_help_panel=METHOD,
             autocompletion=_complete_method,
         ),

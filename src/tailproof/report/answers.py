@@ -8,7 +8,7 @@ from typing import Any
 
 from tailproof.errors import LevelError
 from tailproof.intervals import Bound, Interval
-from tailproof.report.text import number, percent
+from tailproof.report.text import count, method_text, number, percent
 from tailproof.results import Estimate
 
 
@@ -75,6 +75,13 @@ class Answer:
             said += ", without an interval"
         return said + "."
 
+    def how(self) -> str:
+        """Return how the estimate was made, in a few words."""
+        chosen = self.estimate.choice
+        if chosen is None:
+            return method_text(self.estimate.method)
+        return f"{chosen.estimator} over {count(chosen.units, chosen.unit)}, chosen by the log"
+
     def why_no_interval(self) -> str:
         """Return what stands in the way of an interval; empty where there is one."""
         missing = [offer.note for offer in self.offers if not offer.exists]
@@ -98,10 +105,11 @@ def answer(
     level: float = 0.9,
     left_tail: float | None = None,
 ) -> Answer:
-    """Return the estimate with every interval and lower bound that its folds allow.
+    """Return the estimate with every interval and lower bound on offer.
 
-    Quoted are the order-statistic interval and, where the index of a heavy left tail is known, the
-    bound that allows for it. At ``at="backup"`` the members depend on each other: no level holds.
+    Quoted are those of the default method where it gives any. Otherwise the order statistics of the
+    folds and, where the index of a heavy left tail is known, the bound that allows for it; but none
+    at ``at="backup"``, whose members depend on each other.
 
     Parameters
     ----------
@@ -122,29 +130,42 @@ def answer(
     >>> log = world.log(episodes=20, seed=1)
     >>> found = answer(evaluate(log, world.target(), method="roam-variant", gamma=0.9))
     >>> [offer.name for offer in found.offers if offer.exists]
-    ['order statistics', 'fold t', 'order-statistic lower bound', 'fold t lower bound']
+    ['order statistics', 'fold t', 'fold t, lower', 'order statistics, lower']
     """
     source = estimate if folds is None else folds
-    aware = left_tail is not None and 1 < left_tail < 2
+    offers, intervals, bounds = [], [], []
+    if estimate.choice is not None:
+        offers = [
+            _offer("chosen mean", level, lambda: estimate.interval(level)),
+            _offer("chosen mean, lower", level, lambda: estimate.lower_bound(level)),
+        ]
+        intervals, bounds = offers[:1], offers[1:]
+    if source.choice is None:
+        of_folds = _fold_offers(source, level, left_tail)
+        offers = offers + of_folds
+        if source.method.at != "backup":
+            intervals, bounds = [*intervals, of_folds[0]], [*bounds, of_folds[-1]]
+    interval = next((offer for offer in intervals if offer.exists), None)
+    bound = next((offer for offer in bounds if offer.exists), None)
+    return Answer(estimate, source, interval, bound, tuple(offers))
+
+
+def _fold_offers(source: Estimate, level: float, left_tail: float | None) -> list[Offer]:
+    """Return what folds give; the lower bound to quote last."""
+    ordered = _offer("order statistics, lower", level, lambda: source.lower_bound(level))
+    student = _offer("fold t, lower", level, lambda: source.lower_bound(level, kind="t"))
     offers = [
         _offer("order statistics", level, lambda: source.interval(level)),
         _offer("fold t", level, lambda: source.interval(level, kind="t")),
-        _offer("order-statistic lower bound", level, lambda: source.lower_bound(level)),
-        _offer("fold t lower bound", level, lambda: source.lower_bound(level, kind="t")),
     ]
-    if aware:
-        offers.append(
-            _offer(
-                "tail-aware lower bound",
-                level,
-                lambda: source.lower_bound(level, kind="tail-aware", tail_index=left_tail),
-            )
-        )
-    quotable = source.method.at != "backup"
-    interval = offers[0] if quotable and offers[0].exists else None
-    bound: Offer | None = offers[-1] if aware else offers[2]
-    bound = bound if quotable and bound is not None and bound.exists else None
-    return Answer(estimate, source, interval, bound, tuple(offers))
+    if left_tail is None or not 1 < left_tail < 2:
+        return [*offers, student, ordered]
+    aware = _offer(
+        "tail-aware, lower",
+        level,
+        lambda: source.lower_bound(level, kind="tail-aware", tail_index=left_tail),
+    )
+    return [*offers, student, ordered, aware]
 
 
 def _offer(name: str, level: float, ask: Any) -> Offer:

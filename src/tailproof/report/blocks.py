@@ -71,7 +71,7 @@ class Prose:
 
     def html(self) -> Markup:
         """Return the paragraph as HTML."""
-        return Markup("<p>{}</p>").format(self.text)
+        return Markup("<p>{}</p>").format(minus(self.text))
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Facts:
                 fact.mood,
                 fact.name,
                 minus(fact.value),
-                Markup("<small>{}</small>").format(fact.note) if fact.note else "",
+                Markup("<small>{}</small>").format(minus(fact.note)) if fact.note else "",
             )
             for fact in self.facts
         )
@@ -103,7 +103,9 @@ class Points:
 
     def html(self) -> Markup:
         """Return the list as HTML."""
-        items = Markup("").join(Markup("<li>{}</li>").format(each) for each in self.sentences)
+        items = Markup("").join(
+            Markup("<li>{}</li>").format(minus(each)) for each in self.sentences
+        )
         return Markup('<ul class="points {}">{}</ul>').format(self.mood, items)
 
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from tailproof.report.blocks import Facts, Mood, Section
 from tailproof.report.record import as_json, write_whole
+from tailproof.report.text import minus
 from tailproof.report.versions import versions
 
 
@@ -82,7 +83,9 @@ class Page:
 
 @cache
 def _template() -> Template:
-    return Environment(autoescape=True, trim_blocks=False).from_string(_asset("page.html"))
+    environment = Environment(autoescape=True)
+    environment.filters["minus"] = minus
+    return environment.from_string(_asset("page.html"))
 
 
 @cache

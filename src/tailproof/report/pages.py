@@ -16,6 +16,7 @@ from tailproof.report.answers import Answer
 from tailproof.report.blocks import Fact, Facts, Section
 from tailproof.report.page import Page
 from tailproof.report.sections import (
+    choice_section,
     clustering_section,
     folds_section,
     influence_section,
@@ -26,7 +27,7 @@ from tailproof.report.sections import (
     verdict_section,
     weights_section,
 )
-from tailproof.report.text import count, method_text, minus, number, percent
+from tailproof.report.text import count, number, percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ def evaluation_page(
     name
         What to call the policy.
     """
-    facts = [Fact("method", method_text(found.estimate.method))]
+    facts = [Fact("method", found.how())]
     if found.interval is not None:
         ends = f"{number(found.interval.low)} to {number(found.interval.high)}"
         facts.insert(0, Fact("interval", ends, f"covers with {percent(found.interval.level)}"))
@@ -80,19 +81,21 @@ def evaluation_page(
     plain = diagnosis.influence
     facts.append(Fact("plain average", number(plain.value), plain.estimator))
     light = diagnosis.tails["rewards"].variance.exists == "yes"
+    chosen = choice_section(found)
     sections = [
-        verdict_section(diagnosis),
+        *([chosen] if chosen is not None else []),
         folds_section(found),
+        verdict_section(diagnosis),
         *evidence_sections(log, diagnosis, _weights(log, policy, diagnosis)),
         settings_section(context.settings, notes=context.notes, warnings=context.warnings),
     ]
     return Page(
         title=f"How good is {name}?",
         subtitle=_subtitle(log, context, diagnosis.gamma),
-        headline=minus(number(found.estimate.value)),
+        headline=number(found.estimate.value),
         headline_note="estimated value",
-        verdict=minus(found.sentence()),
-        details=(diagnosis.verdict.summary,),
+        verdict=found.sentence(),
+        details=(diagnosis.verdict.summary,) if chosen is None else (),
         facts=Facts(tuple(facts)),
         mood="good" if light else "plain" if found.interval is not None else "warn",
         sections=tuple(sections),
@@ -128,7 +131,7 @@ def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context
         title=f"Diagnosis of {context.source}",
         subtitle=_subtitle(log, context, diagnosis.gamma),
         headline="Heavy tails" if heavy else "Light tails",
-        verdict=minus(verdict.summary),
+        verdict=verdict.summary,
         facts=Facts(facts),
         mood="warn" if heavy else "good",
         sections=tuple(sections),

@@ -32,13 +32,25 @@ MOODS = {"yes": "good", "doubtful": "warn", "no": "warn"}
 SAYS = {"yes": "exists", "doubtful": "in doubt", "no": "does not exist"}
 
 
+def choice_section(found: Answer) -> Section | None:
+    """Return what the default method chose and why, beside what others would have said."""
+    chosen = found.estimate.choice
+    if chosen is None:
+        return None
+    rows = [(f"chosen: {chosen.estimator}", chosen.value), *chosen.alternatives.items()]
+    shown = table(("mean of the same weighted rewards", "estimate"), rows)
+    return Section(
+        "choice", "How it was estimated", (Points(chosen.reasons), Wide(shown)), "Method"
+    )
+
+
 def verdict_section(diagnosis: Diagnosis) -> Section:
     """Return which method is safe for the log, why, and what would improve the answer."""
     verdict = diagnosis.verdict
     blocks: list[Block] = [Points(verdict.reasons)]
     if verdict.improvements:
         blocks += [Prose("What would make the answer better:"), Points(verdict.improvements)]
-    return Section("method", "Which method is safe", tuple(blocks), "Method")
+    return Section("verdict", "What the log shows", tuple(blocks), "Verdict")
 
 
 def folds_section(found: Answer, *, truth: float | None = None) -> Section:
@@ -48,7 +60,7 @@ def folds_section(found: Answer, *, truth: float | None = None) -> Section:
         if found.folds is not found.estimate:
             blocks.append(
                 Prose(
-                    f"The estimate comes from the whole log: {method_text(found.estimate.method)}. "
+                    f"The estimate comes from the whole log: {found.how()}. "
                     f"The intervals come from folds: {method_text(found.folds.method)}."
                 )
             )

@@ -47,25 +47,28 @@ class Table:
             and all(row[i] is None or _is_number(row[i]) for row in self.rows)
             for i in range(len(self.columns))
         ]
+        noise = [_rounding(row[i] for row in self.rows) for i in range(len(self.columns))]
         caption = Markup("<caption>{}</caption>").format(self.caption) if self.caption else ""
         head = Markup("").join(
             Markup('<th scope="col"{}>{}</th>').format(_numeric_class(flag), title)
             for flag, title in zip(numeric, self.columns, strict=True)
         )
         body = Markup("").join(
-            Markup("<tr>{}</tr>").format(Markup("").join(map(self._cell, row))) for row in self.rows
+            Markup("<tr>{}</tr>").format(Markup("").join(map(self._cell, row, noise)))
+            for row in self.rows
         )
         return Markup("<table>{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
             caption, head, body
         )
 
-    def _cell(self, cell: Cell) -> Markup:
+    def _cell(self, cell: Cell, noise: float) -> Markup:
         if cell is None:
             return Markup('<td class="number">–</td>')
         if not _is_number(cell):
             return Markup("<td>{}</td>").format(cell)
-        shown = minus(number(float(cell), self.digits))
-        return Markup('<td class="number" data-value="{}">{}</td>').format(repr(float(cell)), shown)
+        value = float(cell)
+        shown = minus(number(0.0 if abs(value) < noise else value, self.digits))
+        return Markup('<td class="number" data-value="{}">{}</td>').format(repr(value), shown)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any) -> Table:
@@ -78,6 +81,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any)
         ),
         **options,
     )
+
+
+def _rounding(cells: Iterable[Cell]) -> float:
+    """Return the size below which a number of this column is a rounding error."""
+    sizes = [abs(float(cell)) for cell in cells if _is_number(cell)]  # type: ignore[arg-type]
+    return 1e-12 * max((size for size in sizes if size < float("inf")), default=0.0)
 
 
 def _is_number(cell: Cell) -> bool:

@@ -1,0 +1,76 @@
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tailproof import Log, evaluate, method
+from tailproof.diagnose import diagnose
+from tailproof.report.answers import answer
+from tailproof.report.pages import Context, diagnosis_page, evaluation_page
+from tailproof.worlds import CartPole
+
+HOSTILE = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>\'&'
+
+
+def _load_browser():
+    path = Path(__file__).parents[1] / "browser.py"
+    spec = importlib.util.spec_from_file_location("browser", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium: one that is there, or Debian's; without either its tests are skipped."""
+    module = _load_browser()
+    path, why = module.find_or_install()
+    if path is None:
+        pytest.skip(f"the report was not opened in a browser: {why}")
+    with module.Browser(path) as running:
+        yield running
+
+
+def heavy_log(name=str):
+    from tailproof.noise import StudentT
+
+    world = CartPole()
+    log = world.log(episodes=40, steps=40, noise=StudentT(df=1.3), seed=2)
+    ids = [name(i) for i in range(log.n_episodes)]
+    return Log.from_arrays(
+        log.states,
+        log.actions,
+        log.rewards,
+        log.next_states,
+        episode=np.repeat(np.array(ids, dtype=object), log.lengths),
+        action_space=log.action_space,
+        state_names=[name(f"column {j}") for j in range(4)],
+    ), world.target()
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory):
+    """An evaluation of a log with hostile names, as a page, its file and its answer."""
+    log, policy = heavy_log(lambda i: f"{HOSTILE}{i}")
+    diagnosis = diagnose(log, policy, gamma=0.9)
+    found = answer(
+        evaluate(log, policy, gamma=0.9),
+        folds=evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6)),
+    )
+    context = Context(
+        source=f"{HOSTILE}.csv",
+        settings={"columns": HOSTILE},
+        notes=[HOSTILE],
+        warnings=[HOSTILE],
+        record={**found.to_dict(), "diagnosis": diagnosis.to_dict()},
+    )
+    made = evaluation_page(log, policy, found, diagnosis, context, name=HOSTILE)
+    return made, made.write(tmp_path_factory.mktemp("report") / "report.html"), found
+
+
+@pytest.fixture(scope="session")
+def diagnosis_file(tmp_path_factory):
+    log, _ = heavy_log()
+    made = diagnosis_page(log, None, diagnose(log), Context(source="log.csv"))
+    return made.write(tmp_path_factory.mktemp("report") / "diagnosis.html")

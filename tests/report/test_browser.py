@@ -1,0 +1,161 @@
+"""The page in a real browser: quiet, drawn, legible in light and dark and on paper, and right."""
+
+import pytest
+
+from tailproof.report.text import minus, number, percent
+
+DRAWN = """
+[...document.querySelectorAll("svg.plot")].map((plot) => {
+  const marks = [...plot.querySelectorAll(".dot, .bar, .line, .band")];
+  const inside = marks.filter((mark) => mark.getBoundingClientRect().width +
+                                        mark.getBoundingClientRect().height > 0);
+  const box = plot.getBoundingClientRect();
+  return {name: plot.closest("figure").id, marks: inside.length, width: box.width,
+          height: box.height, alt: plot.getAttribute("aria-label")};
+})
+"""
+# The ratio of WCAG 2 between the colour of every text and what stands behind it.
+FAINT = """
+(() => {
+  const channel = (c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (c) => { const [r, g, b] = c.map((v) => channel(v / 255));
+                         return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const faint = [];
+  const texts = "p, li, a, dt, dd, td, th, h1, h2, small, summary, text, figcaption";
+  for (const e of document.querySelectorAll(texts)) {
+    if (!e.textContent.trim() || !e.getClientRects().length) continue;
+    const style = getComputedStyle(e);
+    const front = light(parse(e.tagName === "text" ? style.fill : style.color));
+    const back = light(behind(e));
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (ratio < 4.5) faint.push(e.tagName + " " + e.textContent.slice(0, 30) + " " + ratio.toFixed(2));
+  }
+  return faint;
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(browser, page):
+    return browser.open(page[1])
+
+
+def test_the_console_is_quiet_and_hostile_names_do_nothing(shown):
+    assert shown.complaints() == []
+    assert shown.evaluate("document.documentElement.dataset.ready") == "yes"
+    assert shown.evaluate("window.hacked === undefined")
+
+
+def test_every_figure_is_drawn_and_described(shown):
+    figures = {each["name"]: each for each in shown.evaluate(DRAWN)}
+    assert set(figures) >= {
+        f"figure-{key}"
+        for key in (
+            *("folds", "intervals", "influence", "returns", "hill", "survival", "k-path"),
+            *("weights", "residuals"),
+        )
+    }
+    for each in figures.values():
+        assert each["marks"] > 3, each
+        assert each["width"] > 400
+        assert each["height"] > 80
+        assert len(each["alt"]) > 30
+    behind = (
+        "[...document.querySelectorAll('figure')].every((f) => f.querySelector('table tbody tr'))"
+    )
+    assert shown.evaluate(behind)
+
+
+def test_the_numbers_shown_are_those_of_the_json(shown):
+    record = shown.evaluate("JSON.parse(document.getElementById('record').textContent)")
+    text = shown.evaluate("document.getElementById('headline').textContent")
+    assert text == minus(number(record["value"]))
+    verdict = shown.evaluate("document.getElementById('verdict').textContent")
+    for end in ("low", "high"):
+        assert minus(number(record["interval"][end])) in verdict
+    assert percent(record["interval"]["level"]) in verdict
+    cells = (
+        "[...document.querySelectorAll('#figure-{} td[data-value]')]"
+        ".map((c) => [+c.dataset.value, c.textContent])"
+    )
+    folds = shown.evaluate(cells.format("folds"))[1::2]
+    assert [value for value, _ in folds] == sorted(record["folds"]["fold_values"])
+    influence = record["diagnosis"]["influence"]["episodes"]
+    shown_effects = shown.evaluate(cells.format("influence"))
+    effects = [each["effect"] for each in influence]
+    assert [value for value, _ in shown_effects[1::4]] == effects
+    for value, text in folds:
+        assert text == minus(number(value))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_contrast(browser, page, scheme):
+    shown = browser.open(page[1], scheme=scheme)
+    assert shown.evaluate(FAINT) == []
+    background = shown.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(int(each) for each in background[4:-1].split(",")[:3])
+    assert (brightness > 600) if scheme == "light" else (brightness < 150)
+
+
+def test_a_phone_needs_no_sideways_scrolling_of_the_page(browser, page):
+    shown = browser.open(page[1], width=390, height=800)
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_it_reads_without_scripts(browser, page):
+    shown = browser.open(page[1], scripts=False)
+    tree = shown.call("DOM.getDocument", depth=-1)
+    assert "Which episodes decide" in str(tree)
+    shown.screenshot(page[1].with_suffix(".png"))
+    assert page[1].with_suffix(".png").stat().st_size > 20_000
+
+
+def test_it_prints(browser, page, tmp_path):
+    shown = browser.open(page[1], scheme="dark")
+    shown.pdf(tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+    shown.media(medium="print", scheme="dark")
+    assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert shown.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+
+
+def test_tables_sort_and_legends_hide(shown):
+    shown.evaluate(
+        "document.querySelectorAll('#figure-influence th').forEach((h, i) => i === 2 && h.click())"
+    )
+    values = shown.evaluate(
+        "[...document.querySelectorAll('#figure-influence tbody tr')]"
+        ".map((r) => +r.cells[2].dataset.value)"
+    )
+    assert values == sorted(values)
+    shown.evaluate("document.querySelector('#figure-influence .legend button').click()")
+    hidden = "getComputedStyle(document.querySelector('#figure-influence .bar.warn')).visibility"
+    assert shown.evaluate(hidden) == "hidden"
+
+
+def test_a_tooltip_follows_the_pointer(shown):
+    shown.evaluate("window.scrollTo(0, 0)")
+    place = shown.evaluate(
+        "(() => { const d = document.querySelector('#figure-folds .dot');"
+        " d.scrollIntoView({block: 'center', behavior: 'instant'});"
+        " const b = d.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+    )
+    shown.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    assert "Fold value" in shown.evaluate("document.getElementById('tip').textContent")
+    assert not shown.evaluate("document.getElementById('tip').hidden")
+
+
+def test_a_diagnosis_without_a_policy_is_a_page_too(browser, diagnosis_file):
+    shown = browser.open(diagnosis_file)
+    assert shown.complaints() == []
+    names = {each["name"] for each in shown.evaluate(DRAWN)}
+    assert {"figure-hill", "figure-influence", "figure-k-path"} <= names
+    assert "figure-weights" not in names

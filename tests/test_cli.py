@@ -1,0 +1,265 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tailproof import evaluate
+from tailproof.cli import app
+from tailproof.cli.session import as_options
+from tailproof.sources import read_log
+
+runner = CliRunner()
+
+
+def run(*words):
+    return runner.invoke(app, [str(word) for word in words], env={"COLUMNS": "80"})
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A CSV as people have them: labels, no propensities, heavy-tailed rewards."""
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("logs") / "log.csv"
+    with path.open("w", newline="") as file:
+        write = csv.writer(file)
+        write.writerow(["user_id", "t", "x_age", "x_mood", "action", "reward"])
+        for user in range(60):
+            mood = rng.normal()
+            for t in range(10):
+                action = rng.choice(["email", "none"])
+                reward = mood + (action == "email") + rng.standard_t(1.5)
+                write.writerow([f"u{user}", t, 30 + user % 7, mood, action, reward])
+                mood = 0.8 * mood + rng.normal()
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["demo"],
+        ["diagnose"],
+        ["evaluate"],
+        ["compare"],
+        ["learn"],
+        ["methods"],
+        ["data", "list"],
+        ["data", "make"],
+        ["version"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_explains_itself_with_an_example(words):
+    result = run(*words, "--help")
+    assert result.exit_code == 0
+    assert f"Example: tailproof {' '.join(words)}" in " ".join(result.stdout.split())
+    assert "--json" in result.stdout
+
+
+def test_exit_codes_are_documented():
+    assert "Exit codes: 0 done; 1" in " ".join(run("--help").stdout.split())
+
+
+def test_version_and_methods():
+    found = json.loads(run("version", "--json").stdout)["versions"]
+    assert set(found) >= {"tailproof", "numpy", "python"}
+    listed = json.loads(run("methods", "--json").stdout)["methods"]
+    assert listed["roam-dm"]["folds"] == 5
+    assert "roam-dm" in run("methods").stdout
+
+
+def test_evaluate_equals_the_library(table):
+    words = ["--gamma", 0.9, "--method", "roam-dm", "--folds", 6, "--seed", 3, "--json"]
+    result = run("evaluate", table, "--policy", "always:email", *words)
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    with pytest.warns(UserWarning, match="left out"):
+        log = read_log(table)
+    email = log.action_space.labels.index("email")
+    from tailproof import method
+
+    same = evaluate(
+        log,
+        lambda states: np.full(len(states), email),
+        gamma=0.9,
+        method=method("roam-dm", folds=6),
+        seed=3,
+    )
+    assert found["value"] == same.value
+    assert found["fold_values"] == same.fold_values.tolist()
+    assert found["interval"]["low"] == same.interval(0.9).low
+    assert found["lower_bound"]["low"] == same.lower_bound(0.9).value
+    assert "user_id (guessed)" in found["columns"]
+    assert any("left out" in warning for warning in found["warnings"])
+
+
+def test_evaluate_says_what_it_guessed_beside_the_answer(table):
+    result = run("evaluate", table, "--policy", "always:email", "--gamma", 0.9)
+    assert result.exit_code == 0
+    assert "estimate" in result.stdout
+    assert "Read as state: x_age, x_mood (guessed)" in " ".join(result.stderr.split())
+    assert "--terminated always" in result.stderr  # not terminated=True, which is Python
+
+
+def test_quiet_leaves_the_answer(table):
+    result = run(
+        "evaluate", table, "--policy", "uniform", "--gamma", 0.9, "--terminated", "always", "-q"
+    )
+    assert result.exit_code == 0
+    assert "estimate" in result.stdout
+    assert "Read as" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--policy", "always:emial"], "Did you mean 'email'?"),
+        (["--policy", "nowhere:policy"], "There is no module 'nowhere'"),
+        (["--policy", "uniform"], "--gamma 0.99"),
+        (
+            ["--policy", "uniform", "--gamma", "0.9", "--method", "none"],
+            "There is no method 'none'",
+        ),
+        (["--policy", "uniform", "--gamma", "0.9", "--state", "y_*"], "No column matches"),
+        (["--policy", "uniform", "--gamma", "2"], "must lie in [0, 1]"),
+        (["--policy", "uniform", "--gamma", "0.9", "--set", "ridge"], "--set takes name=value"),
+        (["--policy", "uniform", "--gamma", "0.9", "--set", "x=1"], "has no setting 'x'"),
+        (["--policy", "os:sep", "--gamma", "0.9"], "is no policy but str"),
+        (["--policy", "decimal:Decimal", "--gamma", "0.9"], "is a class"),
+    ],
+)
+def test_bad_input_is_an_error_without_traceback(table, words, message):
+    result = run("evaluate", table, *words)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_errors_as_json_and_with_a_traceback(table):
+    result = run("evaluate", table, "--policy", "uniform", "--json", "--debug")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["kind"] == "TailproofError"
+    assert "Traceback" in result.stderr
+
+
+def test_what_nobody_expected_is_exit_code_one(table, tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text("def policy(states):\n    return 1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    result = run("evaluate", table, "--policy", "broken.py:policy", "--gamma", 0.9)
+    assert result.exit_code == 1
+    assert "ZeroDivisionError" in result.stderr
+    assert "--debug" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_wrong_option_is_exit_code_two(table):
+    assert run("evaluate", table, "--polcy", "x").exit_code == 2
+    assert run("evaluate", table).exit_code == 2
+    assert run("nothing").exit_code == 2
+
+
+def test_policies_of_modules_files_and_labels_agree(table, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "def numbers(states):\n    return np.zeros(len(states), dtype=int)\n"
+        "def labels(states):\n    return np.full(len(states), 'email')\n"
+        "def wrong(states):\n    return np.full(len(states), 'fax')\n"
+        "class Both:\n"
+        "    def probabilities(self, states):\n"
+        "        return np.tile([1.0, 0.0], (len(states), 1))\n"
+        "both = Both()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    values = {
+        json.loads(
+            run(
+                *("evaluate", table, "--policy", policy, "--gamma", 0.9, "--method", "lstd"),
+                "--json",
+            ).stdout
+        )["value"]
+        for policy in ("mine:numbers", "mine.py:labels", "mine:both", "always:email")
+    }
+    assert len(values) == 1
+    wrong = run("evaluate", table, "--policy", "mine:wrong", "--gamma", 0.9)
+    assert wrong.exit_code == 2
+    assert "Got 'fax'" in wrong.stderr
+
+
+def test_a_report_appears_whole_or_not_at_all(table, tmp_path):
+    words = ["evaluate", table, "--policy", "uniform", "--gamma", 0.9, "--report"]
+    report = tmp_path / "report.html"
+    assert run(*words, report).exit_code == 0
+    assert report.read_text().endswith("</html>")
+    assert list(tmp_path.iterdir()) == [report]
+    missing = run(*words, tmp_path / "nowhere" / "report.html")
+    assert missing.exit_code == 2
+    assert "could not be written" in missing.stderr
+
+
+def test_diagnose_names_the_episodes_that_decide(table):
+    result = run("diagnose", table, "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)["diagnosis"]
+    assert len(found["influence"]["episodes"]) == 10
+    assert found["verdict"]["summary"]
+    shown = run("diagnose", table)
+    assert found["influence"]["episodes"][0]["episode"] in shown.stdout
+
+
+def test_a_bandit_needs_no_discount(tmp_path):
+    path = tmp_path / "bandit.csv"
+    rng = np.random.default_rng(1)
+    rows = [
+        f"{x:.3f},{a},{r:.3f}"
+        for x, a, r in zip(
+            rng.normal(size=200), rng.integers(0, 2, 200), rng.normal(size=200), strict=True
+        )
+    ]
+    path.write_text("\n".join(["x,action,reward", *rows]))
+    result = run("evaluate", path, "--policy", "always:1", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["gamma"] == 0
+
+
+def test_made_logs_are_read_back(tmp_path):
+    for name, words in {
+        "cartpole.parquet": ["cartpole", "--episodes", 5, "--noise", "student-t:1.5"],
+        "storage.csv": ["storage", "--year", 2021, "--hub", "HB_WEST"],
+        "gym.parquet": ["CartPole-v1", "--policy", "uniform", "--episodes", 2],
+    }.items():
+        path = tmp_path / name
+        result = run("data", "make", *words, "--out", path, "--json")
+        assert result.exit_code == 0, result.stderr
+        made = json.loads(result.stdout)
+        parts = {"state": ["hour", "level"]} if name == "storage.csv" else {}
+        log = read_log(path, **parts)
+        assert (log.n_transitions, log.n_episodes) == (made["transitions"], made["episodes"])
+    assert "cartpole" in run("data", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "There is no world or Gymnasium environment 'nothing'"),
+        (["CartPole-v1"], "needs --policy"),
+        (["cartpole", "--noise", "white"], "There is no noise 'white'"),
+        (["cartpole", "--noise", "pareto:x"], "takes a name and numbers"),
+        (["cartpole", "--out", "log.txt"], "must end in .parquet or .csv"),
+        (["storage", "--hub", "HB_MOON"], "HB_MOON"),
+    ],
+)
+def test_what_cannot_be_made_is_said(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("data", "make", *words)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_keywords_become_options():
+    assert as_options("Say which: action='a'.") == "Say which: --action a."
+    assert as_options("state=['x', 'y'] or state=... will do") == (
+        "--state x,y or --state COLUMN will do"
+    )
+    assert as_options("gamma=1 needs more") == "--gamma 1 needs more"
