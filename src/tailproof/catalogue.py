@@ -6,18 +6,20 @@ from dataclasses import dataclass, replace
 from math import ceil, log
 from typing import Any
 
-from tailproof.aggregate import Aggregate, Mean, Median
+from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.algorithms.auto import Auto
 from tailproof.algorithms.bandit import IPS, BanditDR, Clip, Shrink
 from tailproof.algorithms.base import At
+from tailproof.algorithms.cloning import Cloning
 from tailproof.algorithms.dr import DR
-from tailproof.algorithms.fitted_q import FQE
+from tailproof.algorithms.fitted_q import FQE, FQI
+from tailproof.algorithms.lspi import LSPI
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import MIS
 from tailproof.errors import MethodError
 from tailproof.means import TrimmedMean
 from tailproof.method import Method
-from tailproof.partition import Bootstrap, Partition, Split, Whole
+from tailproof.partition import Bootstrap, OutOfBag, Partition, Split, Whole
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,68 @@ EVALUATION: dict[str, Row] = {
     ),
 }
 
-BASES: dict[str, Any] = {"fqe": FQE(), "lstd": LSTD(), "mis": MIS(), "dr": DR(), "ips": IPS()}
+LEARNING: dict[str, Row] = {
+    "fqi": _row(FQI(), Whole(), Mean(), "pointwise", "Fitted Q-iteration: averages."),
+    "lstd-q": _row(LSPI(), Whole(), Mean(), "pointwise", "Policy iteration on LSTD (LSPI)."),
+    "ma": _row(FQI(), Split(5), Mean(), "pointwise", "Mean of K critics: splitting alone."),
+    "room-vm": _row(FQI(), Split(5), Median(), "pointwise", "Median of K critics at each (s, a)."),
+    "p-room-vm": _row(
+        FQI(), Split(5), Quantile(0.1), "pointwise", "Low quantile of K critics, q as in the text."
+    ),
+    "p-room-vm-released": _row(
+        FQI(), Split(5), Quantile(0.4), "pointwise", "The same, q as in the released code."
+    ),
+    "room-fqi": _row(FQI(), Split(5), Median(), "backup", "Median inside every Bellman target."),
+    "p-room-fqi": _row(
+        FQI(), Split(5), Quantile(0.1), "backup", "Low quantile in every target, q as in the text."
+    ),
+    "p-room-fqi-released": _row(
+        FQI(), Split(5), Quantile(0.4), "backup", "The same, q as in the released code."
+    ),
+    "pb": _row(
+        FQI(),
+        Bootstrap(5),
+        MeanMinusStd(2.0),
+        "pointwise",
+        "Mean - 2 std over bootstraps: the text.",
+    ),
+    "pb-released": _row(
+        FQI(), OutOfBag(5), MeanMinusStd(1.0), "pointwise", "Mean - 1 std over out-of-bag episodes."
+    ),
+    "huber-reward": _row(
+        FQI(reward="huber"), Whole(), Mean(), "pointwise", "FQI on Huber-regressed rewards."
+    ),
+    "huber-fqi": _row(
+        FQI(huber=1.345),
+        Bootstrap(5),
+        Quantile(0.25),
+        "backup",
+        "Huber loss, and a low quantile of bootstrapped critics in every target.",
+    ),
+    "bc": _row(Cloning(), Whole(), Mean(), "pointwise", "Imitate the log; rewards do not matter."),
+    "zero-reward": _row(
+        FQI(reward="zero"),
+        Whole(),
+        Mean(),
+        "pointwise",
+        "Baseline: FQI that sees no reward at all.",
+    ),
+    "constant-reward": _row(
+        FQI(reward="one"), Whole(), Mean(), "pointwise", "Baseline: every reward is one."
+    ),
+}
 
-CATALOGUE: dict[str, Row] = {**EVALUATION}
+BASES: dict[str, Any] = {
+    "fqe": FQE(),
+    "lstd": LSTD(),
+    "mis": MIS(),
+    "dr": DR(),
+    "ips": IPS(),
+    "fqi": FQI(),
+    "lstd-q": LSPI(),
+}
+
+CATALOGUE: dict[str, Row] = {**EVALUATION, **LEARNING}
 
 
 def names() -> tuple[str, ...]:
@@ -155,3 +216,9 @@ ROAM_VARIANT = CATALOGUE["roam-variant"].method
 ROAM_FQE = CATALOGUE["roam-fqe"].method
 ROAM_MIS = CATALOGUE["roam-mis"].method
 ROAM_DR = CATALOGUE["roam-dr"].method
+MA = CATALOGUE["ma"].method
+ROOM_VM = CATALOGUE["room-vm"].method
+P_ROOM_VM = CATALOGUE["p-room-vm"].method
+ROOM_FQI = CATALOGUE["room-fqi"].method
+P_ROOM_FQI = CATALOGUE["p-room-fqi"].method
+PB = CATALOGUE["pb"].method

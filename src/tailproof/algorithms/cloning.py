@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
-from tailproof.algorithms.greedy_backup import logged_actions
+from tailproof.algorithms.greedy_backup import logged_actions, require_actions
 from tailproof.algorithms.linear import as_ridge
 from tailproof.algorithms.sweeps import in_memory
 from tailproof.algorithms.task import Task
@@ -40,6 +40,7 @@ class Cloning:
     """
 
     supports: ClassVar[tuple[At, ...]] = ("pointwise",)
+    learns: ClassVar[bool] = True
 
     features: Features | None = None
     ridge: Any = 1e-6
@@ -66,6 +67,7 @@ class Cloning:
             )
         log = in_memory(task.log)
         features = self.features or default_features(log)
+        require_actions(log, folds, features)
         found = [self._fit(folds.log(log, k), features) for k in range(folds.count)]
         theta = np.stack([each for each, _ in found])
         history = np.array([[steps for _, steps in found]], dtype=float)

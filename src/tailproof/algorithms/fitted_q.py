@@ -9,7 +9,12 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
-from tailproof.algorithms.greedy_backup import GreedyBackup, iterate_greedy, logged_actions
+from tailproof.algorithms.greedy_backup import (
+    GreedyBackup,
+    iterate_greedy,
+    logged_actions,
+    require_actions,
+)
 from tailproof.algorithms.linear import (
     Design,
     Rows,
@@ -102,7 +107,7 @@ class FittedQ:
         design = Design(task, features, folds, keep=backup is not None)
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
         stats = statistics(design)
-        matrix = regularised(stats.gram, ridge.penalty(stats.count))
+        matrix = regularised(design, stats, ridge.penalty(stats.count))
         if backup is None:
             theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
         else:
@@ -143,6 +148,8 @@ class FQI(FittedQ):
         standard deviations of the residuals (1.345 is usual).
     """
 
+    learns: ClassVar[bool] = True
+
     ridge: Any = 2.5e-3
     aggregate_first: bool = True
     reward: Any = None
@@ -173,14 +180,11 @@ class FQI(FittedQ):
         if self.model is not None:
             return super().fit(task, folds, backup=backup, rng=rng)
         features = self.features or default_features(task.log)
-        sweeps = Sweeps(task, features, folds)
-        ridge = (
-            choose_ridge(Design(task, features, folds), rng=rng)
-            if self.ridge == "cv"
-            else as_ridge(self.ridge)
-        )
+        require_actions(task.log, folds, features)
+        design, sweeps = Design(task, features, folds), Sweeps(task, features, folds)
+        ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
         stats = sweeps.statistics()
-        matrix = regularised(stats.gram, ridge.penalty(stats.count))
+        matrix = regularised(design, stats, ridge.penalty(stats.count))
         theta, history = iterate_greedy(
             sweeps,
             _first(stats, matrix, task.gamma, self.start),

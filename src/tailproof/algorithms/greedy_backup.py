@@ -10,7 +10,10 @@ import numpy as np
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.sweeps import Span, Sweep
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.lazy import AnyLog, action_counts
+from tailproof.errors import PartitionError
+from tailproof.features import Features, PerAction
+from tailproof.lazy import AnyLog, action_counts, parts_of, pieces_of
+from tailproof.partition import Folds
 
 _TILE = 8192  # next states whose K·A values stay in the cache while they are sorted
 
@@ -18,6 +21,25 @@ _TILE = 8192  # next states whose K·A values stay in the cache while they are s
 def logged_actions(log: AnyLog) -> IntArray:
     """Return the discrete actions that occur in the log: only these are ever backed up or chosen."""
     return np.flatnonzero(action_counts(log))
+
+
+def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
+    """Refuse a fold that never takes a logged action, if each action has a model of its own."""
+    if not isinstance(features, PerAction):
+        return
+    taken = np.zeros((log.n_episodes, log.n_actions), dtype=bool)
+    for part in parts_of(log):
+        for piece in pieces_of(log, part):
+            taken[piece.episode, piece.actions] = True
+    for action in logged_actions(log):
+        seen = (folds.counts[:, taken[:, action]] > 0).any(axis=1)  # (K,)
+        if not seen.all():
+            label = log.action_space.label(int(action))  # type: ignore[union-attr]
+            raise PartitionError(
+                f"Fold {int(np.flatnonzero(~seen)[0])} of {folds.count} never takes action {label}, so "
+                f"its critic knows nothing of it ({int(taken[:, action].sum())} of {log.n_episodes} "
+                f"episodes take it). Use fewer folds, or features that the actions share."
+            )
 
 
 @dataclass(frozen=True)

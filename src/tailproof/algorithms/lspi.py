@@ -9,7 +9,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
-from tailproof.algorithms.greedy_backup import GreedyBackup, logged_actions
+from tailproof.algorithms.greedy_backup import GreedyBackup, logged_actions, require_actions
 from tailproof.algorithms.linear import Design, as_ridge, regularised, solve
 from tailproof.algorithms.rewards import as_rewards, with_rewards
 from tailproof.algorithms.ridge import choose_ridge
@@ -38,6 +38,7 @@ class LSPI:
     """
 
     supports: ClassVar[tuple[At, ...]] = ("pointwise",)
+    learns: ClassVar[bool] = True
 
     features: Features | None = None
     ridge: Any = 2.5e-3
@@ -67,6 +68,7 @@ class LSPI:
             )
         task = with_rewards(task, self.reward, self.features)
         features = self.features or default_features(task.log)
+        require_actions(task.log, folds, features)
         design, sweeps = Design(task, features, folds), Sweeps(task, features, folds)
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
         stats = sweeps.statistics()

@@ -1,0 +1,194 @@
+"""Offline policy optimisation: which policy would have been best?"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from tailproof.algorithms.base import CriticAlgorithm
+from tailproof.algorithms.greedy_backup import logged_actions
+from tailproof.algorithms.sweeps import in_memory
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.catalogue import method as named_method
+from tailproof.critics import Critics, Ensemble
+from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
+from tailproof.fit import check_gamma, fit_members, prepare, require_healthy
+from tailproof.greedy import GreedyPolicy
+from tailproof.lazy import LazyLog
+from tailproof.learned import ExtractingAlgorithm, Learned, extract_policy
+from tailproof.log import Log
+from tailproof.method import Method
+from tailproof.partition import shuffled_groups
+from tailproof.spaces import Discrete
+
+
+def learn(
+    log: Log,
+    *,
+    method: str | Method = "room-fqi",
+    gamma: float | None = None,
+    seed: int = 0,
+    holdout: float = 0.0,
+) -> Learned:
+    """Learn a policy from logged data.
+
+    The policy chooses only among actions that the log takes: of others nothing is known, and a
+    `CoverageWarning` names them.
+
+    Parameters
+    ----------
+    log
+        The logged transitions.
+    method
+        A name of the catalogue's learning rows (`tailproof.catalogue.LEARNING`), `method(name, ...)` or
+        a `Method` whose base learns: `FQI`, `LSPI`, ….
+    gamma
+        The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
+    seed
+        Seeds the partition and everything else that is drawn.
+    holdout
+        Share of the episodes (of the groups, where the log names them) to keep away from learning, for
+        `Learned.evaluate`.
+
+    Examples
+    --------
+    >>> from tailproof import learn
+    >>> from tailproof.noise import StudentT
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> log = world.log(episodes=100, noise=StudentT(df=1.5), seed=1)
+    >>> learned = learn(log, method="room-fqi", gamma=0.99, holdout=0.2)
+    >>> print(learned)
+    policy by FQI, split in 5, median at backup; 80 episodes, γ = 0.99
+    >>> learned.policy(log.states[:3]).shape
+    (3,)
+    """
+    chosen = _learning_method(method)
+    taught, held_out = split_off(log, holdout, seed=seed)
+    data = prepare(taught, chosen)
+    discount = check_gamma(gamma, data)
+    extracting = isinstance(chosen.base, ExtractingAlgorithm)
+    actions = () if extracting else tuple(_actions_to_choose_from(data).tolist())
+    task = Task(data, discount, None, data.first_states, seed=seed)
+    members = fit_members(task, chosen, np.random.default_rng(seed))
+    assert members.fitted is not None  # `_learning_method` lets only critic algorithms through
+    critics = members.fitted.critics
+    values = _member_values(critics, data, actions)
+    healthy = critics.healthy() & np.isfinite(values)
+    require_healthy(healthy, values, data, members.folds)
+    if not healthy.all():
+        critics = critics.subset(np.flatnonzero(healthy))
+    critic = Ensemble(critics, chosen.aggregate)
+    fitted = replace(members.fitted, critics=critics)
+    policy, training = extract_policy(
+        chosen,
+        critic,
+        fitted,
+        task,
+        seed=seed,
+        like=None if extracting else GreedyPolicy(critic, data.n_actions, actions),
+    )
+    return Learned(
+        policy=policy,
+        critic=critic,
+        history=getattr(fitted, "training", fitted.history),
+        bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
+        method=chosen,
+        gamma=discount,
+        seed=seed,
+        n_transitions=data.n_transitions,
+        n_episodes=data.n_episodes,
+        action_space=data.action_space,
+        state_names=data.state_names,
+        held_out=held_out,
+        task=task,
+        policy_history=training,
+    )
+
+
+def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]:
+    """Return the log without a random share of its groups, and the log of that share.
+
+    Examples
+    --------
+    >>> from tailproof.worlds import CartPole
+    >>> learning, judging = split_off(CartPole().log(episodes=10, steps=5), 0.2, seed=0)
+    >>> learning.n_episodes, judging.n_episodes
+    (8, 2)
+    """
+    if not 0 <= share < 1:  # NaN fails too
+        raise PartitionError(f"holdout must lie in [0, 1). Got {share!r} instead.")
+    if share == 0:
+        return log, None
+    if isinstance(log, LazyLog):
+        log = in_memory(log)
+    kept_away = max(1, round(share * log.n_groups))
+    if kept_away >= log.n_groups:
+        unit = "episodes" if log.group_ids is None else "groups"
+        raise PartitionError(
+            f"holdout={share:g} of {log.n_groups} {unit} leaves none to learn from; use a smaller "
+            f"share or a longer log."
+        )
+    order = shuffled_groups(log, np.random.default_rng([seed, 2]))
+    away = np.isin(log.group_of_episode, order[:kept_away])
+    return log.take(np.flatnonzero(~away)), log.take(np.flatnonzero(away))
+
+
+def _learning_method(method: str | Method) -> Method:
+    chosen = named_method(method) if isinstance(method, str) else method
+    if not isinstance(chosen, Method):
+        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    name = type(chosen.base).__name__
+    learns = isinstance(chosen.base, ExtractingAlgorithm) or getattr(chosen.base, "learns", False)
+    if not isinstance(chosen.base, CriticAlgorithm) or not learns:
+        raise MethodError(
+            f"{name} evaluates a policy and cannot look for one. Learn with FQI() or LSPI(), for "
+            f"instance method='room-fqi', or call evaluate."
+        )
+    if chosen.at == "value":
+        if chosen.folds > 1:
+            raise MethodError(
+                f"A policy cannot be taken from {chosen.folds} numbers: learning combines members at "
+                f"'pointwise' or 'backup'. Got at='value'."
+            )
+        chosen = replace(chosen, at="pointwise")
+    return chosen
+
+
+def _actions_to_choose_from(log: Log) -> IntArray:
+    """Return the logged actions; warn of those that are not, refuse a single one."""
+    logged = logged_actions(log)
+    space = log.action_space
+    assert isinstance(space, Discrete)  # `logged_actions` has refused continuous ones
+    if len(logged) == 1:
+        raise LogError(
+            f"There is nothing to choose between: of {space.n} actions the log takes only "
+            f"{space.label(int(logged[0]))}. Learning needs episodes in which other actions were "
+            f"tried."
+        )
+    missing = sorted(set(range(space.n)) - set(logged.tolist()))
+    if missing:
+        names = ", ".join(space.label(action) for action in missing)
+        warnings.warn(
+            f"The log never takes action{'s' if len(missing) > 1 else ''} {names}. Nothing is known of "
+            f"their value: the critics leave them out of every backup, and the policy never chooses "
+            f"them.",
+            CoverageWarning,
+            stacklevel=3,
+        )
+    return logged
+
+
+def _member_values(critics: Critics, log: Log, actions: tuple[int, ...]) -> FloatArray:
+    """Return what each member promises from the start: the mean of max_a Q_k(s₀, a), (K,)."""
+    starts = log.first_states
+    with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out later
+        if actions:
+            values = critics.action_values(starts, log.n_actions)[:, list(actions)]
+            return np.asarray(values.max(axis=1).mean(axis=1))
+        if log.is_discrete:
+            return np.asarray(critics.action_values(starts, log.n_actions).max(axis=1).mean(axis=1))
+        return np.asarray(critics.values(log.states, log.actions).mean(axis=1))

@@ -1,0 +1,295 @@
+"""What was learned: a policy, the critics behind it, and ways to ask them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.base import CriticAlgorithm, Fitted
+from tailproof.algorithms.task import Task
+from tailproof.container import SavedFileError, read_file, write_file
+from tailproof.critics import Critics, Ensemble, LinearCritics
+from tailproof.errors import MethodError, PartitionError
+from tailproof.evaluate import evaluate
+from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.intervals import Bound
+from tailproof.log import Log
+from tailproof.method import Method
+from tailproof.policies import EpsilonGreedy
+from tailproof.results import Estimate
+from tailproof.spaces import ActionSpace, Discrete
+from tailproof.specs import from_plain, to_plain
+
+KIND, VERSION = "learned policy", 1
+
+
+@runtime_checkable
+class ExtractingAlgorithm(Protocol):
+    """A base that trains its policy itself, where max_a Q(s, a) cannot be computed."""
+
+    def extract(
+        self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
+    ) -> Any:
+        """Return an object with `policy` and `training`, from critics that are fitted already."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How good a learned policy is, judged by episodes that it was not learned from."""
+
+    estimate: Estimate
+    lower_bound: Bound
+
+    def __str__(self) -> str:
+        bound = self.lower_bound
+        return (
+            f"{self.estimate.value:.4g}, above {bound.value:.4g} with confidence {bound.level:.3g} "
+            f"({self.estimate.n_episodes} held-out episodes)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A policy learned by one method, with the K critics it was taken from.
+
+    Attributes
+    ----------
+    policy
+        What to do in a state: `GreedyPolicy` where actions are discrete and the base fits critics.
+    critic
+        The members and their aggregate, as one critic: ``critic(states, actions)``.
+    history
+        How far each member moved in every iteration, (iterations, K); for neural bases what their
+        training measured.
+    bad_folds
+        Members that diverged or were not finite, and were left out.
+    method, gamma, seed
+        What to pass to `learn` to get the same policy again.
+    held_out
+        The episodes that `learn(..., holdout=...)` kept away from learning.
+    """
+
+    policy: Any
+    critic: Ensemble
+    history: Any = field(repr=False)
+    bad_folds: tuple[int, ...]
+    method: Method
+    gamma: float
+    seed: int
+    n_transitions: int
+    n_episodes: int
+    action_space: ActionSpace
+    state_names: tuple[str, ...]
+    held_out: Log | None = field(default=None, repr=False)
+    task: Task | None = field(default=None, repr=False)
+    policy_history: Any = field(default=None, repr=False)
+
+    @property
+    def members(self) -> Critics:
+        """The K critics."""
+        return self.critic.members
+
+    def with_aggregate(self, aggregate: Aggregate) -> Learned:
+        """Return the policy of another aggregate of the same critics: MA, ROOM-VM, P-ROOM-VM.
+
+        Examples
+        --------
+        >>> from tailproof import Mean, learn
+        >>> from tailproof.worlds import CartPole
+        >>> room = learn(CartPole().log(episodes=20), method="room-vm", gamma=0.99)
+        >>> print(room.with_aggregate(Mean()).method)
+        FQI, split in 5, mean at pointwise
+        """
+        if self.method.at == "backup":
+            raise MethodError(
+                "The aggregate stands inside every backup of this method, so another one needs "
+                "another fit: call learn with Method(..., aggregate=...) instead."
+            )
+        method = replace(self.method, aggregate=aggregate)
+        critic = Ensemble(self.members, aggregate)
+        policy, training = extract_policy(
+            method, critic, Fitted(self.members), self.task, seed=self.seed, like=self.policy
+        )
+        return replace(self, method=method, critic=critic, policy=policy, policy_history=training)
+
+    def evaluate(
+        self,
+        log: Log | None = None,
+        *,
+        method: str | Method = "auto",
+        level: float = 0.9,
+        initial_states: npt.ArrayLike | None = None,
+        seed: int | None = None,
+    ) -> HeldOut:
+        """Estimate the policy's value from episodes that it was not learned from, with a bound.
+
+        On the episodes that taught it a policy looks better than it is: it has taken advantage of their
+        noise.
+
+        Parameters
+        ----------
+        log
+            Other episodes; by default those that ``learn(..., holdout=...)`` kept.
+        method, initial_states, seed
+            As in `evaluate`; the seed is the one of `learn`.
+        level
+            Confidence of the lower bound.
+
+        Examples
+        --------
+        >>> from tailproof import learn
+        >>> from tailproof.worlds import CartPole
+        >>> log = CartPole().log(episodes=60, seed=1)
+        >>> learned = learn(log, method="room-fqi", gamma=0.9, holdout=0.5)
+        >>> found = learned.evaluate(method="roam-dm", level=0.9)
+        >>> found.lower_bound.value <= found.estimate.value, found.estimate.n_episodes
+        (True, 30)
+        """
+        judging = self.held_out if log is None else log
+        if judging is None:
+            raise PartitionError(
+                "No episodes were held out to evaluate this policy with. Pass a log of other episodes, "
+                "or learn with holdout=0.2."
+            )
+        estimate = evaluate(
+            judging,
+            self.policy,
+            method=method,
+            gamma=self.gamma,
+            initial_states=initial_states,
+            seed=self.seed if seed is None else seed,
+        )
+        return HeldOut(estimate, estimate.lower_bound(level))
+
+    def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
+        """Return the policy with uniform exploration: ε of the time any action at all."""
+        return EpsilonGreedy(self.policy, epsilon, n_actions=self._n_actions())
+
+    def softmax(self, temperature: float) -> SoftmaxPolicy:
+        """Return π(a|s) ∝ exp(Q(s, a) / temperature)."""
+        actions = self.policy.actions if isinstance(self.policy, GreedyPolicy) else ()
+        return SoftmaxPolicy(self.critic, self._n_actions(), actions, temperature)
+
+    def save(self, path: str | Path) -> None:
+        """Write policy, critics and settings to one file, which `Learned.load` reads.
+
+        The file holds numbers and text; loading it executes nothing. Held-out episodes are not in it.
+        Critics by scikit-learn regressors are refused, because only pickle can hold them.
+        """
+        members = self.members
+        if not isinstance(members, LinearCritics) or not isinstance(self.policy, GreedyPolicy):
+            raise MethodError(
+                f"Only linear critics can be saved. {type(members).__name__} hold more than numbers, "
+                f"and a file that needs pickle would execute code when it is loaded; keep the result "
+                f"in memory, or learn with ridge features."
+            )
+        header = {
+            "method": to_plain(self.method),
+            "features": to_plain(members.features),
+            "action_space": to_plain(self.action_space),
+            "state_names": list(self.state_names),
+            "actions": list(self.policy.actions),
+            "gamma": self.gamma,
+            "seed": self.seed,
+            "n_transitions": self.n_transitions,
+            "n_episodes": self.n_episodes,
+            "bad_folds": list(self.bad_folds),
+        }
+        arrays = {"theta": members.theta, "diverged": members.diverged, "history": self.history}
+        write_file(path, KIND, VERSION, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, features: Any = None) -> Learned:
+        """Read what `save` wrote. `features` are needed again where they were the user's own.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> from tailproof import Learned, learn
+        >>> from tailproof.worlds import CartPole
+        >>> log = CartPole().log(episodes=20)
+        >>> learned = learn(log, method="room-vm", gamma=0.99)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     learned.save(os.path.join(folder, "policy.tailproof"))
+        ...     again = Learned.load(os.path.join(folder, "policy.tailproof"))
+        >>> bool((again.policy(log.states) == learned.policy(log.states)).all())
+        True
+        """
+        header, arrays = read_file(path, KIND, VERSION)
+        try:
+            method = from_plain(header["method"], features=features)
+            space = from_plain(header["action_space"])
+            known = from_plain(header["features"], features=features)
+            theta, diverged = arrays["theta"], arrays["diverged"]
+            if theta.ndim != 2 or theta.shape[1] != known.size or diverged.shape != theta.shape[:1]:
+                raise SavedFileError(
+                    f"{path} does not fit together: {known.size} features, but parameters of shape "
+                    f"{theta.shape}. Pass the features that it was learned with."
+                )
+            critic = Ensemble(LinearCritics(known, theta, diverged), method.aggregate)
+            return cls(
+                policy=GreedyPolicy(critic, space.n, tuple(header["actions"])),
+                critic=critic,
+                history=arrays["history"],
+                bad_folds=tuple(header["bad_folds"]),
+                method=method,
+                gamma=float(header["gamma"]),
+                seed=header["seed"],
+                n_transitions=header["n_transitions"],
+                n_episodes=header["n_episodes"],
+                action_space=space,
+                state_names=tuple(header["state_names"]),
+            )
+        except KeyError as error:
+            raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        return {
+            "method": str(self.method),
+            "gamma": self.gamma,
+            "seed": self.seed,
+            "members": self.members.count,
+            "bad_folds": list(self.bad_folds),
+            "transitions": self.n_transitions,
+            "episodes": self.n_episodes,
+            "held_out_episodes": 0 if self.held_out is None else self.held_out.n_episodes,
+        }
+
+    def _n_actions(self) -> int:
+        if isinstance(self.action_space, Discrete):
+            return self.action_space.n
+        raise MethodError(
+            f"This needs discrete actions. The policy acts in {self.action_space}; use its `sample`."
+        )
+
+    def __str__(self) -> str:
+        return f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
+
+
+def extract_policy(
+    method: Method,
+    critic: Ensemble,
+    fitted: Fitted,
+    task: Task | None,
+    *,
+    seed: int,
+    like: Any,
+) -> tuple[Any, Any]:
+    """Return the policy of an ensemble, and what training it measured: None for a greedy one."""
+    base: CriticAlgorithm | Any = method.base
+    if isinstance(base, ExtractingAlgorithm):
+        if task is None:
+            raise MethodError(
+                f"{type(base).__name__} trains its policy on the log, which a loaded result does not "
+                f"have; learn again."
+            )
+        rng = np.random.default_rng([seed, 1])
+        extracted = base.extract(task, fitted, aggregate=method.aggregate, rng=rng)
+        return extracted.policy, extracted.training
+    return replace(like, critic=critic), None

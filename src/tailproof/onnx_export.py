@@ -1,0 +1,238 @@
+"""Policies as ONNX graphs: features, critics, aggregate and choice in one file. Extra `deep`.
+
+The graph computes in double precision what numpy computes, so that it takes the same actions. Whatever
+runs ONNX can act with it; nothing of tailproof is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile, TrimmedMean
+from tailproof.arrays import AnyArray, FloatArray
+from tailproof.container import SavedFileError
+from tailproof.critics import LinearCritics
+from tailproof.errors import PolicyError, TailproofError
+from tailproof.features import PerAction, Polynomial
+from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
+
+_OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
+
+
+def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> None:
+    """Write a policy over linear critics as ONNX.
+
+    Input ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
+    (n, A) of a softmax, and ``values``, the aggregated Q(s, a) of the actions to choose from.
+    """
+    if Path(path).suffix != ".onnx":
+        raise PolicyError(
+            f"policy.save writes ONNX, to a file that ends in .onnx. Got {str(path)!r}; "
+            f"Learned.save writes tailproof's own format."
+        )
+    members, features = policy.critic.members, getattr(policy.critic.members, "features", None)
+    if not isinstance(members, LinearCritics) or not isinstance(features, PerAction):
+        raise PolicyError(
+            f"Only linear critics over PerAction features can be exported to ONNX. Got "
+            f"{type(members).__name__}"
+            + (f" over {features!r}" if features is not None else "")
+            + "."
+        )
+    if not isinstance(features.state_features, Polynomial):
+        raise PolicyError(
+            f"Only Polynomial features of the state can be exported to ONNX. "
+            f"Got {features.state_features!r}."
+        )
+    graph = _Graph()
+    psi = graph.polynomial("states", features.state_features, features.state_dimension)  # (n, p')
+    blocks = members.theta.reshape(members.count, policy.n_actions, -1)[:, list(policy.actions)]
+    weights = graph.constant(np.swapaxes(blocks, 1, 2))  # (K, p', A)
+    each = graph.node("MatMul", psi, weights)  # (K, n, A)
+    values = graph.aggregate(each, policy.critic.aggregate, members.count)  # (n, A)
+    outputs: dict[str, tuple[str, str, list[Any]]] = {
+        "values": (values, "DOUBLE", ["n", len(policy.actions)])
+    }
+    if isinstance(policy, SoftmaxPolicy):
+        chances = graph.softmax(values, policy.temperature)
+        spread = np.zeros((len(policy.actions), policy.n_actions))
+        spread[np.arange(len(policy.actions)), list(policy.actions)] = 1.0
+        everywhere = graph.node("MatMul", chances, graph.constant(spread))
+        outputs = {"probabilities": (everywhere, "DOUBLE", ["n", policy.n_actions]), **outputs}
+    else:
+        best = graph.node("ArgMax", values, axis=1, keepdims=0)
+        codes = graph.constant(np.asarray(policy.actions, dtype=np.int64))
+        outputs = {"actions": (graph.node("Gather", codes, best), "INT64", ["n"]), **outputs}
+    graph.write(Path(path), features.state_dimension, outputs)
+
+
+class _Graph:
+    """Nodes and constants of a graph in the making."""
+
+    def __init__(self) -> None:
+        self.onnx = _require("onnx")
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, values: AnyArray) -> str:
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
+        return name
+
+    def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
+        names = [f"{kind.lower()}_{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
+        return names[0]
+
+    def columns(self, values: str, which: list[int]) -> str:
+        """Return some columns of values (n, p)."""
+        return self.node("Gather", values, self.constant(np.asarray(which, np.int64)), axis=1)
+
+    def polynomial(self, states: str, features: Polynomial, dimension: int) -> str:
+        """Return ψ(s), (n, p')."""
+        parts = [states]
+        if features.bias:
+            one = self.node("Mul", self.columns(states, [0]), self.constant(np.zeros(1)))
+            parts.insert(0, self.node("Add", one, self.constant(np.ones(1))))
+        pairs = list(combinations(range(dimension), 2)) if features.degree > 1 else []
+        if pairs:
+            left = self.columns(states, [i for i, _ in pairs])
+            parts.append(self.node("Mul", left, self.columns(states, [j for _, j in pairs])))
+        return self.node("Concat", *parts, axis=1)
+
+    def aggregate(self, values: str, aggregate: Aggregate, count: int) -> str:
+        """Return the aggregate over the first axis of values (K, n, A)."""
+        first = self.constant(np.array([0], dtype=np.int64))
+        if isinstance(aggregate, Mean | MeanMinusStd):
+            mean = self.node("ReduceMean", values, first, keepdims=0)
+            if isinstance(aggregate, Mean):
+                return mean
+            centred = self.node("Sub", values, mean)
+            variance = self.node(
+                "ReduceMean", self.node("Mul", centred, centred), first, keepdims=0
+            )
+            factor = self.constant(np.asarray(aggregate.factor, dtype=float))
+            return self.node("Sub", mean, self.node("Mul", self.node("Sqrt", variance), factor))
+        if not isinstance(aggregate, Median | Quantile | TrimmedMean):
+            raise PolicyError(
+                f"Only Mean(), Median(), Quantile(q), TrimmedMean(fraction) and MeanMinusStd(factor) "
+                f"can be exported to ONNX. Got {aggregate!r}."
+            )
+        every = self.constant(np.array([count], dtype=np.int64))
+        ordered = self.node("TopK", values, every, outputs=2, axis=0, largest=0)
+        # All three are weighted sums of the order statistics. Of m ones and K − m zeros the sum is
+        # that of the last m weights, which tells them all.
+        sums = [float(aggregate(ones)) for ones in np.tri(count)]
+        shares = self.constant(np.diff(sums, prepend=0.0)[::-1][:, None, None])
+        return self.node("ReduceSum", self.node("Mul", ordered, shares), first, keepdims=0)
+
+    def softmax(self, values: str, temperature: float) -> str:
+        scaled = self.node("Div", values, self.constant(np.asarray(float(temperature))))
+        return self.node("Softmax", scaled, axis=1)
+
+    def write(
+        self, path: Path, dimension: int, outputs: dict[str, tuple[str, str, list[Any]]]
+    ) -> None:
+        """Check the graph and write it."""
+        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+        given = helper.make_tensor_value_info("states", kinds.DOUBLE, ["n", dimension])
+        results = []
+        for name, (made, kind, shape) in outputs.items():
+            self.nodes.append(helper.make_node("Identity", [made], [name]))
+            results.append(helper.make_tensor_value_info(name, getattr(kinds, kind), shape))
+        graph = helper.make_graph(self.nodes, "tailproof policy", [given], results, self.constants)
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="tailproof"
+        )
+        model.ir_version = _IR_VERSION
+        self.onnx.checker.check_model(model)
+        path.write_bytes(model.SerializeToString())
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxPolicy:
+    """A deterministic policy in an ONNX graph: its output ``actions``, or its first.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from tailproof import learn
+    >>> from tailproof.saving import load
+    >>> from tailproof.worlds import CartPole
+    >>> log = CartPole().log(episodes=20)
+    >>> policy = learn(log, method="room-vm", gamma=0.99).policy
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     policy.save(os.path.join(folder, "policy.onnx"))
+    ...     again = load(os.path.join(folder, "policy.onnx"))
+    >>> bool((again(log.states) == policy(log.states)).all())
+    True
+    """
+
+    path: str
+    session: Any = field(repr=False)
+
+    def __call__(self, states: FloatArray) -> AnyArray:
+        """Return an action a state, (n,) or (n, q)."""
+        return _run(self.session, self.path, states, "actions")
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxStochasticPolicy:
+    """A law over discrete actions in an ONNX graph: its output ``probabilities``."""
+
+    path: str
+    session: Any = field(repr=False)
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return π(a | s), (n, A)."""
+        return np.asarray(_run(self.session, self.path, states, "probabilities"), dtype=float)
+
+
+def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
+    """Return the policy in an ONNX graph; it has one input, states (n, p)."""
+    runtime = _require("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # small graphs gain nothing from more
+    options.log_severity_level = 3
+    try:
+        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a type of its own for every way to fail
+        reason = str(error).splitlines()[0]
+        raise SavedFileError(f"{path} is no ONNX graph that can be run: {reason}") from error
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        raise SavedFileError(
+            f"A policy has one input, the states. {path} has {len(inputs)}: "
+            f"{', '.join(each.name for each in inputs)}."
+        )
+    if "probabilities" in (each.name for each in session.get_outputs()):
+        return OnnxStochasticPolicy(str(path), session)
+    return OnnxPolicy(str(path), session)
+
+
+def _run(session: Any, path: str, states: FloatArray, wanted: str) -> AnyArray:
+    given = session.get_inputs()[0]
+    kind = np.float64 if given.type == "tensor(double)" else np.float32
+    names = [each.name for each in session.get_outputs()]
+    expected = given.shape[-1]
+    array = np.ascontiguousarray(states, dtype=kind)
+    if array.ndim != 2 or (isinstance(expected, int) and array.shape[1] != expected):
+        raise PolicyError(
+            f"The policy in {path} takes states of shape (n, {expected}). Got {array.shape}."
+        )
+    output = wanted if wanted in names else names[0]
+    return np.asarray(session.run([output], {given.name: array})[0])
+
+
+def _require(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise TailproofError(
+            f"ONNX needs {module}, which is not installed. Run: pip install 'tailproof[deep]'"
+        ) from error
