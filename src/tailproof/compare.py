@@ -12,7 +12,7 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.catalogue import method as named_method
 from tailproof.comparison import Candidate, Comparison, difference_of
-from tailproof.errors import LevelError, MethodError, PolicyError
+from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
 from tailproof.evaluate import evaluate
 from tailproof.fit import check_gamma, prepare
 from tailproof.intervals import folds_for, order_statistic_lower_bound
@@ -74,15 +74,13 @@ def compare(
 
     Examples
     --------
-    >>> from tailproof.compare import compare
-    >>> from tailproof.noise import StudentT
-    >>> from tailproof.policies import Uniform
-    >>> from tailproof.worlds import CartPole
-    >>> world = CartPole()
-    >>> log = world.log(episodes=100, epsilon=0.5, noise=StudentT(df=2.5), seed=1)
-    >>> result = compare(log, {"greedy": world.target(), "random": Uniform(2)}, gamma=0.99)
-    >>> result.best.name, result.passes
-    ('greedy', True)
+    >>> rng = np.random.default_rng(1)
+    >>> states, actions = rng.normal(size=4000), rng.integers(2, size=4000)
+    >>> rewards = actions + rng.standard_t(1.5, size=4000)
+    >>> log = Log.from_arrays(states, actions, rewards, states, episode=range(4000))
+    >>> result = compare(log, {"one": lambda s: np.ones(len(s)), "zero": lambda s: np.zeros(len(s))})
+    >>> result.best.name, result.passes, result.baseline
+    ('one', True, 'logged policy')
     """
     _check_policies(policies, baseline)
     rivals = {name: policy for name, policy in policies.items() if not _same(name, baseline)}
@@ -126,7 +124,13 @@ def compare(
         )
     candidates = []
     for each, policy in rivals.items():
-        estimate = run(policy)
+        try:
+            estimate = run(policy)
+        except FoldError as error:
+            if len(rivals) == 1:
+                raise
+            notes.append(f"{each} is left out, because it could not be evaluated. {error}")
+            continue
         candidates.append(
             Candidate(
                 name=each,
@@ -136,6 +140,8 @@ def compare(
                 estimate=estimate,
             )
         )
+    if not candidates:
+        raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
     candidates.sort(key=lambda each: (-each.lower_bound.value, -each.value, each.name))
     everyone = np.stack([*(all_folds(each.estimate) for each in candidates), folds])  # (m + 1, K)
     return Comparison(
