@@ -194,13 +194,14 @@ def statistics(design: Design) -> Statistics:
     return total
 
 
-def regularised(gram: FloatArray, penalty: FloatArray) -> FloatArray:
+def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
     """Return Σφφᵀ + λI, (K, d, d), or say that it cannot be inverted.
 
     A rank-deficient Gram matrix without a ridge is a `SingularError`; with one, it is a
-    `SingularWarning`, because the ridge alone then decides about the missing directions.
+    `SingularWarning` if the policy goes where features are missing, because the ridge alone then
+    decides about it.
     """
-    d = gram.shape[-1]
+    gram, d = stats.gram, stats.gram.shape[-1]
     spectrum = np.linalg.eigvalsh(gram)  # (K, d) ascending
     ranks = (spectrum > 1e-13 * np.maximum(spectrum[:, -1:], 1e-300)).sum(axis=1)
     if (ranks < d).any():
@@ -211,12 +212,24 @@ def regularised(gram: FloatArray, penalty: FloatArray) -> FloatArray:
         )
         if penalty[worst] == 0:
             raise SingularError(f"{found} Use a positive ridge, or drop those features.")
-        warnings.warn(
-            f"{found} The ridge decides about them: it sets their weights to zero.",
-            SingularWarning,
-            stacklevel=2,
-        )
+        if _goes_beyond(design, stats, worst, d - int(ranks[worst])):
+            warnings.warn(
+                f"{found} The ridge decides about them: it sets their weights to zero.",
+                SingularWarning,
+                stacklevel=2,
+            )
     return gram + penalty[:, None, None] * np.eye(d)
+
+
+def _goes_beyond(design: Design, stats: Statistics, fold: int, missing: int) -> bool:
+    """Return whether the policy's features have a part that the fold's own features lack."""
+    if design.task.policy is None:  # a greedy policy may go anywhere
+        return True
+    null = np.linalg.eigh(stats.gram[fold])[1][:, :missing]  # (d, missing)
+    points = design.task.initial_points()
+    start = design.features(points.states, points.actions)
+    later = stats.cross[fold].T @ null / stats.count[fold]
+    return bool(max(np.abs(start @ null).max(), np.abs(later).max()) > 1e-6)
 
 
 def solve(matrix: FloatArray, right: FloatArray) -> FloatArray:

@@ -47,7 +47,7 @@ class LSTD:
         """Return A for each fold, (K, d, d), and the statistics it came from."""
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
         stats = statistics(design)
-        gram = regularised(stats.gram, ridge.penalty(stats.count))
+        gram = regularised(design, stats, ridge.penalty(stats.count))
         return gram - design.task.gamma * stats.cross, stats
 
     def fit(
