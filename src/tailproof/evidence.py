@@ -67,7 +67,7 @@ class TailReport:
         """Which tail is longer: beyond doubt and by half as many extremes again, or neither.
 
         "symmetric" when the interval of the ratio holds 1 and stays within ⅔ and 1½; "unclear" when
-        the sample is too small to tell.
+        the sample is too small to tell, or leans a little beyond doubt.
         """
         tails = self.asymmetry
         if tails.low > 1 and tails.ratio >= _LEAN:

@@ -164,7 +164,7 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
         ],
         axis=0,
     )
-    group_effects = np.bincount(log.group_of_episode, effects)
+    group_effects = np.bincount(log.group_of_episode, effects).astype(float)
     total = float(sizes.sum())
     return Influence(
         estimator=estimate.name,
@@ -186,8 +186,14 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
             estimate.without_all(chosen) if len(chosen) < log.n_episodes else float("nan")
         ),
         share=float(sizes[chosen].sum()) / total if total > 0 else 0.0,
-        standard_error=float(np.sqrt(group_effects @ group_effects)),
+        standard_error=_length(group_effects),
     )
+
+
+def _length(vector: FloatArray) -> float:
+    """Return √Σx², without overflow."""
+    scale = float(np.abs(vector).max()) or 1.0
+    return scale * float(np.linalg.norm(vector / scale))
 
 
 def _largest(values: FloatArray, count: int) -> IntArray:

@@ -38,6 +38,7 @@ from tailproof.tails import (
 )
 from tailproof.tails.estimators import Estimator
 from tailproof.tails.ordered import Side
+from tailproof.tails.sample import deviation_of
 
 _SIDES: tuple[Side, ...] = ("left", "right")
 _OTHERS: tuple[Estimator, ...] = ("moment", "pickands")
@@ -199,7 +200,7 @@ def fold_disagreement(estimate: Reference, folds: int) -> FoldDisagreement:
     return FoldDisagreement(
         values=tuple(map(float, values)),
         median=median,
-        std=float(finite.std(ddof=1)) if len(finite) > 1 else math.nan,
+        std=deviation_of(finite),
         mad=scale,
         farthest=farthest,
         distance=float(distance[farthest]) / scale if scale > 0 else math.nan,

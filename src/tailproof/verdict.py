@@ -150,6 +150,8 @@ def decide(
             "show that folds are as often too high as too low."
         )
     obstacles = _obstacles(log, folds=folds, clustering=clustering, overlap=overlap)
+    if sparse:
+        obstacles.append("folds without those few samples say nothing about them")
     if obstacles:
         level = interval_level = None
         reasons += [f"No level can be promised: {each}." for each in obstacles]
@@ -191,7 +193,8 @@ def decide(
     elif not light:
         index = "" if heavier is None else f" (index {heavier.alpha:.2f})"
         lean = {"left": " and lean left", "right": " and lean right", "symmetric": " and symmetric"}
-        lead = f"The tails are heavy{index}{lean.get(shape.skew, '')}"
+        surely = "are" if worst.variance.exists == "no" else "may be"
+        lead = f"The tails {surely} heavy{index}{lean.get(shape.skew, '')}"
         lead += ", and extremes come in clusters" if unit != "step" else ""
     promise = "no bound can be promised"
     if level is not None:
