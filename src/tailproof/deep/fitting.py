@@ -33,7 +33,7 @@ from tailproof.deep.networks import concatenate
 from tailproof.deep.neural_fqe import FQELearner
 from tailproof.deep.settings import DeepSettings, Run
 from tailproof.deep.train import Learner, train
-from tailproof.deep.workers import spread
+from tailproof.engines import Local
 from tailproof.errors import MethodError
 from tailproof.log import Log
 from tailproof.partition import Folds
@@ -130,8 +130,12 @@ def _fit_parts(
         )
         for place, group in enumerate(groups)
     ]
-    results = spread(trainer, parts, settings.run) if workers > 1 else [trainer(parts[0])]
-    return results[0] if len(results) == 1 else _join(results)
+    if workers == 1:
+        return trainer(parts[0])
+    if settings.run.engine is not None:
+        return _join(settings.run.engine.map(trainer, parts))
+    with Local(workers=workers, kind="processes") as engine:
+        return _join(engine.map(trainer, parts))
 
 
 def _quiet(settings: DeepSettings, place: int) -> DeepSettings:
@@ -139,7 +143,15 @@ def _quiet(settings: DeepSettings, place: int) -> DeepSettings:
     run = settings.run
     folder = None if run.checkpoint is None else f"{run.checkpoint}/worker-{place}"
     threads = run.threads or 1
-    quiet = replace(run, checkpoint=folder, threads=threads, progress=False, loggers=(), workers=1)
+    quiet = replace(
+        run,
+        checkpoint=folder,
+        threads=threads,
+        progress=False,
+        loggers=(),
+        workers=1,
+        engine=None,
+    )
     return replace(settings, run=quiet)
 
 

@@ -23,7 +23,7 @@ def reduce(aggregate: Aggregate, values: Tensor) -> Tensor:
         return values.mean(0) - aggregate.factor * values.std(0, correction=0)
     if isinstance(aggregate, Quantile) and aggregate.q == 0:
         return values.amin(0)
-    order = _order_weights_of(aggregate, len(values))
+    order = order_weights(aggregate, len(values))
     if order is None:
         return torch.as_tensor(aggregate(values.cpu().numpy())).to(values)
     ranked = values.sort(0).values
@@ -45,7 +45,7 @@ def derivative(aggregate: Aggregate, values: Tensor) -> Tensor:
         centred = values - values.mean(0)
         std = values.std(0, correction=0).clamp_(min=1e-12)
         return 1 / count - aggregate.factor * centred / (count * std)
-    order = _order_weights_of(aggregate, count)
+    order = order_weights(aggregate, count)
     if order is None:
         raise MethodError(
             f"The policy's gradient passes through the aggregate, so it must be Mean(), Median(), "
@@ -57,7 +57,7 @@ def derivative(aggregate: Aggregate, values: Tensor) -> Tensor:
     return torch.zeros_like(values).scatter_(0, places, shaped)
 
 
-def _order_weights_of(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
+def order_weights(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
     """Return the weight of each order statistic, if the aggregate is a mixture of them."""
     if isinstance(aggregate, Median | Quantile | TrimmedMean):
         return _order_weights(aggregate, count)

@@ -13,6 +13,7 @@ from tailproof.errors import MethodError, TailproofError
 
 if TYPE_CHECKING:
     from tailproof.deep.history import Logger
+    from tailproof.engines import Engine
 
 RewardScale = float | Literal["auto"]
 
@@ -57,10 +58,12 @@ class Run:
         Threads of this process for matrix products; by default torch's own number, at most 4,
         because products of this size gain nothing from more.
     workers
-        Processes among which the members are dealt; only for members that do not meet in the
-        backup. Two processes of one thread beat one process of two.
-    executor
-        ``"process"``, or ``"ray"`` for workers of a Ray cluster.
+        Into how many tasks the members are dealt, to train at the same time; only for members that do
+        not meet in the backup.
+    engine
+        Where these tasks run: by default as many processes of this machine, or an engine of
+        `tailproof.engines`, such as one for a Ray cluster. With a checkpoint, a task whose worker
+        died goes on where that stopped.
     checkpoint
         A folder. Training saves itself there and, started again with the same settings, continues
         from the last save to the result that it would have had.
@@ -77,7 +80,7 @@ class Run:
     device: str = "cpu"
     threads: int | None = None
     workers: int = 1
-    executor: Literal["process", "ray"] = "process"
+    engine: Engine | None = None
     checkpoint: str | Path | None = None
     checkpoint_every: int = 5_000
     log_every: int = 1_000
@@ -90,10 +93,6 @@ class Run:
             require_count(name, getattr(self, name))
         if self.threads is not None:
             require_count("threads", self.threads)
-        if self.executor not in ("process", "ray"):
-            raise MethodError(
-                f"executor must be 'process' or 'ray'. Got {self.executor!r} instead."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

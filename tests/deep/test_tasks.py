@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from tailproof import MeanMinusStd, Median, Method, Quantile
+from tailproof.deep import play
+from tailproof.deep.rows import deep_rows
+from tailproof.deep.scores import REFERENCE, normalised, scorer
+from tailproof.deep.study import rollout_log, to_return_range
+from tailproof.deep.tasks import PRESETS, preset
+from tailproof.errors import TailproofError
+
+
+def test_rows_are_methods_and_share_their_critics():
+    rows = deep_rows()
+    assert all(isinstance(row.method, Method) and row.about for row in rows.values())
+    for base in ("iql", "sql"):
+        room, mean = rows[f"room-vm-{base}"].method, rows[f"ma-{base}"].method
+        assert room.base == mean.base == rows[f"p-room-vm-{base}"].method.base
+        assert room.partition == mean.partition
+        assert room.aggregate == Median()
+        assert rows[f"zero-reward-{base}"].method.base.zero_rewards
+    assert rows["sac-n"].method.aggregate == Quantile(0.0)
+    assert rows["sac-n-std"].method.aggregate == MeanMinusStd(2.0)
+    assert rows["sac-n"].method.folds == 10
+
+
+def test_scores_are_d4rls():
+    for domain, (random, expert) in REFERENCE.items():
+        assert normalised(domain, random) == 0
+        assert scorer(domain)(expert) == pytest.approx(100)
+    assert normalised("hopper", 1607.0) == pytest.approx(50, abs=0.1)
+    with pytest.raises(TailproofError, match="domain must be one of"):
+        normalised("ant", 0.0)
+
+
+def test_presets_are_the_papers_twelve_tasks():
+    assert len(PRESETS) == 12
+    assert preset("walker2d-expert-v2").environment == "Walker2d-v4"
+    assert preset("kitchen-mixed-v0").minari == "D4RL/kitchen/mixed-v2"
+    with pytest.raises(TailproofError, match="There is no preset 'ant'"):
+        preset("ant")
+
+
+def test_presets_read_d4rls_files(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    chosen = preset("hopper-medium-replay-v2")
+    with pytest.raises(TailproofError, match=r"needs D4RL's file hopper_medium_replay-v2.hdf5"):
+        chosen.load(tmp_path)
+    with pytest.raises(TailproofError, match="Minari has no data set"):
+        chosen.load()
+    rng = np.random.default_rng(0)
+    with h5py.File(tmp_path / chosen.d4rl, "w") as file:
+        file["observations"] = rng.standard_normal((20, 11)).astype("f4")
+        file["actions"] = rng.uniform(-1, 1, (20, 3)).astype("f4")
+        file["rewards"] = rng.standard_normal(20).astype("f4")
+        file["terminals"] = np.arange(20) == 9
+        file["timeouts"] = np.arange(20) == 19
+    log = chosen.load(tmp_path)
+    assert log.n_episodes == 2
+    assert log.terminated.sum() == 1
+
+
+def test_episodes_are_played_side_by_side_as_one_by_one():
+    def lean(states):
+        return (states[:, 2] + 0.5 * states[:, 3] > 0).astype(int)
+
+    together = play("CartPole-v1", lean, episodes=4, seed=5)
+    alone = [play("CartPole-v1", lean, episodes=1, seed=5 + i)[0] for i in range(4)]
+    assert together.tolist() == alone
+    assert together.max() > 50
+    assert play("CartPole-v1", lean, episodes=2, limit=7).tolist() == [7.0, 7.0]
+
+
+def test_mujoco_presets_play_and_score():
+    pytest.importorskip("mujoco")
+    pytest.importorskip("imageio")
+    chosen = preset("hopper-medium-v2")
+    assert chosen.score(lambda states: np.zeros((len(states), 3)), episodes=2) < 20
+    evaluation = chosen.evaluation(every=10)
+    assert (evaluation.every, evaluation.episodes) == (10, 10)
+
+
+def test_rollouts_become_logs():
+    arrays = {
+        "observations": np.arange(10.0).reshape(5, 2),
+        "actions": np.zeros((5, 1)),
+        "rewards": np.array([1.0, 2.0, 3.0, 4.0, 5.0]),
+        "terminals": np.array([False, True, False, False, False]),
+        "timeouts": np.array([False, False, False, False, True]),
+        "final_observations": np.array([[-1.0, -1.0], [-2.0, -2.0]]),
+    }
+    log = rollout_log(arrays)
+    assert log.n_episodes == 2
+    assert log.next_states.tolist() == [[2, 3], [-1, -1], [6, 7], [8, 9], [-2, -2]]
+    assert log.terminated.tolist() == arrays["terminals"].tolist()
+    returns = np.add.reduceat(to_return_range(log).rewards, log.starts[:-1])
+    assert returns.max() - returns.min() == pytest.approx(1000)
