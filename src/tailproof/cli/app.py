@@ -6,7 +6,7 @@ import platform
 
 import typer
 
-from tailproof.cli import diagnosing, evaluating
+from tailproof.cli import comparing, diagnosing, evaluating, learning
 from tailproof.cli.command import EXIT_CODES, command
 from tailproof.cli.data import data
 from tailproof.cli.session import Session
@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 app.command()(diagnosing.diagnose)
 app.command()(evaluating.evaluate)
+app.command()(comparing.compare)
+app.command()(learning.learn)
 app.command()(evaluating.methods)
 app.add_typer(data, name="data")
 

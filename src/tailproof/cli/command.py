@@ -35,7 +35,7 @@ EXIT_CODES = (
 )
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
+def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Turn a function of option groups into one that typer understands.
 
     A parameter whose type is a dataclass stands for the options that are its fields. The last of

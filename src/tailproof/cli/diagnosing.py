@@ -12,12 +12,12 @@ from rich.text import Text
 from tailproof.cli.command import command
 from tailproof.cli.inputs import POLICY_FORMS, load_policy, read_the_log
 from tailproof.cli.options import Gamma, LogOptions, Report, Seed
+from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
 from tailproof.diagnose import diagnose as run_diagnose
 from tailproof.diagnosis import Diagnosis
-from tailproof.report.pages import Context, diagnosis_page
+from tailproof.report.pages import diagnosis_page
 from tailproof.report.text import count, number, percent
-from tailproof.report.versions import versions
 from tailproof.tails.index import TailIndex
 
 
@@ -45,34 +45,17 @@ def diagnose(
     target = None if policy is None else load_policy(policy, reading.log.action_space)
     with session.working("Diagnosing the log"):
         diagnosis = run_diagnose(reading.log, target, gamma=gamma, seed=seed)
-    settings = {
-        "command": "diagnose",
-        "log": log.log,
-        "columns": None if reading.columns is None else reading.columns.describe(),
-        "policy": policy,
-        "gamma": diagnosis.gamma,
-        "seed": seed,
-    }
-    record = {
-        **settings,
-        "diagnosis": diagnosis.to_dict(),
-        "notes": session.notes,
-        "warnings": session.warnings,
-        "versions": versions(),
-    }
-    if report is not None:
-        context = Context(
-            source=log.log,
-            settings=settings,
-            notes=session.notes,
-            warnings=session.warnings,
-            record=record,
-        )
-        with session.working("Writing the report"):
-            diagnosis_page(reading.log, target, diagnosis, context).write(report)
-    session.answer(record, *diagnosis_lines(diagnosis))
-    if report is not None:
-        session.note(f"The report is in {report}.")
+    conclude(
+        session,
+        "diagnose",
+        log,
+        reading,
+        asked={"policy": policy, "gamma": diagnosis.gamma, "seed": seed},
+        found={"diagnosis": diagnosis.to_dict()},
+        lines=diagnosis_lines(diagnosis),
+        page=lambda context: diagnosis_page(reading.log, target, diagnosis, context),
+        report=report,
+    )
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[Any]:

@@ -8,20 +8,20 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tailproof.catalogue import CATALOGUE
+from tailproof.catalogue import EVALUATION, LEARNING
 from tailproof.cli.command import command
 from tailproof.cli.inputs import POLICY_FORMS, chosen_method, load_policy, read_the_log
 from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
+from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
-from tailproof.diagnose import diagnose as run_diagnose
+from tailproof.diagnose import diagnose
 from tailproof.diagnosis import Diagnosis
 from tailproof.evaluate import evaluate as run_evaluate
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.report.answers import Answer, answer
-from tailproof.report.pages import Context, evaluation_page
+from tailproof.report.pages import evaluation_page
 from tailproof.report.text import count, method_text, number, percent
-from tailproof.report.versions import versions
 from tailproof.results import Estimate
 
 Policy = Annotated[
@@ -47,67 +47,37 @@ def evaluate(
     """
     reading = read_the_log(log, session)
     target = load_policy(policy, reading.log.action_space)
-    diagnosis = None
+    chosen = chosen_method(method)
+    diagnosis: Diagnosis | None = None
     if method.method == AUTO or report is not None:
         with session.working("Diagnosing the log"):
-            diagnosis = run_diagnose(reading.log, target, gamma=gamma, seed=seed)
-    found = _answer(
-        reading.log, target, method, diagnosis, session, gamma=gamma, level=level, seed=seed
+            diagnosis = diagnose(reading.log, target, gamma=gamma, seed=seed)
+    found = evaluated(
+        reading.log, target, chosen, diagnosis, session, gamma=gamma, level=level, seed=seed
     )
-    settings = {
-        "command": "evaluate",
-        "log": log.log,
-        "columns": None if reading.columns is None else reading.columns.describe(),
-        "policy": policy,
-        "level": level,
-    }
-    record = {**settings, **found.to_dict(), "versions": versions()}
+    numbers = found.to_dict()
     if diagnosis is not None:
-        record["diagnosis"] = diagnosis.to_dict()
-    record |= {"notes": session.notes, "warnings": session.warnings}
-    if report is not None:
-        assert diagnosis is not None
-        asked = {
-            "method": found.how(),
-            "folds": method_text(found.folds.method),
-        }
-        context = Context(
-            source=log.log,
-            settings=settings | asked | {"gamma": found.estimate.gamma, "seed": seed},
-            notes=session.notes,
-            warnings=session.warnings,
-            record=record,
-        )
-        with session.working("Writing the report"):
-            evaluation_page(reading.log, target, found, diagnosis, context, name=policy).write(
-                report
-            )
-    session.answer(record, *evaluation_lines(found))
-    if report is not None:
-        session.note(f"The report is in {report}.")
-
-
-def _answer(
-    log: Log,
-    policy: Any,
-    options: MethodOptions,
-    diagnosis: Diagnosis | None,
-    session: Session,
-    *,
-    gamma: float | None,
-    level: float,
-    seed: int,
-) -> Answer:
-    def run(method: Method) -> Estimate:
-        with session.working(f"Evaluating by {method}"):
-            return run_evaluate(log, policy, method=method, gamma=gamma, seed=seed)
-
-    estimate = run(chosen_method(options))
-    if diagnosis is None or estimate.choice is None:
-        return answer(estimate, level=level)
-    verdict = diagnosis.verdict
-    folds = run(verdict.bounds()) if verdict.folds > 1 else None
-    return answer(estimate, folds=folds, level=level, left_tail=verdict.tail_index)
+        numbers["diagnosis"] = diagnosis.to_dict()
+    conclude(
+        session,
+        "evaluate",
+        log,
+        reading,
+        asked={
+            "policy": policy,
+            "method": method_text(chosen),
+            "folds by": method_text(found.folds.method),
+            "gamma": found.estimate.gamma,
+            "level": level,
+            "seed": seed,
+        },
+        found=numbers,
+        lines=evaluation_lines(found),
+        page=lambda context: evaluation_page(
+            reading.log, target, found, _known(diagnosis), context, name=policy
+        ),
+        report=report,
+    )
 
 
 @command
@@ -116,22 +86,54 @@ def methods(session: Session) -> None:
 
     Example: tailproof methods
     """
+    listed = {"evaluate": EVALUATION, "learn": LEARNING}
     rows: dict[str, dict[str, Any]] = {
         name: {
+            "for": purpose,
             "base": type(row.method.base).__name__,
             "folds": row.method.folds,
             "aggregate": str(row.method.aggregate) if row.method.folds > 1 else None,
             "at": row.method.at if row.method.folds > 1 else None,
             "about": row.about,
         }
-        for name, row in CATALOGUE.items()
+        for purpose, names in listed.items()
+        for name, row in names.items()
     }
-    table = Table(box=None, pad_edge=False)
-    for title in ("name", "base", "folds", "about"):
-        table.add_column(title, overflow="fold")
-    for name, row in rows.items():
-        table.add_row(name, row["base"], str(row["folds"]), row["about"])
-    session.answer({"command": "methods", "methods": rows}, table)
+    tables = []
+    for purpose in listed:
+        table = Table(box=None, pad_edge=False, title=f"to {purpose}", title_justify="left")
+        for title in ("name", "base", "folds", "about"):
+            table.add_column(title, overflow="fold", min_width=20 if title == "name" else None)
+        for name, row in rows.items():
+            if row["for"] == purpose:
+                table.add_row(name, row["base"], str(row["folds"]), row["about"])
+        tables += [table, ""]
+    session.answer({"command": "methods", "methods": rows}, *tables[:-1])
+
+
+def evaluated(
+    log: Log,
+    policy: Any,
+    method: Method,
+    diagnosis: Diagnosis | None,
+    session: Session,
+    *,
+    gamma: float | None,
+    level: float,
+    seed: int,
+) -> Answer:
+    """Evaluate by the method, and by folds as well where it looks at the log as a whole."""
+
+    def run(method: Method) -> Estimate:
+        with session.working(f"Evaluating by {method}"):
+            return run_evaluate(log, policy, method=method, gamma=gamma, seed=seed)
+
+    estimate = run(method)
+    if diagnosis is None or estimate.choice is None:
+        return answer(estimate, level=level)
+    verdict = diagnosis.verdict
+    folds = run(verdict.bounds()) if verdict.folds > 1 else None
+    return answer(estimate, folds=folds, level=level, left_tail=verdict.tail_index)
 
 
 def evaluation_lines(found: Answer) -> list[Any]:
@@ -161,3 +163,8 @@ def evaluation_lines(found: Answer) -> list[Any]:
     if why := found.why_no_interval():
         table.add_row("no interval", why)
     return [table]
+
+
+def _known(diagnosis: Diagnosis | None) -> Diagnosis:
+    assert diagnosis is not None  # a report is never written without one
+    return diagnosis

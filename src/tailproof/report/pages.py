@@ -91,7 +91,7 @@ def evaluation_page(
     ]
     return Page(
         title=f"How good is {name}?",
-        subtitle=_subtitle(log, context, diagnosis.gamma),
+        subtitle=subtitle(log, context, diagnosis.gamma),
         headline=number(found.estimate.value),
         headline_note="estimated value",
         verdict=found.sentence(),
@@ -100,7 +100,7 @@ def evaluation_page(
         mood="good" if light else "plain" if found.interval is not None else "warn",
         sections=tuple(sections),
         record=context.record,
-        created=_today(),
+        created=today(),
     )
 
 
@@ -129,14 +129,14 @@ def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context
     ]
     return Page(
         title=f"Diagnosis of {context.source}",
-        subtitle=_subtitle(log, context, diagnosis.gamma),
+        subtitle=subtitle(log, context, diagnosis.gamma),
         headline="Heavy tails" if heavy else "Light tails",
         verdict=verdict.summary,
         facts=Facts(facts),
         mood="warn" if heavy else "good",
         sections=tuple(sections),
         record=context.record,
-        created=_today(),
+        created=today(),
     )
 
 
@@ -163,7 +163,8 @@ def _weights(log: Log, policy: Any, diagnosis: Diagnosis) -> FloatArray | None:
         return reference(log, policy, gamma=diagnosis.gamma).weights
 
 
-def _subtitle(log: Log, context: Context, gamma: float) -> str:
+def subtitle(log: Log, context: Context, gamma: float) -> str:
+    """Return what a page says below its title: which log, how large."""
     groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
     return (
         f"{context.source}: {count(log.n_transitions, 'row')}, "
@@ -171,5 +172,6 @@ def _subtitle(log: Log, context: Context, gamma: float) -> str:
     )
 
 
-def _today() -> str:
+def today() -> str:
+    """Return the time, for people."""
     return datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")

@@ -1,0 +1,163 @@
+"""`tailproof learn`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from tailproof.catalogue import method as named_method
+from tailproof.cli.command import command
+from tailproof.cli.evaluating import evaluated, evaluation_lines
+from tailproof.cli.inputs import chosen_method, read_the_log
+from tailproof.cli.options import Gamma, Level, LogOptions, MethodOptions, Report, Seed
+from tailproof.cli.outcome import conclude
+from tailproof.cli.session import Session
+from tailproof.diagnose import diagnose
+from tailproof.diagnosis import Diagnosis
+from tailproof.errors import TailproofError
+from tailproof.learn import learn as run_learn
+from tailproof.learned import Learned
+from tailproof.log import Log
+from tailproof.report.answers import Answer
+from tailproof.report.learning_page import action_shares, learning_page
+from tailproof.report.text import method_text, percent
+
+
+@dataclass(frozen=True)
+class LearningOptions(MethodOptions):
+    """A method that learns."""
+
+    method: Annotated[
+        str,
+        typer.Option(
+            help="A learning method that `tailproof methods` lists.", rich_help_panel="Method"
+        ),
+    ] = "room-fqi"
+
+
+@command
+def learn(
+    log: LogOptions,
+    method: LearningOptions,
+    session: Session,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to save the policy: NAME.onnx for any ONNX runtime, or any other name for "
+            "`--policy` of these commands.",
+            rich_help_panel="Output",
+            show_default=False,
+        ),
+    ] = None,
+    holdout: Annotated[
+        float,
+        typer.Option(
+            help="Share of the episodes (or groups) kept away from learning, to judge the policy by.",
+            rich_help_panel="Method",
+        ),
+    ] = 0.3,
+    gamma: Gamma = None,
+    level: Level = 0.9,
+    seed: Seed = 0,
+    report: Report = None,
+) -> None:
+    """Learn a policy, judge it by episodes that it has not seen, and save it.
+
+    Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
+    """
+    reading = read_the_log(log, session)
+    chosen = chosen_method(method)
+    with session.working(f"Learning by {chosen}"):
+        learned = run_learn(reading.log, method=chosen, gamma=gamma, seed=seed, holdout=holdout)
+    if out is not None:
+        _save(learned, out)
+    judging = learned.held_out
+    diagnosis: Diagnosis | None = None
+    found: Answer | None = None
+    if judging is not None:
+        with session.working("Judging it by the other episodes"):
+            diagnosis = diagnose(judging, learned.policy, gamma=learned.gamma, seed=seed)
+        found = evaluated(
+            judging,
+            learned.policy,
+            named_method("auto"),
+            diagnosis,
+            session,
+            gamma=learned.gamma,
+            level=level,
+            seed=seed,
+        )
+    elif report is not None:
+        raise TailproofError("A report judges the policy by other episodes: use --holdout 0.3.")
+    shares = action_shares(reading.log, learned.policy)
+    conclude(
+        session,
+        "learn",
+        log,
+        reading,
+        asked={
+            "method": method_text(chosen),
+            "holdout": holdout,
+            "gamma": learned.gamma,
+            "level": level,
+            "seed": seed,
+        },
+        found={
+            "learned": learned.to_dict(),
+            "actions": shares,
+            "saved": None if out is None else str(out),
+            "held_out": None if found is None else found.to_dict(),
+        },
+        lines=_lines(learned, found, shares, out),
+        page=lambda context: _page(judging, learned, found, diagnosis, shares, context),
+        report=report,
+    )
+
+
+def _page(
+    judging: Log | None,
+    learned: Learned,
+    found: Answer | None,
+    diagnosis: Diagnosis | None,
+    shares: dict[str, dict[str, float]],
+    context: Any,
+) -> Any:
+    assert judging is not None  # refused above
+    assert found is not None
+    assert diagnosis is not None
+    return learning_page(judging, learned, found, diagnosis, shares, context)
+
+
+def _save(learned: Learned, out: Path) -> None:
+    if not out.parent.is_dir():
+        raise TailproofError(f"{out} could not be written: there is no folder {out.parent}.")
+    if out.suffix == ".onnx":
+        learned.policy.save(out)
+    else:
+        learned.save(out)
+
+
+def _lines(
+    learned: Learned,
+    found: Answer | None,
+    shares: dict[str, dict[str, float]],
+    out: Path | None,
+) -> list[Any]:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("action", "the policy takes it", "the log took it"):
+        table.add_column(title)
+    for label, share in shares.items():
+        table.add_row(label, percent(share["policy"]), percent(share["log"]))
+    lines: list[Any] = [str(learned), *([""] if shares else []), *([table] if shares else []), ""]
+    if found is not None:
+        lines += [
+            f"Judged by {found.estimate.n_episodes:,} episodes that it was not learned from:",
+            *evaluation_lines(found),
+        ]
+    if out is not None:
+        lines += ["", f"Saved to {out}; evaluate it with --policy {out}."]
+    return lines

@@ -1,0 +1,137 @@
+"""The report of a comparison."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tailproof.comparison import Comparison
+from tailproof.diagnosis import Diagnosis
+from tailproof.log import Log
+from tailproof.logged import all_folds
+from tailproof.report.blocks import Block, Fact, Facts, Figure, Points, Prose, Section, Wide
+from tailproof.report.figures import forest_figure
+from tailproof.report.page import Page
+from tailproof.report.pages import Context, evidence_sections, subtitle, today
+from tailproof.report.sections import settings_section
+from tailproof.report.tables import Table, table
+from tailproof.report.text import method_text, number, percent
+
+
+def comparison_page(
+    log: Log, comparison: Comparison, diagnosis: Diagnosis | None, context: Context
+) -> Page:
+    """Return the report: who is best, how sure that is, whether the gate is passed, and the evidence.
+
+    Parameters
+    ----------
+    log
+        What was compared on.
+    comparison
+        From `compare`.
+    diagnosis
+        Of the log without a policy, for the sections about tails and influence.
+    context
+        Where it comes from.
+    """
+    best = comparison.best
+    passing = [each.name for each in comparison.candidates if each.passes]
+    verdict = (
+        f"{best.name} has the highest lower bound, {number(best.lower_bound.value)}, and is best with "
+        f"probability {comparison.probability_best:.2f}. "
+        + (
+            f"It beats the {comparison.baseline} beyond doubt."
+            if best.passes
+            else f"{', '.join(passing)} beats the {comparison.baseline} beyond doubt."
+            if passing
+            else f"No candidate beats the {comparison.baseline} beyond doubt: the gate is closed."
+        )
+    )
+    facts = (
+        Fact("gate", "passed" if passing else "closed", "", "good" if passing else "warn"),
+        Fact("best", f"{number(best.value)}", f"above {number(best.lower_bound.value)}"),
+        Fact(comparison.baseline, number(comparison.baseline_value)),
+        Fact("probability of being best", f"{comparison.probability_best:.2f}"),
+        Fact("method", method_text(comparison.method)),
+    )
+    return Page(
+        title=f"Which of {len(comparison.candidates)} policies is best?",
+        subtitle=subtitle(log, context, comparison.gamma),
+        headline=best.name,
+        headline_note="highest lower bound",
+        verdict=verdict,
+        facts=Facts(facts),
+        mood="good" if passing else "warn",
+        sections=(
+            _ranking(comparison),
+            _gains(comparison),
+            *(evidence_sections(log, diagnosis) if diagnosis is not None else ()),
+            settings_section(
+                context.settings,
+                notes=[*context.notes, *comparison.notes],
+                warnings=context.warnings,
+            ),
+        ),
+        record=context.record,
+        created=today(),
+    )
+
+
+def _ranking(comparison: Comparison) -> Section:
+    rows = [
+        (each.name, each.value, each.lower_bound.value, math.inf) for each in comparison.candidates
+    ]
+    level = percent(comparison.best.lower_bound.level)
+    figure = forest_figure(
+        rows,
+        key="ranking",
+        caption=f"Each policy's estimate and its lower bound, which holds with {level}; best bound "
+        f"first.",
+        x_title="value of the policy",
+        line=(comparison.baseline_value, comparison.baseline),
+    )
+    return Section("ranking", "Ranking by lower bound", (figure,), "Ranking")
+
+
+def _gains(comparison: Comparison) -> Section:
+    level = percent(comparison.best.gain.lower_bound.level)
+    blocks: list[Block] = [
+        Prose(
+            "Every policy was evaluated on the same folds, so that its difference to the "
+            f"{comparison.baseline} is taken fold by fold: what strikes one fold strikes both."
+        ),
+        _gain_figure(comparison, level),
+        Wide(_fold_table(comparison), "Every fold of every policy"),
+    ]
+    if comparison.notes:
+        blocks.append(Points(comparison.notes))
+    return Section("gains", f"Gain over the {comparison.baseline}", tuple(blocks), "Gain")
+
+
+def _gain_figure(comparison: Comparison, level: str) -> Figure:
+    rows = [
+        (each.name, each.gain.value, each.gain.lower_bound.value, math.inf)
+        for each in comparison.candidates
+    ]
+    return forest_figure(
+        rows,
+        key="gains",
+        caption=f"The median gain over folds and its lower bound. Each bound holds with {level}, "
+        f"so that with {percent(comparison.level)} all of them hold at once. A bound to the right "
+        f"of zero passes the gate.",
+        x_title=f"gain over the {comparison.baseline}",
+        line=(0.0, comparison.baseline),
+    )
+
+
+def _fold_table(comparison: Comparison) -> Table:
+    names = [each.name for each in comparison.candidates]
+    folds = np.stack(
+        [*(all_folds(each.estimate) for each in comparison.candidates), comparison.baseline_folds]
+    )
+    rows = [
+        (k, *(float(value) if math.isfinite(value) else None for value in folds[:, k]))
+        for k in range(folds.shape[1])
+    ]
+    return table(("fold", *names, comparison.baseline), rows)

@@ -1,0 +1,113 @@
+"""The report of a learned policy, judged by episodes that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tailproof.diagnosis import Diagnosis
+from tailproof.learned import Learned
+from tailproof.log import Log
+from tailproof.policies import action_probabilities
+from tailproof.report.answers import Answer
+from tailproof.report.blocks import Figure, Prose, Section
+from tailproof.report.page import Page
+from tailproof.report.pages import Context, evaluation_page
+from tailproof.report.plot import LETTER, Plot, legend, shortened
+from tailproof.report.scales import Scale
+from tailproof.report.tables import table
+from tailproof.report.text import count, percent
+from tailproof.spaces import Discrete
+
+_ROW = 32.0
+
+
+def action_shares(log: Log, policy: Any, *, most: int = 100_000) -> dict[str, dict[str, float]]:
+    """Return how often a policy and the log take each action in the logged states.
+
+    Nothing for continuous actions. At most so many rows are asked.
+    """
+    space = log.action_space
+    if not isinstance(space, Discrete):
+        return {}
+    rows = slice(None, None, max(1, log.n_transitions // most))
+    chosen = action_probabilities(policy, log.states[rows], space.n).mean(axis=0)
+    logged = np.bincount(log.actions, minlength=space.n) / log.n_transitions
+    return {
+        space.label(a): {"policy": float(chosen[a]), "log": float(logged[a])}
+        for a in range(space.n)
+    }
+
+
+def learning_page(
+    judging: Log,
+    learned: Learned,
+    found: Answer,
+    diagnosis: Diagnosis,
+    shares: Mapping[str, Mapping[str, float]],
+    context: Context,
+) -> Page:
+    """Return the report of a learned policy.
+
+    Parameters
+    ----------
+    judging
+        The episodes that it was not learned from.
+    learned
+        The policy.
+    found, diagnosis
+        Of the policy on `judging`.
+    shares
+        From `action_shares`.
+    context
+        Where it comes from.
+    """
+    page = evaluation_page(
+        judging, learned.policy, found, diagnosis, context, name="the learned policy"
+    )
+    said = (
+        f"Learned by {learned.method} from {count(learned.n_episodes, 'episode')}, and judged by "
+        f"{count(judging.n_episodes, 'other episode')}: on those that taught it a policy looks "
+        f"better than it is."
+    )
+    blocks = (Prose(said), *((share_figure(shares),) if shares else ()))
+    section = Section("policy", "What it learned", blocks, "Policy")
+    return replace(page, sections=(section, *page.sections))
+
+
+def share_figure(shares: Mapping[str, Mapping[str, float]], *, most: int = 20) -> Figure:
+    """Return how often the policy and the log take each action."""
+    rows = sorted(shares.items(), key=lambda each: -max(each[1].values()))[:most]
+    longest = max(len(shortened(name, 24)) for name, _ in rows)
+    plot = Plot(
+        x=Scale(0, 100),
+        x_title="% of the logged states",
+        height=60 + _ROW * len(rows),
+        left=26 + LETTER * longest,
+        right=24,
+    )
+    for i, (name, share) in enumerate(rows):
+        y = plot.top + i * _ROW
+        plot.text(plot.left - 10, y + _ROW / 2 + 4, shortened(name, 24), anchor="end", style="name")
+        for offset, who, tone in ((4, "policy", "main"), (16, "log", "second")):
+            width = plot.px(100 * share[who]) - plot.left
+            tip = f"{name}: the {who} {percent(share[who])}"
+            plot.bar(plot.left, y + offset, width, 10, tone, tip=tip)  # type: ignore[arg-type]
+    said = "; ".join(f"{name} {percent(share['policy'])}" for name, share in rows)
+    return Figure(
+        key="actions",
+        caption="How often the policy takes each action in the logged states, and how often the "
+        "log took it.",
+        svg=plot.svg(f"Shares of actions of the policy: {said}."),
+        legend=legend([("main", "the policy"), ("second", "the log")]),
+        numbers=table(
+            ("action", "policy", "log"),
+            [
+                (name, percent(share["policy"]), percent(share["log"]))
+                for name, share in shares.items()
+            ],
+        ),
+    )
