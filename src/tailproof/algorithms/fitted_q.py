@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +19,6 @@ from tailproof.algorithms.greedy_backup import (
 )
 from tailproof.algorithms.linear import (
     Design,
-    Rows,
     Statistics,
     as_ridge,
     regularised,
@@ -27,6 +28,7 @@ from tailproof.algorithms.linear import (
 from tailproof.algorithms.regressors import fit_regressors
 from tailproof.algorithms.rewards import as_rewards, with_rewards
 from tailproof.algorithms.ridge import choose_ridge
+from tailproof.algorithms.rows import Rows
 from tailproof.algorithms.sweeps import Sweeps
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
@@ -228,35 +230,44 @@ def _iterate_data(
     settings: FittedQ,
 ) -> tuple[FloatArray, FloatArray]:
     """Iterate with a pass over the data each time, for aggregates that are not linear in θ."""
-    gamma = design.task.gamma
     inverse = np.linalg.inv(matrix)
-    theta = _first(stats, matrix, gamma, settings.start)
+    theta = _first(stats, matrix, design.task.gamma, settings.start)
     history = np.empty((settings.iterations, len(theta)))
     for moved in history:
-        moment = stats.moment.copy()
-        finite = np.flatnonzero(np.isfinite(theta).all(axis=1))
+        finite = theta[np.isfinite(theta).all(axis=1)]
         if len(finite) == 0:
             moved[:] = np.nan
             continue
-        for rows in design:
-            shared = _shared_target(rows, theta[finite], backup, settings.aggregate_first)
-            for k, chosen, weight in rows.segments:
-                target = gamma * shared[chosen] * (1.0 if weight is None else weight)
-                moment[k] += target @ rows.phi[chosen]
+        backed_up = partial(_backed_up, finite, backup, settings.aggregate_first)
+        moment = stats.moment + design.task.gamma * design.reduce(backed_up, operator.add)
         previous, theta = theta, (inverse @ moment[..., None])[..., 0]
         np.abs(theta - previous).max(axis=1, out=moved)
     return theta, history
+
+
+def _backed_up(
+    theta: FloatArray, backup: Aggregate, aggregate_first: bool, design: Design, part: Any
+) -> FloatArray:
+    """Return Σφ v(s') of one part for each member, (K, d), where v is the members' common value."""
+    total = np.zeros((design.folds.count, design.features.size))
+    for rows in design.rows(part):
+        shared = _shared_target(rows, theta, backup, aggregate_first)
+        for segment in rows.segments:
+            target = shared[segment.rows]
+            if segment.counts is not None:
+                target = target * segment.counts
+            total[segment.member, rows.block(segment.block)] += rows.inner[:, segment.rows] @ target
+    return total
 
 
 def _shared_target(
     rows: Rows, theta: FloatArray, backup: Aggregate, aggregate_first: bool
 ) -> FloatArray:
     """Return the members' common v(s'), (m,)."""
-    if aggregate_first:
-        assert rows.after_weights is not None
+    if aggregate_first and rows.next_weights is not None:
         combined = backup(rows.after.values(theta))  # (L, m)
-        return np.asarray((combined * rows.after_weights.T).sum(axis=0))
-    return backup(theta @ rows.next_phi.T)
+        return np.asarray((combined * rows.next_weights).sum(axis=0))
+    return backup(rows.next_values(theta))  # a deterministic policy looks at one action alone
 
 
 def _diverged(theta: FloatArray, history: FloatArray) -> BoolArray:

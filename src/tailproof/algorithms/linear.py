@@ -1,27 +1,32 @@
-"""The linear algorithms' common ground: a log as chunks of feature rows, and additive statistics.
+"""The linear algorithms' common ground: a log as rows of features, and additive statistics.
 
-`accumulate` turns a chunk into `Statistics` for each fold, statistics add up, and every linear
+`accumulate` adds some rows to the `Statistics` of each fold, statistics add up, and every linear
 algorithm is a small solve with them. The data are passed once; memory grows with d², not with n.
 """
 
 from __future__ import annotations
 
+import operator
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from tailproof.algorithms.rows import Dealing, Rows, arrange
 from tailproof.algorithms.task import Task
-from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, SingularError, SingularWarning
-from tailproof.features import Blocks, Dense, Features, at_actions
+from tailproof.features import Features, PerAction
+from tailproof.lazy import PIECE, LazyLog, parts_of, pieces_of
 from tailproof.partition import Folds
 
-CHUNK = 16_384  # rows: small enough for the feature matrix to stay in cache, large enough for BLAS
+T = TypeVar("T")
+CHUNK = PIECE
 _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
+_WIDEST = 1 << 22  # numbers in the features of one piece
 
 
 @dataclass(frozen=True)
@@ -63,29 +68,10 @@ def as_ridge(ridge: Any) -> Ridge:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A chunk of transitions in feature space; rows of one fold stand together."""
-
-    index: Any  # the rows' places in the log: a slice or (m,) integers
-    phi: FloatArray  # (m, d) φ(s, a)
-    after: Blocks | Dense  # φ(s', ·)
-    after_weights: FloatArray | None  # (m, L) π at s', zero where terminated; None without a policy
-    alive: FloatArray  # (m,) zero where terminated
-    rewards: FloatArray  # (m,)
-    segments: tuple[tuple[int, Any, FloatArray | None], ...]  # member, its rows, their counts
-
-    @cached_property
-    def next_phi(self) -> FloatArray:
-        """φ'_i = Σ_a π(a|s'_i) φ(s'_i, a), zero where terminated, (m, d)."""
-        assert self.after_weights is not None
-        return self.after.mix(self.after_weights)
-
-
-@dataclass(frozen=True)
 class Design:
-    """A task in feature space, dealt to K members, as an iterable of chunks.
+    """A task in feature space, dealt to K members, as an iterable of rows.
 
-    Algorithms that pass over the data more than once ask to `keep` the chunks; large ones are made
+    Algorithms that pass over the data more than once ask to `keep` the rows; large ones are made
     anew all the same.
     """
 
@@ -94,71 +80,69 @@ class Design:
     folds: Folds
     keep: bool = False
 
-    @cached_property
-    def _fold_of_episode(self) -> IntArray | None:
-        return self.folds.fold_of_episode().astype(np.int16) if self.folds.are_disjoint else None
-
-    @cached_property
-    def _kept(self) -> list[Rows]:
-        return list(self._make())
-
     def __iter__(self) -> Iterator[Rows]:
-        if self.keep and 32 * self.task.log.n_transitions * self.features.size <= _KEPT:
-            return iter(self._kept)
-        return self._make()
+        return (rows for part in parts_of(self.task.log) for rows in self.rows(part))
 
-    def _make(self) -> Iterator[Rows]:
-        for first in range(0, self.task.log.n_transitions, CHUNK):
-            yield self._rows(first, min(first + CHUNK, self.task.log.n_transitions))
+    def rows(self, part: Any) -> Iterable[Rows]:
+        """Return the rows of one part of the log."""
+        if not self.keep or 32 * self.task.log.n_transitions * self.features.size > _KEPT:
+            return self._make(part)
+        if part not in self._kept:
+            self._kept[part] = list(self._make(part))
+        return self._kept[part]
 
-    def _rows(self, first: int, last: int) -> Rows:
-        log = self.task.log
-        index: Any = slice(first, last)
-        segments: list[tuple[int, Any, FloatArray | None]]
-        episode = log.episode_of_row[index]
-        if self.folds.count == 1 and (self.folds.counts == 1).all():
-            segments = [(0, slice(None), None)]
-        elif self._fold_of_episode is not None:
-            fold = self._fold_of_episode[episode]
-            order = np.argsort(fold, kind="stable")
-            borders = np.searchsorted(fold, np.arange(self.folds.count + 1), sorter=order)
-            index = first + order
-            segments = [
-                (k, slice(borders[k], borders[k + 1]), None) for k in range(self.folds.count)
-            ]
-        else:
-            counts = self.folds.counts[:, episode]  # (K, m)
-            segments = []
-            for k, seen in enumerate(counts):
-                rows = np.flatnonzero(seen)
-                segments.append((k, rows, seen[rows].astype(float)))
-        states, actions = log.states[index], log.actions[index]
-        alive = (~log.terminated[index]).astype(float)
-        weights: FloatArray | None = None
-        if self.task.policy is None:
-            every: AnyArray = np.broadcast_to(np.arange(log.n_actions), (len(alive), log.n_actions))
-        else:
-            every, weights = self.task.next_actions(index)
-            weights = weights * alive[:, None]
-        return Rows(
-            index=index,
-            phi=self.features(states, actions),
-            after=at_actions(self.features, log.next_states[index], every),
-            after_weights=weights,
-            alive=alive,
-            rewards=log.rewards[index].astype(float, copy=False),
-            segments=tuple(segments),
-        )
+    def reduce(self, function: Callable[[Design, Any], T], combine: Callable[[T, T], T]) -> T:
+        """Return ``function(design, part)`` for all parts of the log, combined in their order.
+
+        The task's engine decides where that runs, so the function must carry all it needs with it.
+        """
+        parts = parts_of(self.task.log)
+        return self.task.engine.map_reduce(function, parts, combine, shared=self._portable)
+
+    @cached_property
+    def _portable(self) -> Design:
+        """The design without the parts, which workers are sent one by one."""
+        if not isinstance(self.task.log, LazyLog):
+            return self
+        return replace(self, task=replace(self.task, log=replace(self.task.log, parts=())))
+
+    @cached_property
+    def _kept(self) -> dict[Any, list[Rows]]:
+        return {}
+
+    @cached_property
+    def _dealing(self) -> Dealing:
+        return Dealing.of(self.folds)
+
+    def _make(self, part: Any) -> Iterator[Rows]:
+        blocks = self.features.n_actions if isinstance(self.features, PerAction) else 1
+        # A product for each member, action and next action: with enough rows to be worth its call.
+        wanted = 128 * self.folds.count * blocks**2
+        size = max(CHUNK, min(wanted, _WIDEST * blocks // self.features.size))
+        for piece in pieces_of(self.task.log, part, size):
+            yield arrange(piece, self.task, self.features, self._dealing)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Σφφᵀ, Σφφ'ᵀ, Σφr and the number of rows, for each member; they add up over chunks."""
+    """Σφφᵀ, Σφφ'ᵀ, Σφr and the number of rows, for each member; they add up over rows."""
 
     gram: FloatArray  # (K, d, d)
     cross: FloatArray  # (K, d, d)
     moment: FloatArray  # (K, d)
     count: FloatArray  # (K,)
+
+    @classmethod
+    def zeros(cls, members: int, size: int) -> Statistics:
+        """Return the statistics of no rows."""
+        square = (members, size, size)
+        return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
 
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(
@@ -169,29 +153,50 @@ class Statistics:
         )
 
 
-def accumulate(rows: Rows, members: int) -> Statistics:
-    """Return the statistics of one chunk; without a policy there is no φ' and `cross` is zero."""
-    d = rows.phi.shape[1]
-    gram, cross = np.zeros((members, d, d)), np.zeros((members, d, d))
-    moment, count = np.zeros((members, d)), np.zeros(members)
-    for k, chosen, weight in rows.segments:
-        phi = rows.phi[chosen]
-        weighted = phi if weight is None else phi * weight[:, None]
-        gram[k] = weighted.T @ phi
-        if rows.after_weights is not None:
-            cross[k] = weighted.T @ rows.next_phi[chosen]
-        moment[k] = weighted.T @ rows.rewards[chosen]
-        count[k] = len(phi) if weight is None else weight.sum()
-    return Statistics(gram, cross, moment, count)
+def accumulate(rows: Rows, total: Statistics) -> None:
+    """Add the rows' statistics to a total; without a policy there is no φ' and no `cross`."""
+    for segment in rows.segments:
+        member, block = segment.member, rows.block(segment.block)
+        inner = rows.inner[:, segment.rows]  # (w, m)
+        weighted = inner if segment.counts is None else inner * segment.counts
+        total.gram[member, block, block] += weighted @ inner.T
+        total.moment[member, block] += weighted @ rows.rewards[segment.rows]
+        total.count[member] += inner.shape[1] if segment.counts is None else segment.counts.sum()
+        for number, span in segment.following:
+            after = rows.following(number, segment.within(span))
+            total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one pass finds out about some parts of a log."""
+
+    statistics: Statistics
+    first_states: FloatArray  # (e, p) of a lazy log; of one in memory they are known
+
+    def __add__(self, other: Summary) -> Summary:
+        both = [self.first_states, other.first_states]
+        return Summary(self.statistics + other.statistics, np.concatenate(both))
+
+
+def summarise(design: Design, part: Any) -> Summary:
+    """Return the statistics of one part of the log."""
+    log = design.task.log
+    total = Statistics.zeros(design.folds.count, design.features.size)
+    first: list[FloatArray] = [np.empty((0, len(log.state_names)))]
+    for rows in design.rows(part):
+        accumulate(rows, total)
+        if isinstance(log, LazyLog):
+            first.append(log.first_states_in(rows.piece))
+    return Summary(total, np.concatenate(first))
 
 
 def statistics(design: Design) -> Statistics:
-    """Return the statistics of all chunks, in one pass."""
-    chunks = iter(design)
-    total = accumulate(next(chunks), design.folds.count)
-    for rows in chunks:
-        total = total + accumulate(rows, design.folds.count)
-    return total
+    """Return the statistics of all rows, in one pass."""
+    summary: Summary = design.reduce(summarise, operator.add)
+    if isinstance(design.task.log, LazyLog):
+        design.task.log.remember_first_states(summary.first_states)
+    return summary.statistics
 
 
 def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:

@@ -94,8 +94,9 @@ def marginal_weights(
     weights = np.empty((1 if shared else folds.count, log.n_transitions))
     for rows in design:
         places = np.arange(log.n_transitions)[rows.index]
-        for k, chosen, _ in rows.segments:
-            weights[0 if shared else k, places[chosen]] = rows.phi[chosen] @ direction[k]
+        for segment in rows.segments:
+            member, chosen = segment.member, places[segment.rows]
+            weights[0 if shared else member, chosen] = rows.values(segment, direction[member])
     result = []
     for k in range(folds.count):
         own = weights[0 if shared else k][log.rows(folds.episodes(k))]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from tailproof.algorithms.linear import Design, PerObservation, Statistics, solve, statistics
@@ -31,15 +35,22 @@ def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) ->
     theta = np.stack(
         [_fit(rest, value, design.task.gamma) for value in CANDIDATES]
     )  # (C, parts, d)
-    errors = np.zeros(len(CANDIDATES))
-    for rows in held_out:
-        for part, chosen, _ in rows.segments:
-            residual = rows.rewards[chosen] - theta[:, part] @ rows.phi[chosen].T
-            if rows.after_weights is not None:
-                residual += design.task.gamma * theta[:, part] @ rows.next_phi[chosen].T
-            errors += np.abs(residual).sum(axis=1)
+    errors = held_out.reduce(partial(_held_out_errors, theta), operator.add)
     errors[~np.isfinite(errors)] = np.inf
     return PerObservation(CANDIDATES[int(errors.argmin())])
+
+
+def _held_out_errors(theta: FloatArray, design: Design, part: Any) -> FloatArray:
+    """Return Σ|r + γφ'ᵀθ − φᵀθ| of each candidate over one part of the log, (C,)."""
+    errors = np.zeros(len(theta))
+    for rows in design.rows(part):
+        for segment in rows.segments:
+            own = theta[:, segment.member]
+            residual = rows.rewards[segment.rows] - rows.values(segment, own)
+            if design.task.policy is not None:
+                residual += design.task.gamma * rows.next_values(own, segment.rows)
+            errors += np.abs(residual).sum(axis=1)
+    return errors
 
 
 def total_without(per_part: FloatArray) -> FloatArray:

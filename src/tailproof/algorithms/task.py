@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray
-from tailproof.log import Log
-from tailproof.policies import action_draws
+from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.engines import Engine, Local
+from tailproof.lazy import Piece
+from tailproof.policies import action_draws, chosen_actions
 
 
 @dataclass(frozen=True)
@@ -18,38 +19,64 @@ class Task:
 
     Parameters
     ----------
+    log
+        A `Log`; or a `LazyLog`, which algorithms that want all of it at once are never given.
+    initial_states
+        Where episodes start, (m, p); None for where those of the log do.
     draws
         How many actions a state are drawn from a continuous stochastic policy to integrate over it.
     seed
         Seeds those draws, and nothing else.
+    engine
+        Where passes over the log run.
     """
 
-    log: Log
+    log: Any
     gamma: float
     policy: Any
-    initial_states: FloatArray
+    initial_states: FloatArray | None = None
     draws: int = 16
     seed: int = 0
+    engine: Engine = field(default_factory=Local)
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
-        return self._draws(self.log.next_states[rows], stream=0)
+        return self._draws(self.log.next_states[rows], 0)
+
+    def following(self, piece: Piece) -> Following:
+        """Return what the policy does in the next states of a piece of the log."""
+        if self.policy is None:
+            every = np.arange(self.log.n_actions)
+            return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
+        if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
+            chosen = chosen_actions(self.policy, piece.next_states, self.log.n_actions)
+            return Following(chosen, chosen[:, None], None)
+        return Following(None, *self._draws(piece.next_states, 0, piece.first))
 
     def initial_points(self) -> Points:
         """Return the state-action pairs and weights that integrate Q over starts and policy."""
-        actions, weights = self._draws(self.initial_states, stream=1)
+        states = self.log.first_states if self.initial_states is None else self.initial_states
+        actions, weights = self._draws(states, 1)
         n, length = weights.shape
         flat_weights = (weights / n).ravel()
         kept = flat_weights > 0
         return Points(
-            np.repeat(self.initial_states, length, axis=0)[kept],
+            np.repeat(states, length, axis=0)[kept],
             actions.reshape(n * length, *actions.shape[2:])[kept],
             flat_weights[kept],
         )
 
-    def _draws(self, states: FloatArray, *, stream: int) -> tuple[AnyArray, FloatArray]:
-        rng = np.random.default_rng([self.seed, stream])
+    def _draws(self, states: FloatArray, *stream: int) -> tuple[AnyArray, FloatArray]:
+        rng = np.random.default_rng([self.seed, *stream])
         return action_draws(self.policy, states, self.log.action_space, draws=self.draws, rng=rng)
+
+
+class Following(NamedTuple):
+    """What a policy does in the next states of some rows."""
+
+    chosen: IntArray | None  # (m,) the discrete actions of a deterministic policy
+    actions: AnyArray  # (m, L) or (m, L, q) the actions to integrate over; all without a policy
+    weights: FloatArray | None  # (m, L) of a stochastic policy
 
 
 @dataclass(frozen=True)

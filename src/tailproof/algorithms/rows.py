@@ -1,0 +1,243 @@
+"""Transitions in feature space, in an order that makes sums over them few and small products.
+
+With one block of features for each action, φ(s, a) = e_a ⊗ ψ(s) is zero outside one block. Rows of
+one member and one action therefore stand together, and ψ alone is built: their Σφφᵀ is Σψψᵀ in its
+place. Features without blocks are the case of a single one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tailproof.algorithms.task import Task
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.features import Blocks, Dense, Features, PerAction, at_actions
+from tailproof.lazy import Piece
+from tailproof.partition import Folds
+
+
+class Segment(NamedTuple):
+    """Rows that one member sees and whose features lie in one block."""
+
+    member: int
+    block: int
+    rows: Any  # a slice, or (m,) integers
+    counts: FloatArray | None  # (m,) how often the member sees each row; None for once
+    following: tuple[tuple[int, slice], ...]  # blocks in which φ' may lie, and where in the segment
+
+    def within(self, span: slice) -> Any:
+        """Return some rows of the segment, counted from its first."""
+        if isinstance(self.rows, slice):
+            return slice(self.rows.start + span.start, self.rows.start + span.stop)
+        return self.rows[span]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A piece of a log in feature space."""
+
+    piece: Piece
+    order: IntArray | None  # (m,) which row of the piece is which here; None for the same order
+    rewards: FloatArray  # (m,)
+    inner: FloatArray  # (w, m) the block of φ(s, a) that is not zero
+    n_blocks: int
+    segments: tuple[Segment, ...]
+    after: Blocks | Dense  # φ(s', ·), zero where terminated
+    next_actions: IntArray | None  # (m,) what a deterministic policy does in s'
+    next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; without a policy, neither
+
+    @property
+    def index(self) -> Any:
+        """The rows' places in the log: a slice or (m,) integers."""
+        if self.order is None:
+            return slice(self.piece.first, self.piece.first + len(self.piece))
+        return self.piece.first + self.order
+
+    def block(self, number: int) -> slice:
+        """Return the places of a block's features."""
+        return slice(number * len(self.inner), (number + 1) * len(self.inner))
+
+    @cached_property
+    def next_inner(self) -> FloatArray:
+        """ψ(s') for features in blocks, else φ' = Σ_a π(a|s') φ(s', a), (w, m)."""
+        if isinstance(self.after, Blocks):
+            return np.asarray(self.after.psi.T)
+        if self.next_weights is not None:
+            return self.after.mix(self.next_weights.T).T
+        chosen: FloatArray = self.after.phi[:, 0].T
+        return chosen
+
+    def following(self, block: int, rows: Any) -> FloatArray:
+        """Return the part of φ' that lies in a block, in some rows that it may lie in, (w, m)."""
+        inner: FloatArray = self.next_inner[:, rows]
+        if self.n_blocks > 1 and self.next_weights is not None:
+            return np.asarray(inner * self.next_weights[block, rows])
+        return inner
+
+    def values(self, segment: Segment, theta: FloatArray) -> FloatArray:
+        """Return φᵀθ in the rows of a segment, (…, m), for θ of shape (…, d)."""
+        values: FloatArray = theta[..., self.block(segment.block)] @ self.inner[:, segment.rows]
+        return values
+
+    def next_values(self, theta: FloatArray, rows: Any = slice(None)) -> FloatArray:
+        """Return φ'ᵀθ in some rows, (…, m), for θ of shape (…, d)."""
+        inner = self.next_inner[:, rows]
+        if self.n_blocks == 1:
+            whole: FloatArray = theta @ inner
+            return whole
+        values = np.zeros((*theta.shape[:-1], inner.shape[1]))
+        for number in range(self.n_blocks):
+            own = theta[..., self.block(number)] @ inner
+            if self.next_weights is not None:
+                values += own * self.next_weights[number, rows]
+            elif self.next_actions is not None:
+                np.copyto(values, own, where=self.next_actions[rows] == number)
+        return values
+
+    @cached_property
+    def phi(self) -> FloatArray:
+        """φ(s, a) in full, zero in rows that no member sees, (m, d)."""
+        phi = np.zeros((self.n_blocks * len(self.inner), len(self.rewards)))
+        for segment in self.segments:
+            phi[self.block(segment.block), segment.rows] = self.inner[:, segment.rows]
+        return phi.T
+
+    @cached_property
+    def after_weights(self) -> FloatArray | None:
+        """π at the actions of `after`, (m, L); None without a policy."""
+        if self.next_weights is not None:
+            return self.next_weights.T
+        if self.next_actions is None:
+            return None
+        if isinstance(self.after, Dense):  # at the chosen actions alone
+            return np.ones((len(self.rewards), 1))
+        return np.equal.outer(self.next_actions, np.arange(self.n_blocks)).astype(float)
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """Who sees which episodes, in the form that rows are arranged by."""
+
+    members: int
+    fold_of_episode: IntArray | None  # (E,) −1 for nobody; None for one member that sees everything
+    counts: IntArray | None  # (K, E), where members share episodes
+
+    @classmethod
+    def of(cls, folds: Folds) -> Dealing:
+        """Return folds in this form."""
+        if folds.count == 1 and (folds.counts == 1).all():
+            return cls(1, None, None)
+        if folds.are_disjoint:
+            return cls(folds.count, folds.fold_of_episode().astype(np.int16), None)
+        return cls(folds.count, None, folds.counts)
+
+
+def arrange(piece: Piece, task: Task, features: Features, dealing: Dealing) -> Rows:
+    """Put a piece of a log in feature space."""
+    n_blocks = features.n_actions if isinstance(features, PerAction) else 1
+    following, every, weights = task.following(piece)
+    keys: list[tuple[AnyArray, int]] = []
+    if dealing.fold_of_episode is not None:
+        keys.append((dealing.fold_of_episode[piece.episode], dealing.members))
+    if n_blocks > 1:
+        keys.append((piece.actions, n_blocks))
+        if following is not None:
+            keys.append((following, n_blocks))
+    order, borders = _sorted(keys, len(piece))
+    groups = 1 if dealing.fold_of_episode is None else dealing.members
+    borders = borders.reshape(groups, n_blocks, -1, 2)
+    towards = range(0 if task.policy is None else n_blocks)
+    if dealing.counts is None:
+        segments = _dealt(borders, towards)
+    else:
+        segments = _shared(borders, towards, dealing.counts[:, _take(piece.episode, order)])
+    states, actions = _take(piece.states, order), _take(piece.actions, order)
+    if isinstance(features, PerAction):
+        inner = features.state_features(states)
+    else:
+        inner = features(states, actions)
+    after = at_actions(features, _take(piece.next_states, order), _take(every, order))
+    return Rows(
+        piece=piece,
+        order=order,
+        rewards=_take(piece.rewards, order).astype(float, copy=False),
+        inner=inner.T,
+        n_blocks=n_blocks,
+        segments=tuple(segments),
+        after=_without(after, _take(piece.terminated, order)),
+        next_actions=None if following is None else _take(following, order),
+        next_weights=None if weights is None else _take(weights, order).T,
+    )
+
+
+def _sorted(keys: list[tuple[AnyArray, int]], m: int) -> tuple[IntArray | None, IntArray]:
+    """Return the order by some keys, each in 0..size−1, and where each combination lies in it.
+
+    Rows with a negative first key come before all combinations. No keys need no order.
+    """
+    if not keys:
+        return None, np.array([[0, m]])
+    combinations = int(np.prod([size for _, size in keys]))
+    # small integers, because numpy sorts those in linear time
+    kind = np.int16 if combinations < 2**15 else np.int64
+    code: Any = keys[0][0].astype(kind)
+    for values, size in keys[1:]:
+        code = code * kind(size) + values.astype(kind)
+    order = np.argsort(code, kind="stable")
+    edges = np.searchsorted(code, np.arange(combinations + 1, dtype=kind), sorter=order)
+    return order, np.column_stack([edges[:-1], edges[1:]])
+
+
+def _take(values: Any, order: IntArray | None) -> Any:
+    """Return rows in another order, whichever way they lie in memory."""
+    if order is None:
+        return values
+    if values.ndim == 2 and not values.flags.c_contiguous:
+        return values.T.take(order, axis=1).T
+    return values.take(order, axis=0)
+
+
+def _without(after: Blocks | Dense, terminated: BoolArray) -> Blocks | Dense:
+    """Return φ(s', ·) with zeros where nothing follows."""
+    if not terminated.any():
+        return after
+    if isinstance(after, Blocks):
+        return Blocks(np.where(terminated, 0.0, after.psi.T).T)
+    return Dense(np.where(terminated[:, None, None], 0.0, after.phi))
+
+
+def _dealt(borders: IntArray, towards: range) -> Iterator[Segment]:
+    """Yield the segments where every row has one member; borders are (K, blocks, next blocks, 2)."""
+    for member, of_member in enumerate(borders.tolist()):
+        for block, spans in enumerate(of_member):
+            first, last = spans[0][0], spans[-1][1]
+            if first == last:
+                continue
+            if len(spans) == 1:
+                spans = [(first, last) for _ in towards]
+            following = tuple(
+                (number, slice(start - first, stop - first))
+                for number, (start, stop) in enumerate(spans)
+                if start < stop
+            )
+            yield Segment(member, block, slice(first, last), None, following)
+
+
+def _shared(borders: IntArray, towards: range, counts: IntArray) -> Iterator[Segment]:
+    """Yield the segments where members share rows, which each sees as often as `counts`, (K, m)."""
+    for segment in _dealt(borders, towards):
+        for member, times in enumerate(counts[:, segment.rows]):
+            seen = np.flatnonzero(times)
+            if len(seen) == 0:
+                continue
+            following = tuple(
+                (number, slice(*np.searchsorted(seen, (span.start, span.stop)).tolist()))
+                for number, span in segment.following
+            )
+            rows = segment.rows.start + seen
+            yield Segment(member, segment.block, rows, times[seen].astype(float), following)

@@ -1,0 +1,151 @@
+"""Progress on disk: how many tasks are in the total, and the total, in one small file.
+
+Each pass over the data has a file of its own, named after what the pass computes. A run that is
+started again does the same passes: those that were finished are read, the one that was not goes on
+where it stopped. Nothing that is read is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+import os
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tailproof.engines.packing import packed
+from tailproof.errors import TailproofWarning
+
+T = TypeVar("T")
+_FORMAT = "tailproof progress 1"
+_EVERY = 30.0  # seconds between two writes
+
+
+class CheckpointWarning(TailproofWarning):
+    """Progress that could not be written or read; the run goes on without."""
+
+
+@dataclass
+class Progress:
+    """The first `done` tasks of a pass, combined to `total`."""
+
+    path: Path
+    digests: list[str]  # of the items, in order
+    done: int = 0
+    total: Any = None
+    written: float = 0.0
+    saved: int = 0
+
+    @classmethod
+    def open(
+        cls, folder: Path, function: Callable[..., Any], shared: Any, items: Sequence[Any]
+    ) -> Progress:
+        """Find what an earlier run left of this pass; items that changed since are done again."""
+        path = folder / f"{_digest((function, shared))[:32]}.npz"
+        progress = cls(path, [_digest(item) for item in items], written=time.monotonic())
+        if path.exists():
+            progress._read()
+        return progress
+
+    def watch(self, results: Iterator[T]) -> Iterator[T]:
+        """Pass results on, and write what was combined if anything goes wrong."""
+        try:
+            yield from results
+        finally:
+            self._write()
+
+    def advance(self, total: Any) -> None:
+        """Note that one more task is in the total."""
+        self.total = total
+        self.done += 1
+        if time.monotonic() - self.written > _EVERY:
+            self._write()
+
+    def _write(self) -> None:
+        if self.done == self.saved:
+            return
+        structure, arrays = _taken_apart(self.total)
+        page = {"format": _FORMAT, "items": self.digests[: self.done], "total": structure}
+        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                np.savez(file, *arrays, page=np.array(json.dumps(page)))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+            self.saved = self.done
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            warnings.warn(
+                f"Progress could not be written to {self.path}: {error}. The run goes on; what "
+                f"was written before stays as it was. Free some space or choose another folder.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+        self.written = time.monotonic()
+
+    def _read(self) -> None:
+        try:
+            with np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False) as file:
+                page = json.loads(str(file["page"]))
+                done = page["items"]
+                if page["format"] != _FORMAT or done != self.digests[: len(done)]:
+                    return
+                arrays = [file[f"arr_{place}"] for place in range(len(file.files) - 1)]
+            self.total = _put_together(page["total"], arrays)
+            self.done = self.saved = len(done)
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            warnings.warn(
+                f"{self.path} is damaged and was not used: {error}. This pass starts anew.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(packed(value)).hexdigest()
+
+
+def _taken_apart(total: Any) -> tuple[Any, list[Any]]:
+    """Return the arrays in a total, and where each of them belongs."""
+    arrays: list[Any] = []
+
+    def part(value: Any) -> Any:
+        if is_dataclass(value):
+            inner = {each.name: part(getattr(value, each.name)) for each in fields(value)}
+            return {"class": f"{type(value).__module__}:{type(value).__qualname__}", **inner}
+        if isinstance(value, tuple | list):
+            return [part(each) for each in value]
+        if value is None:
+            return None
+        arrays.append(np.asarray(value))
+        return len(arrays) - 1
+
+    return part(total), arrays
+
+
+def _put_together(structure: Any, arrays: list[Any]) -> Any:
+    if structure is None:
+        return None
+    if isinstance(structure, int):
+        return arrays[structure] if arrays[structure].ndim else arrays[structure].item()
+    if isinstance(structure, list):
+        return tuple(_put_together(each, arrays) for each in structure)
+    module, name = structure["class"].split(":")
+    if module.split(".")[0] != "tailproof":
+        raise ValueError(f"it holds a {module}.{name}")
+    kind: Any = getattr(importlib.import_module(module), name)
+    rest = {key: _put_together(value, arrays) for key, value in structure.items() if key != "class"}
+    if {each.name for each in fields(kind)} != set(rest):
+        raise ValueError(f"{module}.{name} has other fields than it had")
+    return kind(**rest)

@@ -1,0 +1,88 @@
+"""One machine: the calling thread, several threads, or several processes."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from tailproof.engines.engine import Engine, attempt
+from tailproof.engines.processes import Pool
+from tailproof.errors import EngineError
+
+T = TypeVar("T")
+Kind = Literal["threads", "processes"]
+
+
+@dataclass(eq=False)
+class Local(Engine):
+    """Tasks on this machine.
+
+    Parameters
+    ----------
+    workers
+        How many tasks run at a time; 0 for one a core.
+    kind
+        ``"threads"`` share the memory of a log that is loaded. ``"processes"`` do not wait for each
+        other inside Python, so that they are faster with policies and features written in it; they
+        are sent a copy of the log, which for a lazy log is small.
+    retries, checkpoint
+        See `Engine`.
+
+    Examples
+    --------
+    >>> Local(workers=2).map(str.upper, ["a", "b", "c"])
+    ['A', 'B', 'C']
+    """
+
+    workers: int = 1
+    kind: Kind = "threads"
+    retries: int = 2
+    checkpoint: str | Path | None = None
+    _pool: Pool | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("threads", "processes"):
+            raise EngineError(f"kind must be 'threads' or 'processes'. Got {self.kind!r} instead.")
+        if not isinstance(self.workers, int) or self.workers < 0:
+            raise EngineError(
+                f"workers must be a whole number of at least 0. Got {self.workers!r} instead."
+            )
+        self.workers = self.workers or os.cpu_count() or 1
+
+    def results(
+        self, function: Callable[..., T], items: Sequence[Any], *, shared: Any = None
+    ) -> Iterator[T]:
+        """Yield ``function(item)``, or ``function(shared, item)``, for each item in order."""
+        if self.kind == "processes":
+            if self._pool is None:
+                self._pool = Pool(self.workers)
+            return self._pool.results(function, items, shared, self.retries)
+        if self.workers == 1 or len(items) == 1:
+            return (attempt(function, item, shared, self.retries) for item in items)
+        return self._in_threads(function, items, shared)
+
+    def close(self) -> None:
+        """Stop the workers; a later call starts new ones."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _in_threads(
+        self, function: Callable[..., T], items: Sequence[Any], shared: Any
+    ) -> Iterator[T]:
+        ahead: deque[Future[T]] = deque()
+        executor = ThreadPoolExecutor(self.workers)
+        try:
+            for item in items:
+                ahead.append(executor.submit(attempt, function, item, shared, self.retries))
+                if len(ahead) > self.workers:  # more results than this need not be held
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,115 @@
+"""A Ray cluster: tasks on whatever nodes it has, now and later."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tailproof.engines.engine import Engine, attempt
+from tailproof.errors import EngineError
+from tailproof.threads import one_thread
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Ray(Engine):
+    """Tasks on a Ray cluster, a core each.
+
+    Nodes may come and go while it runs. A node that is lost takes with it only tasks whose results
+    had not arrived yet, and these are done again elsewhere.
+
+    Parameters
+    ----------
+    address
+        ``"auto"`` or ``host:port`` of a cluster; by default the one that this process is connected
+        to, or else a cluster of its own on this machine, which `close` ends.
+    retries
+        How often a task is tried again after its worker or node died, or its storage failed.
+    memory
+        Bytes to reserve for each task, so that a node is never given more of them than it can hold.
+    checkpoint
+        See `Engine`.
+    """
+
+    address: str | None = None
+    retries: int = 3
+    memory: int | None = None
+    checkpoint: str | Path | None = None
+    _connected: bool = field(default=False, init=False, repr=False)
+    _shared: Any = field(default=None, init=False, repr=False)
+    _reference: Any = field(default=None, init=False, repr=False)
+
+    def results(
+        self, function: Callable[..., T], items: Sequence[Any], *, shared: Any = None
+    ) -> Iterator[T]:
+        """Yield ``function(item)``, or ``function(shared, item)``, for each item in order."""
+        ray = self._connect()
+        if self._reference is None or shared is not self._shared:
+            self._shared, self._reference = shared, ray.put(shared)
+        task = ray.remote(
+            num_cpus=1,
+            memory=self.memory,
+            max_retries=self.retries,
+            scheduling_strategy="SPREAD",
+        )(_run)
+        called = ray.put(function)
+        ahead: deque[Any] = deque()
+        waiting = deque(items)
+        try:
+            while waiting or ahead:
+                limit = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                while waiting and len(ahead) < limit:
+                    item = waiting.popleft()
+                    ahead.append(task.remote(called, item, self._reference, self.retries))
+                yield _fetched(ray, ahead.popleft())
+        finally:
+            for reference in ahead:
+                ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        self._shared = self._reference = None
+        if self._connected:
+            import ray
+
+            ray.shutdown()
+            self._connected = False
+
+    def _connect(self) -> Any:
+        try:
+            import ray
+        except ImportError as error:
+            raise EngineError(
+                "engine='ray' needs Ray. Install it with: pip install 'tailproof[ray]'"
+            ) from error
+        if not ray.is_initialized():
+            try:
+                ray.init(address=self.address, log_to_driver=False, include_dashboard=False)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise EngineError(
+                    f"No Ray cluster answers at {self.address!r}: {error}. Start one with "
+                    f"'ray start --head', or leave out the address for one of its own."
+                ) from error
+            self._connected = True
+        return ray
+
+
+def _run(function: Callable[..., T], item: Any, shared: Any, retries: int) -> T:
+    with one_thread():
+        return attempt(function, item, shared, retries)
+
+
+def _fetched(ray: Any, reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        raise EngineError(
+            f"A task was lost with its workers more often than it is retried: {error}. It may need "
+            f"more memory than a node has: reserve it with Ray(memory=...), or raise retries."
+        ) from error
