@@ -198,4 +198,7 @@ def _length(vector: FloatArray) -> float:
 
 def _largest(values: FloatArray, count: int) -> IntArray:
     """Return where the largest values lie, largest first, the earlier of equal ones first."""
-    return np.argsort(-values, kind="stable")[:count]
+    places = np.arange(len(values))
+    if count < len(values):
+        places = np.argpartition(-values, count)[:count]
+    return places[np.lexsort((places, -values[places]))]

@@ -85,16 +85,17 @@ def _path(ordered: FloatArray, tail: TailIndex, theta: float) -> TailPath | None
 def clustering(log: Log, steps: FloatArray) -> Clustering:
     """Measure clusters in the rewards and in the weighted rewards; keep the clearer answer."""
     series = (log.rewards,) if steps is log.rewards else (log.rewards, steps)
-    episode, order = log.episode_of_row, np.argsort(log.group_of_episode, kind="stable")
-    group = log.group_of_episode[order]
+    episode = log.episode_of_row
     within, across, groups = [], [], []
     for values in series:
         if not log.is_bandit:
             within.append(extremal_index(values, episode=episode))
         across.append(extremal_index_across(values, episode=episode))
         if log.group_ids is not None:
+            order = np.argsort(log.group_of_episode, kind="stable")
             distance = np.abs(values - np.median(values))
             largest = np.maximum.reduceat(distance, log.starts[:-1])[order]
+            group = log.group_of_episode[order]
             groups.append(extremal_index(largest, episode=group, side="right"))
     return Clustering(
         within=_clearest(within), across=_clearest(across) or across[0], groups=_clearest(groups)
