@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailproof.aggregate import Aggregate
+from tailproof.algorithms.huber import robust_scale
 from tailproof.algorithms.sweeps import Span, Sweep
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.errors import PartitionError
@@ -123,14 +124,16 @@ def iterate_greedy(
         Threshold of Huber's loss, in robust standard deviations of the residuals; none: squared loss.
     """
     history = np.zeros((iterations, len(theta)))
+    excess: list[FloatArray] = []  # of outliers, by sweep
     for moved in history:
+        previous = theta
         if huber is None:
             right = moment.copy()
             for sweep in sweeps:
                 right += gamma * sweep.moments(backup(sweep, theta))
+            theta = (inverse @ right[..., None])[..., 0]
         else:
-            right = _huber_moments(sweeps, theta, gamma, backup, huber)
-        previous, theta = theta, (inverse @ right[..., None])[..., 0]
+            theta, excess = _huber_step(sweeps, theta, excess, inverse, gamma, backup, huber)
         np.abs(theta - previous).max(axis=1, out=moved)
         if not moved.any():  # a fixed point: further iterations change nothing
             break
@@ -158,29 +161,38 @@ def _tiles(spans: Iterable[Span]) -> Iterator[Span]:
             yield member, slice(first, min(first + _TILE, rows.stop))
 
 
-def _huber_moments(
-    sweeps: Iterable[Sweep], theta: FloatArray, gamma: float, backup: GreedyBackup, huber: float
-) -> FloatArray:
-    """Return Σφy* with y* = Q(s, a) + clip(y − Q(s, a), ±τ_k): Huber's own algorithm.
+def _huber_step(
+    sweeps: Iterable[Sweep],
+    theta: FloatArray,
+    excess: list[FloatArray],
+    inverse: FloatArray,
+    gamma: float,
+    backup: GreedyBackup,
+    huber: float,
+) -> tuple[FloatArray, list[FloatArray]]:
+    """Return the next θ by Huber's loss, and by how much each residual exceeds its threshold.
 
-    Its fixed point solves Σφψ_τ(y − φᵀθ) = λθ, and it needs no other matrix than least squares does.
-    τ_k is `huber` times 1.4826 times the median |y − Q(s, a)| of the member's rows.
+    Σ Huber_τ(y − φᵀθ) is the smallest Σ (y − φᵀθ − c)²/2 + τΣ|c| over shifts c, one for each row. The
+    best θ is the least-squares fit of y − c, the best c what of y − φᵀθ exceeds ±τ. Every iteration
+    takes one turn of both; τ is `huber` times the `robust_scale` of the member's residuals.
     """
-    kept = []
-    for sweep in sweeps:
-        fitted = sweep.fitted(theta)
-        kept.append((sweep, fitted, sweep.rewards + gamma * backup(sweep, theta) - fitted))
-    limits = [
-        huber * _scale([each for sweep, _, error in kept for each in _rows_of(sweep, k, error)])
-        for k in range(len(theta))
-    ]
-    total = np.zeros_like(theta)
-    for sweep, fitted, error in kept:
-        for k, limit in enumerate(limits):
-            for own in _rows_of(sweep, k, error):
-                np.clip(own, -limit, limit, out=own)
-        total += sweep.moments(fitted + error)
-    return total
+    targets = []
+    right = np.zeros_like(theta)
+    for place, sweep in enumerate(sweeps):
+        targets.append(sweep.rewards + gamma * backup(sweep, theta))
+        right += sweep.moments(targets[-1] - excess[place] if excess else targets[-1])
+    theta = (inverse @ right[..., None])[..., 0]
+    errors = [target - sweep.fitted(theta) for sweep, target in zip(sweeps, targets, strict=True)]
+    for k in range(len(theta)):
+        own = [
+            rows
+            for sweep, error in zip(sweeps, errors, strict=True)
+            for rows in _rows_of(sweep, k, error)
+        ]
+        limit = huber * robust_scale(np.concatenate(own))
+        for rows in own:
+            rows -= np.clip(rows, -limit, limit)
+    return theta, errors
 
 
 def _rows_of(sweep: Sweep, member: int, values: FloatArray) -> Iterator[FloatArray]:
@@ -191,9 +203,3 @@ def _rows_of(sweep: Sweep, member: int, values: FloatArray) -> Iterator[FloatArr
         for owner, rows in sweep.spans:
             if owner == member:
                 yield values[rows]
-
-
-def _scale(errors: list[FloatArray]) -> float:
-    """Return 1.4826 · median |error|; infinite where most errors are zero: there is no noise."""
-    scale = 1.4826 * float(np.median(np.abs(np.concatenate(errors))))
-    return scale if scale > 0 else np.inf

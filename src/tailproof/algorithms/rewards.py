@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.huber import huber_regression
 from tailproof.algorithms.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
@@ -42,7 +43,8 @@ class HuberRewards:
     def __call__(self, log: Log, features: Features) -> FloatArray:
         """Return the regression's rewards, (n,)."""
         phi = features(log.states, log.actions)
-        return np.asarray(phi @ huber_regression(phi, log.rewards, threshold=self.threshold))
+        fit = huber_regression(phi, log.rewards, threshold=self.threshold, tolerance=1e-8)
+        return np.asarray(phi @ fit.beta)
 
 
 @dataclass(frozen=True)
@@ -86,49 +88,3 @@ def with_rewards(task: Task, given: Any, features: Features | None) -> Task:
         return task
     log = in_memory(task.log)
     return replace(task, log=log.with_rewards(rewards(log, features or default_features(log))))
-
-
-def huber_regression(
-    phi: FloatArray,
-    target: FloatArray,
-    *,
-    threshold: float = 1.345,
-    ridge: float = 1e-10,
-    iterations: int = 200,
-) -> FloatArray:
-    """Return β with Σφψ_τ(y − φᵀβ) = λβ, ψ_τ(u) = clip(u, ±τ), by Huber's own algorithm, (d,).
-
-    Each step regresses φᵀβ + ψ_τ(y − φᵀβ) by least squares, so that one factorisation serves all; τ is
-    `threshold` × 1.4826 × median |y − φᵀβ|, taken anew in each.
-
-    Parameters
-    ----------
-    phi, target
-        (n, d) and (n,).
-    ridge
-        Per observation and relative to the mean square of the features: only enough to decide about
-        features that the data say nothing about.
-
-    Examples
-    --------
-    >>> x = np.column_stack([np.ones(9), np.arange(9.0)])
-    >>> y = 2 * np.arange(9.0)
-    >>> y[3] += 1e6
-    >>> huber_regression(x, y).round(6) + 0.0
-    array([0., 2.])
-    """
-    gram = phi.T @ phi
-    penalty = ridge * float(np.trace(gram)) * np.eye(len(gram))
-    project = np.linalg.solve(gram + penalty, phi.T)  # (d, n)
-    low, high = np.quantile(target, [0.25, 0.75])
-    beta = project @ np.clip(target, low, high)
-    for _ in range(iterations):
-        fitted = phi @ beta
-        residual = target - fitted
-        limit = threshold * 1.4826 * float(np.median(np.abs(residual)))
-        if limit == 0:  # most targets are met exactly
-            break
-        previous, beta = beta, project @ (fitted + np.clip(residual, -limit, limit))
-        if np.abs(beta - previous).max() <= 1e-9 * np.abs(beta).max():
-            break
-    return np.asarray(beta)
