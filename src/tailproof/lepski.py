@@ -15,43 +15,7 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.means import huber_path
 
-TUNING = 1.345  # Huber's threshold in units of the scale: 95 % efficient on Gaussian noise
-_TO_SIGMA = 1.4826  # the MAD of Gaussian samples is σ / 1.4826
 LENGTH = 16  # thresholds on a path: each is about twice the last on 10⁴ Cauchy samples
-
-
-@dataclass(frozen=True)
-class Regression:
-    """A robust linear fit of y on φ, with what is needed to say how uncertain it is."""
-
-    beta: FloatArray  # (d,)
-    residuals: FloatArray  # (n,)
-    scores: FloatArray  # (n,) ψ(residual) / P(|residual| < threshold)
-    inverse: FloatArray  # (d, d) of mean φφᵀ + ridge
-
-
-def huber_regression(
-    phi: FloatArray, y: FloatArray, *, ridge: float = 1e-6, iterations: int = 30
-) -> Regression:
-    """Return the Huber regression of y on φ, threshold 1.345 × the residuals' MAD scale.
-
-    By modified residuals: each iteration regresses y with its far points pulled in to the threshold.
-    """
-    n, d = phi.shape
-    inverse = np.linalg.inv(phi.T @ phi / n + ridge * np.eye(d))
-    centre = np.median(y)
-    spread = _scale(y - centre)
-    beta = inverse @ (np.clip(y, centre - 3 * spread, centre + 3 * spread) @ phi) / n
-    for _ in range(iterations):
-        residuals = y - phi @ beta
-        threshold = TUNING * _scale(residuals)
-        inside = max(float(np.mean(np.abs(residuals) < threshold)), 0.1)
-        scores = np.clip(residuals, -threshold, threshold) / inside
-        step = inverse @ (scores @ phi) / n
-        beta = beta + step
-        if np.abs(phi[:: max(1, n // 200)] @ step).max() <= 1e-4 * threshold:
-            break
-    return Regression(beta, y - phi @ beta, scores, inverse)
 
 
 @dataclass(frozen=True)
@@ -132,10 +96,3 @@ def huber_estimates(
     variances = np.diag(covariance).copy()
     differences = variances[:, None] + variances[None] - 2 * covariance
     return Path(thresholds, estimates, variances, differences)
-
-
-def _scale(residuals: FloatArray) -> float:
-    """Return the MAD scale; the mean distance where more than half of the residuals are equal."""
-    distance = np.abs(residuals - np.median(residuals))
-    scale = _TO_SIGMA * float(np.median(distance))
-    return scale or float(distance.mean()) or 1e-12

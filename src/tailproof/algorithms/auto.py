@@ -9,6 +9,7 @@ import numpy as np
 
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.choice import Choice
+from tailproof.algorithms.huber import Regression, huber_regression
 from tailproof.algorithms.linear import solve
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import marginal_weights
@@ -17,13 +18,14 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics import LinearCritics
 from tailproof.features import Features
-from tailproof.lepski import Path, Regression, huber_estimates, huber_regression
+from tailproof.lepski import Path, huber_estimates
 from tailproof.log import Log
 from tailproof.means import adaptive_huber, catoni, median_of_means
 from tailproof.partition import Folds
 
 SKEWED = 16.0  # squared differences on the path beyond this are no accident of symmetric samples
-UNSURE = 6.0  # beyond this, symmetry is in doubt
+UNSURE = 6.0  # beyond this, symmetry is in doubt in logs that cannot settle it
+_SETTLING = 4_000  # units in which a side that is 30 % wider than the other shows beyond SKEWED
 CAUTION = 3.0  # standard errors by which estimates may differ before one counts as biased
 _CLUSTERED = 5.0  # standard errors of the count of extremes, beyond chance
 _LOPSIDED = 0.15  # Σx³/(Σx²)^{3/2}: beyond this the normal law is too far away for an interval
@@ -214,6 +216,7 @@ def _why_not(
                 f"{count * (lopsided / _LOPSIDED) ** 2:,.0f} units would be needed"
             )
         return None
-    if asymmetry > UNSURE and path.variances[-1] > 2 * path.variances[chosen]:
+    matters = path.variances[-1] > 2 * path.variances[chosen]
+    if count < _SETTLING and asymmetry > UNSURE and matters:
         return "the tails are heavy and the log is too small to tell whether they are symmetric"
     return None
