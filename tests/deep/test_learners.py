@@ -181,8 +181,8 @@ def actor_critic(log, actor, shared, backup, members, twins):
 
 @pytest.mark.parametrize("backup", [Quantile(0.0), MeanMinusStd(2.0), Median()], ids=str)
 @pytest.mark.parametrize("shared", [False, True])
-def test_soft_actor_critic(log, backup, shared):
-    members = 4
+@pytest.mark.parametrize("members", [1, 4, 5])
+def test_soft_actor_critic(log, backup, shared, members):
 
     def actor(rows):
         return SoftActor(

@@ -26,7 +26,7 @@ from tailproof.deep import (
 )
 from tailproof.deep.data import Draws, Normals, Scaling, value_limits
 from tailproof.deep.history import History
-from tailproof.deep.settings import require_extra
+from tailproof.deep.settings import require_module
 from tailproof.errors import FoldError, FoldWarning, LogError, MethodError, TailproofError
 
 SMALL = {"hidden": (16, 16), "batch": 32, "steps": 40}
@@ -127,7 +127,7 @@ def test_tensorboard_writes_events(task, tmp_path):
 
 def test_a_missing_extra_says_what_to_install():
     with pytest.raises(TailproofError, match=r"pip install 'tailproof\[deep\]'"):
-        require_extra("no_such_module_anywhere", "deep", "Deep learners")
+        require_module("no_such_module_anywhere", "'tailproof[deep]'", "Deep learners")
 
 
 def test_progress_shows_rate_and_time_left(task, capsys):
@@ -325,6 +325,13 @@ def test_limits_are_the_largest_discounted_return():
     folds = Split(2).assign(log, rng())
     order = [0, 1] if folds.counts[0, 0] else [1, 0]
     np.testing.assert_allclose(value_limits(log, folds, 0.9, 1.0)[order], [20.0, 30.0])
+    np.testing.assert_allclose(value_limits(log, folds, 0.9, 0.01)[order], [10.0, 10.0])
+
+
+def test_rewards_of_zero_are_no_divergence(task, log):
+    zero = replace(task, log=log.with_rewards(np.zeros(log.n_transitions)))
+    _, fitted = fit(zero)
+    assert fitted.critics.healthy().all()
 
 
 def test_histories_join_and_survive_arrays():

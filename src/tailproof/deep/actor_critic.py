@@ -14,7 +14,7 @@ from tailproof.deep.data import Batch, Draws, Normals, Table
 from tailproof.deep.losses import squared_gradient, squared_loss
 from tailproof.deep.networks import Parameters, Pass, Stack
 from tailproof.deep.qfunctions import QFunctions, agree, critic_shape, healthy
-from tailproof.deep.reductions import derivative, reduce
+from tailproof.deep.reductions import derivative, picked, reduce
 
 
 class ActorCriticLearner:
@@ -93,16 +93,25 @@ class ActorCriticLearner:
         every = self._judging.forward(pairs.expand(self.q.stack.shape.count, -1, -1))
         values, twin = every.view(self.twins, self.members, -1).min(0)  # (K, R)
         living = values[self.alive]
-        share = torch.zeros_like(values)
+        logged = batch["actions"].reshape(-1, self.width)
+        return reduce(self.backup, living), self._by_action(living, twin), logged
+
+    def _by_action(self, living: Tensor, twin: Tensor) -> Tensor:
+        """Return the gradient by the actions of the aggregate of living members' values, (R, q)."""
+        place = picked(self.backup, living)
+        if place is not None:
+            member = self.alive.nonzero()[:, 0].to(place.device)[place]  # (R,)
+            network = twin.gather(0, member.unsqueeze(0))[0] * self.members + member
+            return self._judging.backward_chosen(network, self.width)
+        share = torch.zeros(twin.shape, device=living.device)
         share[self.alive] = derivative(self.backup, living)
-        weights = torch.zeros(self.twins, *values.shape, device=values.device)
+        weights = torch.zeros(self.twins, *twin.shape, device=living.device)
         weights.scatter_(0, twin.unsqueeze(0), share.unsqueeze(0))
-        flowing = weights.view(*every.shape[:2], 1)
+        flowing = weights.view(self.twins * self.members, -1, 1)
         back = self._judging.backward(flowing, to_parameters=False, to_inputs=self.width)
         if not bool(self.alive.all()):  # what a dead member sends back is not a number
             back = back[self.alive.repeat(self.twins)]
-        logged = batch["actions"].reshape(-1, self.width)
-        return reduce(self.backup, living), back.sum(0), logged
+        return back.sum(0)
 
     def metrics(self) -> dict[str, Tensor]:
         """Return the last step's losses."""

@@ -241,9 +241,10 @@ def shares_draws(folds: Folds) -> bool:
 
 
 def value_limits(log: Log, folds: Folds, gamma: float, reward_scale: float) -> FloatArray:
-    """Return how large |Q| can be for each member, max |r|·Σγᵗ over its fold, (K,).
+    """Return how large |Q| can be for each member, max(1, max |r|)·Σγᵗ over its fold, (K,).
 
-    A member whose rewards leave what float32 training can hold is reported here, before anything is
+    Rewards are scaled ones; networks start with values of order one whatever the rewards are. A
+    member whose rewards leave what float32 training can hold is reported here, before anything is
     trained, and its limit is 0: it counts as diverged from the start.
     """
     horizon = float(log.lengths.max()) if gamma == 1 else 1 / (1 - gamma)
@@ -252,7 +253,7 @@ def value_limits(log: Log, folds: Folds, gamma: float, reward_scale: float) -> F
     for member, rows in enumerate(member_rows(log, folds)):
         size = np.abs(log.rewards[rows])
         worst = int(rows[size.argmax()])
-        limits[member] = size.max() * reward_scale * horizon
+        limits[member] = max(1.0, size.max() * reward_scale) * horizon
         if size.max() * reward_scale > _LARGEST:
             limits[member] = 0.0
             failed.append(f"fold {member} (row {worst}, reward {log.rewards[worst]:g})")

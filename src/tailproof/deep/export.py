@@ -17,7 +17,7 @@ from tailproof.deep.checkpoint import write_whole
 from tailproof.deep.critics import CategoricalPolicy, NeuralCritics, NeuralPolicy
 from tailproof.deep.networks import Stack
 from tailproof.deep.reductions import order_weights
-from tailproof.deep.settings import require_extra
+from tailproof.deep.settings import require_module
 from tailproof.errors import MethodError
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for runtimes of the last years
@@ -27,7 +27,7 @@ class _Graph:
     """Nodes and constants of a graph in the making."""
 
     def __init__(self) -> None:
-        self.onnx: Any = require_extra("onnx", "deep", "ONNX exports")
+        self.onnx: Any = require_module("onnx", "'tailproof[deep]'", "ONNX exports")
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.deep.settings import require_extra
+from tailproof.deep.settings import require_module
 
 Measurements = Mapping[str, FloatArray]
 
@@ -155,7 +155,7 @@ class TensorBoardLogger:
 
     def start(self, phase: str, history: History) -> None:
         """Begin to write; TensorBoard drops what a resumed run repeats after this step."""
-        require_extra("tensorboard", "tensorboard", "TensorBoard logs")
+        require_module("tensorboard", "tensorboard", "TensorBoard logs")
         from torch.utils.tensorboard import SummaryWriter
 
         steps = [int(series.steps[-1]) for series in history.series.values()]
@@ -185,7 +185,7 @@ class MLflowLogger:
 
     def write(self, step: int, measured: Measurements) -> None:
         """Log a metric for each quantity and member."""
-        mlflow = require_extra("mlflow", "mlflow", "MLflow logs")
+        mlflow = require_module("mlflow", "mlflow", "MLflow logs")
         named = {f"{self._phase}/{name}": value for name, value in _scalars(measured).items()}
         mlflow.log_metrics(named, step=step)
 

@@ -214,6 +214,28 @@ class Pass:
             )
         return torch.bmm(flowing, self.stack.weights[0][:, :to_inputs].transpose(1, 2))
 
+    def backward_chosen(self, chosen: Tensor, to_inputs: int) -> Tensor:
+        """Return ∂(output of network chosen[r] at row r)/∂(first inputs of row r), (rows, to_inputs).
+
+        For networks with one output. Where an aggregate picks one member a row, such as the
+        smallest, this sends each row back through that member alone: 1/S of the work.
+        """
+        result = torch.empty(len(chosen), to_inputs, device=chosen.device)
+        for network in range(self.stack.shape.count):
+            rows = (chosen == network).nonzero()[:, 0]
+            if len(rows) == 0:
+                continue
+            flowing = self.stack.weights[-1][network, :, 0].expand(len(rows), -1)
+            for layer in range(len(self.outputs) - 1, 0, -1):
+                active = self.outputs[layer - 1][network].index_select(0, rows) > 0
+                flowing = torch.mm(flowing * active, self._back_to(layer - 1, network, to_inputs))
+            result[rows] = flowing
+        return result
+
+    def _back_to(self, layer: int, network: int, to_inputs: int) -> Tensor:
+        weight = self.stack.weights[layer][network]
+        return weight.t() if layer else weight[:to_inputs].t()
+
 
 def _vectors(hidden: Tensor, weight: Tensor, output: Tensor) -> None:
     # A batched product with one column is many times slower than a matrix-vector product each.

@@ -57,6 +57,15 @@ def derivative(aggregate: Aggregate, values: Tensor) -> Tensor:
     return torch.zeros_like(values).scatter_(0, places, shaped)
 
 
+def picked(aggregate: Aggregate, values: Tensor) -> Tensor | None:
+    """Return which member the aggregate picks at each place of values (K, …), if it picks one."""
+    weights = order_weights(aggregate, len(values))
+    if weights is None or max(weights) < 1 - 1e-12:
+        return None
+    place = weights.index(max(weights))
+    return values.argmin(0) if place == 0 else values.argsort(0)[place]
+
+
 def order_weights(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
     """Return the weight of each order statistic, if the aggregate is a mixture of them."""
     if isinstance(aggregate, Median | Quantile | TrimmedMean):

@@ -160,14 +160,14 @@ def require_positive(name: str, value: Any, *, at_most: float = float("inf")) ->
 
 def require_torch() -> ModuleType:
     """Return torch, or say which install brings it."""
-    return require_extra("torch", "deep", "Deep learners")
+    return require_module("torch", "'tailproof[deep]'", "Deep learners")
 
 
-def require_extra(module: str, extra: str, what: str) -> ModuleType:
-    """Import a module of an extra, or say which install brings it."""
+def require_module(module: str, install: str, what: str) -> ModuleType:
+    """Import a module that only some uses need, or say which install brings it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise TailproofError(
-            f"{what} need {module}, which is not installed: pip install 'tailproof[{extra}]'."
+            f"{what} need {module}, which is not installed: pip install {install}."
         ) from error

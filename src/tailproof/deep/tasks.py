@@ -13,11 +13,12 @@ from typing import Any
 
 from tailproof.deep.environments import play
 from tailproof.deep.scores import normalised, scorer
-from tailproof.deep.settings import Evaluation, require_extra
+from tailproof.deep.settings import Evaluation, require_module
 from tailproof.errors import TailproofError
 from tailproof.log import Log
 
 _NAMES = {"hopper": "Hopper", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d"}
+_KITCHEN_INSTALL = "'mujoco<3.4' gymnasium-robotics"
 _KITCHEN = {
     "complete": ["microwave", "kettle", "light switch", "slide cabinet"],
     "partial": ["microwave", "kettle", "light switch", "slide cabinet"],
@@ -103,7 +104,7 @@ class Preset:
 
 def _make_kitchen(environment: str, name: str) -> Any:
     """Return the kitchen with its observation flattened, as Minari's data are read."""
-    robotics = require_extra("gymnasium_robotics", "kitchen", "Kitchen tasks")
+    robotics = require_module("gymnasium_robotics", _KITCHEN_INSTALL, "Kitchen tasks")
     import gymnasium
 
     gymnasium.register_envs(robotics)
@@ -112,7 +113,7 @@ def _make_kitchen(environment: str, name: str) -> Any:
     except Exception as error:
         raise TailproofError(
             f"{environment} could not be made ({type(error).__name__}: {error}). It is known to work "
-            f"with mujoco 3.3 and to fail with 4.0: pip install 'mujoco<3.4' gymnasium-robotics."
+            f"with mujoco 3.3 and to fail with 4.0: pip install {_KITCHEN_INSTALL}."
         ) from error
     return gymnasium.wrappers.FlattenObservation(made)
 
