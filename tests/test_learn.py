@@ -241,7 +241,7 @@ def test_the_base_is_a_setting(heavy_log):
     assert str(chosen) == "LSPI, split in 5, median at pointwise"
     learned = learn(heavy_log, method=chosen, gamma=GAMMA)
     assert isinstance(learned.method.base, LSPI)
-    with pytest.raises(MethodError, match="LSPI can be combined at 'pointwise'"):
+    with pytest.raises(MethodError, match="LSPI can be combined at 'value' or 'pointwise'"):
         method("room-fqi", base="lstd-q")
 
 

@@ -39,7 +39,7 @@ class Cloning:
         At most so many steps of L-BFGS.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("pointwise",)
+    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
     learns: ClassVar[bool] = True
 
     features: Features | None = None

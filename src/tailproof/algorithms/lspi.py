@@ -37,7 +37,7 @@ class LSPI:
         At most so many; a policy that has not settled by then may be going in circles.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("pointwise",)
+    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
     learns: ClassVar[bool] = True
 
     features: Features | None = None

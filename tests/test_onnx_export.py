@@ -1,0 +1,189 @@
+"""A policy as an ONNX graph takes the same actions, to the last state."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailproof import (
+    FQI,
+    Cloning,
+    Discrete,
+    GreedyPolicy,
+    Joint,
+    Log,
+    Mean,
+    MeanMinusStd,
+    Median,
+    Method,
+    PerAction,
+    Polynomial,
+    Quantile,
+    SoftmaxPolicy,
+    Split,
+    TrimmedMean,
+    learn,
+    load_policy,
+)
+from tailproof.container import SavedFileError
+from tailproof.critics import Ensemble, LinearCritics
+from tailproof.errors import PolicyError
+from tailproof.onnx_export import OnnxPolicy, OnnxStochasticPolicy
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+AGGREGATES = [Mean(), Median(), Quantile(0.0), Quantile(0.1), Quantile(0.4, rule="lower")]
+AGGREGATES += [TrimmedMean(0.2), MeanMinusStd(2.0)]
+
+
+def critic(count, actions, state_features, dimension, aggregate, seed):
+    features = PerAction(state_features, dimension, actions)
+    theta = np.random.default_rng(seed).standard_t(2, size=(count, features.size))
+    return Ensemble(LinearCritics(features, theta, np.zeros(count, dtype=bool)), aggregate)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES, ids=str)
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_actions_are_identical(aggregate, count, tmp_path, rng):
+    policy = GreedyPolicy(critic(count, 3, Polynomial(), 4, aggregate, seed=count), 3)
+    policy.save(tmp_path / "policy.onnx")
+    again = load_policy(tmp_path / "policy.onnx")
+    states = rng.standard_normal((5000, 4))
+    assert isinstance(again, OnnxPolicy)
+    assert np.array_equal(again(states), policy(states))
+    assert set(policy(states).tolist()) == {0, 1, 2}
+
+
+@settings(max_examples=15)
+@given(
+    dimension=st.integers(1, 5),
+    degree=st.integers(1, 2),
+    bias=st.booleans(),
+    actions=st.lists(st.integers(0, 4), min_size=1, unique=True),
+    seed=st.integers(0, 1000),
+)
+def test_any_shape_and_any_choice_of_actions(
+    tmp_path_factory, dimension, degree, bias, actions, seed
+):
+    path = tmp_path_factory.mktemp("onnx") / "policy.onnx"
+    ensemble = critic(3, 5, Polynomial(degree=degree, bias=bias), dimension, Median(), seed)
+    states = np.random.default_rng(seed).standard_normal((200, dimension))
+    greedy = GreedyPolicy(ensemble, 5, tuple(actions))
+    greedy.save(path)
+    assert np.array_equal(load_policy(path)(states), greedy(states))
+    softmax = SoftmaxPolicy(ensemble, 5, tuple(actions), temperature=0.7)
+    softmax.save(path)
+    again = load_policy(path)
+    assert isinstance(again, OnnxStochasticPolicy)
+    assert again.probabilities(states) == pytest.approx(softmax.probabilities(states), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["room-fqi", "p-room-vm", "pb", "lstd-q", "bc"])
+def test_what_was_learned_acts_the_same_in_the_world(name, cartpole, tmp_path):
+    log = cartpole.log(episodes=30, steps=60, seed=2)
+    policy = learn(log, method=name, gamma=0.99).policy
+    policy.save(tmp_path / "policy.onnx")
+    again = load_policy(tmp_path / "policy.onnx")
+    assert np.array_equal(again(log.states), policy(log.states))
+    values = [cartpole.value(each, episodes=20, steps=50, seed=1) for each in (policy, again)]
+    assert values[0] == values[1]
+
+
+def test_unlogged_actions_stay_unchosen(tmp_path, rng):
+    ensemble = critic(3, 4, Polynomial(), 2, Median(), seed=0)
+    policy = GreedyPolicy(ensemble, 4, (1, 3))
+    policy.save(tmp_path / "policy.onnx")
+    assert set(load_policy(tmp_path / "policy.onnx")(rng.standard_normal((500, 2)))) == {1, 3}
+
+
+def test_the_values_are_in_the_graph(tmp_path, rng):
+    import onnxruntime
+
+    policy = GreedyPolicy(critic(5, 2, Polynomial(), 3, Median(), seed=1), 2)
+    policy.save(tmp_path / "policy.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    states = rng.standard_normal((50, 3))
+    values = session.run(["values"], {"states": states})[0]
+    assert values == pytest.approx(policy.values(states), rel=1e-12)
+
+
+def test_a_graph_of_single_precision_is_fed_what_it_wants(tmp_path, rng):
+    import onnx
+
+    helper, kinds = onnx.helper, onnx.TensorProto
+    first = onnx.numpy_helper.from_array(np.array([[1.0], [0.0]], dtype=np.float32), "first")
+    zero = onnx.numpy_helper.from_array(np.array(0.0, dtype=np.float32), "zero")
+    nodes = [
+        helper.make_node("MatMul", ["s", "first"], ["x"]),
+        helper.make_node("Greater", ["x", "zero"], ["positive"]),
+        helper.make_node("Cast", ["positive"], ["choice"], to=kinds.INT64),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "someone else's",
+        [helper.make_tensor_value_info("s", kinds.FLOAT, ["n", 2])],
+        [helper.make_tensor_value_info("choice", kinds.INT64, ["n", 1])],
+        [first, zero],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 9
+    onnx.save(model, tmp_path / "own.onnx")
+    states = rng.standard_normal((20, 2))
+    policy = load_policy(tmp_path / "own.onnx")
+    assert np.array_equal(policy(states)[:, 0], states[:, 0] > 0)
+    with pytest.raises(PolicyError, match=r"takes states of shape \(n, 2\). Got \(20, 1\)"):
+        policy(states[:, :1])
+
+
+def test_what_cannot_be_exported_says_so(cartpole, tmp_path):
+    log = cartpole.log(episodes=12, steps=30, seed=3)
+    joint = LinearCritics(Joint(4, 1), np.zeros((1, Joint(4, 1).size)), np.zeros(1, dtype=bool))
+    with pytest.raises(PolicyError, match="Only linear critics over PerAction features"):
+        GreedyPolicy(Ensemble(joint, Mean()), 2).save(tmp_path / "x.onnx")
+    own = Method(base=FQI(), partition=Split(3), aggregate=lambda values: values[0], at="pointwise")
+    with pytest.raises(PolicyError, match=r"Only Mean\(\), Median\(\)"):
+        learn(log, method=own, gamma=0.9).policy.save(tmp_path / "x.onnx")
+    with pytest.raises(PolicyError, match=r"ends in .onnx. Got .*Learned.save writes"):
+        learn(log, method="fqi", gamma=0.9).policy.save(tmp_path / "x.pkl")
+
+    class Squares:
+        def size(self, dimension):
+            return dimension
+
+        def __call__(self, states):
+            return np.asarray(states) ** 2
+
+    squares = PerAction(Squares(), 4, 2)
+    with pytest.raises(PolicyError, match="Only Polynomial features of the state"):
+        learn(log, method=Method(base=Cloning(features=squares)), gamma=0.9).policy.save(
+            tmp_path / "x.onnx"
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_are_no_graph(tmp_path):
+    (tmp_path / "x.onnx").write_bytes(b"not a graph")
+    with pytest.raises(SavedFileError, match="is no ONNX graph that can be run"):
+        load_policy(tmp_path / "x.onnx")
+
+
+def test_policies_refuse_actions_that_do_not_exist():
+    ensemble = critic(1, 2, Polynomial(), 2, Mean(), seed=0)
+    with pytest.raises(PolicyError, match=r"actions must lie in 0\.\.1. Got \[2\]"):
+        GreedyPolicy(ensemble, 2, (2,))
+
+
+def test_labels_do_not_matter_to_the_graph(tmp_path, rng):
+    states = rng.standard_normal((60, 2))
+    log = Log.from_arrays(
+        states,
+        rng.integers(2, size=60),
+        rng.standard_normal(60),
+        states,
+        episode=np.repeat(np.arange(20), 3),
+        action_space=Discrete(2, ("hold", "sell")),
+    )
+    policy = learn(log, method="fqi", gamma=0.5).policy
+    policy.save(tmp_path / "x.onnx")
+    assert np.array_equal(load_policy(tmp_path / "x.onnx")(states), policy(states))
