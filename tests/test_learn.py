@@ -410,7 +410,7 @@ def test_a_fold_without_an_action_is_refused(name):
         learn(rare, method=name, gamma=GAMMA)
 
 
-@pytest.mark.parametrize("name", ["roam-dm", "mis", "auto", "lstd"])
+@pytest.mark.parametrize("name", ["roam-dm", "mis", "lstd"])
 def test_evaluation_rows_do_not_learn(name, short_log):
     with pytest.raises(MethodError, match="evaluates a policy and cannot look for one"):
         learn(short_log, method=name, gamma=GAMMA)

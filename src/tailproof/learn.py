@@ -13,8 +13,10 @@ from tailproof.algorithms.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.catalogue import method as named_method
+from tailproof.choosing import choose_learner
 from tailproof.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
+from tailproof.evaluate import evaluate
 from tailproof.fit import check_gamma, fit_members, prepare, require_healthy
 from tailproof.greedy import GreedyPolicy
 from tailproof.lazy import LazyLog
@@ -28,10 +30,10 @@ from tailproof.spaces import Discrete
 def learn(
     log: Log,
     *,
-    method: str | Method = "room-fqi",
+    method: str | Method = "auto",
     gamma: float | None = None,
     seed: int = 0,
-    holdout: float = 0.0,
+    holdout: float | None = None,
 ) -> Learned:
     """Learn a policy from logged data.
 
@@ -44,14 +46,16 @@ def learn(
         The logged transitions.
     method
         A name of the catalogue's learning rows (`tailproof.catalogue.LEARNING`), `method(name, ...)` or
-        a `Method` whose base learns: `FQI`, `LSPI`, ….
+        a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` looks at the rewards' tail, skew and
+        clustering, picks a row and its folds (`tailproof.choosing`), and checks the pick against plain
+        FQI and ROOM-FQI on held-out episodes; `Learned.reasons` says what it saw.
     gamma
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     seed
         Seeds the partition and everything else that is drawn.
     holdout
         Share of the episodes (of the groups, where the log names them) to keep away from learning, for
-        `Learned.evaluate`.
+        `Learned.evaluate`. By default none, and a fifth for ``method="auto"``.
 
     Examples
     --------
@@ -66,8 +70,10 @@ def learn(
     >>> learned.policy(log.states[:3]).shape
     (3,)
     """
+    if method == "auto":
+        return _learn_by_default(log, gamma, seed, 0.2 if holdout is None else holdout)
     chosen = _learning_method(method)
-    taught, held_out = split_off(log, holdout, seed=seed)
+    taught, held_out = split_off(log, holdout or 0.0, seed=seed)
     data = prepare(taught, chosen)
     discount = check_gamma(gamma, data)
     extracting = isinstance(chosen.base, ExtractingAlgorithm)
@@ -107,6 +113,47 @@ def learn(
         task=task,
         policy_history=training,
     )
+
+
+def _learn_by_default(log: Log, gamma: float | None, seed: int, holdout: float) -> Learned:
+    """Learn by the row that the rewards call for, unless a rival is clearly better on other episodes.
+
+    The rivals are plain FQI and ROOM-FQI. A rival replaces the pick if its held-out value is higher by
+    more than two standard errors of the difference, the two being taken as independent: the pick has
+    the benefit of the doubt.
+    """
+    if not log.is_discrete:
+        raise MethodError(
+            "method='auto' learns from discrete actions. For continuous ones choose a neural row, for "
+            "instance method='iql' (extra 'deep')."
+        )
+    taught, held_out = split_off(log, holdout, seed=seed)
+    pick, reasons = choose_learner(taught)
+    best = learn(taught, method=pick, gamma=gamma, seed=seed)
+    if held_out is None:
+        return replace(best, reasons=reasons)
+    judged = _held_out_value(best, held_out, seed)
+    for name in ("fqi", "room-fqi"):
+        rival = named_method(name).with_settings(features=pick.base.features)  # type: ignore[union-attr]
+        if rival == pick or rival.folds > taught.n_groups:
+            continue
+        other = learn(taught, method=rival, gamma=gamma, seed=seed)
+        value = _held_out_value(other, held_out, seed)
+        if value[0] - judged[0] > 2 * np.hypot(value[1], judged[1]):
+            reasons = (
+                *reasons,
+                f"On held-out episodes {name} did better, {value[0]:.4g} against {judged[0]:.4g}.",
+            )
+            best, judged = other, value
+    reasons = (*reasons, f"Held-out value {judged[0]:.4g}, standard error {judged[1]:.2g}.")
+    return replace(best, held_out=held_out, reasons=reasons)
+
+
+def _held_out_value(learned: Learned, log: Log, seed: int) -> tuple[float, float]:
+    """Return the policy's value on these episodes and its standard error."""
+    estimate = evaluate(log, learned.policy, gamma=learned.gamma, seed=seed)
+    assert estimate.choice is not None
+    return estimate.value, estimate.choice.standard_error
 
 
 def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]:

@@ -72,6 +72,8 @@ class Learned:
         What to pass to `learn` to get the same policy again.
     held_out
         The episodes that `learn(..., holdout=...)` kept away from learning.
+    reasons
+        Why `learn` chose this method, if it was left to choose.
     """
 
     policy: Any
@@ -88,6 +90,7 @@ class Learned:
     held_out: Log | None = field(default=None, repr=False)
     task: Task | None = field(default=None, repr=False)
     policy_history: Any = field(default=None, repr=False)
+    reasons: tuple[str, ...] = ()
 
     @property
     def members(self) -> Critics:

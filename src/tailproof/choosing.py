@@ -1,0 +1,101 @@
+"""The default for learning: what the rewards look like decides how they are learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailproof.algorithms.auto import CAUTION, SKEWED, clusters
+from tailproof.algorithms.huber import huber_regression
+from tailproof.algorithms.sweeps import in_memory
+from tailproof.catalogue import method as named_method
+from tailproof.features import Features, default_features
+from tailproof.lepski import huber_estimates
+from tailproof.log import Log
+from tailproof.method import Method
+
+_LIGHT = 1.2  # a plain mean whose error is at most this much larger needs no protection
+
+
+@dataclass(frozen=True)
+class RewardShape:
+    """What the residuals of a robust reward regression show.
+
+    Attributes
+    ----------
+    unit
+        The smallest unit whose extremes come alone: step, episode, group, …
+    asymmetry
+        See `tailproof.lepski.Path.asymmetry`.
+    gain
+        The plain mean's standard error as a multiple of the best Huber mean's.
+    """
+
+    unit: str
+    asymmetry: float
+    gain: float
+
+    @property
+    def heavy(self) -> bool:
+        """Whether the plain mean loses much to a robust one."""
+        return self.gain > _LIGHT
+
+    @property
+    def skewed(self) -> bool:
+        """Whether the residuals are skewed beyond chance."""
+        return self.asymmetry > SKEWED
+
+
+def reward_shape(log: Log, features: Features) -> RewardShape:
+    """Return tail, skew and clustering of the rewards, once their dependence on φ is removed."""
+    residuals = huber_regression(features(log.states, log.actions), log.rewards).residuals
+    name, unit = clusters(log, np.abs(residuals))
+    sums = np.asarray(np.bincount(unit, weights=residuals), dtype=float)
+    path = huber_estimates(sums)
+    best = path.variances[path.choose(CAUTION)]
+    gain = float(np.sqrt(path.variances[-1] / best)) if best > 0 else 1.0
+    return RewardShape(name, path.asymmetry(), gain)
+
+
+def choose_learner(log: Log, features: Features | None = None) -> tuple[Method, tuple[str, ...]]:
+    """Return the learning row that the rewards call for, and the reasons.
+
+    Light tails: plain FQI, because splitting costs accuracy. Heavy symmetric tails that come alone:
+    FQI on Huber-regressed rewards, which uses all rows and lets no outlier in. Heavy and skewed, or in
+    clusters: ROOM-FQI, whose folds keep groups together; more folds where clusters spoil some of them.
+
+    Examples
+    --------
+    >>> from tailproof.noise import StudentT
+    >>> from tailproof.worlds import CartPole
+    >>> chosen, reasons = choose_learner(CartPole().log(noise=StudentT(1.2), seed=3))
+    >>> print(chosen)
+    FQI
+    >>> chosen.base.reward
+    'huber'
+    """
+    log = in_memory(log)
+    features = features or default_features(log)
+    shape = reward_shape(log, features)
+    seen = f"the plain mean's error is {shape.gain:.1f} times that of a robust one"
+    if not shape.heavy:
+        chosen = named_method("fqi")
+        reasons = [f"Rewards have light tails ({seen}): plain FQI uses every row."]
+    elif shape.unit == "step" and not shape.skewed:
+        chosen = named_method("huber-reward")
+        reasons = [
+            f"Rewards have heavy tails ({seen}) that look symmetric (asymmetry "
+            f"{shape.asymmetry:.1f}) and come alone: FQI on Huber-regressed rewards."
+        ]
+    else:
+        clustered = shape.unit != "step"
+        folds = min(10 if clustered else 5, log.n_groups)
+        chosen = named_method("room-fqi", folds=folds)
+        why = (
+            f"come in clusters (unit: {shape.unit})"
+            if clustered
+            else f"are skewed (asymmetry {shape.asymmetry:.0f})"
+        )
+        reasons = [f"Rewards have heavy tails ({seen}) that {why}: ROOM-FQI with {folds} folds."]
+    return chosen.with_settings(features=features), tuple(reasons)
