@@ -6,7 +6,7 @@ import platform
 
 import typer
 
-from tailproof.cli import comparing, diagnosing, evaluating, learning
+from tailproof.cli import bench, comparing, demonstrating, diagnosing, evaluating, learning
 from tailproof.cli.command import EXIT_CODES, command
 from tailproof.cli.data import data
 from tailproof.cli.session import Session
@@ -20,24 +20,14 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     help="Evaluate and learn policies from logged data whose rewards are heavy-tailed.",
 )
+app.command()(demonstrating.demo)
 app.command()(diagnosing.diagnose)
 app.command()(evaluating.evaluate)
 app.command()(comparing.compare)
 app.command()(learning.learn)
 app.command()(evaluating.methods)
+app.command()(bench.bench)
 app.add_typer(data, name="data")
-
-
-@app.command()
-@command
-def demo(session: Session, seed: int = 0) -> None:
-    """Show what one winter storm does to an average, on embedded data.
-
-    Example: tailproof demo
-    """
-    from tailproof.demo import run
-
-    run(session.out, seed=seed)
 
 
 @app.command()

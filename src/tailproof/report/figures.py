@@ -70,7 +70,7 @@ def interval_figure(found: Answer, *, truth: float | None = None) -> Figure:
     offers = found.offers
     value = found.estimate.value
     ends = [end for offer in offers for end in (offer.low, offer.high)]
-    plot = _rows_plot(
+    plot = rows_plot(
         [*ends, value, truth if truth is not None else value], [o.name for o in offers]
     )
     for i, offer in enumerate(offers):
@@ -245,7 +245,7 @@ def influence_figure(
     """Return the effect of the most influential episodes: (id, on the average, on the median)."""
     names = [name for name, _, _ in rows]
     effects = [effect for _, *both in rows for effect in both]
-    plot = _rows_plot([0.0, *effects], names, room=0.04)
+    plot = rows_plot([0.0, *effects], names, room=0.04)
     plot.x_title = "effect on the estimate"
     zero = plot.px(0.0)
     for i, (name, effect, on_median) in enumerate(rows):
@@ -288,7 +288,7 @@ def forest_figure(
     numbers = [value for _, *values in rows for value in values] + list(truths.values())
     if line is not None:
         numbers.append(line[0])
-    plot = _rows_plot(numbers, [row[0] for row in rows])
+    plot = rows_plot(numbers, [row[0] for row in rows])
     plot.x_title = x_title
     for i, (name, value, low, high) in enumerate(rows):
         y = plot.top + (i + 0.5) * ROW
@@ -327,7 +327,8 @@ def forest_figure(
     )
 
 
-def _rows_plot(values: Sequence[float], names: Sequence[str], *, room: float = 0.08) -> Plot:
+def rows_plot(values: Sequence[float], names: Sequence[str], *, room: float = 0.08) -> Plot:
+    """Return axes with a row for each name and room for the names."""
     longest = max((len(shortened(name, 24)) for name in names), default=0)
     return Plot(
         x=scale_over(values, room=room),

@@ -1,0 +1,109 @@
+"""`tailproof demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from tailproof.cli.command import command
+from tailproof.cli.options import Seed
+from tailproof.cli.session import Session
+from tailproof.report.text import count
+
+
+@command
+def demo(
+    session: Session,
+    hub: Annotated[
+        str, typer.Option(help="HB_HOUSTON, HB_NORTH, HB_PAN, HB_SOUTH or HB_WEST.")
+    ] = "HB_NORTH",
+    report: Annotated[
+        Path, typer.Option(help="Where the report goes.", dir_okay=False, metavar="FILE.html")
+    ] = Path("demo-report.html"),
+    quick: Annotated[bool, typer.Option("--quick", help="This hub only, not all five.")] = False,
+    seed: Seed = 0,
+) -> None:
+    """Show what one winter storm does to an average, on a battery's year at real prices.
+
+    Example: tailproof demo
+    """
+    from tailproof.demo import demonstrate
+    from tailproof.report.story_page import story_page
+    from tailproof.worlds.storage import HUBS
+
+    others = () if quick else HUBS
+    with session.working("Two years of a battery", total=3 if quick else 11) as advance:
+        shown = demonstrate(hub=hub, others=others, seed=seed, advance=advance)
+        story_page(shown).write(report)
+    record = {"command": "demo", **shown.to_dict(), "report": str(report)}
+    session.answer(record, *story_lines(shown), "", f"The report is in {report}.")
+
+
+def story_lines(shown: Any) -> list[Any]:
+    """Return the story as a terminal shows it."""
+    from tailproof.demo import ESTIMATORS, LEARNERS
+    from tailproof.report.story_page import story_sentences
+
+    said = story_sentences(shown)
+    here = shown.stormy[0]
+    short = ("plain\naverage", "folds of\ndays", "folds of\nweeks", "clipped\nat 1 %", "default")
+    values = _table("$ a day in 2021", "truth", *short)
+    for name, truth in here.truth.items():
+        found = (here.estimates[each][name] for each in ESTIMATORS)
+        values.add_row(name, *(f"{value:.0f}" for value in (truth, *found)))
+    values.add_row("error", "", *(f"{here.error(each):.0f}" for each in ESTIMATORS), style="bold")
+    choice = _table("estimator", "picks for 2022", "worth", "loses")
+    for each in ESTIMATORS:
+        pick = here.pick(each)
+        choice.add_row(each, pick, f"{here.next_truth[pick]:.0f}", f"{here.lost(each):.0f}")
+    hubs = _table(f"{_hubs(shown)}, $ a day", "stormy: error", "loses", "calm: error", "loses")
+    stormy, calm = shown.over_hubs(shown.stormy), shown.over_hubs(shown.calm)
+    for each in ESTIMATORS:
+        hubs.add_row(each, *(f"{value:.0f}" for value in (*stormy[each], *calm[each])))
+    learned = _table("learned from", "stormy 2021, in 2022", "calm 2022, in 2021")
+    for each in LEARNERS:
+        both = (
+            np.mean([s.learned[each] for s in seasons]) for seasons in (shown.stormy, shown.calm)
+        )
+        learned.add_row(each, *(f"{value:.0f}" for value in both))
+    for label, pick in (("dispatcher, as logged", _dispatcher), ("best candidate", _best)):
+        both = (np.mean([pick(s) for s in seasons]) for seasons in (shown.stormy, shown.calm))
+        learned.add_row(label, *(f"{value:.0f}" for value in both))
+    parts = [
+        ("A battery in Texas", [], said["setting"]),
+        ("1. Diagnose the log", [], said["diagnosis"]),
+        ("2. Evaluate seven schedules", [values], said["evaluation"]),
+        ("3. Choose one for the next year", [choice], said["choice"]),
+        ("4. Was that luck? Other hubs, and a calm year", [hubs], said["control"]),
+        ("5. Learn a schedule", [learned], said["learning"]),
+        ("Limits", [], said["limits"]),
+    ]
+    lines: list[Any] = []
+    for title, tables, sentence in parts:
+        lines += [Text(title, style="bold"), *tables, Text(sentence), ""]
+    return lines[:-1]
+
+
+def _table(first: str, *titles: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(first, no_wrap=True)
+    for title in titles:
+        table.add_column(title, justify="left" if title.startswith("picks") else "right")
+    return table
+
+
+def _hubs(shown: Any) -> str:
+    return count(len(shown.stormy), "hub")
+
+
+def _dispatcher(season: Any) -> float:
+    return float(season.next_truth["dispatcher"])
+
+
+def _best(season: Any) -> float:
+    return float(max(season.next_truth.values()))
