@@ -34,6 +34,8 @@ def numbers(name: str, column: pa.ChunkedArray, *, missing: bool = False) -> Flo
         raise LogError(f"Column {name!r} must hold numbers. {shown(column)} {_advice(kind)}")
     if not missing and column.null_count:
         refuse_missing(name, column)
+    if kinds.is_decimal(kind):
+        column = column.cast(pa.string())  # parsing rounds to the nearest, Arrow's own cast may not
     values: FloatArray = array(column.cast(pa.float64(), safe=False), absent=np.nan)
     with np.errstate(over="ignore", invalid="ignore"):
         total = values.sum()

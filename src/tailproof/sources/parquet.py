@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from tailproof.sources.tables import METADATA_KEY, Source
 from tailproof.spaces import ActionSpace, Continuous, Discrete
 
 VERSION = 1
+_LISTS = ("state", "next_state", "action")
+_OPTIONAL = ("episode", "step", "terminated", "truncated", "propensity", "group")
 
 
 def write_log(log: Log, path: str | Path) -> Path:
@@ -90,8 +94,10 @@ def log_table(log: Log) -> pa.Table:
         columns["propensity"] = log.propensity
     if log.group_ids is not None:
         columns["group"] = _labels("group", log.group_ids, log.episode_of_row)
+    table = pa.table({name: _array(values) for name, values in columns.items()})
     description = {
         "version": VERSION,
+        "columns": {each.name: str(each.type) for each in table.schema},
         "state": names,
         "next_state": next_names,
         "action": action_names,
@@ -105,36 +111,50 @@ def log_table(log: Log) -> pa.Table:
         },
         "space": _space_description(log.action_space),
     }
-    table = pa.table({name: _array(values) for name, values in columns.items()})
-    return table.replace_schema_metadata({METADATA_KEY: json.dumps(description).encode()})
+    text = json.dumps(description | {"checksum": _checksum(description)})
+    return table.replace_schema_metadata({METADATA_KEY: text.encode()})
 
 
 def described_columns(source: Source) -> tuple[Columns, dict[str, Any]] | None:
     """Return the columns of a table that tailproof wrote, and its description; None for others."""
-    if source.metadata is None:
+    if source.metadata is None or source.schema is None:
         return None
+    description = _checked(source)
+    for name, kind in description["columns"].items():
+        if name not in source.names or str(source.schema.field(name).type) != kind:
+            raise LogError(
+                f"{source.label} was written by tailproof and changed since: there is no column "
+                f"{name!r} of type {kind} any more. Name the columns to read it as any other table."
+            )
+    parts: dict[str, Any] = {part: tuple(description[part]) for part in _LISTS}
+    found: dict[str, Any] = {name: name for name in _OPTIONAL if name in description["columns"]}
+    columns = Columns(**parts, reward="reward", **found)
+    ignored = tuple(name for name in source.names if name not in description["columns"])
+    return replace(columns, ignored=ignored), description
+
+
+def _checked(source: Source) -> dict[str, Any]:
+    """Return the description of a log, if it is whole."""
     try:
-        description = json.loads(source.metadata)
-        if description["version"] != VERSION:
-            return None
-        found: dict[str, Any] = {
-            name: name
-            for name in ("episode", "step", "terminated", "truncated", "propensity", "group")
-            if name in source.names
-        }
-        parts: dict[str, Any] = {
-            part: tuple(description[part]) for part in ("state", "next_state", "action")
-        }
-        columns = Columns(**parts, reward="reward", **found)
-        whole = (
-            set(columns.used()) == set(source.names)
-            and {"episode", "step", "terminated", "truncated", "reward"} <= set(source.names)
-            and len(description["state_names"]) == len(columns.state)
-            and all(np.dtype(kind) for kind in description["types"].values() if kind)
-        )
-        return (columns, description) if whole and described_space(description) else None
+        description: dict[str, Any] = json.loads(source.metadata or b"")
+        sum_then, version = description.pop("checksum"), description["version"]
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None  # edited by another program: read as any other table
+        sum_then, description, version = None, {}, VERSION
+    if version != VERSION:
+        raise LogError(
+            f"{source.label} was written by another version of tailproof (its format is {version}, "
+            f"not {VERSION}). Read it with that version and write it again."
+        )
+    if sum_then != _checksum(description):
+        raise LogError(
+            f"{source.label} is damaged: its description of the log is not as it was written. "
+            f"Write it again."
+        )
+    return description
+
+
+def _checksum(description: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(description, sort_keys=True).encode())
 
 
 def described_space(description: dict[str, Any]) -> ActionSpace:

@@ -14,7 +14,15 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.errors import LogError
 from tailproof.log import Log
 from tailproof.sources.columns import Choice, Columns, resolve_columns
-from tailproof.sources.encode import flags, identifiers, labelled, numbers, order, plain
+from tailproof.sources.encode import (
+    flags,
+    identifiers,
+    is_text,
+    labelled,
+    numbers,
+    order,
+    plain,
+)
 from tailproof.sources.parquet import described_columns, described_space
 from tailproof.sources.steps import Steps, Told, assemble
 from tailproof.sources.tables import Source, open_table
@@ -91,14 +99,7 @@ def _described_steps(table: pa.Table, columns: Columns, description: dict[str, A
         if not isinstance(space, Discrete):
             chosen = matrix(columns.action, "actions")
         else:
-            column = plain(table[columns.action[0]])
-            if pa.types.is_integer(column.type):
-                chosen = order(columns.action[0], column)
-            else:
-                found = labelled(column)
-                place = {label: code for code, label in enumerate(space.labels or ())}
-                codes = [place.get(label, -1) for label in found.labels.tolist()]
-                chosen = np.array([*codes, -1])[found.codes]
+            chosen = _described_actions(columns.action[0], table, space)
         return Steps(
             states=matrix(columns.state, "states"),
             actions=chosen,
@@ -114,6 +115,16 @@ def _described_steps(table: pa.Table, columns: Columns, description: dict[str, A
             state_names=tuple(description["state_names"]),
             keep_order=True,
         )
+
+
+def _described_actions(name: str, table: pa.Table, space: Discrete) -> AnyArray:
+    column = plain(table[name])
+    if not is_text(column.type):
+        return order(name, column)
+    found = labelled(column)
+    place = {label: code for code, label in enumerate(space.labels or ())}
+    codes = [place.get(label, -1) for label in found.labels.tolist()]
+    return np.array([*codes, -1])[found.codes]
 
 
 def _typed_ids(log: Log, description: dict[str, Any]) -> Log:
@@ -159,8 +170,8 @@ def _naming_the_type() -> Iterator[None]:
     """Turn Arrow's own errors about types it cannot convert into ours."""
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise LogError(
-            f"A column has a type that cannot be read: {reason[:300]}. Convert it to numbers or text."
+            f"A column cannot be read: {reason[:300]}. Convert it to numbers or UTF-8 text."
         ) from error

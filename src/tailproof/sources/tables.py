@@ -32,14 +32,19 @@ class Source:
         Its columns.
     read
         Reads these columns; those of the second argument are labels, to be kept as they are written.
-    metadata
-        What tailproof wrote into it, if it did.
+    schema
+        Its schema, where that may hold what tailproof wrote about it.
     """
 
     label: str
     names: tuple[str, ...]
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
-    metadata: bytes | None = field(default=None, repr=False)
+    schema: pa.Schema | None = field(default=None, repr=False)
+
+    @property
+    def metadata(self) -> bytes | None:
+        """What tailproof wrote into it, if it did."""
+        return (self.schema.metadata or {}).get(METADATA_KEY) if self.schema is not None else None
 
 
 def open_table(given: Any) -> Source:
@@ -73,11 +78,7 @@ def _in_memory(label: str, table: pa.Table) -> Source:
     def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
         return table.select(list(columns))
 
-    return Source(label, tuple(table.column_names), read, _metadata(table.schema))
-
-
-def _metadata(schema: pa.Schema) -> bytes | None:
-    return (schema.metadata or {}).get(METADATA_KEY)
+    return Source(label, tuple(table.column_names), read, table.schema)
 
 
 def _as_table(given: Any) -> pa.Table | None:
@@ -140,8 +141,17 @@ def _open_parquet(path: Path, label: str) -> Source:
             return file.read(columns=list(columns)).select(list(columns))
 
     with blaming(label, advice), opened() as file:
+        _refuse_miscounted(file)
         schema = file.schema_arrow
-    return Source(label, tuple(schema.names), read, _metadata(schema))
+    return Source(label, tuple(schema.names), read, schema)
+
+
+def _refuse_miscounted(file: Any) -> None:
+    """Raise unless a Parquet file's counts of its rows agree; Arrow would follow either."""
+    metadata = file.metadata
+    rows = sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+    if rows != metadata.num_rows:
+        raise ValueError("its counts of rows contradict each other")
 
 
 def _open_folder(path: Path) -> Source:
