@@ -13,6 +13,7 @@ from tailproof.algorithms.choice import Choice
 from tailproof.arrays import FloatArray
 from tailproof.critics import Critics
 from tailproof.errors import LevelError, MethodError
+from tailproof.frames import as_frame
 from tailproof.intervals import (
     Bound,
     Interval,
@@ -137,6 +138,17 @@ class Estimate:
             "episodes": self.n_episodes,
             "choice": None if self.choice is None else self.choice.to_dict(),
         }
+
+    def to_frame(self) -> Any:
+        """Return a row a fold: a pandas frame, or a pyarrow table where pandas is missing."""
+        return as_frame(
+            [{"fold": k, "value": float(value)} for k, value in enumerate(self.fold_values)]
+        )
+
+    def _repr_html_(self) -> str:
+        from tailproof.report.notebook import estimate_html  # pages are for those who look
+
+        return estimate_html(self)
 
     def _independent_values(self) -> FloatArray:
         if len(self.fold_values) < 2:

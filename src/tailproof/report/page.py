@@ -63,7 +63,7 @@ class Page:
         The content security policy names the hashes of the page's own style and script, so that a
         browser refuses any other.
         """
-        style, script = _asset("page.css"), _asset("page.js")
+        style, script = stylesheet() + _asset("page.css"), _asset("page.js")
         return _template().render(
             page=self,
             version=versions()["tailproof"],
@@ -79,6 +79,14 @@ class Page:
         """Write the page to a file, which appears whole or not at all."""
         write_whole(Path(path), self.html())
         return Path(path)
+
+
+def stylesheet(*, scope: str = "") -> str:
+    """Return the colours and the style of blocks, of the whole page or within a class only."""
+    colours, blocks = _asset("colours.css"), _asset("blocks.css")
+    if not scope:
+        return colours + blocks
+    return f"{colours.replace(':root', scope)}{scope} {{\n{_asset('fragment.css')}{blocks}}}\n"
 
 
 @cache

@@ -23,7 +23,7 @@ from tailproof.report.blocks import Fact, Facts, Figure, Prose, Section
 from tailproof.report.figures import ROW, returns_figure, rows_plot
 from tailproof.report.page import Page
 from tailproof.report.pages import evidence_sections, today
-from tailproof.report.plot import Tone, legend, shortened
+from tailproof.report.plot import Plot, Tone, legend, shortened
 from tailproof.report.sections import settings_section, verdict_section
 from tailproof.report.tables import table
 from tailproof.report.text import count, minus, number, percent
@@ -180,17 +180,7 @@ def story_page(shown: Demonstration) -> Page:
 
 def estimates_figure(season: Season, *, names: Sequence[str] = tuple(ESTIMATORS)) -> Figure:
     """Return every estimate of every candidate beside the truth."""
-    found = [season.estimates[each][name] for each in names for name in season.truth]
-    plot = rows_plot([*found, *season.truth.values()], list(season.truth))
-    plot.x_title = f"value in {season.story.logged}, $ a day"
-    for i, (name, truth) in enumerate(season.truth.items()):
-        y = plot.top + (i + 0.5) * ROW
-        plot.text(plot.left - 10, y + 4, shortened(name, 24), anchor="end", style="name")
-        plot.segment(plot.left, y, plot.width - plot.right, y, "muted", style="faint")
-        for each in names:
-            value = season.estimates[each][name]
-            plot.dot(plot.px(value), y, TONES[each], tip=f"{name}, {each}: {value:.1f}", radius=5)
-        plot.diamond(plot.px(truth), y, "truth", tip=f"{name}, truth: {truth:.1f}")
+    plot = estimates_plot(season, names)
     return Figure(
         key="estimates",
         caption="Each dot is an estimate from the log, the diamond is the exact value by replay. "
@@ -209,6 +199,22 @@ def estimates_figure(season: Season, *, names: Sequence[str] = tuple(ESTIMATORS)
             ],
         ),
     )
+
+
+def estimates_plot(season: Season, names: Sequence[str]) -> Plot:
+    """Return the picture of `estimates_figure`."""
+    found = [season.estimates[each][name] for each in names for name in season.truth]
+    plot = rows_plot([*found, *season.truth.values()], list(season.truth))
+    plot.x_title = f"value in {season.story.logged}, $ a day"
+    for i, (name, truth) in enumerate(season.truth.items()):
+        y = plot.top + (i + 0.5) * ROW
+        plot.text(plot.left - 10, y + 4, shortened(name, 24), anchor="end", style="name")
+        plot.segment(plot.left, y, plot.width - plot.right, y, "muted", style="faint")
+        for each in names:
+            value = season.estimates[each][name]
+            plot.dot(plot.px(value), y, TONES[each], tip=f"{name}, {each}: {value:.1f}", radius=5)
+        plot.diamond(plot.px(truth), y, "truth", tip=f"{name}, truth: {truth:.1f}")
+    return plot
 
 
 def choice_figure(season: Season) -> Figure:

@@ -1,0 +1,114 @@
+"""Results that draw themselves in notebooks: a fragment of HTML each, with its own style."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from tailproof.report.answers import answer
+from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Wide
+from tailproof.report.figures import fold_figure, forest_figure, influence_figure, interval_figure
+from tailproof.report.page import stylesheet
+from tailproof.report.tables import table
+from tailproof.report.text import count, method_text, number, percent
+
+if TYPE_CHECKING:
+    from tailproof.comparison import Comparison
+    from tailproof.diagnosis import Diagnosis
+    from tailproof.learned import Learned
+    from tailproof.results import Estimate
+
+
+def estimate_html(estimate: Estimate) -> str:
+    """Return an estimate with its folds and intervals.
+
+    >>> from tailproof import evaluate
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> estimate = evaluate(world.log(episodes=20), world.target(), method="roam-dm", gamma=0.9)
+    >>> "<svg" in estimate_html(estimate)
+    True
+    """
+    found = answer(estimate)
+    blocks: list[Block] = [Prose(found.sentence())]
+    if estimate.choice is not None:
+        blocks.append(Points(estimate.choice.reasons))
+    if len(estimate.fold_values) > 1:
+        blocks += [fold_figure(found), interval_figure(found)]
+    said = f"{found.how()}; {count(estimate.n_episodes, 'episode')}, γ = {estimate.gamma:g}"
+    return fragment(number(estimate.value), said, blocks)
+
+
+def diagnosis_html(diagnosis: Diagnosis) -> str:
+    """Return a diagnosis: the verdict, why, and the episodes that decide."""
+    verdict, influence = diagnosis.verdict, diagnosis.influence
+    facts = tuple(
+        Fact(
+            name, f"variance {report.variance.exists}", f"mean {report.mean.exists}, {report.skew}"
+        )
+        for name, report in diagnosis.tails.items()
+    )
+    blocks: list[Block] = [Prose(verdict.summary), Points(verdict.reasons), Facts(facts)]
+    if influence.episodes:
+        rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
+        robust = f"median of {influence.folds} folds"
+        blocks.append(influence_figure(rows, plain="plain estimate", robust=robust))
+    said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
+    return fragment("Diagnosis", said, blocks)
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Return a comparison: the ranking, the gate, and every candidate's gain."""
+    rows = [
+        (each.name, each.gain.value, each.gain.lower_bound.value, float("inf"))
+        for each in comparison.candidates
+    ]
+    level = percent(comparison.best.gain.lower_bound.level)
+    figure = forest_figure(
+        rows,
+        key="gains",
+        caption=f"Median gain over folds and its lower bound, at {level} each.",
+        x_title=f"gain over the {comparison.baseline}",
+        line=(0.0, comparison.baseline),
+    )
+    listed = table(
+        ("policy", "value", "lower bound", "gain", "folds won", "gate"),
+        [
+            (
+                each.name,
+                each.value,
+                each.lower_bound.value,
+                each.gain.value,
+                f"{each.gain.won} of {len(each.gain.fold_values)}",
+                "passes" if each.passes else "",
+            )
+            for each in comparison.candidates
+        ],
+    )
+    said = f"best with probability {comparison.probability_best:.2f}; gate " + (
+        "passed" if comparison.passes else "closed"
+    )
+    return fragment(comparison.best.name, said, [figure, Wide(listed)])
+
+
+def learned_html(learned: Learned) -> str:
+    """Return what is known of a learned policy."""
+    facts = (
+        Fact("method", method_text(learned.method)),
+        Fact("episodes", f"{learned.n_episodes:,}", f"{learned.n_transitions:,} rows"),
+        Fact("critics", str(learned.members.count)),
+    )
+    return fragment("Learned policy", f"γ = {learned.gamma:g}", [Facts(facts)])
+
+
+def fragment(title: str, note: str, blocks: list[Block]) -> str:
+    """Return blocks as HTML that brings its style and touches nothing around it."""
+    shown = Markup("").join(block.html() for block in blocks)
+    style = Markup(stylesheet(scope=".tailproof"))
+    return str(
+        Markup(
+            '<div class="tailproof"><style>{}</style><p><strong class="big">{}</strong> {}</p>{}'
+            "</div>"
+        ).format(style, title, note, shown)
+    )
