@@ -1,0 +1,144 @@
+"""`tailproof bench`: estimators and learners against known truths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as RichTable
+
+from tailproof.cli.command import command
+from tailproof.cli.session import Session
+from tailproof.report.tables import Table
+from tailproof.report.text import number
+
+PANEL = "Battery"
+
+
+@command
+def bench(
+    session: Session,
+    entrant: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Who takes part besides the default entrants: file.py:function, module:function or "
+            "the name of a method. Several times for several.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    only: Annotated[
+        bool, typer.Option("--only", help="Leave the default entrants out.", rich_help_panel=PANEL)
+    ] = False,
+    learners: Annotated[
+        bool,
+        typer.Option(
+            "--learners",
+            help="Bench learners by the regret of what they learn.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False,
+    rivals: Annotated[
+        bool,
+        typer.Option(
+            "--rivals",
+            help="With d3rlpy's FQE and SCOPE-RL's estimators, where they are installed.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False,
+    world: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these worlds: cartpole, tabular, linear, storage.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    noise: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only noises whose name contains this, such as Pareto.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    steps: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Log sizes; 2,000 and 10,000 by default.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    replicates: Annotated[
+        int, typer.Option(help="Logs of each cell.", min=1, rich_help_panel=PANEL)
+    ] = 100,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="4 logs a cell, of 2,000 steps only.", rich_help_panel=PANEL),
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option(help="Worker processes; 0 for one a core.", min=0, rich_help_panel=PANEL)
+    ] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Everything random starts here.", rich_help_panel=PANEL)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder for the page, the heat maps, the scores and a record from which a stopped "
+            "run goes on.",
+            file_okay=False,
+            rich_help_panel="Output",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Bench estimators on heavy tails: worlds with a known truth, many noises, sizes and overlaps.
+
+    Example: tailproof bench --quick --entrant mine.py:estimate --out bench
+    """
+    from tailproof.battery.report import report
+    from tailproof.battery.run import run
+    from tailproof.battery.select import chosen_battery
+    from tailproof.engines import Local
+
+    battery = chosen_battery(
+        entrants=tuple(entrant or ()),
+        only=only,
+        learners=learners,
+        rivals=rivals,
+        worlds=tuple(world or ()),
+        noises=tuple(noise or ()),
+        steps=tuple(steps or ()),
+        replicates=replicates,
+        quick=quick,
+        seed=seed,
+    )
+    record = None if out is None else out / "record.jsonl"
+    with (
+        session.working("Running the battery", len(battery.items())) as advance,
+        Local(workers=jobs, kind="processes") as engine,
+    ):
+        findings = run(battery, engine=engine, record=record, advance=advance)
+    found = report(findings)
+    if out is not None:
+        for path in found.write(out):
+            session.note(f"Wrote {path}.")
+    session.answer(found.record, *(_shown(each) for each in found.tables))
+
+
+def _shown(table: Table) -> RichTable:
+    shown = RichTable(title=table.caption, title_justify="left", box=None, pad_edge=False)
+    for column in table.columns:
+        shown.add_column(column, overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(_text(cell, table.digits) for cell in row))
+    return shown
+
+
+def _text(cell: Any, digits: int) -> str:
+    if cell is None:
+        return "–"
+    return cell if isinstance(cell, str) else number(float(cell), digits)
