@@ -223,6 +223,74 @@ def test_a_bandit_needs_no_discount(tmp_path):
     assert json.loads(result.stdout)["gamma"] == 0
 
 
+@pytest.fixture(scope="module")
+def plain_table(tmp_path_factory):
+    """A log in which one action earns one more, whatever the state."""
+    rng = np.random.default_rng(2)
+    path = tmp_path_factory.mktemp("logs") / "plain.csv"
+    rows = ["episode,step,x,action,reward"]
+    for episode in range(60):
+        for step in range(8):
+            action = rng.integers(2)
+            rows.append(f"{episode},{step},{rng.normal():.3f},{action},{action + rng.normal():.3f}")
+    path.write_text("\n".join(rows))
+    return path
+
+
+def test_the_gate_is_an_exit_code(plain_table, tmp_path):
+    words = ["compare", plain_table, "--gamma", 0.5]
+    better = run(*words, "--policy", "one=always:1", "--policy", "zero=always:0", "--json")
+    assert better.exit_code == 0, better.stderr
+    found = json.loads(better.stdout)
+    assert found["best"] == "one"
+    assert [each["passes"] for each in found["candidates"]] == [True, False]
+    report = tmp_path / "compare.html"
+    worse = run(*words, "--policy", "zero=always:0", "--report", report)
+    assert worse.exit_code == 3
+    assert "no candidate's lower bound beats the logged policy" in " ".join(worse.stdout.split())
+    assert "the gate is closed" in report.read_text()
+    against = run(*words, "--policy", "always:0", "--baseline", "-100")
+    assert against.exit_code == 0
+    twice = run(*words, "--policy", "a=uniform", "--policy", "a=always:1")
+    assert twice.exit_code == 2
+    assert "different names" in twice.stderr
+
+
+@pytest.mark.parametrize("name", ["policy.onnx", "policy.tailproof"])
+def test_a_learned_policy_is_judged_saved_and_evaluated(plain_table, tmp_path, name):
+    out, report = tmp_path / name, tmp_path / "learned.html"
+    words = ["--gamma", 0.5, "--method", "room-fqi", "--json"]
+    result = run("learn", plain_table, *words, "--out", out, "--report", report)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["actions"]["1"]["policy"] > 0.95
+    assert found["held_out"]["episodes"] == 18
+    assert "What it learned" in report.read_text()
+    words = ["--policy", out, "--gamma", 0.5, "--method", "lstd", "--json"]
+    again = run("evaluate", plain_table, *words)
+    assert again.exit_code == 0, again.stderr
+    assert json.loads(again.stdout)["value"] == pytest.approx(2.0, abs=0.3)
+
+
+def test_learning_by_default_gives_reasons(plain_table):
+    result = run("learn", plain_table, "--gamma", 0.5)
+    assert result.exit_code == 0
+    assert "Held-out value" in result.stdout
+    changed = run("learn", plain_table, "--gamma", 0.5, "--folds", 7)
+    assert changed.exit_code == 2
+    assert "chooses for itself" in changed.stderr
+
+
+def test_an_end_that_no_state_foresees_is_a_warning(plain_table):
+    words = ["evaluate", plain_table, "--policy", "uniform", "--method", "lstd"]
+    blind = run(*words, "--gamma", 0.9, "--terminated", "always")
+    assert "no state column tells the time" in " ".join(blind.stderr.split())
+    clock = run(*words, "--gamma", 0.9, "--terminated", "always", "--state", "x,step")
+    assert "tells the time" not in clock.stderr
+    open_end = run(*words, "--gamma", 0.9)
+    assert "tells the time" not in open_end.stderr
+
+
 def test_made_logs_are_read_back(tmp_path):
     for name, words in {
         "cartpole.parquet": ["cartpole", "--episodes", 5, "--noise", "student-t:1.5"],

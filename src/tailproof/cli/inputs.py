@@ -18,6 +18,7 @@ from tailproof.catalogue import method as named_method
 from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
 from tailproof.errors import PolicyError, TailproofError
+from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.policies import Uniform
 from tailproof.sources import Reading, read
@@ -39,7 +40,25 @@ def read_the_log(options: LogOptions, session: Session) -> Reading:
         session.note(note)
     for caution in reading.cautions:
         session.warned(caution)
+    if ends_by_the_clock(reading.log):
+        session.warned(
+            f"Every episode ends for good after {reading.log.lengths[0]} steps, and no state column "
+            f"tells the time: how much is still to come depends on something that the state does not "
+            f"hold. Add the step to --state, or leave the end open if episodes only stop being "
+            f"recorded."
+        )
     return reading
+
+
+def ends_by_the_clock(log: Log) -> bool:
+    """Return whether all episodes terminate at one and the same length that no state can foresee."""
+    length = int(log.lengths[0])
+    if length < 2 or not (log.lengths == length).all() or not log.always_terminates:
+        return False
+    steps = log.states.reshape(log.n_episodes, length, -1)
+    clock = np.ptp(steps, axis=0).max(axis=0) == 0  # alike in all episodes at every step
+    moving = np.ptp(steps[0], axis=0) > 0
+    return log.n_episodes > 1 and not bool((clock & moving).any())
 
 
 def chosen_method(options: MethodOptions) -> Method:

@@ -11,17 +11,19 @@ from rich.table import Table
 
 from tailproof.catalogue import method as named_method
 from tailproof.cli.command import command
+from tailproof.cli.diagnosing import points
 from tailproof.cli.evaluating import evaluated, evaluation_lines
 from tailproof.cli.inputs import chosen_method, read_the_log
-from tailproof.cli.options import Gamma, Level, LogOptions, MethodOptions, Report, Seed
+from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
 from tailproof.diagnose import diagnose
 from tailproof.diagnosis import Diagnosis
-from tailproof.errors import TailproofError
+from tailproof.errors import MethodError, TailproofError
 from tailproof.learn import learn as run_learn
 from tailproof.learned import Learned
 from tailproof.log import Log
+from tailproof.method import Method
 from tailproof.report.answers import Answer
 from tailproof.report.learning_page import action_shares, learning_page
 from tailproof.report.text import method_text, percent
@@ -34,9 +36,10 @@ class LearningOptions(MethodOptions):
     method: Annotated[
         str,
         typer.Option(
-            help="A learning method that `tailproof methods` lists.", rich_help_panel="Method"
+            help="auto looks at the rewards and chooses; `tailproof methods` lists the others.",
+            rich_help_panel="Method",
         ),
-    ] = "room-fqi"
+    ] = AUTO
 
 
 @command
@@ -70,7 +73,7 @@ def learn(
     Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
     """
     reading = read_the_log(log, session)
-    chosen = chosen_method(method)
+    chosen = _learning_method(method)
     with session.working(f"Learning by {chosen}"):
         learned = run_learn(reading.log, method=chosen, gamma=gamma, seed=seed, holdout=holdout)
     if out is not None:
@@ -100,7 +103,7 @@ def learn(
         log,
         reading,
         asked={
-            "method": method_text(chosen),
+            "method": method_text(learned.method),
             "holdout": holdout,
             "gamma": learned.gamma,
             "level": level,
@@ -132,6 +135,17 @@ def _page(
     return learning_page(judging, learned, found, diagnosis, shares, context)
 
 
+def _learning_method(options: LearningOptions) -> str | Method:
+    if options.method != AUTO:
+        return chosen_method(options)
+    if changes := options.changes():
+        raise MethodError(
+            f"--method auto chooses for itself. Got {', '.join(sorted(changes))} as well; name a "
+            f"method to change, such as --method room-fqi."
+        )
+    return AUTO
+
+
 def _save(learned: Learned, out: Path) -> None:
     if not out.parent.is_dir():
         raise TailproofError(f"{out} could not be written: there is no folder {out.parent}.")
@@ -152,7 +166,8 @@ def _lines(
         table.add_column(title)
     for label, share in shares.items():
         table.add_row(label, percent(share["policy"]), percent(share["log"]))
-    lines: list[Any] = [str(learned), *([""] if shares else []), *([table] if shares else []), ""]
+    lines: list[Any] = [str(learned), points(learned.reasons), ""]
+    lines += [table, ""] if shares else []
     if found is not None:
         lines += [
             f"Judged by {found.estimate.n_episodes:,} episodes that it was not learned from:",

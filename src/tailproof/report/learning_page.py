@@ -13,7 +13,7 @@ from tailproof.learned import Learned
 from tailproof.log import Log
 from tailproof.policies import action_probabilities
 from tailproof.report.answers import Answer
-from tailproof.report.blocks import Figure, Prose, Section
+from tailproof.report.blocks import Block, Figure, Points, Prose, Section
 from tailproof.report.page import Page
 from tailproof.report.pages import Context, evaluation_page
 from tailproof.report.plot import LETTER, Plot, legend, shortened
@@ -73,8 +73,12 @@ def learning_page(
         f"{count(judging.n_episodes, 'other episode')}: on those that taught it a policy looks "
         f"better than it is."
     )
-    blocks = (Prose(said), *((share_figure(shares),) if shares else ()))
-    section = Section("policy", "What it learned", blocks, "Policy")
+    blocks: list[Block] = [Prose(said)]
+    if learned.reasons:
+        blocks.append(Points(learned.reasons))
+    if shares:
+        blocks.append(share_figure(shares))
+    section = Section("policy", "What it learned", tuple(blocks), "Policy")
     return replace(page, sections=(section, *page.sections))
 
 
