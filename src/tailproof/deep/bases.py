@@ -12,7 +12,13 @@ from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.task import Task
 from tailproof.arrays import require_fraction
-from tailproof.deep.settings import DeepSettings, require_count, require_positive, require_torch
+from tailproof.deep.settings import (
+    DeepSettings,
+    require_count,
+    require_positive,
+    require_torch,
+    require_widths,
+)
 from tailproof.errors import MethodError
 from tailproof.partition import Folds
 
@@ -34,6 +40,8 @@ class Implicit(DeepSettings):
     ----------
     policy_steps
         Gradient steps of the policy.
+    policy_hidden
+        Widths of the policy's hidden layers; by default those of the critics.
     twins
         Q-networks a member.
     huber
@@ -45,6 +53,7 @@ class Implicit(DeepSettings):
     supports: ClassVar[tuple[At, ...]] = ("pointwise", "backup")
 
     policy_steps: int = 1_000_000
+    policy_hidden: tuple[int, ...] | None = None
     twins: int = 2
     huber: float | None = None
     limit: float = 100.0
@@ -52,6 +61,8 @@ class Implicit(DeepSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_count("policy_steps", self.policy_steps)
+        if self.policy_hidden is not None:
+            require_widths("policy_hidden", self.policy_hidden)
         require_count("twins", self.twins)
         require_positive("limit", self.limit)
         if self.huber is not None:

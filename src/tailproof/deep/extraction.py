@@ -66,6 +66,7 @@ def clone(
     *,
     steps: int,
     seed: int,
+    hidden: tuple[int, ...],
 ) -> tuple[Sequence[NeuralPolicy], History]:
     """Train a policy for each row of weights (P, n) by weighted imitation of the log."""
     run = settings.run
@@ -75,7 +76,7 @@ def clone(
         table,
         Draws([rows], [seed], settings.batch, run.device),
         seed,
-        hidden=settings.hidden,
+        hidden=hidden,
         batch=settings.batch,
         n_actions=scaling.n_actions,
         learning_rate=settings.learning_rate,
@@ -91,7 +92,7 @@ def clone(
         steps,
         phase="policy",
         run=run,
-        fingerprint=fingerprint(replace(settings, run=Run()), seed, steps, table.values),
+        fingerprint=fingerprint(replace(settings, run=Run()), seed, steps, hidden, table.values),
         evaluate=player(run, policies),
     )
     return policies(), training
@@ -112,7 +113,13 @@ def extract(
         )
     weights = policy_weights(settings.rule(), task.log, critics, aggregates)
     found, training = clone(
-        settings, task.log, critics.scaling, weights, steps=settings.policy_steps, seed=seed
+        settings,
+        task.log,
+        critics.scaling,
+        weights,
+        steps=settings.policy_steps,
+        seed=seed,
+        hidden=settings.policy_hidden or settings.hidden,
     )
     return [Extracted(policy, training) for policy in found]
 
@@ -149,6 +156,7 @@ def fit_cloning(settings: BehaviourCloning, task: Task, folds: Folds, *, seed: i
         np.ones((1, task.log.n_transitions)),
         steps=settings.steps,
         seed=seed,
+        hidden=settings.hidden,
     )
     inputs = len(scaling.state_mean) + scaling.action_width
     shape = Shape(folds.count, (inputs, scaling.n_actions or 1))

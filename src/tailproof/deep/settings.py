@@ -135,10 +135,7 @@ class DeepSettings:
     def __post_init__(self) -> None:
         for name in ("steps", "batch"):
             require_count(name, getattr(self, name))
-        if not self.hidden or any(not isinstance(w, int) or w < 1 for w in self.hidden):
-            raise MethodError(
-                f"hidden must be widths such as (256, 256). Got {self.hidden!r} instead."
-            )
+        require_widths("hidden", self.hidden)
         require_positive("learning_rate", self.learning_rate)
         require_positive("target_rate", self.target_rate, at_most=1.0)
         if self.reward_scale != "auto":
@@ -149,6 +146,12 @@ def require_count(name: str, value: int) -> None:
     """Raise unless `value` is a whole number of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise MethodError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
+
+
+def require_widths(name: str, widths: tuple[int, ...]) -> None:
+    """Raise unless `widths` are widths of hidden layers."""
+    if not widths or any(not isinstance(each, int) or each < 1 for each in widths):
+        raise MethodError(f"{name} must be widths such as (256, 256). Got {widths!r} instead.")
 
 
 def require_positive(name: str, value: Any, *, at_most: float = float("inf")) -> None:

@@ -83,7 +83,15 @@ def implicit_study(
     weights = np.concatenate(
         [policy_weights(rule, log, whole, [Mean()]), robust, np.ones((1, log.n_transitions))]
     )
-    _, training = clone(base, log, critics.scaling, weights, steps=base.policy_steps, seed=seed)
+    _, training = clone(
+        base,
+        log,
+        critics.scaling,
+        weights,
+        steps=base.policy_steps,
+        seed=seed,
+        hidden=base.policy_hidden or base.hidden,
+    )
     names = ("vanilla", "ma", "room-vm", "p-room-vm", "bc")
     scores = training["score"].values[-10:]  # (evaluations, P)
     return {
@@ -139,6 +147,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=30_000)
     parser.add_argument("--policy-steps", type=int, default=30_000)
     parser.add_argument("--hidden", type=int, nargs="+", default=[128, 128])
+    parser.add_argument("--policy-hidden", type=int, nargs="+", default=[128, 128])
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--target-rate", type=float, default=0.02)
+    parser.add_argument("--beta", type=float, default=1.0)
+    parser.add_argument("--alpha", type=float, default=0.3)
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--quantile", type=float, default=0.0)
     parser.add_argument("--episodes", type=int, default=5)
@@ -164,11 +177,14 @@ def main(arguments: list[str] | None = None) -> None:
     shared: dict[str, Any] = {
         "steps": given.steps,
         "hidden": tuple(given.hidden),
+        "learning_rate": given.learning_rate,
+        "target_rate": given.target_rate,
         "reward_scale": 1.0,
         "run": run,
     }
     done = {tuple(json.loads(line)["key"]) for line in _lines(given.out)}
     for seed in given.seeds:
+        weighing = {"iql": given.beta, "sql": given.alpha, "sac": 0.0}[given.study]
         key = (
             given.dataset,
             given.study + (" zero" if given.zero else ""),
@@ -177,6 +193,7 @@ def main(arguments: list[str] | None = None) -> None:
             given.steps,
             given.policy_steps,
             str(given.hidden),
+            weighing,
         )
         if key in done:
             continue
@@ -184,8 +201,16 @@ def main(arguments: list[str] | None = None) -> None:
         if given.study == "sac":
             result = sac_study(noisy, SAC(**shared), seed=seed, critics=10)
         else:
-            kind = IQL if given.study == "iql" else SQL
-            base = kind(policy_steps=given.policy_steps, zero_rewards=given.zero, **shared)
+            shared |= {
+                "policy_steps": given.policy_steps,
+                "policy_hidden": tuple(given.policy_hidden),
+                "zero_rewards": given.zero,
+            }
+            base: IQL | SQL = (
+                IQL(beta=given.beta, **shared)
+                if given.study == "iql"
+                else SQL(alpha=given.alpha, **shared)
+            )
             if given.zero:
                 result = zero_reward_study(noisy, base, seed=seed)
             else:
