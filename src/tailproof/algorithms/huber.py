@@ -77,10 +77,11 @@ def huber_regression(
     centre = float(np.median(target))
     reach = 3 * robust_scale(target - centre)
     beta = inverse @ (np.clip(target, centre - reach, centre + reach) @ phi) / n
-    negligible = 1e-12 * float(np.abs(target).max(initial=0.0))
     for _ in range(iterations):
-        residuals = target - phi @ beta
-        residuals[np.abs(residuals) <= negligible] = 0.0  # rounding is no noise
+        fitted = phi @ beta
+        residuals = target - fitted
+        # Rounding is no noise; it is judged by the row itself, because an outlier may be anywhere.
+        residuals[np.abs(residuals) <= 1e-12 * (np.abs(target) + np.abs(fitted))] = 0.0
         limit = threshold * robust_scale(residuals)
         inside = max(float(np.mean(np.abs(residuals) < limit)), 1 / n)
         pulled = np.clip(residuals, -limit, limit)
