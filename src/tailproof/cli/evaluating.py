@@ -133,7 +133,7 @@ def evaluated(
         return answer(estimate, level=level)
     verdict = diagnosis.verdict
     folds = run(verdict.bounds()) if verdict.folds > 1 else None
-    return answer(estimate, folds=folds, level=level, left_tail=verdict.tail_index)
+    return answer(estimate, folds=folds, level=level, verdict=verdict)
 
 
 def evaluation_lines(found: Answer) -> list[Any]:
@@ -146,6 +146,7 @@ def evaluation_lines(found: Answer) -> list[Any]:
     if found.interval is not None:
         ends = f"{number(found.interval.low)} to {number(found.interval.high)}"
         table.add_row("interval", f"{ends}  ({percent(found.interval.level)})")
+        table.add_row("", Text(found.interval.note, style="dim"))
     if found.bound is not None:
         table.add_row(
             "lower bound", f"{number(found.bound.low)}  ({percent(found.bound.level)} one-sided)"

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tailproof.diagnosis import Verdict
 from tailproof.errors import LevelError
 from tailproof.intervals import Bound, Interval
 from tailproof.report.text import count, method_text, number, percent
@@ -51,7 +52,8 @@ class Answer:
     """An estimate with the interval and the bound to quote, and the alternatives.
 
     `folds` is the estimate whose fold values the intervals come from: the same one, or another
-    where the best point estimate fits the log as a whole.
+    where the best point estimate fits the log as a whole. `covers` is what levels taken from folds are
+    for: the value itself, or only the median of the folds' law.
     """
 
     estimate: Estimate
@@ -59,21 +61,28 @@ class Answer:
     interval: Offer | None
     bound: Offer | None
     offers: tuple[Offer, ...]
+    covers: str = "value"
 
     def sentence(self) -> str:
         """Return the answer in words."""
         said = f"The policy is worth about {number(self.estimate.value)}"
         if self.interval is not None:
             ends = f"{number(self.interval.low)} to {number(self.interval.high)}"
-            said += f"; the {percent(self.interval.level)} interval is {ends}"
-        if self.bound is not None:
             said += (
-                f"; it is worth more than {number(self.bound.low)} with "
-                f"{percent(self.bound.level)} confidence"
+                f"; the {percent(self.interval.level)} interval{self._of(self.interval)} is {ends}"
             )
+        if self.bound is not None:
+            held = self._of(self.bound).replace(" of", "", 1)
+            above = f"{held} exceeds" if held else " it is worth more than"
+            sure = percent(self.bound.level)
+            said += f";{above} {number(self.bound.low)} with {sure} confidence"
         if self.interval is None and self.bound is None:
             said += ", without an interval"
         return said + "."
+
+    def _of(self, offer: Offer) -> str:
+        from_folds = self.covers != "value" and not offer.name.startswith("chosen mean")
+        return f" of the {self.covers}" if from_folds else ""
 
     def how(self) -> str:
         """Return how the estimate was made, in a few words."""
@@ -94,6 +103,7 @@ class Answer:
             "folds": self.folds.to_dict() if self.folds is not self.estimate else None,
             "interval": None if self.interval is None else asdict(self.interval),
             "lower_bound": None if self.bound is None else asdict(self.bound),
+            "covers": self.covers,
             "offers": [asdict(offer) for offer in self.offers],
         }
 
@@ -103,13 +113,15 @@ def answer(
     *,
     folds: Estimate | None = None,
     level: float = 0.9,
-    left_tail: float | None = None,
+    verdict: Verdict | None = None,
 ) -> Answer:
     """Return the estimate with every interval and lower bound on offer.
 
     Quoted are those of the default method where it gives any. Otherwise the order statistics of the
-    folds and, where the index of a heavy left tail is known, the bound that allows for it; but none
-    at ``at="backup"``, whose members depend on each other.
+    folds, as far as the verdict on the log allows: no two-sided interval where folds are not shown to
+    be as often too high as too low, no bound where none can be promised, and the bound that allows
+    for a heavy left tail where there is one. None at ``at="backup"``, whose members depend on each
+    other.
 
     Parameters
     ----------
@@ -119,8 +131,8 @@ def answer(
         Another estimate to take the fold values from.
     level
         To ask for.
-    left_tail
-        The index of the rewards' left tail, where that is below 2.
+    verdict
+        Of the diagnosis of the same log and policy.
 
     Examples
     --------
@@ -133,21 +145,25 @@ def answer(
     ['order statistics', 'fold t', 'fold t, lower', 'order statistics, lower']
     """
     source = estimate if folds is None else folds
-    offers, intervals, bounds = [], [], []
+    offers: list[Offer] = []
+    intervals: list[Offer] = []
+    bounds: list[Offer] = []
     if estimate.choice is not None:
-        offers = [
-            _offer("chosen mean", level, lambda: estimate.interval(level)),
-            _offer("chosen mean, lower", level, lambda: estimate.lower_bound(level)),
-        ]
-        intervals, bounds = offers[:1], offers[1:]
+        intervals = [_offer("chosen mean", level, lambda: estimate.interval(level))]
+        bounds = [_offer("chosen mean, lower", level, lambda: estimate.lower_bound(level))]
+        offers = [*intervals, *bounds]
     if source.choice is None:
-        of_folds = _fold_offers(source, level, left_tail)
-        offers = offers + of_folds
+        of_folds = _fold_offers(source, level, None if verdict is None else verdict.tail_index)
+        offers += of_folds
         if source.method.at != "backup":
-            intervals, bounds = [*intervals, of_folds[0]], [*bounds, of_folds[-1]]
+            if verdict is None or verdict.interval_level is not None:
+                intervals.append(of_folds[0])
+            if verdict is None or verdict.level is not None:
+                bounds.append(of_folds[-1])
     interval = next((offer for offer in intervals if offer.exists), None)
     bound = next((offer for offer in bounds if offer.exists), None)
-    return Answer(estimate, source, interval, bound, tuple(offers))
+    covers = "value" if verdict is None or verdict.covers == "mean" else verdict.covers
+    return Answer(estimate, source, interval, bound, tuple(offers), covers)
 
 
 def _fold_offers(source: Estimate, level: float, left_tail: float | None) -> list[Offer]:

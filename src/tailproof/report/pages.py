@@ -82,6 +82,7 @@ def evaluation_page(
     facts.append(Fact("plain average", number(plain.value), plain.estimator))
     light = diagnosis.tails["rewards"].variance.exists == "yes"
     chosen = choice_section(found)
+    advice = diagnosis.verdict.summary if chosen is None else ""
     sections = [
         *([chosen] if chosen is not None else []),
         folds_section(found),
@@ -95,7 +96,7 @@ def evaluation_page(
         headline=number(found.estimate.value),
         headline_note="estimated value",
         verdict=found.sentence(),
-        details=(diagnosis.verdict.summary,) if chosen is None else (),
+        details=tuple(filter(None, (found.why_no_interval(), advice))),
         facts=Facts(tuple(facts)),
         mood="good" if light else "plain" if found.interval is not None else "warn",
         sections=tuple(sections),
