@@ -83,3 +83,17 @@ def test_policies(task, fitted, discrete_task, discrete_fitted, tmp_path):
 def test_an_aggregate_of_ones_own_cannot_be_exported(fitted, tmp_path):
     with pytest.raises(MethodError, match="can be exported"):
         export_critic(fitted[0].critics, lambda values: values[0], tmp_path / "critic.onnx")
+
+
+def test_a_saved_graph_is_a_policy_of_the_library(
+    task, fitted, discrete_task, discrete_fitted, tmp_path
+):
+    from tailproof.onnx_export import load_onnx
+
+    for (_, policy), states in (
+        (fitted, task.log.states),
+        (discrete_fitted, discrete_task.log.states),
+    ):
+        policy.save(tmp_path / "policy.onnx")
+        answers = load_onnx(tmp_path / "policy.onnx")(states)
+        np.testing.assert_allclose(answers, policy(states), rtol=1e-4, atol=1e-5)

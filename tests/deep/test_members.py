@@ -4,7 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from tailproof import Bootstrap, Mean, Median, Quantile, Replicate, Split, Whole, evaluate, method
+from tailproof import (
+    Bootstrap,
+    Mean,
+    Median,
+    Method,
+    Quantile,
+    Replicate,
+    Split,
+    Whole,
+    evaluate,
+    learn,
+    method,
+)
 from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
 from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.fitting import fit_implicit, member_seeds
@@ -198,3 +210,33 @@ def test_critics_and_policies_survive_saving(task, tmp_path):
     assert (critics.values(states, actions) == fitted.critics.values(states, actions)).all()
     assert (critics.state_values(states) == fitted.critics.state_values(states)).all()
     assert (load_policy(tmp_path / "policy")(states) == policy(states)).all()
+
+
+def test_learn_takes_the_rows_and_asks_the_same_critics_again(log, discrete_log):
+    base = IQL(policy_steps=40, **SMALL)
+    for chosen in (log, discrete_log):
+        row = Method(base=base, partition=Split(5), aggregate=Median(), at="pointwise")
+        room = learn(chosen, method=row, gamma=0.9, seed=3)
+        mean = room.with_aggregate(Mean())
+        again = learn(
+            chosen, method=Method(base=base, partition=Split(5), at="pointwise"), gamma=0.9, seed=3
+        )
+        assert mean.members is room.members
+        assert torch.equal(mean.policy.stack.flat, again.policy.stack.flat)
+        assert not torch.equal(mean.policy.stack.flat, room.policy.stack.flat)
+        assert room.history["q loss"].values.shape == (3, 5)
+        assert "policy loss" in room.policy_history
+
+
+def test_learn_takes_every_deep_row(log):
+    from dataclasses import fields, replace
+
+    from tailproof.deep.rows import deep_rows
+
+    for name, row in deep_rows().items():
+        settings = {**SMALL, "steps": 5, "policy_steps": 5}
+        known = {each.name for each in fields(row.method.base)}
+        base = replace(row.method.base, **{k: v for k, v in settings.items() if k in known})
+        learned = learn(log, method=replace(row.method, base=base), gamma=0.9)
+        assert learned.policy(log.states).shape == (log.n_transitions, 2), name
+        assert learned.members.count == row.method.folds

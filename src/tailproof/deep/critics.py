@@ -138,9 +138,13 @@ class NeuralPolicy:
             return self.stack(torch.from_numpy(self.scaling.states(states)).to(self.stack.flat))[0]
 
     def save(self, path: str | Path) -> None:
-        """Write the policy to ``<path>.safetensors`` and ``<path>.json``."""
+        """Write the policy to ``<path>.safetensors`` and ``<path>.json``, or as ``<name>.onnx``."""
+        if Path(path).suffix == ".onnx":
+            from tailproof.deep.export import export_policy
+
+            return export_policy(self, path)
         page = {"kind": self.kind, "widths": self.stack.shape.widths}
-        _save(path, "policy", {"policy": self.stack.flat}, self.scaling, page)
+        return _save(path, "policy", {"policy": self.stack.flat}, self.scaling, page)
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,7 +69,7 @@ def deep_rows() -> dict[str, DeepRow]:
             "Soft actor-critic, mean − 2 std of N.",
         ),
         "td3+bc": _row(TD3BC(), Whole(), Mean(), "backup", "TD3 that stays near the log."),
-        "bc": _row(BehaviourCloning(), Whole(), Mean(), "pointwise", "Imitate the log."),
+        "bc-neural": _row(BehaviourCloning(), Whole(), Mean(), "pointwise", "Imitate the log."),
     }
     return rows
 
