@@ -21,7 +21,7 @@ CLASSIFIERS = ("logistic", "boosting", "forest")
 CALIBRATION_ROWS = 20_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EstimatedPropensity:
     """Estimated probabilities of the logged actions, and how far they can be trusted.
 
@@ -110,8 +110,9 @@ def estimate_propensities(
 
         p̂(a) ∝ [(1 − ε) p(a) + ε m(a)]^(1/T),
 
-    where m are the frequencies of the actions, each counted once more than it occurs, so that no
-    estimate is 0. T and ε minimise the log loss of the out-of-fold predictions of the *other* folds.
+    where m are the frequencies of the actions in the other folds, each counted once more than it
+    occurs, so that no estimate is 0. T and ε minimise the log loss of the out-of-fold predictions of
+    the other folds (by models that have seen this one: two numbers can learn little from it).
     T is temperature scaling (Guo et al., 2017, section 4.2).
 
     Parameters
@@ -140,7 +141,7 @@ def estimate_propensities(
         others = np.flatnonzero(fold != k)
         if len(others) > CALIBRATION_ROWS:
             others = rng.choice(others, CALIBRATION_ROWS, replace=False)
-        settings.append(_fit_calibration(raw[others], marginal[fold[others]], log.actions[others]))
+        settings.append(_fit_calibration(raw[others], marginal[[k]], log.actions[others]))
         calibrated[fold == k] = _calibrated(raw[fold == k], marginal[[k]], *settings[-1])
     values = calibrated[at]
     frequency = np.bincount(log.actions, minlength=n_actions) / log.n_transitions
@@ -211,7 +212,7 @@ def _name(model: Any) -> str:
 def _out_of_fold(
     model: Any, log: Log, fold: IntArray, folds: int
 ) -> tuple[FloatArray, FloatArray, bool]:
-    """Return p for each row by a model that never saw its fold, and m of each fold's model."""
+    """Return p for each row by a model that never saw its fold, and m without each fold."""
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 

@@ -344,6 +344,11 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path):
     assert log.group_ids.tolist() == [1, 2]
 
 
+def test_a_column_of_a_frame_may_be_called_as_it_likes():
+    frame = pd.DataFrame(TWO | {"episodes": [1, 1, 2, 2]})
+    assert read_log(frame, episode="episodes", terminated=True).episode_ids.tolist() == [1, 2]
+
+
 def test_a_named_index_of_a_frame_is_a_column():
     frame = pd.DataFrame(TWO).set_index("episode")
     assert read_log(frame, terminated=True).episode_ids.tolist() == ["b", "a"]

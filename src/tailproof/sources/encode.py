@@ -55,6 +55,7 @@ def numbers(name: str, column: pa.ChunkedArray, *, missing: bool = False) -> Flo
 def flags(name: str, column: pa.ChunkedArray) -> BoolArray:
     """Return a column of yes and no, (n,)."""
     column = plain(column)
+    refuse_missing(name, column)
     if not (kinds.is_boolean(column.type) or kinds.is_primitive(column.type)):
         raise LogError(
             f"Column {name!r} must hold true and false, or 1 and 0. {shown(column)} Convert it."

@@ -162,7 +162,7 @@ def _adapter(source: Any) -> Any:
     """Return what reads a source that is not a table."""
     if hasattr(source, "iterate_episodes"):
         return minari.read_dataset
-    if hasattr(source, "episodes") and not isinstance(source, str | Path):
+    if hasattr(source, "episodes") and not hasattr(source, "columns"):  # of no frame
         return d3rlpy.read_episodes
     if isinstance(source, str | Path):
         if minari.is_dataset(source):

@@ -56,7 +56,7 @@ def _load(source: Source, columns: Columns) -> pa.Table:
 def _steps(table: pa.Table, columns: Columns, all_terminate: bool, told: Told) -> Steps:
     with _naming_the_type():
         pairs = [
-            state_block(name, table[name], table[after] if after else None)
+            state_block(name, table[name], after, table[after] if after else None)
             for name, after in zip(
                 columns.state, columns.next_state or [None] * len(columns.state), strict=True
             )

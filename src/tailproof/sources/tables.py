@@ -143,7 +143,8 @@ def _open_parquet(path: Path, label: str) -> Source:
     with blaming(label, advice), opened() as file:
         _refuse_miscounted(file)
         schema = file.schema_arrow
-    return Source(label, tuple(schema.names), read, schema)
+        names = tuple(schema.names)
+    return Source(label, names, read, schema)
 
 
 def _refuse_miscounted(file: Any) -> None:
@@ -183,7 +184,7 @@ def _open_arrow(path: Path, label: str) -> Source:
                 file.seek(0)
                 table = pa.ipc.open_stream(file).read_all()
         table.validate(full=True)  # damaged offsets would be followed out of bounds
-    return _in_memory(label, table)
+        return _in_memory(label, table)
 
 
 def _open_csv(path: Path, label: str) -> Source:

@@ -67,7 +67,10 @@ def actions(
 
 
 def state_block(
-    name: str, column: pa.ChunkedArray, after: pa.ChunkedArray | None = None
+    name: str,
+    column: pa.ChunkedArray,
+    after_name: str | None = None,
+    after: pa.ChunkedArray | None = None,
 ) -> tuple[Block, Block | None]:
     """Return one state column as numbers, and its next values where a column gives them.
 
@@ -76,19 +79,19 @@ def state_block(
     column = plain(column)
     after = None if after is None else plain(after)
     if is_text(column.type):
-        return _one_hot(name, column, after)
+        return _one_hot(name, column, after_name, after)
     if is_list(column.type):
         before = _lists(name, column)
         names = tuple(f"{name}[{j}]" for j in range(before.shape[1]))
         if after is None:
             return Block(before, names), None
-        values = _lists(f"next of {name}", after, before.shape[1])
+        values = _lists(str(after_name), after, before.shape[1])
         return Block(before, names), Block(values, names)
     names = (f"{name}=true" if kinds.is_boolean(column.type) else name,)
     before = numbers(name, column)[:, None]
     if after is None:
         return Block(before, names), None
-    values = numbers(f"next of {name}", after, missing=True)[:, None]
+    values = numbers(str(after_name), after, missing=True)[:, None]
     return Block(before, names), Block(values, names)
 
 
@@ -127,12 +130,12 @@ def _action_vectors(names: tuple[str, ...], columns: list[pa.ChunkedArray]) -> F
 
 
 def _one_hot(
-    name: str, column: pa.ChunkedArray, after: pa.ChunkedArray | None
+    name: str, column: pa.ChunkedArray, after_name: str | None, after: pa.ChunkedArray | None
 ) -> tuple[Block, Block | None]:
     refuse_missing(name, column)
     if after is not None and not (is_text(after.type) or kinds.is_null(after.type)):
         raise LogError(
-            f"The next states of column {name!r} must be text, as it is. {shown(after)} Convert it."
+            f"Column {after_name!r} must be text, as {name!r} is. {shown(after)} Convert it."
         )
     text = column.cast(pa.large_string())
     both = text if after is None else _joined(text, after.cast(pa.large_string()))
