@@ -256,7 +256,12 @@ def ground(world: str, overlap: str) -> Ground:
 
 
 def default_settings(sizes: tuple[int, ...] = (2000, 10_000)) -> tuple[Setting, ...]:
-    """Return six settings of each size: every world, once with better and once with worse overlap.
+    """Return six settings of each size, with overlap from good to poor.
+
+    CartPole is there with good overlap only. Where its logs explore more, poles fall, and the frozen
+    states after a fall are beyond its features: with ε = 0.2 ("fair") and no noise at all, LSTD on 100
+    episodes has a standard deviation of 1.9. That is an error of the critic, which no estimator here
+    can mend.
 
     Examples
     --------
@@ -265,8 +270,8 @@ def default_settings(sizes: tuple[int, ...] = (2000, 10_000)) -> tuple[Setting, 
     """
     pairs: tuple[tuple[World, Overlap], ...] = (
         ("cartpole", "good"),
-        ("cartpole", "fair"),
         ("tabular", "good"),
+        ("tabular", "fair"),
         ("tabular", "poor"),
         ("linear", "fair"),
         ("linear", "poor"),

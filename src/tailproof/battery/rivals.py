@@ -59,10 +59,10 @@ class D3rlpyFQE:
         Units of the layers.
     """
 
-    updates: int = 15_000
+    updates: int = 6_000
     learning_rate: float = 1e-3
     batch_size: int = 256
-    sync: int = 25
+    sync: int = 9
     hidden: tuple[int, ...] = (64, 64)
 
     def __call__(self, problem: Problem, *, seed: int) -> float:
