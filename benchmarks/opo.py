@@ -30,6 +30,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,19 +102,25 @@ def with_noise(log: Log, cell: Cell, seed: int) -> Log:
     )
 
 
+def attempt(log: Log, chosen: Method | str, gamma: float, seed: int) -> Learned | None:
+    """Learn; None where too many folds diverged."""
+    try:
+        return learn(log, method=chosen, gamma=gamma, seed=seed)
+    except FoldError:
+        return None
+
+
+def policy(learned: Learned | None) -> Any:
+    return None if learned is None else learned.policy
+
+
 def learned_rows(
     log: Log, gamma: float, settings: dict[str, Any], *, blind: bool, seed: int
 ) -> Iterator[tuple[str, Any]]:
     """Yield each row's name and its policy; None where too many folds diverged."""
 
     def fit(chosen: Method) -> Learned | None:
-        try:
-            return learn(log, method=chosen, gamma=gamma, seed=seed)
-        except FoldError:
-            return None
-
-    def policy(learned: Learned | None) -> Any:
-        return None if learned is None else learned.policy
+        return attempt(log, chosen, gamma, seed)
 
     for name in ALONE + (BLIND if blind else ()):
         kept = {key: each for key, each in settings.items() if (name, key) != ("bc", "ridge")}
@@ -139,8 +146,10 @@ def cartpole_regrets(
     log = with_noise(world.log(episodes=400, seed=seed), CELLS[name], seed)
     best = world.value(world.target(), episodes=episodes, seed=seed)
     rows = learned_rows(log, 0.99, {"ridge": ridge}, blind=name == "no noise", seed=seed)
-    for row, policy in rows:
-        value = None if policy is None else world.value(policy, episodes=episodes, seed=seed)
+    if not isinstance(ridge, Absolute):
+        rows = chain(rows, [("auto", policy(attempt(log, "auto", 0.99, seed)))])
+    for row, acting in rows:
+        value = None if acting is None else world.value(acting, episodes=episodes, seed=seed)
         yield row, None if value is None else best - value
 
 
@@ -154,8 +163,8 @@ def tabular_regrets(
     span = best - world.value(Uniform(3), gamma=0.9)
     features = PerAction(Polynomial(degree=1, bias=False), 10, 3)
     settings = {"ridge": ridge, "features": features}
-    for row, policy in learned_rows(log, 0.9, settings, blind=name == "no noise", seed=seed):
-        value = None if policy is None else world.value(policy, gamma=0.9)
+    for row, acting in learned_rows(log, 0.9, settings, blind=name == "no noise", seed=seed):
+        value = None if acting is None else world.value(acting, gamma=0.9)
         yield row, None if value is None else (best - value) / span
 
 

@@ -202,6 +202,7 @@ class Learned:
             "n_transitions": self.n_transitions,
             "n_episodes": self.n_episodes,
             "bad_folds": list(self.bad_folds),
+            "reasons": list(self.reasons),
         }
         arrays = {"theta": members.theta, "diverged": members.diverged, "history": self.history}
         write_file(path, KIND, VERSION, header, arrays)
@@ -247,6 +248,7 @@ class Learned:
                 n_episodes=header["n_episodes"],
                 action_space=space,
                 state_names=tuple(header["state_names"]),
+                reasons=tuple(header["reasons"]),
             )
         except KeyError as error:
             raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
