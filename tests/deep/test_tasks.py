@@ -5,7 +5,7 @@ from tailproof import MeanMinusStd, Median, Method, Quantile
 from tailproof.deep import play
 from tailproof.deep.rows import deep_rows
 from tailproof.deep.scores import REFERENCE, normalised, scorer
-from tailproof.deep.study import rollout_log, to_return_range
+from tailproof.deep.study import rollout_log, to_return_range, with_clipped
 from tailproof.deep.tasks import PRESETS, preset
 from tailproof.errors import TailproofError
 
@@ -95,3 +95,8 @@ def test_rollouts_become_logs():
     assert log.terminated.tolist() == arrays["terminals"].tolist()
     returns = np.add.reduceat(to_return_range(log).rewards, log.starts[:-1])
     assert returns.max() - returns.min() == pytest.approx(1000)
+    both = with_clipped(log, 0.2)
+    assert both.n_episodes == 4
+    assert both.rewards[:5].tolist() == log.rewards.tolist()
+    assert both.rewards[5:].max() < 5
+    assert (both.next_states[5:] == log.next_states).all()

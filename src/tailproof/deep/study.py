@@ -59,29 +59,58 @@ def prepared(log: Log, *, kappa: float, df: float, seed: int) -> Log:
     return scaled if kappa == 0 else add_noise(scaled, StudentT(df=df, kappa=kappa), seed=seed)
 
 
+def with_clipped(log: Log, clip: float) -> Log:
+    """Return the log followed by the same episodes with rewards winsorised at `clip` on each side."""
+    low, high = np.quantile(log.rewards, [clip, 1 - clip])
+    episode = np.repeat(np.arange(log.n_episodes), log.lengths)
+    return Log.from_arrays(
+        np.concatenate([log.states] * 2),
+        np.concatenate([log.actions] * 2),
+        np.concatenate([log.rewards, np.clip(log.rewards, low, high)]),
+        np.concatenate([log.next_states] * 2),
+        episode=np.concatenate([episode, episode + log.n_episodes]),
+        terminated=np.concatenate([log.terminated] * 2),
+        action_space=log.action_space,
+    )
+
+
 def implicit_study(
-    log: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float
+    log: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float, clip: float = 0.01
 ) -> dict[str, Any]:
-    """Train the base and its ROOM rows at once: the whole log is one more member of the stack."""
+    """Train the base, the base on clipped rewards and the ROOM rows as one stack, then all policies.
+
+    Members: the whole log, the whole log clipped, and the K folds.
+    """
     from tailproof.deep.critics import NeuralCritics
     from tailproof.deep.extraction import clone, policy_weights
     from tailproof.deep.fitting import fit_implicit, member_seeds
 
     rng = np.random.default_rng(seed)
-    task = Task(log, 0.99, None, log.first_states)
-    split = Split(folds).assign(log, rng)
-    both = Folds(np.concatenate([Whole().assign(log, rng).counts, split.counts]))
-    seeds = member_seeds(both.count, rng)
+    both = with_clipped(log, clip)
+    task = Task(both, 0.99, None, log.first_states)
+    counts = np.concatenate([Whole().assign(log, rng).counts, Split(folds).assign(log, rng).counts])
+    nothing = np.zeros_like(counts)
+    given = np.concatenate([counts, nothing], axis=1)
+    given = np.insert(given, 1, np.concatenate([nothing[0], counts[0]]), axis=0)
+    seeds = member_seeds(folds + 2, rng)
     started = time.perf_counter()
-    fitted = fit_implicit(base, task, both, backup=None, seeds=seeds)
+    fitted = fit_implicit(base, task, Folds(given), backup=None, seeds=seeds)
     trained = time.perf_counter()
     critics = fitted.critics
     assert isinstance(critics, NeuralCritics)
-    whole, members = critics.subset(np.array([0])), critics.subset(np.arange(1, folds + 1))
     rule = base.rule()
-    robust = policy_weights(rule, log, members, [Mean(), Median(), Quantile(quantile)])
     weights = np.concatenate(
-        [policy_weights(rule, log, whole, [Mean()]), robust, np.ones((1, log.n_transitions))]
+        [
+            policy_weights(rule, log, critics.subset(np.array([0])), [Mean()]),
+            policy_weights(rule, log, critics.subset(np.array([1])), [Mean()]),
+            policy_weights(
+                rule,
+                log,
+                critics.subset(np.arange(2, folds + 2)),
+                [Mean(), Median(), Quantile(quantile)],
+            ),
+            np.ones((1, log.n_transitions)),
+        ]
     )
     _, training = clone(
         base,
@@ -92,7 +121,7 @@ def implicit_study(
         seed=seed,
         hidden=base.policy_hidden or base.hidden,
     )
-    names = ("vanilla", "ma", "room-vm", "p-room-vm", "bc")
+    names = ("vanilla", "clipped", "ma", "room-vm", "p-room-vm", "bc")
     scores = training["score"].values[-10:]  # (evaluations, P)
     return {
         "scores": {name: float(scores[:, k].mean()) for k, name in enumerate(names)},
@@ -102,6 +131,7 @@ def implicit_study(
             for k, name in enumerate(names)
         },
         "q scale": fitted.training["q scale"].values[-1].tolist(),
+        "healthy": critics.alive.tolist(),
         "seconds": [trained - started, time.perf_counter() - trained],
     }
 
