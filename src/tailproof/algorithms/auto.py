@@ -28,7 +28,8 @@ UNSURE = 6.0  # beyond this, symmetry is in doubt in logs that cannot settle it
 _SETTLING = 4_000  # units in which a side that is 30 % wider than the other shows beyond SKEWED
 CAUTION = 3.0  # standard errors by which estimates may differ before one counts as biased
 _CLUSTERED = 5.0  # standard errors of the count of extremes, beyond chance
-_LOPSIDED = 0.15  # Σx³/(Σx²)^{3/2}: beyond this the normal law is too far away for an interval
+_LOPSIDED = 0.1  # Σx³/(Σx²)^{3/2}: beyond this the normal law is too far away for an interval
+_WIDENING = 3.0  # below it, intervals are widened by this times Σx³/(Σx²)^{3/2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +117,9 @@ def _choose(
         chosen = path.choose(CAUTION)
         mean = float(path.estimates[chosen])
         how = "plain mean" if chosen == len(path.estimates) - 1 else "Huber mean"
+    centred = samples - samples.mean()
+    spread = float((centred**2).sum())
+    lopsided = abs(float((centred**3).sum())) / spread**1.5 if skewed and spread > 0 else 0.0
     start = critic.values(*_first_points(task))[0]
     value = base + mean
     error = np.sqrt(path.variances[chosen] + start.var() / len(start))
@@ -128,7 +132,8 @@ def _choose(
         skewed=skewed,
         standard_error=float(error),
         plain_error=float(np.sqrt(path.variances[-1])),
-        declined=_why_not(samples, path, chosen, asymmetry, skewed, count),
+        widening=1 + _WIDENING * lopsided,
+        declined=_why_not(path, chosen, asymmetry, skewed, lopsided, count),
         alternatives={
             "plain LSTD": base + plain,
             "adaptive Huber": base + adaptive,
@@ -197,26 +202,17 @@ def _first_points(task: Task) -> tuple[FloatArray, Any]:
 
 
 def _why_not(
-    samples: FloatArray,
-    path: Path,
-    chosen: int,
-    asymmetry: float,
-    skewed: bool,
-    count: int,
+    path: Path, chosen: int, asymmetry: float, skewed: bool, lopsided: float, count: int
 ) -> str | None:
     """Return why no interval is honest here, or None."""
     if count < 10:
         return f"there are only {count} independent units; at least 10 are needed"
-    if skewed:
-        centred = samples - samples.mean()
-        lopsided = abs((centred**3).sum()) / (centred**2).sum() ** 1.5
-        if lopsided > _LOPSIDED:
-            return (
-                "the rewards are skewed and a few of them decide their mean; about "
-                f"{count * (lopsided / _LOPSIDED) ** 2:,.0f} units would be needed"
-            )
-        return None
+    if lopsided > _LOPSIDED:
+        return (
+            "the rewards are skewed and a few of them decide their mean; about "
+            f"{count * (lopsided / _LOPSIDED) ** 2:,.0f} units would be needed"
+        )
     matters = path.variances[-1] > 2 * path.variances[chosen]
-    if count < _SETTLING and asymmetry > UNSURE and matters:
+    if not skewed and count < _SETTLING and asymmetry > UNSURE and matters:
         return "the tails are heavy and the log is too small to tell whether they are symmetric"
     return None

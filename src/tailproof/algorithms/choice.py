@@ -30,6 +30,8 @@ class Choice:
         Whether that is too much for chance.
     standard_error, plain_error
         Of the estimate, and of the plain mean.
+    widening
+        Factor on the interval's width for the skew that is left.
     declined
         Why no interval is given, or None.
     alternatives
@@ -44,6 +46,7 @@ class Choice:
     skewed: bool
     standard_error: float
     plain_error: float
+    widening: float
     declined: str | None
     alternatives: dict[str, float]
 
@@ -74,7 +77,8 @@ class Choice:
         if not 0 < level < 1:
             raise LevelError(f"level must lie strictly between 0 and 1. Got {level!r} instead.")
         self._require_interval(level)
-        half = self.standard_error * float(special.stdtrit(self.units - 1, (1 + level) / 2))
+        quantile = float(special.stdtrit(self.units - 1, (1 + level) / 2))
+        half = quantile * self.widening * self.standard_error
         return Interval(
             low=self.value - half,
             high=self.value + half,
@@ -103,6 +107,7 @@ class Choice:
             "skewed": self.skewed,
             "standard_error": self.standard_error,
             "plain_error": self.plain_error,
+            "widening": self.widening,
             "declined": self.declined,
             "alternatives": dict(self.alternatives),
             "reasons": list(self.reasons),
