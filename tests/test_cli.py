@@ -223,6 +223,26 @@ def test_a_bandit_needs_no_discount(tmp_path):
     assert json.loads(result.stdout)["gamma"] == 0
 
 
+def test_missing_propensities_are_estimated_and_said(tmp_path):
+    rng = np.random.default_rng(4)
+    states = rng.normal(size=600)
+    right = 1 / (1 + np.exp(-states))
+    actions = (rng.random(600) < right).astype(int)
+    path = tmp_path / "bandit.csv"
+    rows = [f"{x:.4f},{a},{a + x:.4f}" for x, a in zip(states, actions, strict=True)]
+    path.write_text("\n".join(["x,action,reward", *rows]))
+    words = ["evaluate", path, "--policy", "always:1"]
+    found = json.loads(run(*words, "--method", "snips", "--json").stdout)
+    assert any("Propensities are estimated, not logged" in note for note in found["notes"])
+    assert found["value"] == pytest.approx(1.0, abs=0.2)
+    chosen = run(*words, "--propensity", "estimate:boosting")
+    assert chosen.exit_code == 0
+    assert "Boosting" in chosen.stderr
+    unknown = run(*words, "--propensity", "estimate:magic")
+    assert unknown.exit_code == 2
+    assert "magic" in unknown.stderr
+
+
 @pytest.fixture(scope="module")
 def plain_table(tmp_path_factory):
     """A log in which one action earns one more, whatever the state."""

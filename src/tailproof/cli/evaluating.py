@@ -10,7 +10,14 @@ from rich.text import Text
 
 from tailproof.catalogue import EVALUATION, LEARNING
 from tailproof.cli.command import command
-from tailproof.cli.inputs import POLICY_FORMS, chosen_method, load_policy, read_the_log
+from tailproof.cli.inputs import (
+    POLICY_FORMS,
+    chosen_method,
+    load_policy,
+    needs_propensities,
+    read_the_log,
+    with_propensities,
+)
 from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
@@ -48,6 +55,8 @@ def evaluate(
     reading = read_the_log(log, session)
     target = load_policy(policy, reading.log.action_space)
     chosen = chosen_method(method)
+    if needs_propensities(chosen, reading.log):
+        reading = with_propensities(reading, session)
     diagnosis: Diagnosis | None = None
     if method.method == AUTO or report is not None:
         with session.working("Diagnosing the log"):

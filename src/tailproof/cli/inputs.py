@@ -6,13 +6,14 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.bandit import IPS, BanditDR
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.catalogue import method as named_method
 from tailproof.cli.options import LogOptions, MethodOptions
@@ -21,6 +22,7 @@ from tailproof.errors import PolicyError, TailproofError
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.policies import Uniform
+from tailproof.propensities import with_estimated_propensities
 from tailproof.sources import Reading, read
 from tailproof.spaces import ActionSpace, Discrete
 
@@ -40,6 +42,9 @@ def read_the_log(options: LogOptions, session: Session) -> Reading:
         session.note(note)
     for caution in reading.cautions:
         session.warned(caution)
+    if options.estimates_propensity:
+        named = str(options.propensity).partition(":")[2]
+        reading = with_propensities(reading, session, classifier=named or None)
     if ends_by_the_clock(reading.log):
         session.warned(
             f"Every episode ends for good after {reading.log.lengths[0]} steps, and no state column "
@@ -48,6 +53,21 @@ def read_the_log(options: LogOptions, session: Session) -> Reading:
             f"recorded."
         )
     return reading
+
+
+def with_propensities(
+    reading: Reading, session: Session, *, classifier: str | None = None
+) -> Reading:
+    """Return the log with estimated propensities, and say that they are estimated."""
+    with session.working("Estimating propensities"):
+        log, report = with_estimated_propensities(reading.log, classifier=classifier)
+    session.note(report.describe())
+    return replace(reading, log=log)
+
+
+def needs_propensities(method: Method, log: Log) -> bool:
+    """Return whether a method weighs by propensities that the log does not have."""
+    return isinstance(method.base, IPS | BanditDR) and log.propensity is None
 
 
 def ends_by_the_clock(log: Log) -> bool:

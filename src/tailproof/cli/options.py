@@ -14,8 +14,10 @@ from tailproof.errors import MethodError
 
 COLUMNS = "Columns of the log (guessed from usual names, and said, where not given)"
 METHOD = "Method"
-#: Let the diagnosis choose.
+#: Let the log choose.
 AUTO = "auto"
+#: Propensities that nobody logged.
+ESTIMATE = "estimate"
 
 
 def _column(flag: str, text: str) -> Any:
@@ -55,7 +57,11 @@ class LogOptions:
     ] = None
     propensity: Annotated[
         str | None,
-        _column("--propensity", "Probability with which the logged action was taken."),
+        _column(
+            "--propensity",
+            "Probability with which the logged action was taken; 'estimate' or 'estimate:boosting' "
+            "estimates it.",
+        ),
     ] = None
     terminated: Annotated[
         str | None,
@@ -69,6 +75,11 @@ class LogOptions:
         _column("--group", "What must stay in one fold: a week, a user, a site."),
     ] = None
 
+    @property
+    def estimates_propensity(self) -> bool:
+        """Whether propensities are to be estimated."""
+        return self.propensity is not None and self.propensity.partition(":")[0] == ESTIMATE
+
     def parts(self) -> dict[str, Any]:
         """Return the parts as `sources.read` wants them."""
         named = {
@@ -78,7 +89,7 @@ class LogOptions:
             "episode": self.episode,
             "step": self.step,
             "next_state": _several(self.next_state),
-            "propensity": self.propensity,
+            "propensity": False if self.estimates_propensity else self.propensity,
             "truncated": self.truncated,
             "group": self.group,
             "terminated": True if self.terminated == "always" else self.terminated,
