@@ -187,8 +187,8 @@ class Learned:
         members = self.members
         if not isinstance(members, LinearCritics) or not isinstance(self.policy, GreedyPolicy):
             raise MethodError(
-                f"Only linear critics can be saved. {type(members).__name__} need a format of their own "
-                f"(scikit-learn's is pickle, which would execute code when it is loaded). Keep the "
+                f"Only linear critics can be saved. {type(members).__name__} need a format of their "
+                f"own (scikit-learn's is pickle, which would execute code when it is loaded). Keep the "
                 f"result in memory, save `policy` if it can be, or learn with ridge features."
             )
         header = {
