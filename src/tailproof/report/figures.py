@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.report.answers import Answer, Offer
 from tailproof.report.blocks import Figure
 from tailproof.report.plot import LETTER, Plot, Tone, legend, shortened
@@ -154,12 +154,13 @@ def k_path_figure(
 
 
 def returns_figure(
-    returns: FloatArray, ids: Sequence[object], *, marked: Sequence[object] = (), unit: str = ""
+    returns: FloatArray, ids: AnyArray, *, marked: Sequence[object] = (), unit: str = ""
 ) -> Figure:
     """Return what every logged episode earned, in the order of the log."""
     n = len(returns)
-    known = {str(each) for each in marked}
-    special = np.array([str(each) in known for each in ids])
+    special = np.zeros(n, dtype=bool)
+    for each in marked:
+        special |= ids == each
     keep = _thinned(returns, special)
     kind: Kind = "signed-log" if _is_wild(returns) else "linear"
     plot = Plot(

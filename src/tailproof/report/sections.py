@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tailproof.arrays import FloatArray
 from tailproof.diagnosis import Diagnosis
 from tailproof.evidence import TailReport
@@ -201,7 +203,7 @@ def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
         blocks.append(replace(figure, numbers=_influence_table(diagnosis), unfolded=True))
     if not log.is_bandit or log.n_episodes > 1:
         returns = discounted_returns(log, diagnosis.gamma)
-        blocks.append(returns_figure(returns, list(log.episode_ids), marked=ids))
+        blocks.append(returns_figure(returns, log.episode_ids, marked=ids))
     return Section("influence", "Which episodes decide", tuple(blocks), "Influence")
 
 
@@ -210,13 +212,10 @@ def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
     found = diagnosis.residuals
     if found is None:
         return None
-    row_of = {
-        str(each): int(start) for each, start in zip(log.episode_ids, log.starts, strict=False)
-    }
-    worst = [
-        (row_of[str(each.episode)] + each.step, str(each.episode), each.residual)
-        for each in found.worst
-    ]
+    worst = []
+    for each in found.worst:
+        episode = int(np.flatnonzero(log.episode_ids == each.episode)[0])
+        worst.append((int(log.starts[episode]) + each.step, str(each.episode), each.residual))
     return Section(
         "residuals",
         "Bellman residuals over time",

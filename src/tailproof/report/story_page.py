@@ -116,7 +116,7 @@ def story_page(shown: Demonstration) -> Page:
     said = story_sentences(shown)
     here = shown.stormy[0]
     returns = discounted_returns(shown.log, 1.0)
-    days = list(shown.log.episode_ids)
+    days = shown.log.episode_ids
     facts = (
         Fact(PLAIN, f"{here.error(PLAIN):.0f} $", "error a day", "warn"),
         Fact(DAYS, f"{here.error(DAYS):.0f} $", f"the storm is in {shown.folds_hit[DAYS]}"),
