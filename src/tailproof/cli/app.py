@@ -6,7 +6,15 @@ import platform
 
 import typer
 
-from tailproof.cli import bench, comparing, demonstrating, diagnosing, evaluating, learning
+from tailproof.cli import (
+    bench,
+    comparing,
+    demonstrating,
+    diagnosing,
+    evaluating,
+    learning,
+    reproduce,
+)
 from tailproof.cli.command import EXIT_CODES, command
 from tailproof.cli.data import data
 from tailproof.cli.session import Session
@@ -27,6 +35,7 @@ app.command()(comparing.compare)
 app.command()(learning.learn)
 app.command()(evaluating.methods)
 app.command()(bench.bench)
+app.command()(reproduce.reproduce)
 app.add_typer(data, name="data")
 
 

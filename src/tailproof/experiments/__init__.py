@@ -1,0 +1,1 @@
+"""Every figure and table of the paper as one small module, behind `tailproof reproduce`."""

@@ -1,0 +1,188 @@
+"""Figure A3: SAC-N against SAC-N (STD), without and with heavy-tailed noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tailproof.aggregate import Aggregate, MeanMinusStd, Quantile
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray
+from tailproof.deep.bases import SAC
+from tailproof.deep.settings import Run
+from tailproof.experiments import drawing
+from tailproof.experiments.datasets import evaluation, find, read
+from tailproof.experiments.drawing import Look
+from tailproof.experiments.experiment import Cell, Claim, Experiment, Job, Row, Settings, Verdict
+from tailproof.experiments.results import Results
+from tailproof.experiments.summary import Winner, mean, summarise, winner
+from tailproof.noise import StudentT, add_noise
+from tailproof.partition import Replicate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AGGREGATES: dict[str, Aggregate] = {"sac-n": Quantile(0.0), "sac-n-std": MeanMinusStd(2.0)}
+LOOKS = {
+    "sac-n": Look("SAC-N (minimum)", drawing.BLUE, "o"),
+    "sac-n-std": Look("SAC-N (STD), mean − 2 std", drawing.RED, "D", "--"),
+}
+
+ROBUST: dict[Winner, Verdict] = {
+    "first": "holds",
+    "second": "does not hold",
+    "neither": "undecided",
+}
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """Return a cell for each data set and κ; both methods see the same log."""
+    return [
+        {"dataset": name, "kappa": kappa}
+        for name in settings["datasets"]
+        for kappa in settings["kappas"]
+    ]
+
+
+def run(job: Job) -> list[Row]:
+    """Return the scores of both while they train."""
+    settings, steps = job.settings, job.settings["steps"]
+    clean = read(job)
+    kappa = job.cell["kappa"]
+    noise = StudentT(df=settings["df"], kappa=kappa) if kappa else None
+    log = clean if noise is None else add_noise(clean, noise, seed=job.integer(0))
+    task = Task(log, 0.99, None, log.first_states)
+    rows = []
+    every = max(1, steps // settings["evaluations"])
+    for name, aggregate in AGGREGATES.items():
+        base = SAC(
+            steps=steps,
+            hidden=tuple(settings["hidden"]),
+            learning_rate=settings["learning_rate"],
+            target_rate=settings["target_rate"],
+            reward_scale=1.0,
+            run=Run(
+                threads=1,
+                log_every=every,
+                checkpoint=None if job.scratch is None else job.scratch / name,
+                progress=False,
+                evaluation=evaluation(job, steps),
+            ),
+        )
+        rng = np.random.default_rng(job.integer(1))
+        folds = Replicate(settings["critics"]).assign(log, rng)
+        training = base.fit(task, folds, backup=aggregate, rng=rng).training
+        scale = dict(
+            zip(
+                training["q scale"].steps.tolist(),
+                training["q scale"].values.mean(axis=1),
+                strict=True,
+            )
+        )
+        for step, score in zip(
+            training["score"].steps.tolist(), training["score"].values[:, 0], strict=True
+        ):
+            rows.append(
+                {
+                    "method": name,
+                    "step": step,
+                    "score": float(score),
+                    "q_scale": float(scale.get(step, np.nan)),
+                }
+            )
+    return rows
+
+
+def draw(results: Results) -> Figure:
+    """Draw scores over training, without noise on the left and with it on the right."""
+    places = cells(results.settings)
+    figure, axes = drawing.new_figure(
+        1, len(places), width=4.4 * len(places) + 1, height=3.6, sharey=True
+    )
+    for axis, cell in zip(axes[0], places, strict=True):
+        for name, look in LOOKS.items():
+            steps = results.distinct("step", method=name, **cell)
+            found = [
+                summarise(results.values("score", method=name, step=step, **cell)) for step in steps
+            ]
+            drawing.curve(axis, steps, found, look)
+        noise = f"κ = {cell['kappa']:g}, df = 1" if cell["kappa"] else "no noise"
+        axis.set_title(f"{cell['dataset']}, {noise}")
+        axis.set_xlabel("training steps")
+    axes[0, 0].set_ylabel("normalised score")
+    drawing.legend(figure, axes[0, 0], where="outside upper center", columns=2)
+    settings = results.settings
+    origins = sorted({each["origin"] for each in settings["datasets"].values()})
+    drawing.caption(
+        figure,
+        f"Data: {'; '.join(origins)}. Reduced budget: {settings['steps']:,} steps (paper: 1,000,000), "
+        f"hidden {'×'.join(map(str, settings['hidden']))} (256×256×256),\nN = {settings['critics']}, "
+        f"{results.replicates} seeds (5). Bars: 95 % intervals over seeds.",
+    )
+    return figure
+
+
+def late(results: Results, name: str, cell: Cell) -> FloatArray:
+    """Return the mean score over the second half of the evaluations, one a seed, (R,)."""
+    steps = results.distinct("step", method=name, **cell)
+    scores = [
+        results.values("score", method=name, step=step, **cell) for step in steps[len(steps) // 2 :]
+    ]
+    return np.asarray(np.mean(scores, axis=0))
+
+
+def judge(results: Results) -> list[Claim]:
+    """Judge what appendix A4.3 says."""
+    claims = []
+    for cell in cells(results.settings):
+        both = {name: late(results, name, cell) for name in LOOKS}
+        who, ahead = winner(-both["sac-n"], -both["sac-n-std"], mean)
+        words = ", ".join(f"{LOOKS[name].label} {summarise(each)}" for name, each in both.items())
+        alike: Verdict = "holds" if who == "neither" and abs(ahead) < 10 else "does not hold"
+        paper, verdict = (
+            (
+                "With heavy-tailed noise SAC-N is robust and SAC-N (STD) fails completely",
+                ROBUST[who],
+            )
+            if cell["kappa"]
+            else ("Without noise SAC-N and SAC-N (STD) learn alike", alike)
+        )
+        claims.append(Claim(paper, verdict, f"{cell['dataset']}: late scores {words}"))
+    return claims
+
+
+EXPERIMENT = Experiment(
+    name="sac-n",
+    shows="figure A3",
+    title="Is the minimum of N critics robust, and mean − 2 std not?",
+    settings={
+        "wanted": ("halfcheetah-medium",),
+        "most_datasets": 1,
+        "most_episodes": None,
+        "kappas": (0.0, 2.0),
+        "df": 1.0,
+        "critics": 10,
+        "steps": 10_000,
+        "hidden": (64, 64),
+        "learning_rate": 1e-3,
+        "target_rate": 0.02,
+        "evaluations": 10,
+        "evaluation_episodes": 5,
+    },
+    quick={
+        "most_episodes": 10,
+        "critics": 3,
+        "steps": 20,
+        "hidden": (8,),
+        "evaluations": 2,
+        "evaluation_episodes": 1,
+    },
+    cells=cells,
+    run=run,
+    draw=draw,
+    judge=judge,
+    replicates=3,
+    quick_replicates=2,
+    find=find,
+)

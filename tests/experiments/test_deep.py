@@ -1,0 +1,119 @@
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tailproof.errors import TailproofError
+from tailproof.experiments import d4rl_sql, datasets, iql_table, sac_n
+from tailproof.experiments.experiment import Job
+from tailproof.experiments.results import Results
+from tailproof.experiments.runner import run
+
+
+@pytest.fixture
+def rollouts(tmp_path, monkeypatch):
+    """Logs in D4RL's manner, of a pendulum that answers to the names of MuJoCo's tasks."""
+    environment = gymnasium.make("Pendulum-v1", max_episode_steps=40)
+    rng = np.random.default_rng(0)
+    columns = {"observations": [], "actions": [], "rewards": [], "terminals": [], "timeouts": []}
+    last = []
+    for episode in range(8):
+        state, _ = environment.reset(seed=episode)
+        over = False
+        while not over:
+            action = rng.uniform(-1, 1, size=1).astype(np.float32)
+            following, reward, terminated, over, _ = environment.step(2 * action)
+            row = (state, action, float(reward), terminated, over)
+            for column, value in zip(columns.values(), row, strict=True):
+                column.append(value)
+            state = following
+        last.append(state)
+    folder = tmp_path / "rollouts"
+    folder.mkdir()
+    for name in ("hopper-medium-sac-v4", "halfcheetah-medium-ppo-v4"):
+        arrays = {key: np.asarray(values) for key, values in columns.items()}
+        np.savez(folder / f"{name}.npz", **arrays, final_observations=np.asarray(last))
+    ids = dict.fromkeys(datasets.ENVIRONMENTS, _short_pendulum)
+    monkeypatch.setattr(datasets, "ENVIRONMENTS", ids)
+    return folder
+
+
+def _short_pendulum():
+    return gymnasium.make("Pendulum-v1", max_episode_steps=10)
+
+
+@pytest.mark.parametrize("module", [d4rl_sql, iql_table, sac_n], ids=lambda m: m.EXPERIMENT.name)
+def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(
+    module, rollouts, tmp_path
+):
+    found = module.EXPERIMENT
+    for place in ("one", "two"):
+        outcome = run(found, out=tmp_path / place, quick=True, data=rollouts)
+        assert outcome.claims
+        assert not list((tmp_path / place / ".progress").glob("*/*"))  # no scratch is left
+    one, two = ((tmp_path / p / f"{found.name}.parquet").read_bytes() for p in ("one", "two"))
+    assert one == two
+    record = json.loads((tmp_path / "one" / f"{found.name}.json").read_text())
+    (used,) = record["settings"]["datasets"].values()
+    assert used["origin"] == "rollouts of trained agents, not D4RL"
+    assert "torch" in record["versions"]
+
+
+def test_the_budget_is_printed_on_the_figure(rollouts, tmp_path):
+    from tailproof.experiments.implicit import budget
+
+    settings = d4rl_sql.EXPERIMENT.settled(quick=False, data=rollouts)
+    text = budget(Results("d4rl-sql", settings, 3, ()), "SQL")
+    assert "rollouts of trained agents, not D4RL" in text
+    assert "5,000 critic and 5,000 policy steps (paper: 200,000 and 1,000,000)" in text
+    assert "3 seeds (5)" in text
+
+
+def test_data_sets_of_a_folder(rollouts):
+    assert list(datasets.available(rollouts)) == ["halfcheetah-medium", "hopper-medium"]
+    (rollouts / "hopper_medium-v2.hdf5").write_bytes(b"")
+    (rollouts / "hopper-mine.parquet").write_bytes(b"")
+    (rollouts / "ant-medium-v4.npz").write_bytes(b"")
+    found = datasets.available(rollouts)
+    assert list(found) == ["halfcheetah-medium", "hopper-medium", "hopper-mine"]
+    assert found["hopper-medium"]["origin"] == "D4RL"
+    assert found["hopper-mine"]["origin"] == "own log"
+    wanted = datasets.find(rollouts, {"wanted": ("hopper-mine", "nothing"), "most_datasets": 9})
+    assert list(wanted["datasets"]) == ["hopper-mine"]
+    all_of_them = datasets.find(rollouts, {"wanted": ("nothing",), "most_datasets": 2})
+    assert list(all_of_them["datasets"]) == ["halfcheetah-medium", "hopper-medium"]
+
+
+def test_folders_without_data_are_refused(tmp_path):
+    with pytest.raises(TailproofError, match="data must be a folder"):
+        datasets.available(tmp_path / "nowhere")
+    with pytest.raises(TailproofError, match="holds no data set that is known here"):
+        datasets.find(tmp_path, {"wanted": (), "most_datasets": 1})
+    assert "needs data; give a folder" in datasets.why_not("sac-n", None) or "needs imageio" in (
+        datasets.why_not("sac-n", None)
+    )
+
+
+def test_a_log_of_our_own_is_read(rollouts, tmp_path):
+    from tailproof.sources import write_log
+
+    settings = d4rl_sql.EXPERIMENT.settled(quick=True, data=rollouts)
+    name = next(iter(settings["datasets"]))
+    job = Job("d4rl-sql", {"dataset": name, "kappa": 1.0}, 0, 0, settings, rollouts)
+    log = datasets.read(job)
+    assert (log.n_episodes, log.n_transitions) == (8, 320)
+    write_log(log, tmp_path / "hopper-mine.parquet")
+    own = {"datasets": datasets.available(tmp_path), "most_episodes": 3}
+    again = datasets.read(
+        Job("d4rl-sql", {"dataset": "hopper-mine", "kappa": 1.0}, 0, 0, own, tmp_path)
+    )
+    assert again.n_episodes == 3
+    assert np.allclose(again.rewards, log.rewards[: again.n_transitions])
+
+
+def test_the_paper_s_table_is_drawn_beside_ours():
+    assert len(iql_table.PAPER) == 9
+    assert iql_table.PAPER["hopper-expert"] == (1.89, 2.14)
