@@ -13,6 +13,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_finite
 from tailproof.catalogue import method as named_method
 from tailproof.critics import Critics
+from tailproof.engines import Engine, running
 from tailproof.errors import MethodError, TailproofError
 from tailproof.fit import (
     check_gamma,
@@ -21,6 +22,7 @@ from tailproof.fit import (
     require_healthy,
     warn_of_unlogged_actions,
 )
+from tailproof.lazy import AnyLog
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.partition import Split
@@ -28,20 +30,21 @@ from tailproof.results import Estimate, combine
 
 
 def evaluate(
-    log: Log,
+    log: AnyLog,
     policy: Any,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
     initial_states: npt.ArrayLike | None = None,
     seed: int = 0,
+    engine: str | Engine | None = None,
 ) -> Estimate:
     """Estimate J(π) = E[Σ γᵗ rₜ] of a policy from logged data.
 
     Parameters
     ----------
     log
-        The logged transitions.
+        The logged transitions, in memory or on disk (`read_log(..., lazy=True)`).
     policy
         A callable states → actions, an object with ``probabilities(states)``, or, for continuous
         actions, one with ``sample(states, rng)``.
@@ -53,6 +56,10 @@ def evaluate(
         Where the policy starts, (m, p); by default the first states of the episodes.
     seed
         Seeds the partition and everything else that is drawn.
+    engine
+        Where passes over the log run: ``"local"`` for a thread a core, ``"ray"`` for a cluster, or an
+        `Engine`; by default the calling thread. It changes how long the result takes, never the
+        result.
 
     Examples
     --------
@@ -68,13 +75,13 @@ def evaluate(
     chosen = named_method(method) if isinstance(method, str) else method
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
-    data = prepare(log, chosen)
-    discount = check_gamma(gamma, data)
-    starts = _starts(data, initial_states)
-    warn_of_unlogged_actions(policy, data, starts)
-    rng = np.random.default_rng(seed)
-    task = Task(data, discount, policy, starts, seed=seed)
-    members = fit_members(task, chosen, rng)
+    with running(engine) as where:
+        data = prepare(log, chosen, where)
+        discount = check_gamma(gamma, data)
+        starts = _starts(data, initial_states)
+        warn_of_unlogged_actions(policy, data, starts)
+        task = Task(data, discount, policy, starts, seed=seed, engine=where)
+        members = fit_members(task, chosen, np.random.default_rng(seed))
     critics: Critics | None = None
     point_values: FloatArray | None = None
     point_weights: FloatArray | None = None
@@ -114,7 +121,7 @@ def evaluate(
 
 
 def k_path(
-    log: Log,
+    log: AnyLog,
     policy: Any,
     *,
     gamma: float | None = None,
@@ -122,6 +129,7 @@ def k_path(
     folds: Sequence[int] = (1, 3, 5, 9, 15, 21, 31),
     initial_states: npt.ArrayLike | None = None,
     seed: int = 0,
+    engine: str | Engine | None = None,
 ) -> dict[int, float]:
     """Return the estimate for each number of folds that the log allows.
 
@@ -137,19 +145,22 @@ def k_path(
             gamma=gamma,
             initial_states=initial_states,
             seed=seed,
+            engine=engine,
         ).value
         for count in folds
         if count <= log.n_groups
     }
 
 
-def _starts(log: Log, initial_states: npt.ArrayLike | None) -> FloatArray:
+def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:
+    """Return where the policy starts; None for a log on disk, which tells as it is read."""
     if initial_states is None:
-        return log.first_states
+        return log.first_states if isinstance(log, Log) else None
     starts = np.asarray(initial_states, dtype=float)
-    if starts.ndim != 2 or starts.shape[1] != log.states.shape[1] or len(starts) == 0:
+    dimension = len(log.state_names)
+    if starts.ndim != 2 or starts.shape[1] != dimension or len(starts) == 0:
         raise TailproofError(
-            f"initial_states must have the shape (m, {log.states.shape[1]}) with m ≥ 1. "
+            f"initial_states must have the shape (m, {dimension}) with m ≥ 1. "
             f"Got {starts.shape} instead."
         )
     require_finite("initial_states", starts, TailproofError)

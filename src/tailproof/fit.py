@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any, overload
 
 import numpy as np
 
 from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
+from tailproof.engines import Engine, Local
 from tailproof.errors import (
     CoverageWarning,
     FoldError,
@@ -18,10 +22,12 @@ from tailproof.errors import (
     LogError,
     TailproofError,
 )
+from tailproof.lazy import AnyLog, LazyLog, action_counts, ends_of_episodes, in_memory
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.partition import Folds
 from tailproof.policies import action_probabilities
+from tailproof.streams import Reduction, converse, quantiles
 from tailproof.threads import one_thread
 
 _PROBED = 2_000  # states at which the policy's actions are compared with the logged ones
@@ -36,7 +42,7 @@ class Members:
     numbers: Numbers | None
 
 
-def check_gamma(gamma: float | None, log: Log) -> float:
+def check_gamma(gamma: float | None, log: AnyLog) -> float:
     """Return the discount, or say why it makes no sense for this log."""
     if gamma is None:
         if log.is_bandit:
@@ -48,7 +54,7 @@ def check_gamma(gamma: float | None, log: Log) -> float:
     if not 0 <= gamma <= 1:  # NaN fails too
         raise TailproofError(f"gamma must lie in [0, 1]. Got {gamma!r} instead.")
     if gamma == 1 and not log.always_terminates:
-        ends = log.terminated[log.starts[1:] - 1]
+        ends = ends_of_episodes(log)
         raise LogError(
             f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
             f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
@@ -56,17 +62,41 @@ def check_gamma(gamma: float | None, log: Log) -> float:
     return float(gamma)
 
 
-def prepare(log: Log, method: Method) -> Log:
-    """Return the log that the method fits: with clipped rewards if it asks for that."""
-    if not isinstance(log, Log):
+@overload
+def prepare(log: Log, method: Method, engine: Engine | None = None) -> Log: ...
+@overload
+def prepare(log: AnyLog, method: Method, engine: Engine | None = None) -> AnyLog: ...
+def prepare(log: AnyLog, method: Method, engine: Engine | None = None) -> AnyLog:
+    """Return the log that the method fits: in memory if it must be, with rewards clipped if asked."""
+    if not isinstance(log, Log | LazyLog):
         raise LogError(
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
         )
+    if isinstance(log, LazyLog) and not getattr(method.base, "reads_pieces", False):
+        log = in_memory(log, type(method.base).__name__)
     if not method.clip:
         return log
-    low, high = np.quantile(log.rewards, [method.clip, 1 - method.clip])
+    levels = [method.clip, 1 - method.clip]
+    if isinstance(log, LazyLog):
+        return log.with_reward_limits(*reward_quantiles(log, levels, engine))
+    low, high = np.quantile(log.rewards, levels)
     return log.with_rewards(np.clip(log.rewards, low, high))
+
+
+def reward_quantiles(log: LazyLog, levels: Sequence[float], engine: Engine | None) -> FloatArray:
+    """Return quantiles of the rewards, in four passes over their column."""
+    within = replace(log, parts=())
+
+    def ask(questions: list[Reduction | None]) -> list[Any]:
+        question = partial(_about_rewards, questions[0])
+        return [(engine or Local()).map_reduce(question, log.parts, operator.add, shared=within)]
+
+    return converse([quantiles(levels, log.n_transitions)], ask)[0]
+
+
+def _about_rewards(question: Any, log: LazyLog, part: Any) -> Any:
+    return reduce(operator.add, map(question, log.rewards(part)))
 
 
 def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members:
@@ -82,7 +112,7 @@ def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members
         return Members(folds, None, method.base.estimate(task, folds, rng=fit_rng))
 
 
-def require_healthy(healthy: BoolArray, values: FloatArray, log: Log, folds: Folds) -> None:
+def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: Folds) -> None:
     """Warn of folds that failed, by name; refuse when half of them or more did."""
     bad = np.flatnonzero(~healthy)
     if len(bad) == 0:
@@ -102,15 +132,17 @@ def require_healthy(healthy: BoolArray, values: FloatArray, log: Log, folds: Fol
     )
 
 
-def warn_of_unlogged_actions(policy: Any, log: Log, initial_states: FloatArray) -> None:
+def warn_of_unlogged_actions(policy: Any, log: AnyLog, initial_states: FloatArray | None) -> None:
     """Warn when the policy takes actions that the log never took."""
     if not log.is_discrete:
         return
-    logged = np.bincount(log.actions, minlength=log.n_actions) > 0
+    logged = action_counts(log) > 0
     if logged.all():
         return
-    every = max(1, log.n_transitions // _PROBED)
-    probed = np.concatenate([initial_states, log.next_states[::every]])
+    probed = log.first_states if initial_states is None else initial_states
+    if isinstance(log, Log):
+        every = max(1, log.n_transitions // _PROBED)
+        probed = np.concatenate([probed, log.next_states[::every]])
     share = action_probabilities(policy, probed, log.n_actions).mean(axis=0)
     for action in np.flatnonzero(~logged & (share > 0)):
         label = log.action_space.label(int(action))  # type: ignore[union-attr]
@@ -122,6 +154,6 @@ def warn_of_unlogged_actions(policy: Any, log: Log, initial_states: FloatArray) 
         )
 
 
-def _some_episodes(log: Log, folds: Folds, member: int) -> str:
+def _some_episodes(log: AnyLog, folds: Folds, member: int) -> str:
     ids = log.episode_ids[np.flatnonzero(folds.counts[member])]
     return f"episodes {', '.join(map(str, ids[:3]))}{', …' if len(ids) > 3 else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.errors import LogError
+from tailproof.errors import LogError, MethodError
 from tailproof.log import Log
 from tailproof.spaces import ActionSpace, Discrete
 
@@ -29,7 +30,7 @@ class Piece:
     rewards: FloatArray  # (m,)
     next_states: FloatArray  # (m, p)
     terminated: BoolArray  # (m,)
-    propensity: FloatArray | None  # (m,)
+    propensity: FloatArray | None  # (m,) where it was asked for
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -38,7 +39,7 @@ class Piece:
 class Reader(Protocol):
     """Where the transitions of a lazy log come from."""
 
-    def pieces(self, log: LazyLog, part: Any, size: int) -> Iterator[Piece]:
+    def pieces(self, log: LazyLog, part: Any, size: int, *, propensity: bool) -> Iterator[Piece]:
         """Yield the transitions of one part in order, at most `size` at a time."""
 
     def rewards(self, log: LazyLog, part: Any) -> Iterator[FloatArray]:
@@ -143,17 +144,22 @@ class LazyLog:
         first, last = np.searchsorted(self.starts, (piece.first, piece.first + len(piece)))
         return piece.states[self.starts[first:last] - piece.first]
 
-    def pieces(self, part: Any, size: int = PIECE) -> Iterator[Piece]:
+    def pieces(self, part: Any, size: int = PIECE, *, propensity: bool = False) -> Iterator[Piece]:
         """Yield the transitions of one part in order, at most `size` at a time."""
-        for piece in self.reader.pieces(self, part, size):
+        for piece in self.reader.pieces(self, part, size, propensity=propensity):
             if self.reward_limits is None:
                 yield piece
             else:
                 yield replace(piece, rewards=np.clip(piece.rewards, *self.reward_limits))
 
+    def rewards(self, part: Any) -> Iterator[FloatArray]:
+        """Yield the rewards of one part in order."""
+        return self.reader.rewards(self, part)
+
     def load(self) -> Log:
         """Read everything into memory."""
-        pieces = [piece for part in self.parts for piece in self.pieces(part)]
+        asked = self.has_propensity
+        pieces = [piece for part in self.parts for piece in self.pieces(part, propensity=asked)]
 
         def joined(name: str) -> Any:
             return np.concatenate([getattr(piece, name) for piece in pieces])
@@ -236,6 +242,25 @@ def pieces_of(log: AnyLog, part: Any, size: int = PIECE) -> Iterator[Piece]:
             terminated=log.terminated[rows],
             propensity=None if log.propensity is None else log.propensity[rows],
         )
+
+
+def physical_memory() -> int:
+    """Return how many bytes of memory the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def in_memory(log: AnyLog, who: str) -> Log:
+    """Return the log with all its transitions, for one who needs them at once."""
+    if isinstance(log, Log):
+        return log
+    there = physical_memory()
+    if log.bytes_in_memory > there / 2:
+        raise MethodError(
+            f"{who} needs the whole log in memory, about {log.bytes_in_memory / 1e9:.1f} GB, and "
+            f"this machine has {there / 1e9:.1f} GB. Use a method that reads a log in pieces (fqe, "
+            f"lstd, mis, dr, fqi and their folds, with linear features), or a part of the log."
+        )
+    return log.load()
 
 
 def ends_of_episodes(log: AnyLog) -> BoolArray:

@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.linear import Design, Statistics
 from tailproof.algorithms.lstd import LSTD
-from tailproof.algorithms.mis import Unit, check_mean, marginal_weights, unit_mean
+from tailproof.algorithms.mis import marginal_direction, marginal_weights
 from tailproof.algorithms.residuals import bellman_residuals
+from tailproof.algorithms.samples import Weighing, robust_means
 from tailproof.algorithms.task import Task
-from tailproof.arrays import IntArray
+from tailproof.algorithms.units import Episodes, Unit, check_mean, unit_mean
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.critics import LinearCritics
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features
-from tailproof.log import Log
+from tailproof.lazy import AnyLog, LazyLog
 from tailproof.means import Mean, SampleMean
-from tailproof.partition import Folds
+from tailproof.partition import Folds, shuffled_groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +63,34 @@ class DR:
         if self.parts < 1:
             raise MethodError(f"parts must be at least 1. Got {self.parts!r} instead.")
 
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether a log may stay on disk: with a critic on the features of the weights it may."""
+        features = getattr(self.critic, "features", self)
+        return bool(getattr(self.critic, "reads_pieces", False)) and features == self.features
+
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
         parts, training = cross_fit(task.log, folds, self.parts, rng)
         critics = self.critic.fit(task, training, backup=None, rng=rng).critics
         lstd = LSTD(features=self.features, ridge=self.ridge)
-        matrix, stats = lstd.system(lstd.design(task, training), rng=rng)
-        weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
+        design = lstd.design(task, training)
+        matrix, stats = lstd.system(design, rng=rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
+        if isinstance(task.log, LazyLog):
+            if not isinstance(critics, LinearCritics) or critics.features != design.features:
+                raise MethodError(
+                    "A log that stays on disk needs a DR whose critic is linear in the features of "
+                    "its weights. Give critic= and DR the same features, or load the log."
+                )
+            direction = marginal_direction(design, matrix) * stats.count[:, None]
+            weighing = Weighing(direction, critics.theta)
+            scored = lstd.design(task, parts)
+            return Numbers(self._values(scored, weighing, direct, stats, folds, rng))
+        weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
         values, samples, kept_weights = np.empty(folds.count), [], []
+        every = Episodes.of(task.log)
         for k in range(folds.count):
             own = [k * self.parts + part for part in range(self.parts)]
             corrections = [
@@ -78,18 +100,66 @@ class DR:
                 )
                 for j in own
             ]
-            log = task.log.take(np.concatenate([parts.episodes(j) for j in own]))
+            order = np.concatenate([parts.episodes(j) for j in own])
             correction = np.concatenate(corrections)
             share = np.array([len(part) for part in corrections]) / len(correction)
             values[k] = direct[own] @ share + unit_mean(
-                correction, log, mean=self.mean, unit=self.unit, rng=rng
+                correction, every.take(order), mean=self.mean, unit=self.unit, rng=rng
             )
             samples.append(correction)
             kept_weights.append(np.concatenate([weights[j] for j in own]))
         return Numbers(values, tuple(samples), tuple(kept_weights))
 
+    def _values(
+        self,
+        scored: Design,
+        weighing: Weighing,
+        direct: FloatArray,
+        stats: Statistics,
+        folds: Folds,
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        """Return the values of a log that is read in pieces, without holding samples or weights.
 
-def cross_fit(log: Log, folds: Folds, parts: int, rng: np.random.Generator) -> tuple[Folds, Folds]:
+        `stats` are those of the rows that each part was trained on, all others of its fold.
+        """
+        shape = (folds.count, self.parts)
+        counts = (scored.folds.counts @ Episodes.of(scored.task.log).lengths).reshape(shape)
+        size = counts.sum(axis=1)
+        values: FloatArray = (direct.reshape(shape) * counts).sum(axis=1) / size
+        if not isinstance(self.mean, SampleMean):
+            return values + robust_means(
+                scored, weighing, folds, mean=self.mean, unit=self.unit, rng=rng
+            )
+        assert weighing.theta is not None
+        theta = weighing.theta[..., None]
+        own = _of_parts(stats, self.parts)
+        back = scored.task.gamma * own.cross - own.gram
+        residual = own.moment + (back @ theta)[..., 0]  # Σφδ over the rows of each part
+        correction = np.einsum("jd,jd->j", weighing.direction, residual).reshape(shape)
+        return np.asarray(values + correction.sum(axis=1) / size)
+
+
+def _of_parts(trained_on: Statistics, parts: int) -> Statistics:
+    """Return the statistics of each part from those of the rest of its fold."""
+    if parts == 1:
+        return trained_on
+
+    def rest(each: FloatArray) -> FloatArray:
+        by_fold = each.reshape(-1, parts, *each.shape[1:])
+        whole = by_fold.sum(axis=1, keepdims=True) / (
+            parts - 1
+        )  # each part is in all rests but one
+        return np.asarray(whole - by_fold).reshape(each.shape)
+
+    return Statistics(
+        *map(rest, (trained_on.gram, trained_on.cross, trained_on.moment, trained_on.count))
+    )
+
+
+def cross_fit(
+    log: AnyLog, folds: Folds, parts: int, rng: np.random.Generator
+) -> tuple[Folds, Folds]:
     """Cut each fold in parts of whole groups; return the parts and, for each, the rest of its fold."""
     if parts == 1:
         return folds, folds
@@ -102,7 +172,8 @@ def cross_fit(log: Log, folds: Folds, parts: int, rng: np.random.Generator) -> t
                 f"Fold {k} has {len(groups)}; use fewer folds or a longer log."
             )
         part_of_group = np.full(log.n_groups, -1)
-        part_of_group[rng.permutation(groups)] = np.arange(len(groups)) % parts
+        order = shuffled_groups(log, rng)
+        part_of_group[order[np.isin(order, groups)]] = np.arange(len(groups)) % parts
         part: IntArray = part_of_group[log.group_of_episode]
         for number in range(parts):
             scored.append(np.where(part == number, counts, 0))

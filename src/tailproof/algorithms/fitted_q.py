@@ -90,6 +90,11 @@ class FittedQ:
                 f"Got {type(self.model).__name__} instead."
             )
 
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether a log may stay on disk: not with a regressor, which wants all rows at once."""
+        return self.model is None
+
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
     ) -> Fitted:
@@ -168,6 +173,11 @@ class FQI(FittedQ):
                 f"huber={self.huber!r} with {type(self.model).__name__}; use a model that is robust "
                 f"by itself, such as HuberRegressor()."
             )
+
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether a log may stay on disk: not with what looks at all rewards or residuals at once."""
+        return self.model is None and self.reward is None and self.huber is None
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator

@@ -99,6 +99,11 @@ class Design:
         parts = parts_of(self.task.log)
         return self.task.engine.map_reduce(function, parts, combine, shared=self._portable)
 
+    @property
+    def shares_rows(self) -> bool:
+        """Whether several members see the same rows."""
+        return self._dealing.counts is not None
+
     @cached_property
     def _portable(self) -> Design:
         """The design without the parts, which workers are sent one by one."""
@@ -192,11 +197,15 @@ def summarise(design: Design, part: Any) -> Summary:
 
 
 def statistics(design: Design) -> Statistics:
-    """Return the statistics of all rows, in one pass."""
-    summary: Summary = design.reduce(summarise, operator.add)
-    if isinstance(design.task.log, LazyLog):
-        design.task.log.remember_first_states(summary.first_states)
-    return summary.statistics
+    """Return the statistics of all rows, in one pass; the task remembers them."""
+    key = (id(design.folds), design.features if _hashable(design.features) else id(design.features))
+    if key not in design.task.known:
+        summary: Summary = design.reduce(summarise, operator.add)
+        if isinstance(design.task.log, LazyLog):
+            design.task.log.remember_first_states(summary.first_states)
+        design.task.known[key] = design, summary.statistics  # the design keeps the ids alive
+    found: Statistics = design.task.known[key][1]
+    return found
 
 
 def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
@@ -247,3 +256,11 @@ def solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
             if np.linalg.matrix_rank(one) == len(one):
                 solution[k] = np.linalg.solve(one, vector)
         return solution
+
+
+def _hashable(features: Features) -> bool:
+    try:
+        hash(features)
+    except TypeError:
+        return False
+    return True

@@ -52,6 +52,11 @@ class LSPI:
             as_ridge(self.ridge)
         as_rewards(self.reward)
 
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether a log may stay on disk: not with rewards of its own, which want all rows at once."""
+        return self.reward is None
+
     def fit(
         self,
         task: Task,

@@ -39,6 +39,11 @@ class LSTD:
         if self.ridge != "cv":
             as_ridge(self.ridge)
 
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether a log may stay on disk."""
+        return True
+
     def design(self, task: Task, folds: Folds, *, keep: bool = False) -> Design:
         """Return the task in this base's features."""
         return Design(task, self.features or default_features(task.log), folds, keep)

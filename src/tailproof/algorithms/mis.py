@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from tailproof.algorithms.base import Numbers
-from tailproof.algorithms.linear import Design, solve
+from tailproof.algorithms.linear import Design, Statistics, solve
 from tailproof.algorithms.lstd import LSTD
+from tailproof.algorithms.samples import Weighing, mean_weights, robust_means
 from tailproof.algorithms.task import Task
+from tailproof.algorithms.units import UNITS, Episodes, Unit, check_mean, unit_mean
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
 from tailproof.features import Features
-from tailproof.log import Log
+from tailproof.lazy import LazyLog, ends_of_episodes
 from tailproof.means import Mean, SampleMean
 from tailproof.partition import Folds
 
-Unit = Literal["step", "episode", "group"]
-UNITS: tuple[Unit, ...] = ("step", "episode", "group")
+__all__ = ["MIS", "UNITS", "Unit", "check_mean", "marginal_weights", "unit_mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,27 +56,59 @@ class MIS:
         check_mean(self.mean, self.unit)
         LSTD(ridge=self.ridge)
 
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether a log may stay on disk."""
+        return True
+
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
-        if self.self_normalised and (task.gamma == 1 or task.log.terminated.any()):
+        if self.self_normalised and (task.gamma == 1 or ends_of_episodes(task.log).any()):
             raise MethodError(
                 "self_normalised=True needs γ < 1 and a log without terminal transitions, because "
                 "only then is the mean weight known to be one. Use self_normalised=False."
             )
         lstd = LSTD(features=self.features, ridge=self.ridge)
         design = lstd.design(task, folds, keep=True)
-        matrix, _ = lstd.system(design, rng=rng)
+        matrix, stats = lstd.system(design, rng=rng)
+        if isinstance(task.log, LazyLog):
+            return Numbers(self._values(design, matrix, stats, rng))
         weights = marginal_weights(design, matrix)
-        values = np.empty(folds.count)
-        samples = []
+        every = Episodes.of(task.log)
+        values, samples = np.empty(folds.count), []
         for k, weight in enumerate(weights):
-            log = folds.log(task.log, k) if folds.count > 1 else task.log
-            product = weight * log.rewards
-            values[k] = unit_mean(product, log, mean=self.mean, unit=self.unit, rng=rng)
+            own = folds.episodes(k)
+            product = weight * task.log.rewards[every.rows(own)]
+            values[k] = unit_mean(product, every.take(own), mean=self.mean, unit=self.unit, rng=rng)
             if self.self_normalised:
                 values[k] /= (1 - task.gamma) * weight.mean()
             samples.append(product)
         return Numbers(values, tuple(samples), tuple(weights))
+
+    def _values(
+        self, design: Design, matrix: FloatArray, stats: Statistics, rng: np.random.Generator
+    ) -> FloatArray:
+        """Return the values of a log that is read in pieces, without holding samples or weights."""
+        direction = marginal_direction(design, matrix)
+        values: FloatArray
+        if isinstance(self.mean, SampleMean):  # mean(w r) = Σ_i r_i φ_iᵀA⁻ᵀg, for any unit
+            values = np.einsum("kd,kd->k", direction, stats.moment)
+        else:
+            weighing = Weighing(direction * stats.count[:, None])
+            values = robust_means(
+                design, weighing, design.folds, mean=self.mean, unit=self.unit, rng=rng
+            )
+        if self.self_normalised:
+            values /= (1 - design.task.gamma) * mean_weights(design, direction)
+        return values
+
+
+def marginal_direction(design: Design, matrix: FloatArray) -> FloatArray:
+    """Return A⁻ᵀg for each member, (K, d): the marginal weights are w_i = n φ_iᵀA⁻ᵀg."""
+    points = design.task.initial_points()
+    start = points.weights @ design.features(points.states, points.actions)  # g, (d,)
+    right = np.broadcast_to(start[:, None], (*matrix.shape[:2], 1))
+    return solve(np.swapaxes(matrix, 1, 2), right)[..., 0]
 
 
 def marginal_weights(
@@ -85,51 +118,17 @@ def marginal_weights(
 
     `trained_on` is n_k where A_k comes from other rows than the design's.
     """
-    points = design.task.initial_points()
-    start = points.weights @ design.features(points.states, points.actions)  # g, (d,)
-    right = np.broadcast_to(start[:, None], (*matrix.shape[:2], 1))
-    direction = solve(np.swapaxes(matrix, 1, 2), right)[..., 0]  # A⁻ᵀg, (K, d)
+    direction = marginal_direction(design, matrix)
     log, folds = design.task.log, design.folds
-    shared = folds.are_disjoint  # then every row has one member, and one column holds them all
-    weights = np.empty((1 if shared else folds.count, log.n_transitions))
+    weights = np.empty((folds.count if design.shares_rows else 1, log.n_transitions))
     for rows in design:
         places = np.arange(log.n_transitions)[rows.index]
         for segment in rows.segments:
             member, chosen = segment.member, places[segment.rows]
-            weights[0 if shared else member, chosen] = rows.values(segment, direction[member])
+            own = rows.values(segment, direction[member])
+            weights[member if design.shares_rows else 0, chosen] = own
     result = []
     for k in range(folds.count):
-        own = weights[0 if shared else k][log.rows(folds.episodes(k))]
+        own = weights[k if design.shares_rows else 0][log.rows(folds.episodes(k))]
         result.append(own * (len(own) if trained_on is None else trained_on[k]))
     return result
-
-
-def unit_mean(
-    samples: FloatArray, log: Log, *, mean: Mean, unit: Unit, rng: np.random.Generator
-) -> float:
-    """Return the robust mean of per-step samples, taken over steps or sums of episodes or groups.
-
-    With E units, mean(samples) = (E / n) · mean(sums), so the robust mean of the sums is scaled back.
-    Samples that are not finite (of a fold whose system is singular) have the mean NaN.
-    """
-    if not np.isfinite(samples).all():
-        return float("nan")
-    if unit == "step":  # steps stand alone unless the log says that they do not
-        named = log.group_ids is not None
-        groups = log.group_of_episode[log.episode_of_row] if named else None
-        return float(mean(samples, groups=groups, rng=rng))
-    sums = np.add.reduceat(samples, log.starts[:-1])
-    groups = log.group_of_episode
-    if unit == "group":
-        sums, groups = np.bincount(groups, weights=sums), np.arange(groups.max() + 1)
-    return float(mean(sums, groups=groups, rng=rng)) * len(sums) / len(samples)
-
-
-def check_mean(mean: Any, unit: Any) -> None:
-    """Refuse a mean that cannot be called and a unit that does not exist."""
-    if not callable(mean):
-        raise MethodError(
-            f"mean must be one of tailproof.means, for instance AdaptiveHuber(). Got {mean!r}."
-        )
-    if unit not in UNITS:
-        raise MethodError(f"unit must be one of {', '.join(UNITS)}. Got {unit!r} instead.")

@@ -38,6 +38,7 @@ class Task:
     draws: int = 16
     seed: int = 0
     engine: Engine = field(default_factory=Local)
+    known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
@@ -52,6 +53,12 @@ class Task:
             chosen = chosen_actions(self.policy, piece.next_states, self.log.n_actions)
             return Following(chosen, chosen[:, None], None)
         return Following(None, *self._draws(piece.next_states, 0, piece.first))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "known": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     def initial_points(self) -> Points:
         """Return the state-action pairs and weights that integrate Q over starts and policy."""

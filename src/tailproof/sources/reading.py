@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tailproof.errors import LogError, TailproofWarning
-from tailproof.log import Log
+from tailproof.lazy import in_memory
 from tailproof.sources import d3rlpy, hdf5, minari
 from tailproof.sources.columns import Choice, Columns
+from tailproof.sources.lazily import data_set_to_stay, open_lazily
 from tailproof.sources.steps import Told
 from tailproof.sources.table_log import read_table
 
@@ -24,7 +25,7 @@ class Reading:
     Attributes
     ----------
     log
-        The log.
+        The log: a `Log`, or a `LazyLog` if it stays on disk.
     columns
         Which column of a table was read as what; None for sources that are not tables.
     notes
@@ -33,7 +34,7 @@ class Reading:
         What may change the answer: `read_log` warns about these.
     """
 
-    log: Log
+    log: Any
     columns: Columns | None = None
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
@@ -58,7 +59,9 @@ def read_log(
     propensity: str | bool | None = None,
     group: str | bool | None = None,
     max_steps: int | None = None,
-) -> Log:
+    lazy: bool | None = None,
+    budget: int | None = None,
+) -> Any:
     """Read a log from a file, a folder, a frame or a data set of another library.
 
     Parts that nobody names are guessed from conventional names; `read` also tells what was guessed.
@@ -101,6 +104,12 @@ def read_log(
         A column of probabilities.
     max_steps
         The longest episode, for a D4RL file that does not record where time ran out.
+    lazy
+        Whether to leave the transitions where they are and return a `LazyLog`, which is read piece by
+        piece: for Parquet files, folders of them, and URIs such as ``s3://bucket/folder``, sorted by
+        episode and step. By default only where a `Log` would take more than `budget` bytes.
+    budget
+        By default a quarter of the machine's memory.
 
     Examples
     --------
@@ -123,6 +132,8 @@ def read_log(
         propensity=propensity,
         group=group,
         max_steps=max_steps,
+        lazy=lazy,
+        budget=budget,
     )
     logging.getLogger(__name__).info(reading.describe())
     for caution in reading.cautions:
@@ -130,7 +141,14 @@ def read_log(
     return reading.log
 
 
-def read(source: Any, *, max_steps: int | None = None, **parts: Choice) -> Reading:
+def read(
+    source: Any,
+    *,
+    max_steps: int | None = None,
+    lazy: bool | None = None,
+    budget: int | None = None,
+    **parts: Choice,
+) -> Reading:
     """Read a log as `read_log` does, and return it with what was guessed and decided.
 
     Examples
@@ -141,6 +159,11 @@ def read(source: Any, *, max_steps: int | None = None, **parts: Choice) -> Readi
 row is an episode of one step.
     """
     told = Told()
+    data = data_set_to_stay(source, lazy, budget)
+    if data is not None:
+        opened, columns = open_lazily(data, parts, told)
+        log = in_memory(opened, "lazy=False") if lazy is False else opened
+        return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
     adapter = _adapter(source)
     named = [part for part, choice in parts.items() if choice is not None]
     if adapter is not None:

@@ -1,0 +1,272 @@
+"""Parquet data sets of any size and on any file system, read a few row groups at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from tailproof.errors import LogError, StorageError, TailproofError
+from tailproof.sources.tables import blaming
+
+
+@dataclass(frozen=True)
+class Span:
+    """Consecutive row groups of one file, as they were when the file was opened."""
+
+    path: str
+    groups: tuple[int, ...]
+    rows: tuple[int, ...]  # in each of them
+    size: int  # of the file, in bytes
+    stamp: int | None  # when the file was written
+    constants: tuple[tuple[str, Any], ...]  # columns that the names of its folders tell
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return sum(self.rows)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive rows of a data set: what one task reads."""
+
+    first: int
+    spans: tuple[Span, ...]
+    beyond: Span | None  # the row group that follows
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(span.count for span in self.spans)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A file system, the columns of the files on it, and how to read them."""
+
+    filesystem: Any
+    is_local: bool
+    schema: pa.Schema  # of all files together
+
+    def batches(
+        self, span: Span, columns: Sequence[str], size: int
+    ) -> Iterator[tuple[pa.RecordBatch, str]]:
+        """Yield some columns of a span, at most `size` rows at a time, and where they come from."""
+        stored = [name for name in columns if name not in dict(span.constants)]
+        done = 0
+        with self._blaming(span, stored), self._opened(span) as file:
+            for batch in file.iter_batches(
+                batch_size=size, row_groups=list(span.groups), columns=stored, use_threads=False
+            ):
+                yield self._typed(batch, span, columns), _place(span, done)
+                done += batch.num_rows
+            if done != span.count:
+                raise StorageError(f"{span.path} ended after {done} of {span.count} rows.")
+
+    def _typed(self, batch: pa.RecordBatch, span: Span, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return the batch with columns of the types that all files share."""
+        constants = dict(span.constants)
+        arrays = []
+        for name in columns:
+            kind = self.schema.field(name).type
+            if name in constants:
+                arrays.append(pa.repeat(pa.scalar(constants[name], kind), batch.num_rows))
+            else:
+                column = batch.column(name)
+                arrays.append(column if column.type == kind else column.cast(kind))
+        return pa.RecordBatch.from_arrays(arrays, list(columns))
+
+    @contextmanager
+    def _opened(self, span: Span) -> Iterator[Any]:
+        from pyarrow.parquet import ParquetFile
+
+        info = self.filesystem.get_file_info(span.path)
+        if info.type.name == "NotFound":
+            raise StorageError(
+                f"{span.path} has vanished since the log was opened. Put it back and run again, or "
+                f"open the log anew."
+            )
+        if (info.size, info.mtime_ns) != (span.size, span.stamp):
+            raise StorageError(
+                f"{span.path} has changed since the log was opened: what was read of it no longer "
+                f"fits. Open the log anew."
+            )
+        with (
+            self.filesystem.open_input_file(span.path) as stream,
+            ParquetFile(
+                stream, page_checksum_verification=True, pre_buffer=not self.is_local
+            ) as file,
+        ):
+            yield file
+
+    @contextmanager
+    def _blaming(self, span: Span, columns: list[str]) -> Iterator[None]:
+        try:
+            yield
+        except (TailproofError, GeneratorExit):
+            raise
+        except Exception as error:  # parsers of untrusted bytes raise all kinds
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise StorageError(
+                f"{span.path}{self._culprit(span, columns)} could not be read: {reason[:300]}. "
+                f"Restore or rewrite the file; what was done before it need not be done again if "
+                f"the engine has a checkpoint."
+            ) from error
+
+    def _culprit(self, span: Span, columns: list[str]) -> str:
+        """Return the row group that cannot be read."""
+        for group in span.groups:
+            try:
+                with self._opened(span) as file:
+                    file.read_row_group(group, columns=columns, use_threads=False)
+            except Exception:
+                return f", row group {group},"
+        return ""
+
+
+def _place(span: Span, row: int) -> str:
+    """Return in words where a row of a span is."""
+    group, within = span.groups[-1], row
+    for number, rows in zip(span.groups, span.rows, strict=True):
+        if within < rows:
+            group = number
+            break
+        within -= rows
+    return f"{span.path}, row group {group}, rows from {within} on"
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The files of a log: where they are, their columns and row groups."""
+
+    label: str
+    storage: Storage
+    spans: tuple[Span, ...]  # a file each
+    schemas: tuple[pa.Schema, ...]  # of each
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of all files."""
+        return self.storage.schema
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(span.count for span in self.spans)
+
+    def require_types(self, columns: Sequence[str]) -> None:
+        """Refuse files that lack a column, or disagree about its type."""
+        for span, schema in zip(self.spans, self.schemas, strict=True):
+            for name in columns:
+                if name in dict(span.constants):
+                    continue
+                if name not in schema.names:
+                    raise LogError(
+                        f"{span.path} has no column {name!r}, which other files of the log have. "
+                        f"Rewrite it with the columns of the others."
+                    )
+                wanted, found = self.schema.field(name).type, schema.field(name).type
+                if not _alike(wanted, found):
+                    raise LogError(
+                        f"Column {name!r} is {found} in {span.path}, from row group "
+                        f"{span.groups[0]} on, but {wanted} in {self.spans[0].path}. Rewrite the "
+                        f"file with one type for each column."
+                    )
+
+    def parts(self, rows: int) -> tuple[Part, ...]:
+        """Cut the data set into runs of row groups, of about this many rows each."""
+        cut: list[tuple[int, list[Span]]] = []
+        first = done = 0
+        current: list[Span] = []
+        for span in self.spans:
+            for group, count in zip(span.groups, span.rows, strict=True):
+                if current and done + count > rows:
+                    cut.append((first, current))
+                    first, done, current = first + done, 0, []
+                done += count
+                _extend(current, span, group, count)
+        cut.append((first, current))
+        heads = [_head(spans) for _, spans in cut[1:]]
+        return tuple(
+            Part(start, tuple(spans), beyond)
+            for (start, spans), beyond in zip(cut, [*heads, None], strict=True)
+        )
+
+
+def _extend(current: list[Span], span: Span, group: int, count: int) -> None:
+    if current and current[-1].path == span.path:
+        last = current.pop()
+        groups, rows = (*last.groups, group), (*last.rows, count)
+    else:
+        groups, rows = (group,), (count,)
+    current.append(Span(span.path, groups, rows, span.size, span.stamp, span.constants))
+
+
+def _head(spans: list[Span]) -> Span:
+    first = spans[0]
+    return Span(
+        first.path, first.groups[:1], first.rows[:1], first.size, first.stamp, first.constants
+    )
+
+
+def _alike(wanted: Any, found: Any) -> bool:
+    return bool(
+        wanted == found
+        or (kinds.is_integer(wanted) and kinds.is_integer(found))
+        or (kinds.is_floating(wanted) and kinds.is_floating(found))
+    )
+
+
+def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
+    """Open a Parquet file, a folder of them, or a URI such as ``s3://bucket/folder``.
+
+    Only the files' footers are read.
+    """
+    from pyarrow import dataset, fs
+
+    text = str(source)
+    label = f"The data set {text}"
+    with blaming(label, "It must be a Parquet file, or hold Parquet files with the same columns."):
+        if filesystem is not None:
+            path = text
+        elif "://" in text:
+            filesystem, path = fs.FileSystem.from_uri(text)
+        else:
+            filesystem, path = fs.LocalFileSystem(), str(Path(text).resolve())
+        options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+        form = dataset.ParquetFileFormat(default_fragment_scan_options=options)
+        files = dataset.dataset(path, filesystem=filesystem, format=form, partitioning="hive")
+        fragments = list(files.get_fragments())
+    spans, schemas = [], []
+    for fragment in fragments:
+        with blaming(fragment.path, "The file is damaged or not Parquet; write it again."):
+            footer, schema = fragment.metadata, fragment.physical_schema
+            info = filesystem.get_file_info(fragment.path)
+        counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+        kept = tuple(i for i, count in enumerate(counts) if count)
+        if not kept:
+            continue
+        keys = dataset.get_partition_keys(fragment.partition_expression)
+        spans.append(
+            Span(
+                path=fragment.path,
+                groups=kept,
+                rows=tuple(counts[i] for i in kept),
+                size=info.size,
+                stamp=info.mtime_ns,
+                constants=tuple(sorted(keys.items())),
+            )
+        )
+        schemas.append(schema)
+    if not spans:
+        raise LogError(f"{label} has no rows. A log needs at least one.")
+    # What one file says about itself holds for the data set only if there is no other.
+    schema = schemas[0] if len(schemas) == 1 else files.schema.remove_metadata()
+    storage = Storage(filesystem, isinstance(filesystem, fs.LocalFileSystem), schema)
+    return DataSet(label, storage, tuple(spans), tuple(schemas))
