@@ -2,6 +2,12 @@
 
 import pytest
 
+from tailproof import compare, diagnose, evaluate, learn
+from tailproof.policies import Uniform
+from tailproof.report.answers import answer
+from tailproof.report.comparison_page import comparison_page
+from tailproof.report.learning_page import action_shares, learning_page
+from tailproof.report.pages import Context
 from tailproof.report.text import minus, number, percent
 
 DRAWN = """
@@ -159,3 +165,26 @@ def test_a_diagnosis_without_a_policy_is_a_page_too(browser, diagnosis_file):
     names = {each["name"] for each in shown.evaluate(DRAWN)}
     assert {"figure-hill", "figure-influence", "figure-k-path"} <= names
     assert "figure-weights" not in names
+
+
+def test_comparisons_and_learned_policies_are_pages_too(browser, cartpole, tmp_path):
+    log, policy = cartpole.log(episodes=40, steps=30, seed=1), cartpole.target()
+    comparison = compare(log, {"<i>greedy</i>": policy, "random": Uniform(2)}, gamma=0.9)
+    context = Context(source="log.csv", record=comparison.to_dict())
+    made = comparison_page(log, comparison, diagnose(log, gamma=0.9), context)
+    shown = browser.open(made.write(tmp_path / "comparison.html"))
+    assert shown.complaints() == []
+    assert {"figure-ranking", "figure-gains"} <= {each["name"] for each in shown.evaluate(DRAWN)}
+    record = shown.evaluate("JSON.parse(document.getElementById('record').textContent)")
+    assert shown.evaluate("document.getElementById('headline').textContent") == record["best"]
+
+    learned = learn(log, method="fqi", gamma=0.9, holdout=0.5)
+    judging = learned.held_out
+    found = answer(evaluate(judging, learned.policy, method="roam-dm", gamma=0.9))
+    diagnosis = diagnose(judging, learned.policy, gamma=0.9)
+    shares = action_shares(log, learned.policy)
+    assert sum(share["log"] for share in shares.values()) == pytest.approx(1)
+    page = learning_page(judging, learned, found, diagnosis, shares, Context(source="log.csv"))
+    shown = browser.open(page.write(tmp_path / "learned.html"))
+    assert shown.complaints() == []
+    assert "figure-actions" in {each["name"] for each in shown.evaluate(DRAWN)}

@@ -41,11 +41,10 @@ def comparison_page(
         f"{best.name} has the highest lower bound, {number(best.lower_bound.value)}, and is best with "
         f"probability {comparison.probability_best:.2f}. "
         + (
-            f"It beats the {comparison.baseline} beyond doubt."
-            if best.passes
-            else f"{', '.join(passing)} beats the {comparison.baseline} beyond doubt."
+            f"The gate is passed by {', '.join(passing)}: with {percent(comparison.level)} confidence "
+            f"for all candidates at once, better than the {comparison.baseline}."
             if passing
-            else f"No candidate beats the {comparison.baseline} beyond doubt: the gate is closed."
+            else f"No candidate's lower bound beats the {comparison.baseline}: the gate is closed."
         )
     )
     facts = (

@@ -302,7 +302,14 @@ def forest_figure(
             plot.diamond(plot.px(truths[name]), y, "truth", tip=f"truth: {number(truths[name])}")
     if line is not None:
         plot.rule(x=line[0], label=line[1], tone="warn")
-    entries: list[tuple[Tone, str]] = [("main", "estimate and interval")]
+    entries: list[tuple[Tone, str]] = [
+        (
+            "main",
+            "estimate and lower bound"
+            if all(high == math.inf for *_, high in rows)
+            else "estimate and interval",
+        )
+    ]
     if truths:
         entries.append(("truth", "truth"))
     columns = ["name", "estimate", "low", "high", *(["truth"] if truths else [])]

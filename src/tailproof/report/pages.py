@@ -71,14 +71,15 @@ def evaluation_page(
     name
         What to call the policy.
     """
-    facts = [Fact("method", found.how())]
+    facts = []
     if found.interval is not None:
         ends = f"{number(found.interval.low)} to {number(found.interval.high)}"
-        facts.insert(0, Fact("interval", ends, f"covers with {percent(found.interval.level)}"))
+        facts.append(Fact("interval", ends, f"covers with {percent(found.interval.level)}"))
     if found.bound is not None:
         note = f"exceeded with {percent(found.bound.level)}"
-        facts.insert(1, Fact("lower bound", number(found.bound.low), note))
+        facts.append(Fact("lower bound", number(found.bound.low), note))
     plain = diagnosis.influence
+    facts.append(Fact("method", found.how()))
     facts.append(Fact("plain average", number(plain.value), plain.estimator))
     light = diagnosis.tails["rewards"].variance.exists == "yes"
     chosen = choice_section(found)

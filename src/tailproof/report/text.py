@@ -23,7 +23,7 @@ def number(value: float, digits: int = 4) -> str:
         return "0"
     exponent = math.floor(math.log10(abs(value)))
     if not -5 <= exponent < 15:
-        return f"{value:.{digits - 1}g}"
+        return f"{value:.{digits}g}"
     decimals = max(0, digits - 1 - exponent)
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text and value == int(value) else text
