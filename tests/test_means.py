@@ -46,7 +46,9 @@ MEANS = [
     LeeValiant(delta=1e-6),
     *SORTING[:-1],
 ]
-means = pytest.mark.parametrize("mean", MEANS, ids=repr)
+means = pytest.mark.parametrize(
+    "mean", MEANS, ids=lambda mean: getattr(mean, "__name__", repr(mean))
+)
 
 values = st.floats(-1e6, 1e6, allow_subnormal=False)
 samples = arrays(np.float64, st.integers(1, 60), elements=values)
@@ -83,7 +85,7 @@ def test_constants_and_single_samples_come_back_exactly(mean, value, n):
     assert mean(np.full(n, value)) == value
 
 
-@pytest.mark.parametrize("mean", SORTING, ids=repr)
+@pytest.mark.parametrize("mean", SORTING, ids=lambda mean: getattr(mean, "__name__", repr(mean)))
 @given(x=any_samples, seed=st.integers(0, 100))
 @settings(max_examples=30)
 def test_the_order_of_the_samples_is_irrelevant_to_the_bit(mean, x, seed):
@@ -251,7 +253,9 @@ def test_blocks_of_unequal_groups_average_samples_not_groups():
     assert MedianOfMeans(2)(x, groups=groups) == 4.0
 
 
-@pytest.mark.parametrize("mean", [SampleMean(), *SORTING[:-1]], ids=repr)
+@pytest.mark.parametrize(
+    "mean", [SampleMean(), *SORTING[:-1]], ids=lambda mean: getattr(mean, "__name__", repr(mean))
+)
 def test_means_without_blocks_ignore_groups_and_rng(mean):
     x = np.random.default_rng(8).standard_t(1.5, 50)
     assert mean(x, groups=np.arange(50) // 10, rng=np.random.default_rng(1)) == mean(x)
