@@ -8,12 +8,18 @@ either estimate, because both see the same samples: a mild skew shows even where
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.means import huber_path
+
+_CHUNK = 8_192  # samples at a time: the influences of all thresholds then stay in cache
+
+#: Rows to the sensitivity v and the response h of the samples there.
+Nuisance = Callable[[slice], tuple[FloatArray, FloatArray]]
 
 LENGTH = 16  # thresholds on a path: each is about twice the last on 10⁴ Cauchy samples
 
@@ -53,11 +59,7 @@ class Path:
 
 
 def huber_estimates(
-    samples: FloatArray,
-    *,
-    sensitivity: FloatArray | None = None,
-    response: FloatArray | None = None,
-    common: FloatArray | None = None,
+    samples: FloatArray, *, nuisance: Nuisance | None = None, common: FloatArray | None = None
 ) -> Path:
     """Return the path of Huber means of the samples.
 
@@ -65,13 +67,14 @@ def huber_estimates(
     ----------
     samples
         (U,)
-    sensitivity, response
-        The samples were themselves made with an estimated β: x_u(β) falls by `sensitivity` (U, d)
-        times dβ, and β̂ − β is the mean of `response` (U, d). Where thresholds cut off some samples,
-        β̂'s noise no longer cancels, and belongs in the variances.
+    nuisance
+        The samples were themselves made with an estimated β: x_u(β) falls by v_uᵀdβ, and β̂ − β is the
+        mean of h_u. `nuisance(rows)` returns v and h of some samples, (m, d) each. Where thresholds cut
+        off some samples, β̂'s noise no longer cancels, and belongs in the variances.
     common
         Influence that every estimate shares, (U,): it adds to the variances, not to differences.
     """
+    count = len(samples)
     centre = np.median(samples)
     distance = np.abs(samples - centre)
     farthest = float(distance.max())
@@ -83,16 +86,31 @@ def huber_estimates(
     thresholds = np.geomspace(nearest, farthest, LENGTH)
     thresholds[-1] = 2 * farthest  # nothing is cut off: the plain mean
     estimates = np.asarray(huber_path(samples, thresholds))
-    centred = samples[None] - estimates[:, None]  # (T, U)
-    inside = np.abs(centred) < thresholds[:, None]
-    share = np.maximum(inside.mean(axis=1), 1 / len(samples))[:, None]
-    influence = np.clip(centred, -thresholds[:, None], thresholds[:, None]) / share
-    if sensitivity is not None and response is not None:
-        kept = (inside.astype(float) @ sensitivity) / (len(samples) * share)  # (T, d)
-        influence += (sensitivity.mean(axis=0) - kept) @ response.T
-    if common is not None:
-        influence += common
-    covariance = influence @ influence.T / len(samples) ** 2
+    chunks = [slice(first, first + _CHUNK) for first in range(0, count, _CHUNK)]
+    ends = (estimates - thresholds, estimates + thresholds)  # (T,) where each threshold cuts
+    ordered = np.sort(samples)
+    inside = np.searchsorted(ordered, ends[1]) - np.searchsorted(ordered, ends[0], side="right")
+    share = np.maximum(inside / count, 1 / count)[:, None]  # (T, 1)
+    shift: FloatArray | None = None  # mean v − mean v of the samples that are not cut off, (T, d)
+    if nuisance is not None:
+        total, kept = 0.0, 0.0
+        for rows in chunks:
+            falls, _ = nuisance(rows)
+            within = np.abs(samples[rows] - estimates[:, None]) < thresholds[:, None]
+            total = total + falls.sum(axis=0)
+            kept = kept + within.astype(float) @ falls
+        shift = np.asarray(total / count - kept / (count * share))
+    covariance = np.zeros((LENGTH, LENGTH))
+    for rows in chunks:
+        influence = samples[rows] - estimates[:, None]  # (T, m)
+        np.clip(influence, -thresholds[:, None], thresholds[:, None], out=influence)
+        influence /= share
+        if nuisance is not None and shift is not None:
+            influence += shift @ nuisance(rows)[1].T
+        if common is not None:
+            influence += common[rows]
+        covariance += influence @ influence.T
+    covariance /= count**2
     variances = np.diag(covariance).copy()
     differences = variances[:, None] + variances[None] - 2 * covariance
     return Path(thresholds, estimates, variances, differences)

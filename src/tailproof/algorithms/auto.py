@@ -18,7 +18,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics import LinearCritics
 from tailproof.features import Features
-from tailproof.lepski import Path, huber_estimates
+from tailproof.lepski import Nuisance, Path, huber_estimates
 from tailproof.log import Log
 from tailproof.means import adaptive_huber, catoni, median_of_means
 from tailproof.partition import Folds
@@ -27,6 +27,7 @@ SKEWED = 16.0  # squared differences on the path beyond this are no accident of 
 UNSURE = 6.0  # beyond this, symmetry is in doubt in logs that cannot settle it
 _SETTLING = 4_000  # units in which a side that is 30 % wider than the other shows beyond SKEWED
 CAUTION = 3.0  # standard errors by which estimates may differ before one counts as biased
+_ENOUGH = 200_000  # residuals that settle symmetry beyond doubt
 _CLUSTERED = 5.0  # standard errors of the count of extremes, beyond chance
 _LOPSIDED = 0.1  # Σx³/(Σx²)^{3/2}: beyond this the normal law is too far away for an interval
 _WIDENING = 3.0  # below it, intervals are widened by this times Σx³/(Σx²)^{3/2}
@@ -94,16 +95,15 @@ def _choose(
     count = int(unit.max()) + 1
     samples = _sums(unit, weights * fit.residuals, count) * count / n
     transition = bellman_residuals(critic, _on(task, log.with_rewards(smooth)))
-    scored = (fit.scores[:, None] * phi) @ fit.inverse
     path = huber_estimates(
         samples,
-        sensitivity=_sums(unit, weights[:, None] * phi, count) * count / n,
-        response=_sums(unit, scored, count) * count / n,
+        nuisance=_nuisance(unit, count, phi, weights, fit),
         common=_sums(unit, weights * transition, count) * count / n,
     )
     asymmetry = path.asymmetry()
     if name == "step":
-        asymmetry = max(asymmetry, huber_estimates(fit.residuals).asymmetry())
+        some = fit.residuals[:: max(1, n // _ENOUGH)]
+        asymmetry = max(asymmetry, huber_estimates(some).asymmetry())
     skewed = asymmetry > SKEWED
     adaptive = adaptive_huber(samples)
     plain = float(path.estimates[-1])
@@ -194,6 +194,21 @@ def _sums(unit: IntArray, values: FloatArray, count: int) -> FloatArray:
     return np.stack(
         [np.bincount(unit, weights=column, minlength=count) for column in values.T], axis=1
     )
+
+
+def _nuisance(
+    unit: IntArray, count: int, phi: FloatArray, weights: FloatArray, fit: Regression
+) -> Nuisance:
+    """Return how samples react to the regression's β, and β to samples; see `huber_estimates`."""
+    n = len(phi)
+    if count == n:  # steps: made piece by piece, for the whole would be twice the features again
+        return lambda rows: (
+            weights[rows, None] * phi[rows],
+            (fit.scores[rows, None] * phi[rows]) @ fit.inverse,
+        )
+    falls = _sums(unit, weights[:, None] * phi, count) * count / n
+    response = _sums(unit, fit.scores[:, None] * phi, count) @ fit.inverse * count / n
+    return lambda rows: (falls[rows], response[rows])
 
 
 def _first_points(task: Task) -> tuple[FloatArray, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,28 +11,23 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.critics import Critics
 
 
-def bellman_residuals(
-    critic: Callable[[FloatArray, AnyArray], FloatArray] | Critics,
-    task: Task,
-    rows: Any = slice(None),
-) -> FloatArray:
-    """Return δ of one critic at these rows of the task's log, (m,).
+def bellman_residuals(critic: Critics, task: Task, rows: Any = slice(None)) -> FloatArray:
+    """Return δ of a critic with one member at these rows of the task's log, (m,).
 
-    Terminal transitions have no next value. `critic` is a function of states and actions, or
-    `Critics` with a single member.
+    Terminal transitions have no next value.
     """
-    if not callable(critic):
-        return bellman_residuals(
-            lambda states, actions: critic.values(states, actions)[0], task, rows
-        )
     log = task.log
     actions, weights = task.next_actions(rows)
-    next_states = log.next_states[rows]
-    after = np.zeros(len(next_states))
-    for i in range(weights.shape[1]):
-        after += weights[:, i] * critic(next_states, actions[:, i])
+    after = (_values(critic, task, log.next_states[rows], actions) * weights).sum(axis=1)
     after[log.terminated[rows]] = 0.0
-    residuals: FloatArray = (
-        log.rewards[rows] + task.gamma * after - critic(log.states[rows], log.actions[rows])
-    )
-    return residuals
+    now = _values(critic, task, log.states[rows], log.actions[rows][:, None])[:, 0]
+    return np.asarray(log.rewards[rows] + task.gamma * after - now)
+
+
+def _values(critic: Critics, task: Task, states: FloatArray, actions: AnyArray) -> FloatArray:
+    """Return Q at L actions of each state, (m, L); `actions` is (m, L) or (m, L, q)."""
+    if task.log.is_discrete:  # every action at once costs the features of the state once
+        every = critic.action_values(states, task.log.n_actions)[0]  # (A, m)
+        return np.take_along_axis(every.T, actions, axis=1)
+    columns = [critic.values(states, actions[:, i])[0] for i in range(actions.shape[1])]
+    return np.stack(columns, axis=1)
