@@ -8,9 +8,12 @@ a line of JSON for each seed. Run it again and it continues where it stopped.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +159,11 @@ def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]
     for name, aggregate in (("sac-n", Quantile(0.0)), ("sac-n-std", MeanMinusStd(2.0))):
         rng = np.random.default_rng(seed)
         folds = Replicate(critics).assign(log, rng)
-        training = base.fit(task, folds, backup=aggregate, rng=rng).training
+        run, saved = base.run, base.run.checkpoint
+        own = replace(
+            base, run=replace(run, checkpoint=None if saved is None else f"{saved}/{name}")
+        )
+        training = own.fit(task, folds, backup=aggregate, rng=rng).training
         scores = training["score"].values[:, 0]
         result["scores"][name] = float(scores[-10:].mean())
         result["evaluations"][name] = scores.tolist()
@@ -186,6 +193,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quantile", type=float, default=0.0)
     parser.add_argument("--episodes", type=int, default=5)
     parser.add_argument("--every", type=int, default=1_000)
+    parser.add_argument("--checkpoints", type=Path, help="folder, so that a killed run goes on")
     parser.add_argument("--zero", action="store_true", help="zero-reward training only")
     given = parser.parse_args(arguments)
     path = next(iter(sorted(given.data.glob(f"{given.dataset}*.npz"))))
@@ -227,6 +235,10 @@ def main(arguments: list[str] | None = None) -> None:
         )
         if key in done:
             continue
+        folder = None
+        if given.checkpoints is not None:
+            folder = given.checkpoints / hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+            shared["run"] = replace(run, checkpoint=folder, checkpoint_every=1_000)
         noisy = prepared(log, kappa=given.kappa, df=given.df, seed=1000 + seed)
         if given.study == "sac":
             result = sac_study(noisy, SAC(**shared), seed=seed, critics=10)
@@ -249,6 +261,8 @@ def main(arguments: list[str] | None = None) -> None:
                 )
         with given.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"key": key, **result}) + "\n")
+        if folder is not None:
+            shutil.rmtree(folder)
 
 
 def _lines(path: Path) -> list[str]:
