@@ -8,10 +8,11 @@ from tailproof.battery.entrants import Named, Reading
 from tailproof.battery.learners import Taught, school_report
 from tailproof.battery.run import Battery, Logged, read_findings, run
 from tailproof.battery.score import leaderboard
+from tailproof.battery.stories import CANDIDATES
 from tailproof.catalogue import method
 from tailproof.engines import Local
 from tailproof.errors import TailproofError
-from tailproof.worlds.storage import CANDIDATES, HUBS
+from tailproof.worlds.storage import HUBS
 
 NOISES = ("Gaussian", "Pareto 1.5")
 SETTINGS = (Setting("linear", "fair", 500), Setting("tabular", "good", 500))

@@ -15,8 +15,7 @@ from tailproof.battery.score import (
     relative,
     root_mean_square,
 )
-from tailproof.battery.stories import STORIES, story, story_score
-from tailproof.worlds.storage import CANDIDATES
+from tailproof.battery.stories import CANDIDATES, STORIES, story, story_score
 
 POSITIVE = st.floats(1e-3, 1e3)
 

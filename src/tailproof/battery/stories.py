@@ -20,6 +20,11 @@ from tailproof.log import Log
 from tailproof.policies import Policy
 from tailproof.worlds import storage
 
+#: The schedules to choose from: all but the dispatcher's, who made the log.
+CANDIDATES = {
+    name: policy for name, policy in storage.CANDIDATES.items() if policy != storage.DISPATCHER
+}
+
 
 @dataclass(frozen=True)
 class Year:
@@ -31,10 +36,7 @@ class Year:
     def values(self, hub: str) -> dict[str, float]:
         """Return every candidate's exact value at a hub in $/day."""
         chosen: dict[str, Any] = {"hubs": [hub], "year": self.year, "storm": self.storm}
-        return {
-            name: storage.exact_value(policy, **chosen)
-            for name, policy in storage.CANDIDATES.items()
-        }
+        return {name: storage.exact_value(policy, **chosen) for name, policy in CANDIDATES.items()}
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,7 @@ class Story:
         log = self._log(hub, seed)
         features, ridge = storage.HourlyFeatures(), Absolute(0.1)
         return {
-            name: Problem(log, policy, 1.0, features, ridge)
-            for name, policy in storage.CANDIDATES.items()
+            name: Problem(log, policy, 1.0, features, ridge) for name, policy in CANDIDATES.items()
         }
 
     def lesson(self, hub: str, seed: int) -> Problem:
