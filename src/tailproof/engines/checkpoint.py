@@ -104,7 +104,7 @@ class Progress:
                 arrays = [file[f"arr_{place}"] for place in range(len(file.files) - 1)]
             self.total = _put_together(page["total"], arrays)
             self.done = self.saved = len(done)
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
             warnings.warn(
                 f"{self.path} is damaged and was not used: {error}. This pass starts anew.",
                 CheckpointWarning,

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ _SHARED, _TASK = b"s", b"t"  # what a message begins with
 class _Worker:
     process: subprocess.Popen[bytes]
     connection: Connection
+    lifeline: Connection  # nothing is ever sent: it closes when this process ends, however it ends
     knows: Any = None  # what is shared between its tasks
 
 
@@ -120,30 +122,35 @@ def _answers(busy: dict[_Worker, int]) -> Iterator[tuple[_Worker, bytes | None]]
 
 def _start() -> _Worker:
     ours, theirs = Pipe()
-    command = f"from tailproof.engines.processes import work; work({theirs.fileno()})"
+    lifeline, watched = Pipe()
+    ends = [theirs.fileno(), watched.fileno()]
+    command = f"from tailproof.engines.processes import work; work(*{ends})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     process = subprocess.Popen(
         [sys.executable, "-c", command],
         stdin=subprocess.DEVNULL,
-        pass_fds=[theirs.fileno()],
+        pass_fds=ends,
         env=environment,
         start_new_session=True,
     )
     theirs.close()
-    return _Worker(process, ours)
+    watched.close()
+    return _Worker(process, ours, lifeline)
 
 
 def _end_all(workers: list[_Worker]) -> None:
     while workers:
         worker = workers.pop()
         worker.connection.close()
+        worker.lifeline.close()
         worker.process.kill()
         worker.process.wait()
 
 
-def work(descriptor: int) -> None:
+def work(descriptor: int, lifeline: int) -> None:
     """Do tasks until the pipe closes: what a worker process runs."""
+    threading.Thread(target=_end_with_parent, args=[lifeline], daemon=True).start()
     connection = Connection(descriptor)
     told, shared = b"", None
     with one_thread():
@@ -162,6 +169,11 @@ def work(descriptor: int) -> None:
             except Exception as error:
                 answer = _failure(error)
             connection.send_bytes(answer)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)  # returns when the other end closes
+    os._exit(1)
 
 
 def _failure(error: Exception) -> bytes:

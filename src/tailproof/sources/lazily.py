@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,15 @@ def open_lazily(
     ids, group_ids = _labels(survey, columns, description)
     ends = _ends(survey, columns, parts.get("terminated") is True, told)
     reader, starts, kept = _reader(data, columns, survey, ends, description, names, told)
+    # Only what a part reads makes it the part that it is: another file may be mended meanwhile.
+    ends_at = np.array([part.first + part.rows for part in ranges])
+    crossed = ~np.isin(ends_at, survey.starts) & (not columns.next_state)
     log = LazyLog(
         reader=reader,
-        parts=ranges,
+        parts=tuple(
+            part if goes_on else replace(part, beyond=None)
+            for part, goes_on in zip(ranges, crossed, strict=True)
+        ),
         starts=starts,
         episode_ids=ids[kept],
         group_ids=None if group_ids is None else group_ids[kept],

@@ -179,9 +179,7 @@ class ParquetReader:
 
     def _state_beyond(self, part: Part) -> FloatArray | None:
         """Return the state in the row after a part, (1, p), where it is a next state."""
-        end = part.first + part.rows
-        place = np.searchsorted(self.borders, end)
-        if self.columns.next_state or part.beyond is None or self.borders[place] == end:
+        if part.beyond is None:
             return None
         batch, where = next(self.storage.batches(part.beyond, self.columns.state, 1))
         with located(where):

@@ -38,7 +38,7 @@ class Part:
 
     first: int
     spans: tuple[Span, ...]
-    beyond: Span | None  # the row group that follows
+    beyond: Span | None  # the row group that follows, if the last episode goes on in it
 
     @property
     def rows(self) -> int:
@@ -266,7 +266,8 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
         schemas.append(schema)
     if not spans:
         raise LogError(f"{label} has no rows. A log needs at least one.")
-    # What one file says about itself holds for the data set only if there is no other.
-    schema = schemas[0] if len(schemas) == 1 else files.schema.remove_metadata()
+    # What a file says about itself holds for the data set if all others say the same.
+    same = all(each.metadata == schemas[0].metadata for each in schemas)
+    schema = files.schema.with_metadata(schemas[0].metadata if same else None)
     storage = Storage(filesystem, isinstance(filesystem, fs.LocalFileSystem), schema)
     return DataSet(label, storage, tuple(spans), tuple(schemas))

@@ -1,0 +1,123 @@
+"""A real Ray cluster of three nodes that loses workers and a node, and the result to the last bit."""
+
+import logging
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import tailproof.sources.lazily
+from tailproof import evaluate
+from tailproof.engines.ray import Ray
+from tailproof.errors import EngineError, LogError
+from tailproof.noise import StudentT
+from tailproof.sources import read_log, write_log
+
+ray = pytest.importorskip("ray")
+# Ray leaves its own pipes and sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    sizes = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+    checks = {"health_check_period_ms": 300, "health_check_failure_threshold": 3}
+    checks |= {"health_check_initial_delay_ms": 0, "health_check_timeout_ms": 1000}
+    head = {**sizes, "include_dashboard": False, "_system_config": checks}
+    found = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(2):
+        found.add_node(**sizes, wait=False)
+    found.wait_for_nodes()
+    ray.init(found.address, log_to_driver=False, logging_level=logging.ERROR)
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+def test_two_workers_and_a_node_are_lost_and_no_bit_changes(
+    cluster, cartpole, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tailproof.sources.lazily, "PART", 500)
+    log = cartpole.log(episodes=100, steps=50, noise=StudentT(df=1.5), seed=0)
+    write_log(log, tmp_path / "log.parquet")
+    lazy = read_log(split_up(tmp_path / "log.parquet"), lazy=True)
+    assert len(lazy.parts) == 10
+    direction, folder = np.array([0.1, 0.3, 1.0, 0.3]), tmp_path
+    head = cluster.head_node.node_id
+
+    def policy(states):
+        """Choose by a line; twice kill the worker it is asked on, once its node."""
+        here = ray.is_initialized() and ray.get_runtime_context()
+        if here and here.worker.mode == ray.WORKER_MODE:
+            time.sleep(0.05)
+            for name in ("worker 1", "worker 2", "node"):
+                if name == "node" and here.get_node_id() == head:
+                    continue
+                try:
+                    (folder / name).touch(exist_ok=False)
+                except FileExistsError:
+                    continue
+                if name == "node":
+                    os.kill(os.getppid(), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return (states @ direction > 0).astype(int)
+
+    wanted = evaluate(lazy, policy, method="roam-dm", gamma=0.95, seed=1)
+    found = evaluate(lazy, policy, method="roam-dm", gamma=0.95, seed=1, engine=Ray(retries=5))
+    assert found.value == wanted.value
+    assert np.array_equal(found.fold_values, wanted.fold_values)
+    assert {each.name for each in tmp_path.iterdir()} >= {"worker 1", "worker 2", "node"}
+    assert sum(node["Alive"] for node in ray.nodes()) == 2
+
+
+def split_up(path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(pq.read_table(path), path, row_group_size=250)
+    return path
+
+
+def test_errors_and_order(cluster):
+    engine = Ray(retries=1)
+    assert engine.map(lambda shared, x: shared * x, range(7), shared=2) == list(range(0, 14, 2))
+
+    def wrong(x):
+        raise LogError(f"{x} is no log")
+
+    with pytest.raises(LogError, match=r"^1 is no log$"):
+        engine.map(wrong, [1, 2, 3])
+    with pytest.raises(EngineError, match="lost with its workers more often than it is retried"):
+        engine.map(lambda x: os.kill(os.getpid(), signal.SIGKILL), [1])
+
+
+def test_stopping_cancels_what_is_under_way(cluster, tmp_path):
+    engine = Ray()
+
+    def slow(x):
+        (tmp_path / f"started {x}").touch()
+        time.sleep(2.0 * bool(x))
+        (tmp_path / f"ended {x}").touch()
+
+    results = engine.results(slow, range(12))
+    next(results)
+    while len(list(tmp_path.glob("started*"))) < 2:
+        time.sleep(0.05)
+    results.close()
+    time.sleep(2.5)
+    assert [each.name for each in tmp_path.glob("ended*")] == ["ended 0"]
+    assert len(list(tmp_path.glob("started*"))) < 5
+
+
+def test_no_cluster_at_an_address_is_said(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+
+    def refuse(**_):
+        raise ConnectionError("nobody is there")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(EngineError, match=r"No Ray cluster answers at '10\.0\.0\.1:6379'"):
+        Ray(address="10.0.0.1:6379").map(abs, [1])
