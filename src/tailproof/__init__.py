@@ -1,5 +1,7 @@
 """Evaluate and learn policies from logged data whose rewards are heavy-tailed."""
 
+from typing import Any
+
 from tailproof.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
 from tailproof.algorithms.bandit import IPS, BanditDR, Clip, Shrink
 from tailproof.algorithms.cloning import Cloning
@@ -27,6 +29,7 @@ from tailproof.policies import EpsilonGreedy
 from tailproof.results import Estimate
 from tailproof.saving import load as load_policy
 from tailproof.spaces import Continuous, Discrete
+from tailproof.worlds.rollout import rollout
 
 __all__ = [
     "DR",
@@ -74,4 +77,15 @@ __all__ = [
     "learn",
     "load_policy",
     "method",
+    "read_log",
+    "rollout",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the readers only when they are asked for, because they bring pyarrow."""
+    if name == "read_log":
+        from tailproof.sources import read_log
+
+        return read_log
+    raise AttributeError(f"module 'tailproof' has no attribute {name!r}")

@@ -126,6 +126,11 @@ class Comparison:
         name = self.baseline if second is None else second
         return difference_of(first, name, ahead, behind, level=self.level)
 
+    def _repr_html_(self) -> str:
+        from tailproof.report.notebook import comparison_html  # pages are for those who look
+
+        return comparison_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
         return {

@@ -139,6 +139,11 @@ class Diagnosis:
     verdict: Verdict
     notes: tuple[str, ...]
 
+    def _repr_html_(self) -> str:
+        from tailproof.report.notebook import diagnosis_html  # pages are for those who look
+
+        return diagnosis_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
         converted: dict[str, Any] = plain(self)

@@ -253,6 +253,11 @@ class Learned:
         except KeyError as error:
             raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
 
+    def _repr_html_(self) -> str:
+        from tailproof.report.notebook import learned_html  # pages are for those who look
+
+        return learned_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
         return {

@@ -93,7 +93,8 @@ def huber_estimates(
     share = np.maximum(inside / count, 1 / count)[:, None]  # (T, 1)
     shift: FloatArray | None = None  # mean v − mean v of the samples that are not cut off, (T, d)
     if nuisance is not None:
-        total, kept = 0.0, 0.0
+        total: FloatArray = np.zeros(1)
+        kept: FloatArray = np.zeros(1)
         for rows in chunks:
             falls, _ = nuisance(rows)
             within = np.abs(samples[rows] - estimates[:, None]) < thresholds[:, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -250,6 +251,12 @@ class Log:
         values = column("rewards", rewards, self.n_transitions, float)
         require_finite("rewards", values, LogError)
         return replace(self, rewards=values)
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write the log to a Parquet file that `read_log` reads back as it is."""
+        from tailproof.sources.parquet import write_log
+
+        return write_log(self, path)
 
     def with_groups(self, group: npt.ArrayLike) -> Log:
         """Return the same log with a group label for each row, (n,)."""

@@ -21,6 +21,7 @@ from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
 from tailproof.lazy import PIECE, LazyLog, parts_of, pieces_of
+from tailproof.log import Log
 from tailproof.partition import Folds
 
 T = TypeVar("T")
@@ -237,9 +238,17 @@ def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> Float
 
 def _goes_beyond(design: Design, stats: Statistics, fold: int, missing: int) -> bool:
     """Return whether the policy's features have a part that the fold's own features lack."""
-    if design.task.policy is None:  # a greedy policy may go anywhere
-        return True
     null = np.linalg.eigh(stats.gram[fold])[1][:, :missing]  # (d, missing)
+    log = design.task.log
+    if design.task.policy is None:  # a greedy policy takes any logged action, anywhere
+        if not isinstance(log, Log):
+            return True
+        some = log.next_states[:: max(1, log.n_transitions // 2_000)]
+        reached = [
+            np.abs(design.features(some, np.full(len(some), action)) @ null).max()
+            for action in np.unique(log.actions)
+        ]
+        return bool(max(reached) > 1e-6)
     points = design.task.initial_points()
     start = design.features(points.states, points.actions)
     later = stats.cross[fold].T @ null / stats.count[fold]
