@@ -53,7 +53,7 @@ def chosen_battery(
     --------
     >>> small = chosen_battery(quick=True, worlds=("tabular",), noises=("Pareto",))
     >>> len(small.items()), small.noises
-    (8, ('Pareto 2.5', '−Pareto 2.5', 'Pareto 1.5', '−Pareto 1.5'))
+    (12, ('Pareto 2.5', '−Pareto 2.5', 'Pareto 1.5', '−Pareto 1.5'))
     """
     unknown = [world for world in worlds if world not in WORLDS]
     if unknown:
