@@ -15,7 +15,7 @@ from tailproof.errors import LogError, MethodError
 from tailproof.log import Log
 from tailproof.spaces import ActionSpace, Discrete
 
-PIECE = 16_384  # rows: small enough for their features to stay in cache, large enough for BLAS
+PIECE = 32_768  # rows: few enough for their features to stay in cache, enough to be worth the calls
 PART = 1 << 20  # rows: enough for a task of its own, few enough to lose when a worker dies
 
 
@@ -28,9 +28,9 @@ class Piece:
     states: FloatArray  # (m, p)
     actions: AnyArray  # (m,) or (m, q)
     rewards: FloatArray  # (m,)
-    next_states: FloatArray  # (m, p)
+    next_states: FloatArray  # (m, p), or (0, p) if they were not asked for
     terminated: BoolArray  # (m,)
-    propensity: FloatArray | None  # (m,) where it was asked for
+    propensity: FloatArray | None  # (m,) if it was asked for
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -39,7 +39,9 @@ class Piece:
 class Reader(Protocol):
     """Where the transitions of a lazy log come from."""
 
-    def pieces(self, log: LazyLog, part: Any, size: int, *, propensity: bool) -> Iterator[Piece]:
+    def pieces(
+        self, log: LazyLog, part: Any, size: int, *, ahead: bool, propensity: bool
+    ) -> Iterator[Piece]:
         """Yield the transitions of one part in order, at most `size` at a time."""
 
     def rewards(self, log: LazyLog, part: Any) -> Iterator[FloatArray]:
@@ -144,9 +146,14 @@ class LazyLog:
         first, last = np.searchsorted(self.starts, (piece.first, piece.first + len(piece)))
         return piece.states[self.starts[first:last] - piece.first]
 
-    def pieces(self, part: Any, size: int = PIECE, *, propensity: bool = False) -> Iterator[Piece]:
-        """Yield the transitions of one part in order, at most `size` at a time."""
-        for piece in self.reader.pieces(self, part, size, propensity=propensity):
+    def pieces(
+        self, part: Any, size: int = PIECE, *, ahead: bool = True, propensity: bool = False
+    ) -> Iterator[Piece]:
+        """Yield the transitions of one part in order, at most `size` at a time.
+
+        Next states come with `ahead`, propensities only with `propensity`.
+        """
+        for piece in self.reader.pieces(self, part, size, ahead=ahead, propensity=propensity):
             if self.reward_limits is None:
                 yield piece
             else:
@@ -225,10 +232,13 @@ def parts_of(log: AnyLog) -> Sequence[Any]:
     ]
 
 
-def pieces_of(log: AnyLog, part: Any, size: int = PIECE) -> Iterator[Piece]:
-    """Yield the transitions of one part in order, at most `size` at a time."""
+def pieces_of(log: AnyLog, part: Any, size: int = PIECE, *, ahead: bool = True) -> Iterator[Piece]:
+    """Yield the transitions of one part in order, at most `size` at a time.
+
+    Without `ahead` a log on disk is not asked for next states.
+    """
     if isinstance(log, LazyLog):
-        yield from log.pieces(part, size)
+        yield from log.pieces(part, size, ahead=ahead)
         return
     for first in range(part.start, part.stop, size):
         rows = slice(first, min(first + size, part.stop))

@@ -275,6 +275,7 @@ def _shared_target(
 ) -> FloatArray:
     """Return the members' common v(s'), (m,)."""
     if aggregate_first and rows.next_weights is not None:
+        assert rows.after is not None
         combined = backup(rows.after.values(theta))  # (L, m)
         return np.asarray((combined * rows.next_weights).sum(axis=0))
     return backup(rows.next_values(theta))  # a deterministic policy looks at one action alone

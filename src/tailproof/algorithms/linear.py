@@ -73,13 +73,14 @@ class Design:
     """A task in feature space, dealt to K members, as an iterable of rows.
 
     Algorithms that pass over the data more than once ask to `keep` the rows; large ones are made
-    anew all the same.
+    anew all the same. Those that need no next states do not ask to look `ahead`.
     """
 
     task: Task
     features: Features
     folds: Folds
     keep: bool = False
+    ahead: bool = True
 
     def __iter__(self) -> Iterator[Rows]:
         return (rows for part in parts_of(self.task.log) for rows in self.rows(part))
@@ -123,10 +124,10 @@ class Design:
     def _make(self, part: Any) -> Iterator[Rows]:
         blocks = self.features.n_actions if isinstance(self.features, PerAction) else 1
         # A product for each member, action and next action: with enough rows to be worth its call.
-        wanted = 128 * self.folds.count * blocks**2
+        wanted = 512 * self.folds.count * blocks**2
         size = max(CHUNK, min(wanted, _WIDEST * blocks // self.features.size))
-        for piece in pieces_of(self.task.log, part, size):
-            yield arrange(piece, self.task, self.features, self._dealing)
+        for piece in pieces_of(self.task.log, part, size, ahead=self.ahead):
+            yield arrange(piece, self.task, self.features, self._dealing, ahead=self.ahead)
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}

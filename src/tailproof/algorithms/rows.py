@@ -47,7 +47,7 @@ class Rows:
     inner: FloatArray  # (w, m) the block of φ(s, a) that is not zero
     n_blocks: int
     segments: tuple[Segment, ...]
-    after: Blocks | Dense  # φ(s', ·), zero where terminated
+    after: Blocks | Dense | None  # φ(s', ·), zero where terminated; None without looking ahead
     next_actions: IntArray | None  # (m,) what a deterministic policy does in s'
     next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; without a policy, neither
 
@@ -65,6 +65,7 @@ class Rows:
     @cached_property
     def next_inner(self) -> FloatArray:
         """ψ(s') for features in blocks, else φ' = Σ_a π(a|s') φ(s', a), (w, m)."""
+        assert self.after is not None
         if isinstance(self.after, Blocks):
             return np.asarray(self.after.psi.T)
         if self.next_weights is not None:
@@ -137,10 +138,12 @@ class Dealing:
         return cls(folds.count, None, folds.counts)
 
 
-def arrange(piece: Piece, task: Task, features: Features, dealing: Dealing) -> Rows:
-    """Put a piece of a log in feature space."""
+def arrange(
+    piece: Piece, task: Task, features: Features, dealing: Dealing, *, ahead: bool = True
+) -> Rows:
+    """Put a piece of a log in feature space, with or without what follows."""
     n_blocks = features.n_actions if isinstance(features, PerAction) else 1
-    following, every, weights = task.following(piece)
+    following, every, weights = task.following(piece) if ahead else (None, None, None)
     keys: list[tuple[AnyArray, int]] = []
     if dealing.fold_of_episode is not None:
         keys.append((dealing.fold_of_episode[piece.episode], dealing.members))
@@ -151,7 +154,7 @@ def arrange(piece: Piece, task: Task, features: Features, dealing: Dealing) -> R
     order, borders = _sorted(keys, len(piece))
     groups = 1 if dealing.fold_of_episode is None else dealing.members
     borders = borders.reshape(groups, n_blocks, -1, 2)
-    towards = range(0 if task.policy is None else n_blocks)
+    towards = range(n_blocks if ahead and task.policy is not None else 0)
     if dealing.counts is None:
         segments = _dealt(borders, towards)
     else:
@@ -161,7 +164,10 @@ def arrange(piece: Piece, task: Task, features: Features, dealing: Dealing) -> R
         inner = features.state_features(states)
     else:
         inner = features(states, actions)
-    after = at_actions(features, _take(piece.next_states, order), _take(every, order))
+    after = None
+    if ahead:
+        after = at_actions(features, _take(piece.next_states, order), _take(every, order))
+        after = _without(after, _take(piece.terminated, order))
     return Rows(
         piece=piece,
         order=order,
@@ -169,7 +175,7 @@ def arrange(piece: Piece, task: Task, features: Features, dealing: Dealing) -> R
         inner=inner.T,
         n_blocks=n_blocks,
         segments=tuple(segments),
-        after=_without(after, _take(piece.terminated, order)),
+        after=after,
         next_actions=None if following is None else _take(following, order),
         next_weights=None if weights is None else _take(weights, order).T,
     )

@@ -7,7 +7,7 @@ samples if these are few; otherwise they take as many passes as the mean asks fo
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,8 +22,8 @@ from tailproof.means import Mean
 from tailproof.partition import Folds
 from tailproof.streams import Reduction, converse, streamed
 
-HELD = 1 << 23  # samples that are held at once: a mean sorts them, and needs several times as much
-MOST_HELD = 1 << 26  # the same for means that cannot be found in passes
+HELD = 1 << 20  # samples that are held at once: more are found in passes, by means that allow it
+MOST_HELD = 1 << 26  # the same for other means, which need several times 8 bytes a sample
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Weighing:
 def mean_weights(design: Design, direction: FloatArray) -> FloatArray:
     """Return Σφᵀdirection over the rows of each member, (K,): the mean weight."""
     questions: list[Reduction | None] = [np.sum] * design.folds.count
+    design = replace(design, keep=False, ahead=False)
     return np.array(_ask(design, Weighing(direction, alone=True), 1, questions))
 
 
@@ -71,6 +72,7 @@ def robust_means(
     The members of the design are the folds, or equally many parts of each, fold by fold.
     """
     log, parts = design.task.log, design.folds.count // folds.count
+    design = replace(design, keep=False, ahead=weighing.theta is not None)
     every = Episodes.of(log)
     if not np.isfinite(weighing.direction).all():
         return np.full(folds.count, np.nan)

@@ -35,21 +35,25 @@ class ParquetReader:
     episode: IntArray | None  # (R,) index of its episode, where runs without transitions shift it
     kinds: tuple[str, str]  # types of states and of continuous actions
 
-    def pieces(self, log: LazyLog, part: Part, size: int, *, propensity: bool) -> Iterator[Piece]:
+    def pieces(
+        self, log: LazyLog, part: Part, size: int, *, ahead: bool, propensity: bool
+    ) -> Iterator[Piece]:
         """Yield the transitions of one part in order, at most `size` at a time."""
         columns = self.columns
-        wanted = [*columns.state, *columns.next_state, *columns.action, columns.reward]
+        wanted = [*columns.state, *columns.action, columns.reward]
+        if ahead:
+            wanted += columns.next_state
         if propensity and columns.propensity is not None:
             wanted.append(columns.propensity)
         held: _Batch | None = None
         for first, batch, where in self._batches(part, wanted, size):
             with located(where):
-                read = self._read(first, batch, where, propensity)
+                read = self._read(first, batch, where)
             if held is not None:
-                yield from self._piece(log, held, read.states[:1])
+                yield from self._piece(log, held, read.states[:1], ahead)
             held = read
         if held is not None:
-            yield from self._piece(log, held, self._state_beyond(part))
+            yield from self._piece(log, held, self._state_beyond(part), ahead)
 
     def rewards(self, log: LazyLog, part: Part) -> Iterator[FloatArray]:  # noqa: ARG002
         """Yield the rewards of one part in order."""
@@ -86,11 +90,11 @@ class ParquetReader:
         states = matrix(self.variables, self.columns.state, batch)
         return states.astype(self.kinds[0], copy=False)
 
-    def _read(self, first: int, batch: pa.RecordBatch, where: str, propensity: bool) -> _Batch:
+    def _read(self, first: int, batch: pa.RecordBatch, where: str) -> _Batch:
         columns, after, chances = self.columns, None, None
-        if columns.next_state:
+        if columns.next_state and columns.next_state[0] in batch.schema.names:
             after = matrix(self.variables, columns.next_state, batch, missing=True)
-        if propensity and columns.propensity is not None:
+        if columns.propensity is not None and columns.propensity in batch.schema.names:
             chances = _reals(columns.propensity, batch)
             check_propensity(chances, len(chances), self.actions.space)
         actions = self.actions(batch)
@@ -99,7 +103,9 @@ class ParquetReader:
         states, rewards = self._states(batch), _reals(columns.reward, batch)
         return _Batch(first, where, states, after, actions, rewards, chances)
 
-    def _piece(self, log: LazyLog, batch: _Batch, following: FloatArray | None) -> Iterator[Piece]:
+    def _piece(
+        self, log: LazyLog, batch: _Batch, following: FloatArray | None, ahead: bool
+    ) -> Iterator[Piece]:
         """Yield the transitions of a batch; `following` is the state in the row after it, (1, p)."""
         first, m = batch.first, len(batch.rewards)
         low, high = self._runs(first, m)
@@ -110,7 +116,9 @@ class ParquetReader:
         last = last[last < m]  # the last run may go on after the batch
         terminated = np.zeros(m, dtype=bool)
         terminated[last] = ends
-        next_states = self._next_states(batch, terminated, last, following)
+        next_states = batch.states[:0]
+        if ahead:
+            next_states = self._next_states(batch, terminated, last, following)
         episode = run if self.episode is None else self.episode[run]
         kept = self._kept(first, m)
         if kept is not None and len(kept) == 0:
@@ -129,7 +137,7 @@ class ParquetReader:
             states=rows(batch.states),
             actions=rows(batch.actions),
             rewards=rows(batch.rewards),
-            next_states=rows(next_states),
+            next_states=rows(next_states) if ahead else next_states,
             terminated=rows(terminated),
             propensity=rows(batch.propensity),
         )

@@ -58,29 +58,20 @@ class Storage:
         self, span: Span, columns: Sequence[str], size: int
     ) -> Iterator[tuple[pa.RecordBatch, str]]:
         """Yield some columns of a span, at most `size` rows at a time, and where they come from."""
-        stored = [name for name in columns if name not in dict(span.constants)]
+        constants = dict(span.constants)
+        stored = [name for name in columns if name not in constants]
+        wanted = pa.schema([self.schema.field(name) for name in columns])
         done = 0
         with self._blaming(span, stored), self._opened(span) as file:
             for batch in file.iter_batches(
                 batch_size=size, row_groups=list(span.groups), columns=stored, use_threads=False
             ):
-                yield self._typed(batch, span, columns), _place(span, done)
+                if batch.schema != wanted:
+                    batch = _as_wanted(batch, wanted, constants)
+                yield batch, _place(span, done)
                 done += batch.num_rows
             if done != span.count:
                 raise StorageError(f"{span.path} ended after {done} of {span.count} rows.")
-
-    def _typed(self, batch: pa.RecordBatch, span: Span, columns: Sequence[str]) -> pa.RecordBatch:
-        """Return the batch with columns of the types that all files share."""
-        constants = dict(span.constants)
-        arrays = []
-        for name in columns:
-            kind = self.schema.field(name).type
-            if name in constants:
-                arrays.append(pa.repeat(pa.scalar(constants[name], kind), batch.num_rows))
-            else:
-                column = batch.column(name)
-                arrays.append(column if column.type == kind else column.cast(kind))
-        return pa.RecordBatch.from_arrays(arrays, list(columns))
 
     @contextmanager
     def _opened(self, span: Span) -> Iterator[Any]:
@@ -128,6 +119,21 @@ class Storage:
             except Exception:
                 return f", row group {group},"
         return ""
+
+
+def _as_wanted(
+    batch: pa.RecordBatch, wanted: pa.Schema, constants: dict[str, Any]
+) -> pa.RecordBatch:
+    """Return a batch with the columns, and of the types, that all files share."""
+    arrays = []
+    for field in wanted:
+        if field.name in constants:
+            value = pa.scalar(constants[field.name], field.type)
+            arrays.append(pa.repeat(value, batch.num_rows))
+        else:
+            column = batch.column(field.name)
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, wanted.names)
 
 
 def _place(span: Span, row: int) -> str:
