@@ -100,10 +100,9 @@ def _choose(
         nuisance=_nuisance(unit, count, phi, weights, fit),
         common=_sums(unit, weights * transition, count) * count / n,
     )
-    asymmetry = path.asymmetry()
-    if name == "step":
-        some = fit.residuals[:: max(1, n // _ENOUGH)]
-        asymmetry = max(asymmetry, huber_estimates(some).asymmetry())
+    # the residuals without weights are the same for every policy, and so is what they decide
+    unweighted = huber_estimates(_sums(unit, fit.residuals, count)[:: max(1, count // _ENOUGH)])
+    asymmetry = max(path.asymmetry(), unweighted.asymmetry())
     skewed = asymmetry > SKEWED
     adaptive = adaptive_huber(samples)
     plain = float(path.estimates[-1])
@@ -115,7 +114,8 @@ def _choose(
         how = "plain mean" if keep_all else "adaptive Huber mean"
     else:
         chosen = path.choose(CAUTION)
-        if path.variances[-1] < _worth(count) * path.variances[chosen]:
+        sturdy = unweighted.variances[unweighted.choose(CAUTION)]
+        if unweighted.variances[-1] < _worth(count) * sturdy:
             chosen = len(path.estimates) - 1
         mean = float(path.estimates[chosen])
         how = "plain mean" if chosen == len(path.estimates) - 1 else "Huber mean"
