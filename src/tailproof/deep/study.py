@@ -139,6 +139,39 @@ def implicit_study(
     }
 
 
+def clean_study(log: Log, bases: Mapping[str, IQL | SQL], *, seed: int) -> dict[str, Any]:
+    """Train each base on the log as it is, and clone the log beside their policies."""
+    from tailproof.deep.critics import NeuralCritics
+    from tailproof.deep.extraction import clone, policy_weights
+
+    task = Task(log, 0.99, None, log.first_states)
+    weights = []
+    for name, base in bases.items():
+        rng = np.random.default_rng(seed)
+        saved = base.run.checkpoint
+        run = replace(base.run, checkpoint=None if saved is None else f"{saved}/{name}")
+        critics = (
+            replace(base, run=run).fit(task, Whole().assign(log, rng), backup=None, rng=rng).critics
+        )
+        assert isinstance(critics, NeuralCritics)
+        weights.append(policy_weights(base.rule(), log, critics, [Mean()]))
+    names = [*bases, "bc"]
+    _, training = clone(
+        base,
+        log,
+        critics.scaling,
+        np.concatenate([*weights, np.ones((1, log.n_transitions))]),
+        steps=base.policy_steps,
+        seed=seed,
+        hidden=base.policy_hidden or base.hidden,
+    )
+    scores = training["score"].values[-10:]
+    return {
+        "scores": {name: float(scores[:, k].mean()) for k, name in enumerate(names)},
+        "evaluations": {name: scores[:, k].tolist() for k, name in enumerate(names)},
+    }
+
+
 def zero_reward_study(log: Log, base: IQL | SQL, *, seed: int) -> dict[str, Any]:
     """Train the base on rewards of zero."""
     task = Task(log, 0.99, None, log.first_states)
@@ -177,7 +210,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("dataset", help="such as hopper-mixed: <data>/<dataset>*.npz")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--study", choices=("iql", "sql", "sac"), default="iql")
+    parser.add_argument("--study", choices=("iql", "sql", "sac", "clean"), default="iql")
     parser.add_argument("--kappa", type=float, default=0.0)
     parser.add_argument("--df", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -222,7 +255,9 @@ def main(arguments: list[str] | None = None) -> None:
     }
     done = {tuple(json.loads(line)["key"]) for line in _lines(given.out)}
     for seed in given.seeds:
-        weighing = {"iql": given.beta, "sql": given.alpha, "sac": 0.0}[given.study]
+        weighing = {"iql": given.beta, "sql": given.alpha, "sac": 0.0, "clean": given.beta}[
+            given.study
+        ]
         key = (
             given.dataset,
             given.study + (" zero" if given.zero else ""),
@@ -249,11 +284,18 @@ def main(arguments: list[str] | None = None) -> None:
                 "zero_rewards": given.zero,
             }
             base: IQL | SQL = (
-                IQL(beta=given.beta, **shared)
-                if given.study == "iql"
-                else SQL(alpha=given.alpha, **shared)
+                SQL(alpha=given.alpha, **shared)
+                if given.study == "sql"
+                else IQL(beta=given.beta, **shared)
             )
-            if given.zero:
+            if given.study == "clean":
+                automatic = shared | {"reward_scale": "auto"}
+                bases: dict[str, IQL | SQL] = {
+                    "iql": IQL(beta=given.beta, **automatic),
+                    "sql": SQL(alpha=given.alpha, **automatic),
+                }
+                result = clean_study(log, bases, seed=seed)
+            elif given.zero:
                 result = zero_reward_study(noisy, base, seed=seed)
             else:
                 result = implicit_study(
