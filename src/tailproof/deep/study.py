@@ -145,25 +145,24 @@ def clean_study(log: Log, bases: Mapping[str, IQL | SQL], *, seed: int) -> dict[
     from tailproof.deep.extraction import clone, policy_weights
 
     task = Task(log, 0.99, None, log.first_states)
-    weights = []
+    weights, first = [], next(iter(bases.values()))
     for name, base in bases.items():
         rng = np.random.default_rng(seed)
         saved = base.run.checkpoint
         run = replace(base.run, checkpoint=None if saved is None else f"{saved}/{name}")
-        critics = (
-            replace(base, run=run).fit(task, Whole().assign(log, rng), backup=None, rng=rng).critics
-        )
-        assert isinstance(critics, NeuralCritics)
-        weights.append(policy_weights(base.rule(), log, critics, [Mean()]))
+        fitted = replace(base, run=run).fit(task, Whole().assign(log, rng), backup=None, rng=rng)
+        assert isinstance(fitted.critics, NeuralCritics)
+        scaling = fitted.critics.scaling
+        weights.append(policy_weights(base.rule(), log, fitted.critics, [Mean()]))
     names = [*bases, "bc"]
     _, training = clone(
-        base,
+        first,
         log,
-        critics.scaling,
+        scaling,
         np.concatenate([*weights, np.ones((1, log.n_transitions))]),
-        steps=base.policy_steps,
+        steps=first.policy_steps,
         seed=seed,
-        hidden=base.policy_hidden or base.hidden,
+        hidden=first.policy_hidden or first.hidden,
     )
     scores = training["score"].values[-10:]
     return {
