@@ -378,6 +378,14 @@ def measure(seconds: float, threads: int, python: str | None) -> dict[str, Any]:
         },
         seconds,
     )
+    narrow = (64, 64)
+    found["rates"] |= rates(
+        {
+            "IQL K=5 loop, 64 wide": LoopedIQL(data, 5, narrow).update,
+            "IQL K=5 stacked, 64 wide": silent(iql(data, 5, narrow).update),
+        },
+        seconds / 2,
+    )
     deep = (256, 256, 256)
     found["rates"] |= rates(
         {

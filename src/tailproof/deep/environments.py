@@ -42,7 +42,7 @@ def play(
     (3,)
     """
     require_count("episodes", episodes)
-    made = [_make(environment) for _ in range(episodes)]
+    made = [make(environment) for _ in range(episodes)]
     try:
         states = np.stack([_reset(env, seed + i) for i, env in enumerate(made)])
         returns = np.zeros(episodes)
@@ -64,13 +64,13 @@ def play(
     return returns
 
 
-def _make(environment: str | Callable[[], Any]) -> Any:
+def make(environment: str | Callable[[], Any]) -> Any:
+    """Return an environment; one made with an older version is judged in that version."""
     if callable(environment):
         return environment()
     import gymnasium
 
     with warnings.catch_warnings():
-        # A log made with an older version of an environment is judged in that version.
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         return gymnasium.make(environment)
 

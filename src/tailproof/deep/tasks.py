@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tailproof.deep.environments import play
+from tailproof.deep.environments import make, play
 from tailproof.deep.scores import normalised, scorer
 from tailproof.deep.settings import Evaluation, require_module
 from tailproof.errors import TailproofError
@@ -82,9 +82,7 @@ class Preset:
         """Return the environment."""
         if self.domain == "kitchen":
             return _make_kitchen(self.environment, self.name)
-        import gymnasium
-
-        return gymnasium.make(self.environment)
+        return make(self.environment)
 
     def evaluation(self, *, every: int = 5_000, episodes: int = 10, seed: int = 0) -> Evaluation:
         """Return the paper's evaluation: every 5,000 steps over 10 episodes, as a score."""

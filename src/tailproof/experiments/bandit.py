@@ -160,7 +160,7 @@ def judge(results: Results) -> list[Claim]:
             f"{median[heavy].value:.1%} and {median[light].value:.1%}",
         ),
         Claim(
-            "Pessimism helps whichever arm is rare (not claimed; the figure shows one case)",
+            "Beyond the paper: pessimism helps whichever arm is rare",
             "does not hold" if all(wrong) else verdict_of(len(wrong) - sum(wrong), len(wrong)),
             f"where the better arm is the rare one, the quantile errs with {careful[heavy].value:.1%} "
             f"against the mean's {careless[heavy].value:.1%} under {law(heavy)}, "

@@ -89,7 +89,7 @@ def judge(results: Results) -> list[Claim]:
         claims.append(
             Claim(
                 f"B-ROAM-{kind.upper()} is significantly better than MA-{kind.upper()}",
-                mean.verdict,
+                verdict_of(mean.better, len(cells)),
                 f"B-ROAM against MA: {mean}",
             )
         )

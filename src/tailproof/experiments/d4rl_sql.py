@@ -18,6 +18,7 @@ from tailproof.experiments.implicit import (
     cells,
     final,
     final_scores,
+    label,
     run_implicit,
     versus,
 )
@@ -26,6 +27,8 @@ from tailproof.experiments.summary import summarise, together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+BASE = "SQL"
 
 
 def run(job: Job) -> list[Row]:
@@ -65,14 +68,16 @@ def draw(results: Results) -> Figure:
                     results.values("score", method=method, step=step, **cell).mean()
                     for step in steps
                 ]
-                bottom.plot(steps, curve, color=look.color, label=look.label, linestyle=look.dashes)
+                bottom.plot(
+                    steps, curve, color=look.color, label=label(method, BASE), linestyle=look.dashes
+                )
             top.set_title(f"{name}, κ = {kappa:g}")
             top.set_xticks([])
             bottom.set_xlabel("policy steps")
         axes[2 * place, 0].set_ylabel("normalised score")
         axes[2 * place + 1, 0].set_ylabel("score in training")
     drawing.legend(figure, axes[1, 0], columns=len(LOOKS), where="outside upper center")
-    drawing.caption(figure, budget(results, "SQL"))
+    drawing.caption(figure, budget(results, BASE))
     return figure
 
 
@@ -96,12 +101,12 @@ def judge(results: Results) -> list[Claim]:
         Claim(
             "ROOM-VM and P-ROOM-VM are superior to SQL in all cases",
             together(each.verdict for each in base.values()),
-            "; ".join(f"{LOOKS[name].label} {each}" for name, each in base.items()),
+            "; ".join(f"{label(name, BASE)} {each}" for name, each in base.items()),
         ),
         Claim(
             "They are superior to MA: the mean ensemble cannot handle heavy tails",
             together(each.verdict for each in averaged.values()),
-            "; ".join(f"{LOOKS[name].label} {each}" for name, each in averaged.items()),
+            "; ".join(f"{label(name, BASE)} {each}" for name, each in averaged.items()),
         ),
         Claim(
             "P-ROOM-VM surpasses ROOM-VM in almost all cases",
@@ -109,17 +114,17 @@ def judge(results: Results) -> list[Claim]:
             f"P-ROOM-VM against ROOM-VM {careful}",
         ),
         Claim(
-            "The scores show what is learned from the rewards (not claimed)",
+            "Beyond the paper: the scores show what is learned from the rewards",
             together(each.verdict for each in blind.values()),
             "; ".join(
-                f"ROOM-VM against {LOOKS[other].label} {each}" for other, each in blind.items()
+                f"ROOM-VM against {label(other, BASE)} {each}" for other, each in blind.items()
             ),
         ),
     ]
     if paper:
         claims.append(
             Claim(
-                "At κ = 100 the rewards still teach SQL something (not claimed)",
+                "Beyond the paper: at κ = 100 the rewards still teach SQL something",
                 versus(scores, "vanilla", "zero-reward", paper).verdict,
                 "SQL's score minus that of SQL on rewards of zero, by data set: "
                 + ", ".join(f"{each:+.1f}" for each in spread),

@@ -41,13 +41,13 @@ BUDGET: Settings = {
     "df": 1.0,
     "folds": 5,
     "quantile": 0.0,
-    "steps": 5_000,
-    "policy_steps": 5_000,
+    "steps": 4_000,
+    "policy_steps": 4_000,
     "hidden": (64, 64),
     "learning_rate": 1e-3,
     "target_rate": 0.02,
-    "evaluations": 10,
-    "evaluation_episodes": 5,
+    "evaluations": 5,
+    "evaluation_episodes": 3,
 }
 #: A look at the machinery, which learns nothing.
 TINY: Settings = {
@@ -62,13 +62,18 @@ TINY: Settings = {
     "evaluation_episodes": 1,
 }
 LOOKS = {
-    "vanilla": Look("base", drawing.BLACK, "s"),
+    "vanilla": Look("{base}", drawing.BLACK, "s"),
     "ma": Look("MA", drawing.GREY, "v"),
     "room-vm": Look("ROOM-VM", drawing.BLUE, "^"),
     "p-room-vm": Look("P-ROOM-VM, q = 0", drawing.RED, "D"),
-    "zero-reward": Look("base on rewards of zero", drawing.YELLOW, "P"),
+    "zero-reward": Look("{base} on rewards of zero", drawing.YELLOW, "P"),
     "bc": Look("behaviour cloning", drawing.GREEN, "x"),
 }
+
+
+def label(name: str, base: str) -> str:
+    """Return what a method is called where `base` is the algorithm."""
+    return LOOKS[name].label.format(base=base)
 
 
 def cells(settings: Settings) -> list[Cell]:
@@ -152,9 +157,9 @@ def budget(results: Results, base: str) -> str:
     origins = sorted({each["origin"] for each in settings["datasets"].values()})
     return (
         f"Data: {'; '.join(origins)}. Reduced budget: {base}, {settings['steps']:,} critic and "
-        f"{settings['policy_steps']:,} policy steps (paper: 200,000 and 1,000,000), hidden "
-        f"{'×'.join(map(str, settings['hidden']))} (256×256), {results.replicates} seeds (5).\n"
-        f"Noise t, df 1, times κ on rewards scaled to a return range of 1000 (the paper's κ: 100). "
+        f"{settings['policy_steps']:,} policy steps (paper: 200,000 and 1,000,000),\n"
+        f"hidden {'×'.join(map(str, settings['hidden']))} (256×256), {results.replicates} seeds (5). "
+        f"Noise t, df 1, times κ on rewards scaled to a return range of 1000 (the paper's κ: 100).\n"
         f"Bars: 95 % intervals over seeds. Scores: mean of the last half of "
-        f"{settings['evaluations']} evaluations."
+        f"{settings['evaluations']} evaluations of {settings['evaluation_episodes']} episodes."
     )

@@ -108,7 +108,7 @@ def judge(results: Results) -> list[Claim]:
             + "; ".join(f"{LOOKS[name].label} {each}" for name, each in found.items()),
         ),
         Claim(
-            "IQL's scores rest on the rewards (not claimed)",
+            "Beyond the paper: IQL's scores rest on the rewards",
             blind.verdict,
             f"IQL against IQL on rewards of zero {blind}",
         ),

@@ -236,7 +236,7 @@ def _rewards(results: Results, some: Sequence[Cell]) -> Claim:
     found = versus(results, "room-fqi", "constant-reward-equal", some)
     huber = versus(results, "huber-reward-equal", "room-fqi", some)
     return Claim(
-        "The regret measures what was learned from the rewards (not claimed)",
+        "Beyond the paper: the regret measures what was learned from the rewards",
         found.verdict,
         f"ROOM-FQI against FQI on rewards that are all one: {found}; FQI on Huber-regressed rewards "
         f"against ROOM-FQI: {huber}",

@@ -119,7 +119,7 @@ EXPERIMENT = Experiment(
         **EVALUATION,
         "dfs": (1.23,),
         "kappas": (1.0,),
-        "numbers_of_folds": (1, 3, 5, 7, 10, 14, 20),
+        "numbers_of_folds": (1, 2, 3, 5, 7, 10, 13, 16),
     },
     quick={"episodes": 20, "numbers_of_folds": (1, 3, 5)},
     cells=grid,
