@@ -116,9 +116,6 @@ class ParquetReader:
         last = last[last < m]  # the last run may go on after the batch
         terminated = np.zeros(m, dtype=bool)
         terminated[last] = ends
-        next_states = batch.states[:0]
-        if ahead:
-            next_states = self._next_states(batch, terminated, last, following)
         episode = run if self.episode is None else self.episode[run]
         kept = self._kept(first, m)
         if kept is not None and len(kept) == 0:
@@ -127,36 +124,43 @@ class ParquetReader:
         place = log.starts[episode[head]] + first + head - self.borders[run[head]]
 
         def rows(values: Any) -> Any:
-            if kept is None or values is None:
-                return values
-            return values[kept] if values.ndim == 1 else values.T.take(kept, axis=1).T
+            return values if kept is None or values is None else _taken(values, kept)
 
+        next_states = batch.states[:0]
+        if ahead and batch.next_states is None:
+            next_states = self._rows_after(batch, kept, last, following)
+        elif ahead:
+            next_states = rows(self._next_states(batch, batch.next_states, terminated))
         yield Piece(
             first=int(place),
             episode=rows(episode),
             states=rows(batch.states),
             actions=rows(batch.actions),
             rewards=rows(batch.rewards),
-            next_states=rows(next_states) if ahead else next_states,
+            next_states=next_states,
             terminated=rows(terminated),
             propensity=rows(batch.propensity),
         )
 
-    def _next_states(
+    def _rows_after(
         self,
         batch: _Batch,
-        terminated: BoolArray,
+        kept: IntArray | None,
         last: IntArray,
         following: FloatArray | None,
     ) -> FloatArray:
-        if batch.next_states is None:
-            after = np.empty_like(batch.states)  # laid out in memory as the states are
-            after[:-1] = batch.states[1:]
-            after[last] = batch.states[last]  # stands in where nothing is backed up
-            if following is not None and len(batch.states) - 1 not in last:
-                after[-1:] = following
-            return after
-        after = batch.next_states
+        """Return the states in the rows that follow those that are kept."""
+        m = len(batch.states)
+        after = np.arange(1, m + 1)
+        after[last] = last  # stands in where nothing is backed up
+        goes_on = bool(after[-1] == m)
+        after[-1] = m - 1
+        states = _taken(batch.states, after if kept is None else after[kept])
+        if goes_on and following is not None:
+            states[-1:] = following
+        return states
+
+    def _next_states(self, batch: _Batch, after: FloatArray, terminated: BoolArray) -> FloatArray:
         with np.errstate(over="ignore", invalid="ignore"):
             total = after.sum()
         if not np.isfinite(total):
@@ -204,6 +208,11 @@ class _Batch(NamedTuple):
     actions: AnyArray
     rewards: FloatArray
     propensity: FloatArray | None
+
+
+def _taken(values: Any, rows: IntArray) -> Any:
+    """Return some rows, laid out in memory as they were."""
+    return values[rows] if values.ndim == 1 else values.T.take(rows, axis=1).T
 
 
 def _reals(name: str, batch: pa.RecordBatch) -> FloatArray:

@@ -144,7 +144,7 @@ class Surveyor:
             return None if ids is None else ids[int(np.searchsorted(starts, row, "right")) - 1]
 
         for name, rows in (("terminated", done), ("truncated", cut)):
-            early = np.setdiff1d(rows, last)
+            early = np.setdiff1d(rows, last) if len(rows) else rows
             if len(early):
                 raise _early_end(name, run_of(early[0]))
         if columns.group is not None:
@@ -171,8 +171,8 @@ class Surveyor:
             starts=first + starts,
             ids=ids,
             groups=groups,
-            terminated=np.isin(last, done),
-            truncated=np.isin(last, cut),
+            terminated=_among(last, done),
+            truncated=_among(last, cut),
             steps=steps,
             gaps=gaps,
             first_gap=first_gap,
@@ -220,6 +220,10 @@ def _runs(name: str, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
     encoded = pc.run_end_encode(column.combine_chunks())
     ends = encoded.run_ends.to_numpy()
     return np.concatenate([[0], ends[:-1]]).astype(np.intp), encoded.values
+
+
+def _among(rows: IntArray, flagged: IntArray) -> BoolArray:
+    return np.isin(rows, flagged) if len(flagged) else np.zeros(len(rows), dtype=bool)
 
 
 def _flagged(name: str | None, batch: pa.RecordBatch) -> IntArray:
