@@ -77,6 +77,13 @@ def test_a_pattern_takes_what_no_other_part_has():
     assert found.state == ("age", "income")
 
 
+def test_names_and_patterns_mix_and_a_named_column_stays_a_state():
+    names = ["x_b", "x_a", "x_week", "step", "a", "r", "episode"]
+    found = resolve_columns(names, state=["step", "x_*", "x_a"], group="x_week")
+    assert found.state == ("step", "x_b", "x_a")
+    assert (found.step, found.group) == ("step", "x_week")
+
+
 def test_patterns_of_states_and_next_states_are_paired_by_what_the_star_stands_for():
     names = ["in.b", "in.a", "out.a", "out.b", "a", "r", "episode"]
     found = resolve_columns(names, state="in.*", next_state="out.*")
@@ -98,6 +105,7 @@ def test_patterns_of_states_and_next_states_are_paired_by_what_the_star_stands_f
         ((), {}, "The log has: no columns"),
         (PLAIN, {"reward": "rewrd"}, "no column 'rewrd' for reward.*Did you mean 'reward'"),
         (PLAIN, {"state": "y_*"}, "No column matches the state pattern"),
+        (PLAIN, {"state": ["x", "y_*"]}, "No column matches the state pattern"),
         (PLAIN, {"state": ["x_1", "x_1"]}, "state must name each column once"),
         (PLAIN, {"state": []}, "state must name each column once"),
         (PLAIN, {"state": 3}, "state must be a column name, a list of names or a pattern. Got 3"),

@@ -39,7 +39,7 @@ class LogOptions:
     ]
     state: Annotated[
         str | None,
-        _column("--state", "State columns a,b,c or a pattern x_*. Text is one-hot encoded."),
+        _column("--state", "State columns a,b,c or patterns x_*. Text is one-hot encoded."),
     ] = None
     action: Annotated[
         str | None,

@@ -131,8 +131,10 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         for part, choice in given.items()
         if choice is not None and not isinstance(choice, bool)
     }
-    by_pattern = isinstance(given.get("state"), str) and given["state"] not in names
-    chosen = {part: found for part, found in named.items() if part != "state" or not by_pattern}
+    chosen = dict(named)
+    loose = _by_pattern(given.get("state"), names)
+    if loose:  # what a pattern brings gives way to the other parts, what was named does not
+        chosen["state"] = tuple(name for name in named["state"] if name not in loose)
     guessed = []
     for part in CONVENTIONS:
         if given.get(part) is None:
@@ -141,8 +143,8 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
             if found := _guess(part, [*_free(names, chosen), *shared]):
                 chosen[part] = found
                 guessed.append(part)
-    if by_pattern:
-        free = _free(names, chosen)
+    if loose:
+        free = {*_free(names, chosen), *chosen["state"]}
         chosen["state"] = tuple(name for name in named["state"] if name in free)
     elif "state" not in chosen:
         chosen["state"] = _guess_state(_free(names, chosen))
@@ -190,22 +192,21 @@ def _refuse_repeated(names: Sequence[str]) -> None:
 
 
 def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(choice, str):
-        if choice in names or "*" not in choice:
-            choice = [choice]
-        else:
-            pattern = re.compile(".*".join(map(re.escape, choice.split("*"))), re.DOTALL)
-            choice = [name for name in names if pattern.fullmatch(name)]
-            if not choice:
-                raise LogError(
-                    f"No column matches the {part} pattern. The log has: {_listed(names)}."
-                )
     try:
-        columns = tuple(str(name) for name in choice)
+        entries = [choice] if isinstance(choice, str) else [str(name) for name in choice]
     except TypeError as error:
         raise LogError(
             f"{part} must be a column name, a list of names or a pattern. Got {choice!r} instead."
         ) from error
+    named = [entry for entry in entries if not _is_pattern(entry, names)]
+    columns: tuple[str, ...] = ()
+    for entry in entries:
+        if entry in named:
+            columns += (entry,)
+        elif found := _matching(entry, names):
+            columns += tuple(name for name in found if name not in {*columns, *named})
+        else:
+            raise LogError(f"No column matches the {part} pattern. The log has: {_listed(names)}.")
     for name in columns:
         if name not in names:
             close = get_close_matches(name, names, n=1)
@@ -218,6 +219,24 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
     if part in SINGLE and len(columns) > 1:
         raise LogError(f"{part} is one column. Got {_listed(columns)}; name one of them.")
     return columns
+
+
+def _is_pattern(entry: str, names: Sequence[str]) -> bool:
+    return "*" in entry and entry not in names
+
+
+def _matching(pattern: str, names: Sequence[str]) -> list[str]:
+    expression = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    return [name for name in names if expression.fullmatch(name)]
+
+
+def _by_pattern(choice: Choice, names: Sequence[str]) -> set[str]:
+    """Return the columns that only a pattern brings in."""
+    if choice is None or isinstance(choice, bool):
+        return set()
+    entries = [choice] if isinstance(choice, str) else list(choice)
+    patterns = [entry for entry in entries if _is_pattern(entry, names)]
+    return {name for each in patterns for name in _matching(each, names)} - set(entries)
 
 
 def _guess(part: str, names: Sequence[str]) -> tuple[str, ...]:
