@@ -5,7 +5,7 @@ from tailproof import MeanMinusStd, Median, Method, Quantile
 from tailproof.deep import play
 from tailproof.deep.rows import deep_rows
 from tailproof.deep.scores import REFERENCE, normalised, scorer
-from tailproof.deep.study import rollout_log, to_return_range, with_clipped
+from tailproof.deep.study import rollout_log, to_return_range, variant_folds, with_variants
 from tailproof.deep.tasks import PRESETS, preset
 from tailproof.errors import TailproofError
 
@@ -95,8 +95,12 @@ def test_rollouts_become_logs():
     assert log.terminated.tolist() == arrays["terminals"].tolist()
     returns = np.add.reduceat(to_return_range(log).rewards, log.starts[:-1])
     assert returns.max() - returns.min() == pytest.approx(1000)
-    both = with_clipped(log, 0.2)
-    assert both.n_episodes == 4
-    assert both.rewards[:5].tolist() == log.rewards.tolist()
-    assert both.rewards[5:].max() < 5
-    assert (both.next_states[5:] == log.next_states).all()
+    every = with_variants(log, 0.2)
+    assert every.n_episodes == 6
+    assert every.rewards[:5].tolist() == log.rewards.tolist()
+    assert 0 < every.rewards[5:10].max() < 5
+    assert every.rewards[10:].tolist() == [0.0] * 5
+    assert (every.next_states[5:10] == log.next_states).all()
+    counts = variant_folds(log, 2, np.random.default_rng(0)).counts
+    assert counts[:3].tolist() == np.kron(np.eye(3), [1, 1]).tolist()
+    assert counts[3:].sum(axis=0).tolist() == [1, 1, 0, 0, 0, 0]

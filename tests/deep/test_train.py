@@ -263,6 +263,7 @@ def test_wrong_settings_are_named(task, discrete_task):
         ({"target_rate": 2.0}, "target_rate must be positive and finite and at most 1"),
         ({"expectile": 1.5}, r"expectile must lie in \[0, 1\]"),
         ({"reward_scale": "big"}, "reward_scale must be positive"),
+        ({"share": 1.0}, "share must be at least 0 and below 1. Got 1.0"),
     ):
         with pytest.raises(MethodError, match=text):
             IQL(**settings)

@@ -48,6 +48,10 @@ class Implicit(DeepSettings):
         Threshold beyond which Q's regression counts errors linearly, in scaled rewards; none: squared.
     limit
         Largest weight of an action in the policy.
+    share
+        Advantages are shrunk by one factor until the weights are worth at least this share of the
+        log, (Σw)²/nΣw²; 0: never. Without it, errors of a critic that was trained briefly or on noisy
+        rewards leave the policy a few actions to imitate, and those the wrong ones.
     """
 
     supports: ClassVar[tuple[At, ...]] = ("pointwise", "backup")
@@ -57,6 +61,7 @@ class Implicit(DeepSettings):
     twins: int = 2
     huber: float | None = None
     limit: float = 100.0
+    share: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,6 +70,8 @@ class Implicit(DeepSettings):
             require_widths("policy_hidden", self.policy_hidden)
         require_count("twins", self.twins)
         require_positive("limit", self.limit)
+        if not isinstance(self.share, int | float) or not 0 <= self.share < 1:
+            raise MethodError(f"share must be at least 0 and below 1. Got {self.share!r} instead.")
         if self.huber is not None:
             require_positive("huber", self.huber)
 
@@ -115,7 +122,7 @@ class IQL(Implicit):
     expectile
         τ: ½ averages the logged actions, near 1 takes the best of them.
     beta
-        β: 0 clones, large values pick; in units of one over scaled reward.
+        β: 0 clones, large values pick; in units of one over scaled reward. `share` lowers it.
     """
 
     expectile: float = 0.7

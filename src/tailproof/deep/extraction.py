@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Fitted
@@ -49,13 +50,41 @@ class Extracted:
 
 
 def policy_weights(
-    rule: Rule, log: Log, critics: NeuralCritics, aggregates: Sequence[Aggregate]
+    rule: Rule,
+    log: Log,
+    critics: NeuralCritics,
+    aggregates: Sequence[Aggregate],
+    *,
+    share: float,
 ) -> FloatArray:
     """Return the weight of each transition, from aggregate_k Q_k(s, a) − aggregate_k V_k(s), (P, n)."""
     scale = critics.scaling.reward_scale
     q = torch.from_numpy(critics.values(log.states, log.actions) * scale)  # (K, n)
     v = torch.from_numpy(critics.state_values(log.states) * scale)
-    return np.stack([rule.weight(reduce(each, q) - reduce(each, v)).numpy() for each in aggregates])
+    advantages = [reduce(each, q) - reduce(each, v) for each in aggregates]
+    return np.stack([spread_weights(rule, each, share).numpy() for each in advantages])
+
+
+def spread_weights(rule: Rule, advantage: Tensor, share: float) -> Tensor:
+    """Return weights (n,) of advantages, shrunk by one factor until they are worth `share` of the log.
+
+    The factor is 1 where it can be; an advantage of 0 weighs all alike and is worth the whole log.
+    """
+    weights = rule.weight(advantage)
+    if effective_share(weights) >= share:
+        return weights
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        enough = effective_share(rule.weight(advantage * middle)) >= share
+        low, high = (middle, high) if enough else (low, middle)
+    return rule.weight(advantage * low)
+
+
+def effective_share(weights: Tensor) -> float:
+    """Return (Σw)² / nΣw²: 1 for even weights, 1/n for a single one, 0 for none."""
+    total = float(weights.square().sum())
+    return float(weights.sum()) ** 2 / (len(weights) * total) if total > 0 else 0.0
 
 
 def clone(
@@ -111,7 +140,7 @@ def extract(
         raise MethodError(
             f"{type(settings).__name__} extracts policies from its own critics. Got {critics!r}."
         )
-    weights = policy_weights(settings.rule(), task.log, critics, aggregates)
+    weights = policy_weights(settings.rule(), task.log, critics, aggregates, share=settings.share)
     found, training = clone(
         settings,
         task.log,

@@ -1,8 +1,8 @@
 """The learning study of docs/deep.md: rows against each other on rollouts of known policies.
 
-``python -m tailproof.deep.study --data rollouts --out results.json hopper-mixed --kappa 10`` trains the
-vanilla base, MA, ROOM-VM, P-ROOM-VM, zero-reward training and cloning on one data set and appends
-a line of JSON for each seed. Run it again and it continues where it stopped.
+``python -m tailproof.deep.study --data rollouts --out results.jsonl hopper-mixed --kappa 10`` trains
+the vanilla base, the base on clipped rewards, MA, ROOM-VM, P-ROOM-VM, zero-reward training and cloning
+on one data set and appends a line of JSON for each seed. Run it again and it goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.aggregate import Mean, MeanMinusStd, Median, Quantile
+from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray
 from tailproof.deep.bases import IQL, SAC, SQL
@@ -62,58 +62,59 @@ def prepared(log: Log, *, kappa: float, df: float, seed: int) -> Log:
     return scaled if kappa == 0 else add_noise(scaled, StudentT(df=df, kappa=kappa), seed=seed)
 
 
-def with_clipped(log: Log, clip: float) -> Log:
-    """Return the log followed by the same episodes with rewards winsorised at `clip` on each side."""
-    low, high = np.quantile(log.rewards, [clip, 1 - clip])
+def with_variants(log: Log, clip: float) -> Log:
+    """Return the log, then its episodes with rewards winsorised at `clip` on each side, then with 0."""
+    clipped = np.clip(log.rewards, *np.quantile(log.rewards, [clip, 1 - clip]))
     episode = np.repeat(np.arange(log.n_episodes), log.lengths)
     return Log.from_arrays(
-        np.concatenate([log.states] * 2),
-        np.concatenate([log.actions] * 2),
-        np.concatenate([log.rewards, np.clip(log.rewards, low, high)]),
-        np.concatenate([log.next_states] * 2),
-        episode=np.concatenate([episode, episode + log.n_episodes]),
-        terminated=np.concatenate([log.terminated] * 2),
+        np.concatenate([log.states] * 3),
+        np.concatenate([log.actions] * 3),
+        np.concatenate([log.rewards, clipped, np.zeros_like(clipped)]),
+        np.concatenate([log.next_states] * 3),
+        episode=np.concatenate([episode + copy * log.n_episodes for copy in range(3)]),
+        terminated=np.concatenate([log.terminated] * 3),
         action_space=log.action_space,
     )
+
+
+def variant_folds(log: Log, folds: int, rng: np.random.Generator) -> Folds:
+    """Return folds of `with_variants`: the whole log, all of it clipped, all without, and K parts."""
+    parts = Split(folds).assign(log, rng).counts  # (K, episodes)
+    whole, width = parts.sum(axis=0), parts.shape[1]
+    counts = np.zeros((3 + folds, 3 * width), dtype=parts.dtype)
+    for copy in range(3):
+        counts[copy, copy * width : (copy + 1) * width] = whole
+    counts[3:, :width] = parts
+    return Folds(counts)
 
 
 def implicit_study(
     log: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float, clip: float = 0.01
 ) -> dict[str, Any]:
-    """Train the base, the base on clipped rewards and the ROOM rows as one stack, then all policies.
-
-    Members: the whole log, the whole log clipped, and the K folds.
-    """
+    """Train the base (also on clipped and on no rewards) and K folds as one stack, then the policies."""
     from tailproof.deep.critics import NeuralCritics
     from tailproof.deep.extraction import clone, policy_weights
     from tailproof.deep.fitting import fit_implicit, member_seeds
 
     rng = np.random.default_rng(seed)
-    both = with_clipped(log, clip)
-    task = Task(both, 0.99, None, log.first_states)
-    counts = np.concatenate([Whole().assign(log, rng).counts, Split(folds).assign(log, rng).counts])
-    nothing = np.zeros_like(counts)
-    given = np.concatenate([counts, nothing], axis=1)
-    given = np.insert(given, 1, np.concatenate([nothing[0], counts[0]]), axis=0)
-    seeds = member_seeds(folds + 2, rng)
+    task = Task(with_variants(log, clip), 0.99, None, log.first_states)
+    members = variant_folds(log, folds, rng)
+    seeds = member_seeds(members.count, rng)
     started = time.perf_counter()
-    fitted = fit_implicit(base, task, Folds(given), backup=None, seeds=seeds)
+    fitted = fit_implicit(base, task, members, backup=None, seeds=seeds)
     trained = time.perf_counter()
     critics = fitted.critics
     assert isinstance(critics, NeuralCritics)
-    rule = base.rule()
+    asked: list[tuple[list[int], list[Aggregate]]] = [([k], [Mean()]) for k in range(3)]
+    asked.append((list(range(3, folds + 3)), [Mean(), Median(), Quantile(quantile)]))
     weights = np.concatenate(
         [
-            policy_weights(rule, log, critics.subset(np.array([0])), [Mean()]),
-            policy_weights(rule, log, critics.subset(np.array([1])), [Mean()]),
             policy_weights(
-                rule,
-                log,
-                critics.subset(np.arange(2, folds + 2)),
-                [Mean(), Median(), Quantile(quantile)],
-            ),
-            np.ones((1, log.n_transitions)),
+                base.rule(), log, critics.subset(np.array(chosen)), aggregates, share=base.share
+            )
+            for chosen, aggregates in asked
         ]
+        + [np.ones((1, log.n_transitions))]
     )
     _, training = clone(
         base,
@@ -124,7 +125,7 @@ def implicit_study(
         seed=seed,
         hidden=base.policy_hidden or base.hidden,
     )
-    names = ("vanilla", "clipped", "ma", "room-vm", "p-room-vm", "bc")
+    names = ("vanilla", "clipped", "zero-reward", "ma", "room-vm", "p-room-vm", "bc")
     scores = training["score"].values[-10:]  # (evaluations, P)
     return {
         "scores": {name: float(scores[:, k].mean()) for k, name in enumerate(names)},
@@ -153,7 +154,7 @@ def clean_study(log: Log, bases: Mapping[str, IQL | SQL], *, seed: int) -> dict[
         fitted = replace(base, run=run).fit(task, Whole().assign(log, rng), backup=None, rng=rng)
         assert isinstance(fitted.critics, NeuralCritics)
         scaling = fitted.critics.scaling
-        weights.append(policy_weights(base.rule(), log, fitted.critics, [Mean()]))
+        weights.append(policy_weights(base.rule(), log, fitted.critics, [Mean()], share=base.share))
     names = [*bases, "bc"]
     _, training = clone(
         first,
@@ -168,19 +169,6 @@ def clean_study(log: Log, bases: Mapping[str, IQL | SQL], *, seed: int) -> dict[
     return {
         "scores": {name: float(scores[:, k].mean()) for k, name in enumerate(names)},
         "evaluations": {name: scores[:, k].tolist() for k, name in enumerate(names)},
-    }
-
-
-def zero_reward_study(log: Log, base: IQL | SQL, *, seed: int) -> dict[str, Any]:
-    """Train the base on rewards of zero."""
-    task = Task(log, 0.99, None, log.first_states)
-    rng = np.random.default_rng(seed)
-    fitted = base.fit(task, Whole().assign(log, rng), backup=None, rng=rng)
-    found = base.extract(task, fitted, aggregate=Mean(), rng=rng)
-    scores = found.training["score"].values[-10:, 0]
-    return {
-        "scores": {"zero-reward": float(scores.mean())},
-        "evaluations": {"zero-reward": scores.tolist()},
     }
 
 
@@ -219,14 +207,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--policy-hidden", type=int, nargs="+", default=[128, 128])
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--target-rate", type=float, default=0.02)
-    parser.add_argument("--beta", type=float, default=1.0)
+    parser.add_argument("--beta", type=float, default=3.0)
     parser.add_argument("--alpha", type=float, default=0.3)
+    parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--quantile", type=float, default=0.0)
     parser.add_argument("--episodes", type=int, default=5)
     parser.add_argument("--every", type=int, default=1_000)
     parser.add_argument("--checkpoints", type=Path, help="folder, so that a killed run goes on")
-    parser.add_argument("--zero", action="store_true", help="zero-reward training only")
     given = parser.parse_args(arguments)
     path = next(iter(sorted(given.data.glob(f"{given.dataset}*.npz"))))
     with np.load(path) as arrays:
@@ -259,13 +247,14 @@ def main(arguments: list[str] | None = None) -> None:
         ]
         key = (
             given.dataset,
-            given.study + (" zero" if given.zero else ""),
+            given.study,
             given.kappa,
             seed,
             given.steps,
             given.policy_steps,
             str(given.hidden),
             weighing,
+            given.share,
         )
         if key in done:
             continue
@@ -280,7 +269,7 @@ def main(arguments: list[str] | None = None) -> None:
             shared |= {
                 "policy_steps": given.policy_steps,
                 "policy_hidden": tuple(given.policy_hidden),
-                "zero_rewards": given.zero,
+                "share": given.share,
             }
             base: IQL | SQL = (
                 SQL(alpha=given.alpha, **shared)
@@ -294,8 +283,6 @@ def main(arguments: list[str] | None = None) -> None:
                     "sql": SQL(alpha=given.alpha, **automatic),
                 }
                 result = clean_study(log, bases, seed=seed)
-            elif given.zero:
-                result = zero_reward_study(noisy, base, seed=seed)
             else:
                 result = implicit_study(
                     noisy, base, seed=seed, folds=given.folds, quantile=given.quantile
