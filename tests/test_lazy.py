@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
 
 import tailproof.algorithms.samples
+import tailproof.lazy_views
 import tailproof.sources.lazily
-from tailproof import Log, Method, Split, evaluate, k_path, method
+from tailproof import Log, Method, Split, compare, diagnose, evaluate, k_path, learn, method
 from tailproof.algorithms.linear import Design
 from tailproof.algorithms.task import Task
 from tailproof.errors import CoverageWarning, LogError, MethodError, StorageError, TailproofWarning
 from tailproof.features import Joint, default_features
 from tailproof.lazy import LazyLog, Piece, parts_of, pieces_of
+from tailproof.lazy_views import SampleWarning, held, sampled_episodes, take_episodes
 from tailproof.means import AdaptiveHuber, Catoni, PermutedMedianOfMeans
 from tailproof.noise import StudentT
 from tailproof.policies import EpsilonGreedy
@@ -273,17 +277,162 @@ def test_large_data_stay_on_disk_by_themselves(path):
 
 
 def test_what_needs_everything_at_once_loads_it_or_says_so(log, path, cartpole, monkeypatch):
-    lazy = read_log(path, lazy=True)
-    here, there = (
-        evaluate(each, cartpole.target(), method="auto", gamma=0.9).value for each in (log, lazy)
-    )
+    lazy, target = read_log(path, lazy=True), cartpole.target()
+    here, there = (evaluate(each, target, method="auto", gamma=0.9).value for each in (log, lazy))
     assert here == there
+    boosted = method("fqe", model=Ridge())
+    here, there = (evaluate(each, target, method=boosted, gamma=0.5).value for each in (log, lazy))
+    assert here == pytest.approx(there)
+    small = read_log(path, lazy=True, budget=100_000)
+    with pytest.raises(
+        MethodError, match=r"FQE needs the whole log in memory, about 0\.0 GB, and may take 0\.0 GB"
+    ):
+        evaluate(small, target, method=boosted, gamma=0.5)
     monkeypatch.setattr(tailproof.lazy, "physical_memory", lambda: 1000)
-    with pytest.raises(MethodError, match=r"Auto needs the whole log in memory, about 0\.0 GB"):
-        evaluate(lazy, cartpole.target(), method="auto", gamma=0.9)
+    with pytest.raises(MethodError, match="FQE needs the whole log in memory"):
+        evaluate(lazy, target, method=boosted, gamma=0.5)
     monkeypatch.setattr(tailproof.algorithms.samples, "MOST_HELD", 1000)
     with pytest.raises(MethodError, match=r"must have all 1500 samples in memory at once"):
-        evaluate(lazy, cartpole.target(), method=METHODS[18], gamma=0.9)
+        evaluate(lazy, target, method=METHODS[18], gamma=0.9)
+
+
+class TestSamples:
+    """Beyond the budget, whole episodes are drawn and the reader is told."""
+
+    BUDGET = 400_000  # of 1.2 MB for 1500 rows with four times their features
+
+    def test_the_default_and_the_diagnosis_say_what_they_looked_at(self, path, cartpole):
+        lazy, target = read_log(path, lazy=True, budget=self.BUDGET), cartpole.target()
+        said = r"(\d+) of 30 episodes, \d+ of 1500 transitions, drawn with seed 4: .* 0\.0004 GB"
+        with pytest.warns(SampleWarning, match=f"Auto looked at {said}"):
+            estimate = evaluate(lazy, target, method="auto", gamma=0.9, seed=4)
+        assert 0 < estimate.n_episodes < 30
+        with pytest.warns(SampleWarning, match=f"The diagnosis looked at {said}") as caught:
+            diagnosis = diagnose(lazy, target, gamma=0.9, seed=4)
+        assert diagnosis.notes[0] == str(caught[0].message)
+        assert diagnosis.episodes == estimate.n_episodes
+        with pytest.warns(SampleWarning):
+            again = evaluate(lazy, target, method="auto", gamma=0.9, seed=4)
+        assert again.value == estimate.value
+
+    def test_a_sample_is_whole_episodes_as_they_were(self, log, path):
+        lazy = read_log(path, lazy=True, budget=self.BUDGET)
+        with pytest.warns(SampleWarning):
+            some = held(lazy, "A test")
+        places = np.searchsorted(log.episode_ids, some.episode_ids)
+        assert (np.diff(places) > 0).all()
+        assert_equal(some, log.take(places))
+
+    def test_groups_stay_whole_and_neighbours_together(self, log, tmp_path, monkeypatch):
+        group = log.episode_of_row // 5
+        pq.write_table(table_of(log, group=group, terminated=log.truncated), tmp_path / "t.parquet")
+        lazy = read_log(tmp_path / "t.parquet", lazy=True)
+        chosen = sampled_episodes(lazy, 600, seed=1)
+        assert lazy.lengths[chosen].sum() == 500
+        assert set(np.bincount(chosen // 5)) <= {0, 5}
+        monkeypatch.setattr(tailproof.lazy_views, "_BLOCKS", 6)
+        alone = sampled_episodes(replace(lazy, group_ids=None), 600, seed=1)
+        assert set(np.bincount(alone // 5)) <= {0, 5}
+        assert len(alone) == 10
+
+    def test_a_budget_below_one_episode_is_refused(self, path):
+        lazy = read_log(path, lazy=True, budget=1000)
+        with pytest.raises(LogError, match=r"not even one episode that was drawn is so short"):
+            held(lazy, "A test")
+
+
+@pytest.mark.parametrize("parts", [1 << 20, 97])
+def test_some_episodes_of_a_log_on_disk(parts, log, tmp_path, monkeypatch):
+    monkeypatch.setattr(tailproof.sources.lazily, "PART", parts)
+    pq.write_table(table_of(log), tmp_path / "t.parquet", row_group_size=97)
+    with pytest.warns(TailproofWarning, match="left out"):
+        there = read_log(tmp_path / "t.parquet", lazy=True)
+    with pytest.warns(TailproofWarning, match="left out"):
+        here = read_log(tmp_path / "t.parquet", lazy=False)
+    for chosen in ([0], [29], [3, 4, 5, 20], list(range(0, 30, 2))):
+        taken = take_episodes(there, np.array(chosen))
+        assert_equal(taken.load(), here.take(np.array(chosen)))
+        assert np.array_equal(taken.first_states, here.first_states[chosen])
+        rewards = [each for part in taken.parts for each in taken.rewards(part)]
+        assert np.array_equal(np.concatenate(rewards), here.take(np.array(chosen)).rewards)
+        assert taken.action_counts.sum() == taken.n_transitions
+        again = take_episodes(taken, np.arange(0, len(chosen), 2))
+        assert_equal(again.load(), here.take(np.array(chosen[::2])))
+
+
+class TestEveryQuestion:
+    """Compare, learn and diagnose give the numbers of memory, too."""
+
+    @pytest.mark.parametrize("gamma", [0.5, 0.97])  # settled, and continued by a value function
+    @pytest.mark.parametrize(
+        "chosen", ["roam-dm", method("roam-mis", folds=9, clip=0.05), method("roam-fqe", folds=9)]
+    )
+    def test_compare(self, gamma, chosen, log, path, cartpole):
+        lazy = read_log(path, lazy=True)
+        rivals = {"target": cartpole.target(), "left": lambda s: np.zeros(len(s), dtype=int)}
+        there, here = (
+            compare(each, rivals, method=chosen, gamma=gamma, level=0.8) for each in (lazy, log)
+        )
+        assert np.allclose(there.baseline_folds, here.baseline_folds, rtol=1e-8)
+        assert there.best.name == here.best.name
+        assert there.best.gain.value == pytest.approx(here.best.gain.value, rel=1e-7)
+        assert there.notes == here.notes
+
+    def test_compare_with_continuous_actions(self, rng, tmp_path):
+        states, actions = rng.normal(size=(900, 2)), rng.normal(size=(900, 1))
+        log = Log.from_arrays(
+            states, actions, states[:, 0] - actions[:, 0] ** 2, states + 0.1,
+            episode=np.repeat(range(90), 10),
+        )  # fmt: skip
+        lazy = read_log(stored(log, tmp_path / "t.parquet"), lazy=True)
+        shared = method("roam-dm", folds=9, features=StateAndProduct(2))
+        there, here = (
+            compare(each, {"mild": lambda s: -s[:, :1] / 2}, method=shared, gamma=0.9)
+            for each in (lazy, log)
+        )
+        assert np.allclose(there.baseline_folds, here.baseline_folds, rtol=1e-8)
+
+    def test_learn(self, log, path):
+        lazy = read_log(path, lazy=True)
+        for chosen in ("fqi", method("room-fqi", iterations=20), "lstd-q", "room-vm"):
+            there, here = (learn(each, method=chosen, gamma=0.9) for each in (lazy, log))
+            assert np.allclose(there.critic.members.theta, here.critic.members.theta, rtol=1e-7)
+
+    def test_learn_from_some_and_judge_by_others(self, log, path):
+        lazy = read_log(path, lazy=True)
+        there, here = (
+            learn(each, method="room-fqi", gamma=0.9, holdout=0.3, seed=2) for each in (lazy, log)
+        )
+        assert isinstance(there.held_out, LazyLog)
+        assert there.held_out.episode_ids.tolist() == here.held_out.episode_ids.tolist()
+        assert np.allclose(there.critic.members.theta, here.critic.members.theta, rtol=1e-7)
+        judged = [each.evaluate(method="roam-dm").estimate.value for each in (there, here)]
+        assert judged[0] == pytest.approx(judged[1], rel=1e-7)
+
+    def test_learn_by_default(self, log, path):
+        there, here = (learn(each, gamma=0.9, seed=1) for each in (read_log(path, lazy=True), log))
+        assert str(there.method) == str(here.method)
+        assert [text.split("(")[0] for text in there.reasons] == [
+            text.split("(")[0] for text in here.reasons
+        ]
+        with pytest.warns(SampleWarning, match="The choice of a learner looked at"):
+            learn(read_log(path, lazy=True, budget=400_000), gamma=0.9, seed=1)
+
+    def test_diagnose(self, log, path, cartpole):
+        lazy = read_log(path, lazy=True)
+        for policy in (None, cartpole.target()):
+            there, here = (diagnose(each, policy, gamma=0.9).to_dict() for each in (lazy, log))
+            assert there == here
+
+
+class StateAndProduct:
+    """φ(s, a) = (1, s, a·s): neither blocks nor Joint."""
+
+    def __init__(self, dimension):
+        self.size = 1 + 2 * dimension
+
+    def __call__(self, states, actions):
+        return np.hstack([np.ones((len(states), 1)), states, states * actions])
 
 
 @pytest.mark.filterwarnings("ignore::tailproof.errors.SingularWarning")

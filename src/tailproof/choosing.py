@@ -8,9 +8,10 @@ import numpy as np
 
 from tailproof.algorithms.auto import CAUTION, SKEWED, clusters
 from tailproof.algorithms.huber import huber_regression
-from tailproof.algorithms.sweeps import in_memory
 from tailproof.catalogue import method as named_method
 from tailproof.features import Features, default_features
+from tailproof.lazy import AnyLog
+from tailproof.lazy_views import held
 from tailproof.lepski import huber_estimates
 from tailproof.log import Log
 from tailproof.method import Method
@@ -58,8 +59,12 @@ def reward_shape(log: Log, features: Features) -> RewardShape:
     return RewardShape(name, path.asymmetry(), gain)
 
 
-def choose_learner(log: Log, features: Features | None = None) -> tuple[Method, tuple[str, ...]]:
+def choose_learner(
+    log: AnyLog, features: Features | None = None, *, seed: int = 0
+) -> tuple[Method, tuple[str, ...]]:
     """Return the learning row that the rewards call for, and the reasons.
+
+    Of a log larger than memory a sample of episodes decides, drawn with the seed.
 
     Light tails: plain FQI, because splitting costs accuracy. Heavy symmetric tails that come alone:
     FQI on Huber-regressed rewards, which uses all rows and lets no outlier in. Heavy and skewed, or in
@@ -75,9 +80,10 @@ def choose_learner(log: Log, features: Features | None = None) -> tuple[Method, 
     >>> chosen.base.reward
     'huber'
     """
-    log = in_memory(log)
     features = features or default_features(log)
-    shape = reward_shape(log, features)
+    shape = reward_shape(
+        held(log, "The choice of a learner", features=features.size, seed=seed), features
+    )
     seen = f"the plain mean's error is {shape.gain:.1f} times that of a robust one"
     if not shape.heavy:
         chosen = named_method("fqi")

@@ -12,11 +12,12 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.catalogue import method as named_method
 from tailproof.comparison import Candidate, Comparison, difference_of
+from tailproof.engines import Engine, running
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
 from tailproof.evaluate import evaluate
 from tailproof.fit import check_gamma, prepare
 from tailproof.intervals import folds_for, order_statistic_lower_bound
-from tailproof.log import Log
+from tailproof.lazy import AnyLog
 from tailproof.logged import all_folds, logged_value
 from tailproof.method import Method
 from tailproof.partition import Split
@@ -28,7 +29,7 @@ _DRAWS = 20_000
 
 
 def compare(
-    log: Log,
+    log: AnyLog,
     policies: Mapping[str, Any],
     *,
     gamma: float | None = None,
@@ -36,6 +37,7 @@ def compare(
     level: float = 0.9,
     baseline: Any = None,
     seed: int = 0,
+    engine: str | Engine | None = None,
 ) -> Comparison:
     """Rank policies by their lower bounds, and ask whether any beats the logged one.
 
@@ -56,7 +58,7 @@ def compare(
     Parameters
     ----------
     log
-        The logged transitions.
+        The logged transitions, in memory or on disk.
     policies
         By name; each as in `evaluate`.
     gamma
@@ -71,9 +73,12 @@ def compare(
         the name of one of the policies; another policy; or a number.
     seed
         Seeds the folds.
+    engine
+        Where passes over the log run; see `evaluate`.
 
     Examples
     --------
+    >>> from tailproof import Log
     >>> rng = np.random.default_rng(1)
     >>> states, actions = rng.normal(size=4000), rng.integers(2, size=4000)
     >>> rewards = actions + rng.standard_t(1.5, size=4000)
@@ -94,52 +99,54 @@ def compare(
     gate_level = 1 - (1 - level) / len(rivals)
     notes: list[str] = []
     chosen = _with_folds(method, gate_level, notes)
-    prepare(log, chosen)
-    discount = check_gamma(gamma, log)
+    with running(engine) as where:
+        # What must be in memory is read once; rewards are clipped with each evaluation.
+        data = prepare(log, replace(chosen, clip=0.0), where, seed=seed)
+        discount = check_gamma(gamma, data)
 
-    def run(policy: Any) -> Estimate:
-        return evaluate(log, policy, method=chosen, gamma=discount, seed=seed)
+        def run(policy: Any) -> Estimate:
+            return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
 
-    name: str = LOGGED
-    folds: FloatArray
-    if baseline is None:
-        logged = logged_value(log, method=chosen, gamma=discount, seed=seed)
-        value, folds = logged.value, logged.fold_values
-        if logged.how == "continued":
+        name: str = LOGGED
+        folds: FloatArray
+        if baseline is None:
+            logged = logged_value(data, method=chosen, gamma=discount, seed=seed, engine=where)
+            value, folds = logged.value, logged.fold_values
+            if logged.how == "continued":
+                notes.append(
+                    "The log was cut off before its episodes ended: the logged policy's value "
+                    "continues them with a value function of the state, fitted by the same method."
+                )
+        elif isinstance(baseline, Real):
+            name, value = f"{float(baseline):g}", float(baseline)
+            folds = np.full(chosen.folds, value)
+        else:
+            named = isinstance(baseline, str)
+            name = baseline if named else "baseline"
+            estimate = run(policies[baseline] if named else baseline)
+            value, folds = estimate.value, all_folds(estimate)
+        if chosen.at == "backup":
             notes.append(
-                "The log was cut off before its episodes ended: the logged policy's value continues "
-                "them with a value function of the state, fitted by the same method."
+                "The folds meet in every backup, so they are not independent: levels are nominal."
             )
-    elif isinstance(baseline, Real):
-        name, value = f"{float(baseline):g}", float(baseline)
-        folds = np.full(chosen.folds, value)
-    else:
-        named = isinstance(baseline, str)
-        name = baseline if named else "baseline"
-        estimate = run(policies[baseline] if named else baseline)
-        value, folds = estimate.value, all_folds(estimate)
-    if chosen.at == "backup":
-        notes.append(
-            "The folds meet in every backup, so they are not independent: levels are nominal."
-        )
-    candidates = []
-    for each, policy in rivals.items():
-        try:
-            estimate = run(policy)
-        except FoldError as error:
-            if len(rivals) == 1:
-                raise
-            notes.append(f"{each} is left out, because it could not be evaluated. {error}")
-            continue
-        candidates.append(
-            Candidate(
-                name=each,
-                value=estimate.value,
-                lower_bound=order_statistic_lower_bound(estimate.fold_values, level=level),
-                gain=difference_of(each, name, all_folds(estimate), folds, level=gate_level),
-                estimate=estimate,
+        candidates = []
+        for each, policy in rivals.items():
+            try:
+                estimate = run(policy)
+            except FoldError as error:
+                if len(rivals) == 1:
+                    raise
+                notes.append(f"{each} is left out, because it could not be evaluated. {error}")
+                continue
+            candidates.append(
+                Candidate(
+                    name=each,
+                    value=estimate.value,
+                    lower_bound=order_statistic_lower_bound(estimate.fold_values, level=level),
+                    gain=difference_of(each, name, all_folds(estimate), folds, level=gate_level),
+                    estimate=estimate,
+                )
             )
-        )
     if not candidates:
         raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
     candidates.sort(key=lambda each: (-each.lower_bound.value, -each.value, each.name))

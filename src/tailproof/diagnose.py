@@ -14,6 +14,8 @@ from tailproof.arrays import FloatArray
 from tailproof.diagnosis import Diagnosis
 from tailproof.errors import TailproofWarning
 from tailproof.influence import most_influential
+from tailproof.lazy import AnyLog, LazyLog
+from tailproof.lazy_views import SampleWarning, held
 from tailproof.linear_reference import LinearReference, features_for
 from tailproof.log import Log
 from tailproof.measurements import (
@@ -32,7 +34,7 @@ from tailproof.verdict import decide, unit_for
 
 
 def diagnose(
-    log: Log,
+    log: AnyLog,
     policy: Any = None,
     *,
     gamma: float | None = None,
@@ -52,7 +54,9 @@ def diagnose(
     Parameters
     ----------
     log
-        The logged transitions, episodes in time order: neighbours are compared.
+        The logged transitions, episodes in time order: neighbours are compared. A log on disk is
+        loaded if its budget allows; beyond it, runs of neighbouring episodes (or groups) are drawn
+        with the seed, and a warning and a note say how many.
     policy
         Whom to evaluate, as in `evaluate`; without one, what was logged is diagnosed.
     gamma
@@ -76,6 +80,10 @@ def diagnose(
     >>> diagnosis.verdict.method, diagnosis.verdict.unit
     ('mis', 'step')
     """
+    with _noted() as drawn:
+        log = held(log, "The diagnosis", seed=seed) if isinstance(log, LazyLog) else log
+    for note in drawn:
+        warnings.warn(note, SampleWarning, stacklevel=2)
     discount, chosen = resolve(log, policy, gamma=gamma, method=method)
     critic: LinearReference | None = None
     with _noted() as notes:
@@ -84,6 +92,7 @@ def diagnose(
             critic = estimate
         elif policy is not None:
             critic = linear_reference(log, policy, gamma=discount, method=chosen, seed=seed)
+    notes[:0] = drawn
     covered = None if critic is None else overlap(estimate, critic)
     if not log.is_discrete and getattr(getattr(chosen, "base", None), "features", None) is None:
         notes.append("No features were given for continuous actions: Joint features are used.")

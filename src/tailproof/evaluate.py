@@ -44,7 +44,9 @@ def evaluate(
     Parameters
     ----------
     log
-        The logged transitions, in memory or on disk (`read_log(..., lazy=True)`).
+        The logged transitions, in memory or on disk (`read_log(..., lazy=True)`). The default method
+        and others that need all transitions at once load a log that is on disk if its budget allows;
+        beyond it, the default works on a sample of episodes and warns, and others refuse.
     policy
         A callable states → actions, an object with ``probabilities(states)``, or, for continuous
         actions, one with ``sample(states, rng)``.
@@ -76,7 +78,7 @@ def evaluate(
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
     with running(engine) as where:
-        data = prepare(log, chosen, where)
+        data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
         starts = _starts(data, initial_states)
         warn_of_unlogged_actions(policy, data, starts)

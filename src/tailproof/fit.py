@@ -23,6 +23,7 @@ from tailproof.errors import (
     TailproofError,
 )
 from tailproof.lazy import AnyLog, LazyLog, action_counts, ends_of_episodes, in_memory
+from tailproof.lazy_views import held
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.partition import Folds
@@ -63,18 +64,28 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
 
 
 @overload
-def prepare(log: Log, method: Method, engine: Engine | None = None) -> Log: ...
+def prepare(log: Log, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Log: ...
 @overload
-def prepare(log: AnyLog, method: Method, engine: Engine | None = None) -> AnyLog: ...
-def prepare(log: AnyLog, method: Method, engine: Engine | None = None) -> AnyLog:
-    """Return the log that the method fits: in memory if it must be, with rewards clipped if asked."""
+def prepare(
+    log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0
+) -> AnyLog: ...
+def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> AnyLog:
+    """Return the log that the method fits: in memory if it must be, with rewards clipped if asked.
+
+    Of a log larger than memory, a base that `works_on_samples` is given one, drawn with the seed.
+    """
     if not isinstance(log, Log | LazyLog):
         raise LogError(
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
         )
     if isinstance(log, LazyLog) and not getattr(method.base, "reads_pieces", False):
-        log = in_memory(log, type(method.base).__name__)
+        who = type(method.base).__name__
+        if getattr(method.base, "works_on_samples", False):
+            features = getattr(method.base, "features", None)
+            log = held(log, who, features=None if features is None else features.size, seed=seed)
+        else:
+            log = in_memory(log, who)
     if not method.clip:
         return log
     levels = [method.clip, 1 - method.clip]

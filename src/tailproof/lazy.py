@@ -18,6 +18,8 @@ from tailproof.spaces import ActionSpace, Discrete
 PIECE = 32_768  # rows: few enough for their features to stay in cache, enough to be worth the calls
 PART = 1 << 20  # rows: enough for a task of its own, few enough to lose when a worker dies
 
+_COLUMNS = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
+
 
 @dataclass(frozen=True, eq=False)
 class Piece:
@@ -50,6 +52,9 @@ class Reader(Protocol):
     def first_states(self, log: LazyLog, part: Any) -> FloatArray:
         """Return the first states of the episodes that start in one part, (e, p)."""
 
+    def episodes(self, log: LazyLog, part: Any) -> range:
+        """Return the episodes that have transitions in one part; there may be others among them."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LazyLog:
@@ -61,6 +66,9 @@ class LazyLog:
 
     `parts` are runs of about a million rows. Together they are the log, in order; how they are cut
     depends on the files alone, so that sums over parts round the same way wherever they are taken.
+
+    What needs more at once than the `budget` (by default a quarter of the machine's memory) works on a
+    random sample of whole episodes and warns of it, or refuses.
     """
 
     reader: Reader
@@ -75,6 +83,7 @@ class LazyLog:
     has_propensity: bool
     label: str
     reward_limits: tuple[float, float] | None = None
+    budget: int | None = None  # bytes that whoever needs many transitions at once may take
     _memory: dict[str, FloatArray] = field(default_factory=dict)
 
     @property
@@ -165,26 +174,31 @@ class LazyLog:
 
     def load(self) -> Log:
         """Read everything into memory."""
-        asked = self.has_propensity
-        pieces = [piece for part in self.parts for piece in self.pieces(part, propensity=asked)]
-
-        def joined(name: str) -> Any:
-            return np.concatenate([getattr(piece, name) for piece in pieces])
-
-        terminated = joined("terminated")
+        n = self.n_transitions
+        columns: dict[str, AnyArray] = {}
+        for part in self.parts:
+            for piece in self.pieces(part, propensity=self.has_propensity):
+                rows = slice(piece.first, piece.first + len(piece))
+                for name in _COLUMNS:
+                    values = getattr(piece, name)
+                    if values is not None:
+                        if name not in columns:
+                            columns[name] = np.empty((n, *values.shape[1:]), values.dtype)
+                        columns[name][rows] = values
+        terminated = columns["terminated"]
         truncated = np.zeros(len(terminated), dtype=bool)
         truncated[self.starts[1:] - 1] = True
         return Log(
-            states=np.ascontiguousarray(joined("states")),
-            actions=np.ascontiguousarray(joined("actions")),
-            rewards=joined("rewards"),
-            next_states=np.ascontiguousarray(joined("next_states")),
+            states=columns["states"],
+            actions=columns["actions"],
+            rewards=columns["rewards"],
+            next_states=columns["next_states"],
             terminated=terminated,
             truncated=truncated & ~terminated,
             starts=self.starts,
             episode_ids=self.episode_ids,
             group_ids=self.group_ids,
-            propensity=joined("propensity") if self.has_propensity else None,
+            propensity=columns.get("propensity"),
             action_space=self.action_space,
             state_names=self.state_names,
         )
@@ -194,6 +208,11 @@ class LazyLog:
         """How many bytes `load` would need for its arrays."""
         actions = 1 if isinstance(self.action_space, Discrete) else self.action_space.dimension
         return 8 * self.n_transitions * (2 * len(self.state_names) + actions + 3)
+
+    @property
+    def memory_budget(self) -> int:
+        """How many bytes whoever needs many transitions at once may take."""
+        return physical_memory() // 4 if self.budget is None else self.budget
 
     def with_reward_limits(self, low: float, high: float) -> LazyLog:
         """Return the same log with rewards clipped to [low, high]."""
@@ -263,12 +282,13 @@ def in_memory(log: AnyLog, who: str) -> Log:
     """Return the log with all its transitions, for one who needs them at once."""
     if isinstance(log, Log):
         return log
-    there = physical_memory()
-    if log.bytes_in_memory > there / 2:
+    allowed = physical_memory() // 2 if log.budget is None else log.budget
+    if log.bytes_in_memory > allowed:
         raise MethodError(
             f"{who} needs the whole log in memory, about {log.bytes_in_memory / 1e9:.1f} GB, and "
-            f"this machine has {there / 1e9:.1f} GB. Use a method that reads a log in pieces (fqe, "
-            f"lstd, mis, dr, fqi and their folds, with linear features), or a part of the log."
+            f"may take {allowed / 1e9:.1f} GB. Use a method that reads a log in pieces (fqe, lstd, "
+            f"mis, dr, fqi and their folds, with linear features), a part of the log, or a larger "
+            f"budget."
         )
     return log.load()
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import overload
 
 import numpy as np
 
 from tailproof.algorithms.base import CriticAlgorithm
 from tailproof.algorithms.greedy_backup import logged_actions
-from tailproof.algorithms.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.catalogue import method as named_method
 from tailproof.choosing import choose_learner
 from tailproof.critics import Critics, Ensemble
+from tailproof.engines import Engine, running
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
 from tailproof.evaluate import evaluate
 from tailproof.fit import check_gamma, fit_members, prepare, require_healthy
 from tailproof.greedy import GreedyPolicy
-from tailproof.lazy import LazyLog
+from tailproof.lazy import AnyLog, LazyLog
+from tailproof.lazy_views import take_episodes
 from tailproof.learned import ExtractingAlgorithm, Learned, extract_policy
 from tailproof.log import Log
 from tailproof.method import Method
@@ -28,12 +30,13 @@ from tailproof.spaces import Discrete
 
 
 def learn(
-    log: Log,
+    log: AnyLog,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
     seed: int = 0,
     holdout: float | None = None,
+    engine: str | Engine | None = None,
 ) -> Learned:
     """Learn a policy from logged data.
 
@@ -43,7 +46,8 @@ def learn(
     Parameters
     ----------
     log
-        The logged transitions.
+        The logged transitions, in memory or on disk: there, the linear rows (FQI, LSPI and their folds)
+        pass over it once an iteration.
     method
         A name of the catalogue's learning rows (`tailproof.catalogue.LEARNING`), `method(name, ...)` or
         a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` looks at the rewards' tail, skew and
@@ -56,6 +60,8 @@ def learn(
     holdout
         Share of the episodes (of the groups, where the log names them) to keep away from learning, for
         `Learned.evaluate`. By default none, and a fifth for ``method="auto"``.
+    engine
+        Where passes over the log run; see `evaluate`.
 
     Examples
     --------
@@ -70,15 +76,21 @@ def learn(
     >>> learned.policy(log.states[:3]).shape
     (3,)
     """
-    if method == "auto":
-        return _learn_by_default(log, gamma, seed, 0.2 if holdout is None else holdout)
-    chosen = _learning_method(method)
-    taught, held_out = split_off(log, holdout or 0.0, seed=seed)
-    data = prepare(taught, chosen)
+    with running(engine) as where:
+        if method == "auto":
+            return _learn_by_default(log, gamma, seed, 0.2 if holdout is None else holdout, where)
+        return _learned(log, _learning_method(method), gamma, seed, holdout or 0.0, where)
+
+
+def _learned(
+    log: AnyLog, chosen: Method, gamma: float | None, seed: int, holdout: float, engine: Engine
+) -> Learned:
+    taught, held_out = split_off(log, holdout, seed=seed)
+    data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)
     extracting = isinstance(chosen.base, ExtractingAlgorithm)
     actions = () if extracting else tuple(_actions_to_choose_from(data).tolist())
-    task = Task(data, discount, None, data.first_states, seed=seed)
+    task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
     members = fit_members(task, chosen, np.random.default_rng(seed))
     assert members.fitted is not None  # `_learning_method` lets only critic algorithms through
     critics = members.fitted.critics
@@ -115,7 +127,9 @@ def learn(
     )
 
 
-def _learn_by_default(log: Log, gamma: float | None, seed: int, holdout: float) -> Learned:
+def _learn_by_default(
+    log: AnyLog, gamma: float | None, seed: int, holdout: float, engine: Engine
+) -> Learned:
     """Learn by the row that the rewards call for, unless a rival is clearly better on other episodes.
 
     The rivals are plain FQI and ROOM-FQI. A rival replaces the pick if its held-out value is higher by
@@ -128,8 +142,8 @@ def _learn_by_default(log: Log, gamma: float | None, seed: int, holdout: float) 
             "instance method='iql' (extra 'deep')."
         )
     taught, held_out = split_off(log, holdout, seed=seed)
-    pick, reasons = choose_learner(taught)
-    best = learn(taught, method=pick, gamma=gamma, seed=seed)
+    pick, reasons = choose_learner(taught, seed=seed)
+    best = learn(taught, method=pick, gamma=gamma, seed=seed, engine=engine)
     if held_out is None:
         return replace(best, reasons=reasons)
     judged = _held_out_value(best, held_out, seed)
@@ -137,7 +151,7 @@ def _learn_by_default(log: Log, gamma: float | None, seed: int, holdout: float) 
         rival = named_method(name).with_settings(features=pick.base.features)  # type: ignore[union-attr]
         if rival == pick or rival.folds > taught.n_groups:
             continue
-        other = learn(taught, method=rival, gamma=gamma, seed=seed)
+        other = learn(taught, method=rival, gamma=gamma, seed=seed, engine=engine)
         value = _held_out_value(other, held_out, seed)
         if value[0] - judged[0] > 2 * np.hypot(value[1], judged[1]):
             reasons = (
@@ -149,14 +163,18 @@ def _learn_by_default(log: Log, gamma: float | None, seed: int, holdout: float) 
     return replace(best, held_out=held_out, reasons=reasons)
 
 
-def _held_out_value(learned: Learned, log: Log, seed: int) -> tuple[float, float]:
+def _held_out_value(learned: Learned, log: AnyLog, seed: int) -> tuple[float, float]:
     """Return the policy's value on these episodes and its standard error."""
     estimate = evaluate(log, learned.policy, gamma=learned.gamma, seed=seed)
     assert estimate.choice is not None
     return estimate.value, estimate.choice.standard_error
 
 
-def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]:
+@overload
+def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]: ...
+@overload
+def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog | None]: ...
+def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog | None]:
     """Return the log without a random share of its groups, and the log of that share.
 
     Examples
@@ -170,8 +188,6 @@ def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]:
         raise PartitionError(f"holdout must lie in [0, 1). Got {share!r} instead.")
     if share == 0:
         return log, None
-    if isinstance(log, LazyLog):
-        log = in_memory(log)
     kept_away = max(1, round(share * log.n_groups))
     if kept_away >= log.n_groups:
         unit = "episodes" if log.group_ids is None else "groups"
@@ -181,7 +197,10 @@ def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]:
         )
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
     away = np.isin(log.group_of_episode, order[:kept_away])
-    return log.take(np.flatnonzero(~away)), log.take(np.flatnonzero(away))
+    both = np.flatnonzero(~away), np.flatnonzero(away)
+    if isinstance(log, LazyLog):
+        return take_episodes(log, both[0]), take_episodes(log, both[1])
+    return log.take(both[0]), log.take(both[1])
 
 
 def _learning_method(method: str | Method) -> Method:
@@ -205,7 +224,7 @@ def _learning_method(method: str | Method) -> Method:
     return chosen
 
 
-def _actions_to_choose_from(log: Log) -> IntArray:
+def _actions_to_choose_from(log: AnyLog) -> IntArray:
     """Return the logged actions; warn of those that are not, refuse a single one."""
     logged = logged_actions(log)
     space = log.action_space
@@ -229,7 +248,7 @@ def _actions_to_choose_from(log: Log) -> IntArray:
     return logged
 
 
-def _member_values(critics: Critics, log: Log, actions: tuple[int, ...]) -> FloatArray:
+def _member_values(critics: Critics, log: AnyLog, actions: tuple[int, ...]) -> FloatArray:
     """Return what each member promises from the start: the mean of max_a Q_k(s₀, a), (K,)."""
     starts = log.first_states
     with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out later
@@ -238,4 +257,6 @@ def _member_values(critics: Critics, log: Log, actions: tuple[int, ...]) -> Floa
             return np.asarray(values.max(axis=1).mean(axis=1))
         if log.is_discrete:
             return np.asarray(critics.action_values(starts, log.n_actions).max(axis=1).mean(axis=1))
+        # only rows that train a network learn from continuous actions: their log is in memory
+        assert isinstance(log, Log)
         return np.asarray(critics.values(log.states, log.actions).mean(axis=1))

@@ -18,7 +18,7 @@ from tailproof.errors import MethodError, PartitionError
 from tailproof.evaluate import evaluate
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
 from tailproof.intervals import Bound
-from tailproof.log import Log
+from tailproof.lazy import AnyLog
 from tailproof.method import Method
 from tailproof.policies import EpsilonGreedy
 from tailproof.results import Estimate
@@ -87,7 +87,7 @@ class Learned:
     n_episodes: int
     action_space: ActionSpace
     state_names: tuple[str, ...]
-    held_out: Log | None = field(default=None, repr=False)
+    held_out: AnyLog | None = field(default=None, repr=False)
     task: Task | None = field(default=None, repr=False)
     policy_history: Any = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class Learned:
 
     def evaluate(
         self,
-        log: Log | None = None,
+        log: AnyLog | None = None,
         *,
         method: str | Method = "auto",
         level: float = 0.9,

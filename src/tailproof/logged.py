@@ -10,21 +10,26 @@ policy are needed either way.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.samples import Found
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.engines import Engine, Local
 from tailproof.evaluate import evaluate
 from tailproof.features import Features, Joint, PerAction
 from tailproof.fit import prepare
+from tailproof.lazy import AnyLog, LazyLog, action_counts, ends_of_episodes, parts_of, pieces_of
+from tailproof.lazy_views import with_one_action
 from tailproof.log import Log
 from tailproof.means import Mean, SampleMean
 from tailproof.method import Method
 from tailproof.reference import discounted_returns
 from tailproof.results import Estimate
-from tailproof.spaces import Discrete
 
 _NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _REPRESENTATIVES = 16  # logged actions that continuous features are averaged over
@@ -47,7 +52,7 @@ class LoggedValue:
     how: str
 
 
-def is_settled(log: Log, gamma: float) -> bool:
+def is_settled(log: AnyLog, gamma: float) -> bool:
     """Return whether what happened after the logged steps no longer counts.
 
     >>> log = Log.from_arrays([0.0] * 2, [0] * 2, [1.0, 1.0], [0.0] * 2, episode=[0, 0])
@@ -56,21 +61,23 @@ def is_settled(log: Log, gamma: float) -> bool:
     """
     if gamma == 0:
         return True
-    open_ended = ~log.terminated[log.starts[1:] - 1]
+    open_ended = ~ends_of_episodes(log)
     return bool((gamma ** log.lengths[open_ended] <= _NEGLIGIBLE).all())
 
 
-def logged_value(log: Log, *, method: Method, gamma: float, seed: int = 0) -> LoggedValue:
+def logged_value(
+    log: AnyLog, *, method: Method, gamma: float, seed: int = 0, engine: Engine | None = None
+) -> LoggedValue:
     """Estimate E Σ_t γ^t r_t of the logged policy on the folds of a method.
 
     The folds are those that `evaluate` makes with the same method and seed.
     """
-    data = prepare(log, method)
+    data = prepare(log, method, engine, seed=seed)
     if not is_settled(data, gamma):
-        return _continued(data, method=method, gamma=gamma, seed=seed)
+        return _continued(data, method=method, gamma=gamma, seed=seed, engine=engine)
     partition_rng, rng = np.random.default_rng(seed).spawn(2)
     folds = method.partition.assign(data, partition_rng)
-    returns = discounted_returns(data, gamma)
+    returns = _returns(data, gamma, engine or Local())
     mean: Mean = getattr(method.base, "mean", SampleMean())
     by_group = getattr(method.base, "unit", "step") == "group"
     values = np.empty(folds.count)
@@ -84,19 +91,38 @@ def logged_value(log: Log, *, method: Method, gamma: float, seed: int = 0) -> Lo
     return LoggedValue(value=float(method.aggregate(values)), fold_values=values, how="returns")
 
 
-def _continued(log: Log, *, method: Method, gamma: float, seed: int) -> LoggedValue:
-    single = replace(
-        log,
-        actions=np.zeros(log.n_transitions, dtype=np.intp),
-        action_space=Discrete(1, ("what was done",)),
-        propensity=None if log.propensity is None else np.ones(log.n_transitions),
+def _returns(log: AnyLog, gamma: float, engine: Engine) -> FloatArray:
+    if isinstance(log, Log):
+        return discounted_returns(log, gamma)
+    within = replace(log, parts=())
+    found: Found = engine.map_reduce(
+        partial(_part_returns, gamma), log.parts, operator.add, shared=within
     )
+    return np.asarray(found.values[0])
+
+
+def _part_returns(gamma: float, log: LazyLog, part: Any) -> Found:
+    """Return Σ γ^t r_t over what one part has of each episode."""
+    found = []
+    for piece in log.pieces(part, ahead=False):
+        first = int(piece.episode[0])
+        step = piece.first + np.arange(len(piece)) - log.starts[piece.episode]
+        terms = piece.rewards * np.power(gamma, step)
+        sums = np.bincount(piece.episode - first, weights=terms).astype(float)
+        found.append(Found(first, sums[None]))
+    return reduce(operator.add, found)
+
+
+def _continued(
+    log: AnyLog, *, method: Method, gamma: float, seed: int, engine: Engine | None
+) -> LoggedValue:
     estimate = evaluate(
-        single,
+        with_one_action(log, "what was done"),
         _only_action,
         method=replace(method, base=_for_states(method.base, log), clip=0.0),
         gamma=gamma,
         seed=seed,
+        engine=engine,
     )
     values = all_folds(estimate)
     return LoggedValue(value=estimate.value, fold_values=values, how="continued")
@@ -113,7 +139,7 @@ def _only_action(states: FloatArray) -> IntArray:
     return np.zeros(len(states), dtype=np.intp)
 
 
-def _for_states(base: Any, log: Log) -> Any:
+def _for_states(base: Any, log: AnyLog) -> Any:
     """Return a base that learns V(s) with the state's part of the features of Q(s, a)."""
     changes: dict[str, Any] = {}
     features = getattr(base, "features", None)
@@ -128,13 +154,18 @@ def _for_states(base: Any, log: Log) -> Any:
     return replace(base, **changes) if changes else base
 
 
-def _usual_actions(log: Log) -> tuple[AnyArray, FloatArray]:
+def _usual_actions(log: AnyLog) -> tuple[AnyArray, FloatArray]:
     """Return actions and weights that stand for those of the log."""
     if log.is_discrete:
-        return np.arange(log.n_actions), np.bincount(log.actions, minlength=log.n_actions) / len(
-            log.actions
-        )
-    chosen = log.actions[:: max(1, log.n_transitions // _REPRESENTATIVES)]
+        return np.arange(log.n_actions), action_counts(log) / log.n_transitions
+    every = max(1, log.n_transitions // _REPRESENTATIVES)
+    chosen = np.concatenate(
+        [
+            piece.actions[-piece.first % every :: every]
+            for part in parts_of(log)
+            for piece in pieces_of(log, part, ahead=False)
+        ]
+    )
     return chosen, np.full(len(chosen), 1 / len(chosen))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class Auto:
     features, ridge
         As in `LSTD`.
     """
+
+    works_on_samples: ClassVar[bool] = True
 
     features: Features | None = None
     ridge: Any = 1e-6

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, IntArray
-from tailproof.engines import Engine, as_engine
+from tailproof.engines import Engine, running
 from tailproof.errors import LogError
 from tailproof.lazy import PART, LazyLog, physical_memory
 from tailproof.sources.columns import Choice, Columns, resolve_columns
@@ -82,7 +82,8 @@ def open_lazily(
     texts = tuple((name, after[name]) if name in after else (name,) for name in names)
     surveyor = Surveyor(data.storage, columns, texts)
     ranges = data.parts(PART)
-    survey = surveyor.merged(as_engine(engine).map(surveyor, ranges))
+    with running(engine) as where:
+        survey = surveyor.merged(where.map(surveyor, ranges))
     ids, group_ids = _labels(survey, columns, description)
     ends = _ends(survey, columns, parts.get("terminated") is True, told)
     reader, starts, kept = _reader(data, columns, survey, ends, description, names, told)

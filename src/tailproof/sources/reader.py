@@ -77,6 +77,13 @@ class ParquetReader:
             found.append(states[starts - first])
         return np.concatenate(found)
 
+    def episodes(self, log: LazyLog, part: Part) -> range:  # noqa: ARG002
+        """Return the episodes that have transitions in one part; there may be others among them."""
+        low, high = self._runs(part.first, part.rows)
+        if self.episode is None:
+            return range(low, high)
+        return range(max(int(self.episode[low]), 0), int(self.episode[high - 1]) + 1)
+
     def _batches(
         self, part: Part, columns: Sequence[str], size: int
     ) -> Iterator[tuple[int, pa.RecordBatch, str]]:
@@ -129,7 +136,7 @@ class ParquetReader:
         next_states = batch.states[:0]
         if ahead and batch.next_states is None:
             next_states = self._rows_after(batch, kept, last, following)
-        elif ahead:
+        elif batch.next_states is not None:  # never read unless it was asked for
             next_states = rows(self._next_states(batch, batch.next_states, terminated))
         yield Piece(
             first=int(place),
@@ -155,7 +162,7 @@ class ParquetReader:
         after[last] = last  # stands in where nothing is backed up
         goes_on = bool(after[-1] == m)
         after[-1] = m - 1
-        states = _taken(batch.states, after if kept is None else after[kept])
+        states: FloatArray = _taken(batch.states, after if kept is None else after[kept])
         if goes_on and following is not None:
             states[-1:] = following
         return states

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tailproof.engines import Engine
 from tailproof.errors import LogError, TailproofWarning
 from tailproof.lazy import in_memory
 from tailproof.sources import d3rlpy, hdf5, minari
@@ -61,6 +62,7 @@ def read_log(
     max_steps: int | None = None,
     lazy: bool | None = None,
     budget: int | None = None,
+    engine: str | Engine | None = None,
 ) -> Any:
     """Read a log from a file, a folder, a frame or a data set of another library.
 
@@ -109,7 +111,9 @@ def read_log(
         piece: for Parquet files, folders of them, and URIs such as ``s3://bucket/folder``, sorted by
         episode and step. By default only where a `Log` would take more than `budget` bytes.
     budget
-        By default a quarter of the machine's memory.
+        By default a quarter of the machine's memory. It also limits what is loaded of a `LazyLog`.
+    engine
+        Where a log that stays on disk is looked through; see `evaluate`.
 
     Examples
     --------
@@ -134,6 +138,7 @@ def read_log(
         max_steps=max_steps,
         lazy=lazy,
         budget=budget,
+        engine=engine,
     )
     logging.getLogger(__name__).info(reading.describe())
     for caution in reading.cautions:
@@ -147,6 +152,7 @@ def read(
     max_steps: int | None = None,
     lazy: bool | None = None,
     budget: int | None = None,
+    engine: str | Engine | None = None,
     **parts: Choice,
 ) -> Reading:
     """Read a log as `read_log` does, and return it with what was guessed and decided.
@@ -161,8 +167,8 @@ row is an episode of one step.
     told = Told()
     data = data_set_to_stay(source, lazy, budget)
     if data is not None:
-        opened, columns = open_lazily(data, parts, told)
-        log = in_memory(opened, "lazy=False") if lazy is False else opened
+        opened, columns = open_lazily(data, parts, told, engine=engine)
+        log = in_memory(opened, "lazy=False") if lazy is False else replace(opened, budget=budget)
         return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
     adapter = _adapter(source)
     named = [part for part, choice in parts.items() if choice is not None]
