@@ -1,5 +1,6 @@
 """A log that stays on disk is the same log, and gives the same numbers."""
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
+from typer.testing import CliRunner
 
 import tailproof.algorithms.samples
 import tailproof.lazy_views
@@ -19,6 +21,7 @@ import tailproof.sources.lazily
 from tailproof import Log, Method, Split, compare, diagnose, evaluate, k_path, learn, method
 from tailproof.algorithms.linear import Design
 from tailproof.algorithms.task import Task
+from tailproof.cli import app
 from tailproof.errors import CoverageWarning, LogError, MethodError, StorageError, TailproofWarning
 from tailproof.features import Joint, default_features
 from tailproof.lazy import LazyLog, Piece, parts_of, pieces_of
@@ -182,6 +185,9 @@ def test_any_table_is_read_as_it_is_in_memory(name, log, tmp_path):
     assert there.cautions == here.cautions
     rewards = [each for part in there.log.parts for each in there.log.rewards(part)]
     assert np.array_equal(np.concatenate(rewards), here.log.rewards)
+    if here.log.is_discrete:  # not of steps that are left out
+        counts = np.bincount(here.log.actions, minlength=here.log.n_actions)
+        assert there.log.action_counts.tolist() == counts.tolist()
 
 
 def test_no_episode_column_means_flags_or_single_rows(log, tmp_path):
@@ -602,3 +608,87 @@ def test_a_method_is_not_changed_by_where_the_log_is(log, path, cartpole):
     lazy = read_log(path, lazy=True)
     folds = [chosen.partition.assign(each, np.random.default_rng(0)) for each in (log, lazy)]
     assert np.array_equal(folds[0].counts, folds[1].counts)
+
+
+class TestCommandLine:
+    """The same commands, whether the log is in memory or not."""
+
+    def run(self, *words):
+        return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "80"})
+
+    def found(self, *words):
+        result = self.run(*words, "--json")
+        assert result.exit_code in (0, 3), result.stderr
+        return json.loads(result.stdout)
+
+    def test_evaluate(self, path, tmp_path):
+        words = ["evaluate", path, "--policy", "uniform", "--gamma", 0.9]
+        here = self.found(*words, "--method", "roam-dm")
+        there = self.found(*words, "--method", "roam-dm", "--lazy", "--workers", 2)
+        assert there["value"] == pytest.approx(here["value"], rel=1e-9)
+        assert "stays on disk" in there["notes"][0]
+        here, there = self.found(*words), self.found(*words, "--lazy")
+        assert there["value"] == here["value"]
+        small = self.found(*words, "--lazy", "--budget", 0.0004, "--report", tmp_path / "page.html")
+        said = " ".join(small["warnings"])
+        assert "The diagnosis looked at" in said
+        assert "Auto looked at" in said
+        assert "of 30 episodes" in said
+        assert (tmp_path / "page.html").stat().st_size > 10_000
+
+    def test_compare_learn_and_diagnose(self, path, tmp_path):
+        comparing = ["compare", path, "--policy", "one=uniform", "--gamma", 0.9]
+        learning = ["learn", path, "--gamma", 0.9, "--method", "fqi", "--report"]
+        diagnosing = ["diagnose", path, "--policy", "uniform", "--gamma", 0.9]
+        here, there = (self.found(*comparing, *more) for more in ([], ["--lazy"]))
+        assert there["best"] == here["best"]
+        here, there = (
+            self.found(*learning, tmp_path / "page.html", *more) for more in ([], ["--lazy"])
+        )
+        assert there["actions"] == here["actions"]
+        assert there["learned"]["episodes"] == here["learned"]["episodes"]
+        here, there = (self.found(*diagnosing, *more) for more in ([], ["--lazy"]))
+        assert there["diagnosis"] == here["diagnosis"]
+        said = self.found(
+            *diagnosing, "--lazy", "--budget", 0.0004, "--report", tmp_path / "p.html"
+        )
+        assert "The diagnosis looked at" in said["warnings"][0]
+
+    def test_propensities_are_estimated_in_memory(self, log, tmp_path):
+        table = table_of(log, episode=np.arange(1500))
+        pq.write_table(table, tmp_path / "t.parquet")
+        words = ["evaluate", tmp_path / "t.parquet", "--policy", "always:1", "--method", "ips"]
+        here, there = (self.found(*words, *more) for more in ([], ["--lazy"]))
+        assert there["value"] == here["value"]
+        refused = self.run(*words, "--lazy", "--budget", 0.00001)
+        assert refused.exit_code == 2
+        assert "A model of the propensities needs the whole log in memory" in " ".join(
+            refused.stderr.split()
+        )
+
+    def test_an_end_by_the_clock_is_seen_on_disk_too(self, log, tmp_path):
+        pq.write_table(table_of(log, terminated=log.truncated), tmp_path / "t.parquet")
+        words = ["diagnose", tmp_path / "t.parquet"]
+        here, there = (self.found(*words, *more) for more in ([], ["--lazy"]))
+        assert there["warnings"] == here["warnings"]
+        assert "ends for good after 50 steps" in there["warnings"][0]
+
+    def test_a_run_goes_on_from_its_checkpoint(self, path, tmp_path):
+        words = ["evaluate", path, "--policy", "uniform", "--gamma", 0.9, "--method", "fqe"]
+        words += ["--lazy", "--checkpoint", tmp_path / "progress"]
+        first, second = self.found(*words), self.found(*words)
+        assert first["value"] == second["value"]
+        assert list((tmp_path / "progress").iterdir())
+
+    @pytest.mark.parametrize(
+        ("words", "text"),
+        [
+            (["--engine", "spark"], "--engine must be local or ray. Got 'spark'"),
+            (["--address", "auto"], "--address is that of a Ray cluster: say --engine ray"),
+            (["--engine", "ray", "--workers", "2"], "a Ray cluster knows its cores"),
+        ],
+    )
+    def test_engines_that_are_none(self, words, text, path):
+        result = self.run("evaluate", path, "--policy", "uniform", "--gamma", 0.9, *words)
+        assert result.exit_code == 2
+        assert text in " ".join(result.stderr.split())

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table as RichTable
 
 from tailproof.cli.command import command
+from tailproof.cli.engines import ClusterOptions
 from tailproof.cli.session import Session
 from tailproof.report.tables import Table
 from tailproof.report.text import number
@@ -19,6 +20,7 @@ PANEL = "Battery"
 @command
 def bench(
     session: Session,
+    engine: ClusterOptions,
     entrant: Annotated[
         list[str] | None,
         typer.Option(
@@ -119,9 +121,10 @@ def bench(
     record = None if out is None else out / "record.jsonl"
     with (
         session.working("Running the battery", len(battery.items())) as advance,
-        Local(workers=jobs, kind="processes") as engine,
+        engine.cluster() as cluster,
+        Local(workers=jobs, kind="processes") as processes,
     ):
-        findings = run(battery, engine=engine, record=record, advance=advance)
+        findings = run(battery, engine=cluster or processes, record=record, advance=advance)
     found = report(findings)
     if out is not None:
         for path in found.write(out):

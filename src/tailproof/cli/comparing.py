@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tailproof.cli.command import ExitCode, command
 from tailproof.cli.diagnosing import points
+from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import POLICY_FORMS, chosen_method, load_policy, read_the_log
 from tailproof.cli.options import Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
@@ -19,6 +20,7 @@ from tailproof.compare import compare as run_compare
 from tailproof.comparison import Comparison
 from tailproof.diagnose import diagnose
 from tailproof.errors import PolicyError
+from tailproof.lazy_views import held
 from tailproof.report.comparison_page import comparison_page
 from tailproof.report.text import method_text, number, percent
 
@@ -48,6 +50,7 @@ def compare(
         ),
     ],
     method: FoldMethodOptions,
+    engine: EngineOptions,
     session: Session,
     baseline: Annotated[
         str | None,
@@ -66,30 +69,34 @@ def compare(
 
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
-    reading = read_the_log(log, session)
-    policies = {
-        name: load_policy(spec, reading.log.action_space) for name, spec in map(_named, policy)
-    }
-    if len(policies) < len(policy):
-        raise PolicyError(
-            f"Candidates need different names. Got {', '.join(name for name, _ in map(_named, policy))}"
-            f"; write NAME=POLICY."
-        )
-    chosen: Any = chosen_method(method) if method.changes() else method.method
-    with session.working(f"Comparing {len(policies)} policies"):
-        comparison = run_compare(
-            reading.log,
-            policies,
-            gamma=gamma,
-            method=chosen,
-            level=level,
-            baseline=_number(baseline),
-            seed=seed,
-        )
-    diagnosis = None
+    with engine.running() as where:
+        reading = read_the_log(log, session, engine=where)
+        policies = {
+            name: load_policy(spec, reading.log.action_space) for name, spec in map(_named, policy)
+        }
+        if len(policies) < len(policy):
+            raise PolicyError(
+                f"Candidates need different names. Got "
+                f"{', '.join(name for name, _ in map(_named, policy))}"
+                f"; write NAME=POLICY."
+            )
+        chosen: Any = chosen_method(method) if method.changes() else method.method
+        with session.working(f"Comparing {len(policies)} policies"):
+            comparison = run_compare(
+                reading.log,
+                policies,
+                gamma=gamma,
+                method=chosen,
+                level=level,
+                baseline=_number(baseline),
+                seed=seed,
+                engine=where,
+            )
+    diagnosis, shown = None, reading.log
     if report is not None:
         with session.working("Diagnosing the log"):
-            diagnosis = diagnose(reading.log, gamma=comparison.gamma, seed=seed)
+            shown = held(reading.log, "The diagnosis", seed=seed)
+            diagnosis = diagnose(shown, gamma=comparison.gamma, seed=seed)
     conclude(
         session,
         "compare",
@@ -105,7 +112,7 @@ def compare(
         },
         found=comparison.to_dict(),
         lines=comparison_lines(comparison),
-        page=lambda context: comparison_page(reading.log, comparison, diagnosis, context),
+        page=lambda context: comparison_page(shown, comparison, diagnosis, context),
         report=report,
     )
     return ExitCode.OK if comparison.passes else ExitCode.GATE

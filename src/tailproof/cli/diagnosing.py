@@ -16,6 +16,7 @@ from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
 from tailproof.diagnose import diagnose as run_diagnose
 from tailproof.diagnosis import Diagnosis
+from tailproof.lazy_views import held
 from tailproof.report.pages import diagnosis_page
 from tailproof.report.text import count, number, percent
 from tailproof.tails.index import TailIndex
@@ -44,7 +45,8 @@ def diagnose(
     reading = read_the_log(log, session)
     target = None if policy is None else load_policy(policy, reading.log.action_space)
     with session.working("Diagnosing the log"):
-        diagnosis = run_diagnose(reading.log, target, gamma=gamma, seed=seed)
+        shown = held(reading.log, "The diagnosis", seed=seed)
+        diagnosis = run_diagnose(shown, target, gamma=gamma, seed=seed)
     conclude(
         session,
         "diagnose",
@@ -53,7 +55,7 @@ def diagnose(
         asked={"policy": policy, "gamma": diagnosis.gamma, "seed": seed},
         found={"diagnosis": diagnosis.to_dict()},
         lines=diagnosis_lines(diagnosis),
-        page=lambda context: diagnosis_page(reading.log, target, diagnosis, context),
+        page=lambda context: diagnosis_page(shown, target, diagnosis, context),
         report=report,
     )
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tailproof.catalogue import EVALUATION, LEARNING
 from tailproof.cli.command import command
+from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
@@ -23,8 +24,10 @@ from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
 from tailproof.diagnose import diagnose
 from tailproof.diagnosis import Diagnosis
+from tailproof.engines import Engine
 from tailproof.evaluate import evaluate as run_evaluate
-from tailproof.log import Log
+from tailproof.lazy import AnyLog
+from tailproof.lazy_views import held
 from tailproof.method import Method
 from tailproof.report.answers import Answer, answer
 from tailproof.report.pages import evaluation_page
@@ -42,6 +45,7 @@ def evaluate(
     log: LogOptions,
     policy: Policy,
     method: MethodOptions,
+    engine: EngineOptions,
     session: Session,
     gamma: Gamma = None,
     level: Level = 0.9,
@@ -52,18 +56,29 @@ def evaluate(
 
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
-    reading = read_the_log(log, session)
-    target = load_policy(policy, reading.log.action_space)
-    chosen = chosen_method(method)
-    if needs_propensities(chosen, reading.log):
-        reading = with_propensities(reading, session)
-    diagnosis: Diagnosis | None = None
-    if method.method == AUTO or report is not None:
-        with session.working("Diagnosing the log"):
-            diagnosis = diagnose(reading.log, target, gamma=gamma, seed=seed)
-    found = evaluated(
-        reading.log, target, chosen, diagnosis, session, gamma=gamma, level=level, seed=seed
-    )
+    with engine.running() as where:
+        reading = read_the_log(log, session, engine=where)
+        target = load_policy(policy, reading.log.action_space)
+        chosen = chosen_method(method)
+        if needs_propensities(chosen, reading.log):
+            reading = with_propensities(reading, session)
+        diagnosis: Diagnosis | None = None
+        shown = reading.log
+        if method.method == AUTO or report is not None:
+            with session.working("Diagnosing the log"):
+                shown = held(reading.log, "The diagnosis", seed=seed)
+                diagnosis = diagnose(shown, target, gamma=gamma, seed=seed)
+        found = evaluated(
+            reading.log,
+            target,
+            chosen,
+            diagnosis,
+            session,
+            gamma=gamma,
+            level=level,
+            seed=seed,
+            engine=where,
+        )
     numbers = found.to_dict()
     if diagnosis is not None:
         numbers["diagnosis"] = diagnosis.to_dict()
@@ -83,7 +98,7 @@ def evaluate(
         found=numbers,
         lines=evaluation_lines(found),
         page=lambda context: evaluation_page(
-            reading.log, target, found, _known(diagnosis), context, name=policy
+            shown, target, found, _known(diagnosis), context, name=policy
         ),
         report=report,
     )
@@ -121,7 +136,7 @@ def methods(session: Session) -> None:
 
 
 def evaluated(
-    log: Log,
+    log: AnyLog,
     policy: Any,
     method: Method,
     diagnosis: Diagnosis | None,
@@ -130,12 +145,13 @@ def evaluated(
     gamma: float | None,
     level: float,
     seed: int,
+    engine: Engine | None = None,
 ) -> Answer:
     """Evaluate by the method, and by folds as well where it looks at the log as a whole."""
 
     def run(method: Method) -> Estimate:
         with session.working(f"Evaluating by {method}"):
-            return run_evaluate(log, policy, method=method, gamma=gamma, seed=seed)
+            return run_evaluate(log, policy, method=method, gamma=gamma, seed=seed, engine=engine)
 
     estimate = run(method)
     if diagnosis is None or estimate.choice is None:

@@ -18,8 +18,10 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.catalogue import method as named_method
 from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
+from tailproof.engines import Engine
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.log import Log
+from tailproof.lazy import AnyLog, LazyLog, in_memory
+from tailproof.lazy_views import take_episodes
 from tailproof.method import Method
 from tailproof.policies import Uniform
 from tailproof.propensities import with_estimated_propensities
@@ -32,10 +34,18 @@ POLICY_FORMS = (
 )
 
 
-def read_the_log(options: LogOptions, session: Session) -> Reading:
-    """Read the log and say how it was understood."""
+def read_the_log(options: LogOptions, session: Session, *, engine: Engine | None = None) -> Reading:
+    """Read the log, or open it where it is too large, and say how it was understood."""
     with session.working(f"Reading {options.log}"):
-        reading = read(options.log, **options.parts())
+        reading = read(
+            options.log,
+            lazy=options.lazy,
+            budget=options.bytes_allowed,
+            engine=engine,
+            **options.parts(),
+        )
+    if isinstance(reading.log, LazyLog):
+        session.note(f"The log stays on disk and is read in pieces: {reading.log!r}.")
     if reading.columns is not None:
         session.note(f"Read as {reading.columns.describe()}.")
     for note in reading.notes:
@@ -60,21 +70,27 @@ def with_propensities(
 ) -> Reading:
     """Return the log with estimated propensities, and say that they are estimated."""
     with session.working("Estimating propensities"):
-        log, report = with_estimated_propensities(reading.log, classifier=classifier)
+        log, report = with_estimated_propensities(
+            in_memory(reading.log, "A model of the propensities"), classifier=classifier
+        )
     session.note(report.describe())
     return replace(reading, log=log)
 
 
-def needs_propensities(method: Method, log: Log) -> bool:
+def needs_propensities(method: Method, log: AnyLog) -> bool:
     """Return whether a method weighs by propensities that the log does not have."""
-    return isinstance(method.base, IPS | BanditDR) and log.propensity is None
+    there = log.has_propensity if isinstance(log, LazyLog) else log.propensity is not None
+    return isinstance(method.base, IPS | BanditDR) and not there
 
 
-def ends_by_the_clock(log: Log) -> bool:
+def ends_by_the_clock(log: AnyLog) -> bool:
     """Return whether all episodes terminate at one and the same length that no state can foresee."""
     length = int(log.lengths[0])
     if length < 2 or not (log.lengths == length).all() or not log.always_terminates:
         return False
+    if isinstance(log, LazyLog):  # the first and the last episodes will tell
+        places = np.arange(log.n_episodes)
+        log = take_episodes(log, np.append(places[:50], places[-50:])).load()
     steps = log.states.reshape(log.n_episodes, length, -1)
     clock = np.ptp(steps, axis=0).max(axis=0) == 0  # alike in all episodes at every step
     moving = np.ptp(steps[0], axis=0) > 0

@@ -12,6 +12,7 @@ from rich.table import Table
 from tailproof.catalogue import method as named_method
 from tailproof.cli.command import command
 from tailproof.cli.diagnosing import points
+from tailproof.cli.engines import EngineOptions
 from tailproof.cli.evaluating import evaluated, evaluation_lines
 from tailproof.cli.inputs import chosen_method, read_the_log
 from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
@@ -20,6 +21,7 @@ from tailproof.cli.session import Session
 from tailproof.diagnose import diagnose
 from tailproof.diagnosis import Diagnosis
 from tailproof.errors import MethodError, TailproofError
+from tailproof.lazy_views import held
 from tailproof.learn import learn as run_learn
 from tailproof.learned import Learned
 from tailproof.log import Log
@@ -46,6 +48,7 @@ class LearningOptions(MethodOptions):
 def learn(
     log: LogOptions,
     method: LearningOptions,
+    engine: EngineOptions,
     session: Session,
     out: Annotated[
         Path | None,
@@ -72,30 +75,35 @@ def learn(
 
     Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
     """
-    reading = read_the_log(log, session)
-    chosen = _learning_method(method)
-    with session.working(f"Learning by {chosen}"):
-        learned = run_learn(reading.log, method=chosen, gamma=gamma, seed=seed, holdout=holdout)
-    if out is not None:
-        _save(learned, out)
-    judging = learned.held_out
-    diagnosis: Diagnosis | None = None
-    found: Answer | None = None
-    if judging is not None:
-        with session.working("Judging it by the other episodes"):
-            diagnosis = diagnose(judging, learned.policy, gamma=learned.gamma, seed=seed)
-        found = evaluated(
-            judging,
-            learned.policy,
-            named_method("auto"),
-            diagnosis,
-            session,
-            gamma=learned.gamma,
-            level=level,
-            seed=seed,
-        )
-    elif report is not None:
-        raise TailproofError("A report judges the policy by other episodes: use --holdout 0.3.")
+    with engine.running() as where:
+        reading = read_the_log(log, session, engine=where)
+        chosen = _learning_method(method)
+        with session.working(f"Learning by {chosen}"):
+            learned = run_learn(
+                reading.log, method=chosen, gamma=gamma, seed=seed, holdout=holdout, engine=where
+            )
+        if out is not None:
+            _save(learned, out)
+        judging, shown = learned.held_out, None
+        diagnosis: Diagnosis | None = None
+        found: Answer | None = None
+        if judging is not None:
+            with session.working("Judging it by the other episodes"):
+                shown = held(judging, "The diagnosis", seed=seed)
+                diagnosis = diagnose(shown, learned.policy, gamma=learned.gamma, seed=seed)
+            found = evaluated(
+                judging,
+                learned.policy,
+                named_method("auto"),
+                diagnosis,
+                session,
+                gamma=learned.gamma,
+                level=level,
+                seed=seed,
+                engine=where,
+            )
+        elif report is not None:
+            raise TailproofError("A report judges the policy by other episodes: use --holdout 0.3.")
     shares = action_shares(reading.log, learned.policy)
     conclude(
         session,
@@ -116,23 +124,23 @@ def learn(
             "held_out": None if found is None else found.to_dict(),
         },
         lines=_lines(learned, found, shares, out),
-        page=lambda context: _page(judging, learned, found, diagnosis, shares, context),
+        page=lambda context: _page(shown, learned, found, diagnosis, shares, context),
         report=report,
     )
 
 
 def _page(
-    judging: Log | None,
+    shown: Log | None,
     learned: Learned,
     found: Answer | None,
     diagnosis: Diagnosis | None,
     shares: dict[str, dict[str, float]],
     context: Any,
 ) -> Any:
-    assert judging is not None  # refused above
+    assert shown is not None  # refused above
     assert found is not None
     assert diagnosis is not None
-    return learning_page(judging, learned, found, diagnosis, shares, context)
+    return learning_page(shown, learned, found, diagnosis, shares, context)
 
 
 def _learning_method(options: LearningOptions) -> str | Method:

@@ -14,6 +14,7 @@ from tailproof.errors import MethodError
 
 COLUMNS = "Columns of the log (guessed from usual names, and said, where not given)"
 METHOD = "Method"
+MEMORY = "Logs larger than memory"
 #: Let the log choose.
 AUTO = "auto"
 #: Propensities that nobody logged.
@@ -31,8 +32,8 @@ class LogOptions:
     log: Annotated[
         str,
         typer.Argument(
-            help="A Parquet, CSV, Arrow or HDF5 (D4RL) file, a folder of Parquet files, or a "
-            "Minari data set.",
+            help="A Parquet, CSV, Arrow or HDF5 (D4RL) file, a folder of Parquet files (or its "
+            "URI, such as s3://bucket/folder), or a Minari data set.",
             metavar="LOG",
             show_default=False,
         ),
@@ -74,11 +75,35 @@ class LogOptions:
         str | None,
         _column("--group", "What must stay in one fold: a week, a user, a site."),
     ] = None
+    lazy: Annotated[
+        bool | None,
+        typer.Option(
+            "--lazy/--no-lazy",
+            help="Leave Parquet data where they are and read them piece by piece; by default if they "
+            "do not fit the budget.",
+            rich_help_panel=MEMORY,
+            show_default=False,
+        ),
+    ] = None
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="GB that a log may take; a quarter of the machine's memory by default.",
+            min=0.0,
+            rich_help_panel=MEMORY,
+            show_default=False,
+        ),
+    ] = None
 
     @property
     def estimates_propensity(self) -> bool:
         """Whether propensities are to be estimated."""
         return self.propensity is not None and self.propensity.partition(":")[0] == ESTIMATE
+
+    @property
+    def bytes_allowed(self) -> int | None:
+        """The budget in bytes."""
+        return None if self.budget is None else int(1e9 * self.budget)
 
     def parts(self) -> dict[str, Any]:
         """Return the parts as `sources.read` wants them."""

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from tailproof.cli.command import command
+from tailproof.cli.engines import ClusterOptions
 from tailproof.cli.options import Seed
 from tailproof.cli.session import Session
 from tailproof.experiments.command import EXPERIMENTS, GROUPS
@@ -31,6 +32,7 @@ def _complete_name(incomplete: str) -> list[str]:
 @command
 def reproduce(
     session: Session,
+    engine: ClusterOptions,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -89,16 +91,18 @@ def reproduce(
         else:
             session.note(f"{outcome.name}: {outcome.files['svg']}, {outcome.seconds:.0f} s")
 
-    outcomes = run_reproduce(
-        names or ["all"],
-        replicates=replicates,
-        quick=quick,
-        jobs=jobs,
-        out=out,
-        data=data,
-        seed=seed,
-        progress=None if session.talks else False,
-        each=say,
-    )
+    with engine.cluster() as where:
+        outcomes = run_reproduce(
+            names or ["all"],
+            replicates=replicates,
+            quick=quick,
+            jobs=jobs,
+            out=out,
+            data=data,
+            seed=seed,
+            progress=None if session.talks else False,
+            each=say,
+            engine=where,
+        )
     if session.options.json:
         session.answer({"command": "reproduce", "outcomes": outcomes})

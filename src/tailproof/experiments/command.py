@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 
+from tailproof.engines import Engine
 from tailproof.errors import TailproofError
 from tailproof.experiments.experiment import Experiment, Outcome
 from tailproof.experiments.runner import run
@@ -58,6 +59,7 @@ def reproduce(
     seed: int = 0,
     progress: bool | None = None,
     each: Callable[[Outcome], None] | None = None,
+    engine: str | Engine | None = None,
 ) -> list[Outcome]:
     """Rerun figures and tables of the paper, and judge its claims.
 
@@ -85,6 +87,8 @@ def reproduce(
         Whether to show a bar; by default on a terminal.
     each
         Called with every outcome as it is ready.
+    engine
+        Where replicates run, instead of `jobs` processes: ``"ray"``, or an `Engine`.
 
     Examples
     --------
@@ -117,6 +121,7 @@ def reproduce(
                 seed=seed,
                 data=None if data is None else Path(data),
                 progress=progress,
+                engine=engine,
             )
         )
         outcomes.append(outcome)

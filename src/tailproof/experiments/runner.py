@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tailproof.engines import Local
+from tailproof.engines import Engine, Local, running
 from tailproof.errors import TailproofError
 from tailproof.experiments.drawing import style, write_figure
 from tailproof.experiments.experiment import Experiment, Job, Outcome, Row, Settings, canonical
@@ -42,6 +42,7 @@ def run(
     seed: int = 0,
     data: Path | None = None,
     progress: bool | None = None,
+    engine: str | Engine | None = None,
 ) -> Outcome:
     """Run what is missing of an experiment, write its results and figure, and judge the claims.
 
@@ -66,6 +67,8 @@ def run(
         Folder of data sets, for the deep experiments.
     progress
         Whether to show a bar; by default on a terminal.
+    engine
+        Where replicates run, instead of `jobs` processes.
     """
     started = time.perf_counter()
     count = replicates or (experiment.quick_replicates if quick else experiment.replicates)
@@ -85,7 +88,9 @@ def run(
     with Journal(folder.with_suffix(".jsonl"), about) as journal:
         missing = [job for job in todo.values() if job.key not in journal]
         with _bar(experiment.name, len(todo), len(todo) - len(missing), progress) as advance:
-            for job, rows in zip(missing, _measured(experiment, missing, jobs), strict=True):
+            for job, rows in zip(
+                missing, _measured(experiment, missing, jobs, engine), strict=True
+            ):
                 journal.append(job.key, rows)
                 shutil.rmtree(job.scratch or folder, ignore_errors=True)
                 advance()
@@ -104,15 +109,21 @@ def run(
     )
 
 
-def _measured(experiment: Experiment, todo: list[Job], jobs: int) -> Iterator[list[Row]]:
+def _measured(
+    experiment: Experiment, todo: list[Job], jobs: int, engine: str | Engine | None
+) -> Iterator[list[Row]]:
     """Yield the rows of every job in order."""
+    if engine is not None:
+        with running(engine) as where:
+            yield from where.results(_run_one, todo, shared=experiment.run)
+        return
     if jobs == 1 or len(todo) < 2:
         with one_thread():
             for job in todo:
                 yield experiment.run(job)
         return
-    with Local(workers=jobs, kind="processes") as engine:
-        yield from engine.results(_run_one, todo, shared=experiment.run)
+    with Local(workers=jobs, kind="processes") as processes:
+        yield from processes.results(_run_one, todo, shared=experiment.run)
 
 
 def _run_one(function: Callable[[Job], list[Row]], job: Job) -> list[Row]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.diagnosis import Diagnosis
+from tailproof.lazy import AnyLog, action_counts, parts_of, pieces_of
 from tailproof.learned import Learned
 from tailproof.log import Log
 from tailproof.policies import action_probabilities
@@ -25,7 +26,7 @@ from tailproof.spaces import Discrete
 _ROW = 32.0
 
 
-def action_shares(log: Log, policy: Any, *, most: int = 100_000) -> dict[str, dict[str, float]]:
+def action_shares(log: AnyLog, policy: Any, *, most: int = 100_000) -> dict[str, dict[str, float]]:
     """Return how often a policy and the log take each action in the logged states.
 
     Nothing for continuous actions. At most so many rows are asked.
@@ -33,9 +34,14 @@ def action_shares(log: Log, policy: Any, *, most: int = 100_000) -> dict[str, di
     space = log.action_space
     if not isinstance(space, Discrete):
         return {}
-    rows = slice(None, None, max(1, log.n_transitions // most))
-    chosen = action_probabilities(policy, log.states[rows], space.n).mean(axis=0)
-    logged = np.bincount(log.actions, minlength=space.n) / log.n_transitions
+    every = max(1, log.n_transitions // most)
+    states = [
+        piece.states[-piece.first % every :: every]
+        for part in parts_of(log)
+        for piece in pieces_of(log, part, ahead=False)
+    ]
+    chosen = action_probabilities(policy, np.concatenate(states), space.n).mean(axis=0)
+    logged = action_counts(log) / log.n_transitions
     return {
         space.label(a): {"policy": float(chosen[a]), "log": float(logged[a])}
         for a in range(space.n)

@@ -16,7 +16,7 @@ from tailproof.errors import LogError
 from tailproof.lazy import PART, LazyLog, physical_memory
 from tailproof.sources.columns import Choice, Columns, resolve_columns
 from tailproof.sources.encode import identifiers, is_text
-from tailproof.sources.layout import action_layout, variable
+from tailproof.sources.layout import Actions, action_layout, variable
 from tailproof.sources.parquet import described_columns, described_space
 from tailproof.sources.reader import ParquetReader
 from tailproof.sources.steps import Told
@@ -186,6 +186,17 @@ def _ends(survey: Survey, columns: Columns, all_terminate: bool, told: Told) -> 
     return done
 
 
+def _without_last(actions: Actions, last: pa.Array) -> Actions:
+    """Return how to read actions, counted without those of steps that are left out."""
+    if actions.counts is None:  # they were said to be continuous
+        return actions
+    (name,) = actions.names
+    codes = actions(pa.RecordBatch.from_arrays([last], [name]))
+    return replace(
+        actions, counts=actions.counts - np.bincount(codes, minlength=len(actions.counts))
+    )
+
+
 def _reader(
     data: DataSet,
     columns: Columns,
@@ -231,6 +242,8 @@ def _reader(
             survey.action_counts,
             None if description is None else described_space(description),
         )
+        if dropped.any() and survey.last_actions is not None:
+            actions = _without_last(actions, survey.last_actions.filter(pa.array(dropped)))
     told.notes.extend(notes)
     types = {} if description is None else description["types"]
     reader = ParquetReader(

@@ -44,6 +44,7 @@ class Survey:
     first_gap: int  # the row before the first of them
     actions: pa.Array | None  # (A,) distinct ones; None where they are no codes or labels
     action_counts: IntArray | None  # (A,)
+    last_actions: pa.Array | None  # (R,) in the last row of each run
     texts: tuple[pa.Array, ...]  # distinct values of each state column that is text
 
 
@@ -82,6 +83,7 @@ class Surveyor:
             groups=joined("groups", begin),
             terminated=joined("terminated", end),
             truncated=joined("truncated", end),
+            last_actions=None if actions is None else joined("last_actions", end),
             steps=(steps[0][0], steps[-1][1]) if steps else None,
             gaps=sum(survey.gaps for survey in gaps),
             first_gap=gaps[0].first_gap if gaps else 0,
@@ -166,6 +168,12 @@ class Surveyor:
                 apart = inside & (change != 1)
                 gaps, first_gap = int(apart.sum()), first + int(apart.argmax()) - 1
         actions, counts = self._actions(batch)
+        last_actions = None
+        if actions is not None:
+            last_actions = plain(
+                pa.chunked_array([batch.column(columns.action[0])])
+            ).combine_chunks()
+            last_actions = last_actions.take(pa.array(last))
         return Survey(
             rows=m,
             starts=first + starts,
@@ -178,6 +186,7 @@ class Surveyor:
             first_gap=first_gap,
             actions=actions,
             action_counts=counts,
+            last_actions=last_actions,
             texts=tuple(_texts(names, batch) for names in self.texts),
         )
 
