@@ -17,6 +17,7 @@ from tailproof.log import Log
 from tailproof.method import Method
 
 _LIGHT = 1.2  # a plain mean whose error is at most this much larger needs no protection
+_CLIPPED = 2.0  # times log n rewards are clipped on either side where they are skewed
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,11 @@ def choose_learner(
 
     Of a log larger than memory a sample of episodes decides, drawn with the seed.
 
-    Light tails: plain FQI, because splitting costs accuracy. Heavy symmetric tails that come alone:
-    FQI on Huber-regressed rewards, which uses all rows and lets no outlier in. Heavy and skewed, or in
-    clusters: ROOM-FQI, whose folds keep groups together; more folds where clusters spoil some of them.
+    Light tails: plain FQI, because splitting costs accuracy. Heavy tails that come alone: FQI on
+    Huber-regressed rewards where they are symmetric, which uses all rows and lets no outlier in; FQI on
+    rewards with their 2 log n largest and smallest clipped where they are skewed, so that the bias goes
+    away as the log grows. Heavy tails in clusters: ROOM-FQI, whose folds keep groups together; ten of
+    them, because clusters spoil some.
 
     Examples
     --------
@@ -94,14 +97,18 @@ def choose_learner(
             f"Rewards have heavy tails ({seen}) that look symmetric (asymmetry "
             f"{shape.asymmetry:.1f}) and come alone: FQI on Huber-regressed rewards."
         ]
+    elif shape.unit == "step":
+        rows = round(_CLIPPED * np.log(log.n_transitions))
+        chosen = named_method("fqi", clip=rows / log.n_transitions)
+        reasons = [
+            f"Rewards have heavy tails ({seen}) that are skewed (asymmetry {shape.asymmetry:.0f}) and "
+            f"come alone: FQI on rewards with the {rows} largest and the {rows} smallest clipped."
+        ]
     else:
-        clustered = shape.unit != "step"
-        folds = min(10 if clustered else 5, log.n_groups)
+        folds = min(10, log.n_groups)
         chosen = named_method("room-fqi", folds=folds)
-        why = (
-            f"come in clusters (unit: {shape.unit})"
-            if clustered
-            else f"are skewed (asymmetry {shape.asymmetry:.0f})"
-        )
-        reasons = [f"Rewards have heavy tails ({seen}) that {why}: ROOM-FQI with {folds} folds."]
+        reasons = [
+            f"Rewards have heavy tails ({seen}) that come in clusters (unit: {shape.unit}): ROOM-FQI "
+            f"with {folds} folds."
+        ]
     return chosen.with_settings(features=features), tuple(reasons)
