@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from tailproof import Quantile, Replicate, Split
+from tailproof import Mean, Median, Quantile, Replicate, Split
 from tailproof.deep import IQL, SAC, Run
 from tailproof.deep import checkpoint as checkpoints
 from tailproof.deep.checkpoint import CheckpointError, CheckpointWarning, latest, save
@@ -84,6 +84,22 @@ def test_a_finished_run_is_loaded_not_trained(task, tmp_path, monkeypatch):
     monkeypatch.setattr("tailproof.deep.implicit.ImplicitLearner.update", None)
     again = train(task, base, Split(3), None, checkpoint=tmp_path)
     assert torch.equal(first.critics.q.flat, again.critics.q.flat)
+
+
+def test_critics_saved_once_serve_several_aggregates(task, tmp_path, monkeypatch):
+    base = IQL(policy_steps=20, run=replace(RUN, checkpoint=tmp_path), **SMALL)
+    fitted = train(task, base, Split(3), None, checkpoint=tmp_path)
+
+    def policy(aggregate):
+        return base.extract(
+            task, fitted, aggregate=aggregate, rng=np.random.default_rng(3)
+        ).policy.stack.flat
+
+    median, mean = policy(Median()), policy(Mean())
+    assert not torch.equal(median, mean)
+    monkeypatch.setattr("tailproof.deep.cloning.CloningLearner.update", None)
+    assert torch.equal(policy(Median()), median)
+    assert torch.equal(policy(Mean()), mean)
 
 
 @pytest.mark.parametrize("change", ["settings", "seed", "data"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,7 +98,11 @@ def clone(
     seed: int,
     hidden: tuple[int, ...],
 ) -> tuple[Sequence[NeuralPolicy], History]:
-    """Train a policy for each row of weights (P, n) by weighted imitation of the log."""
+    """Train a policy for each row of weights (P, n) by weighted imitation of the log.
+
+    Policies of other weights save themselves in another folder, so that critics saved once serve
+    several aggregates.
+    """
     run = settings.run
     table = Table.of(log, scaling, 0.0, settings, {"weights": weights.T})
     rows = np.arange(log.n_transitions)
@@ -111,6 +116,8 @@ def clone(
         learning_rate=settings.learning_rate,
         steps=steps,
     )
+    mark = fingerprint(replace(settings, run=Run()), seed, steps, hidden, table.values)
+    folder = None if run.checkpoint is None else Path(run.checkpoint) / mark[:12]
     kind = "deterministic" if scaling.n_actions is None else "categorical"
 
     def policies() -> Sequence[NeuralPolicy]:
@@ -120,8 +127,8 @@ def clone(
         learner,
         steps,
         phase="policy",
-        run=run,
-        fingerprint=fingerprint(replace(settings, run=Run()), seed, steps, hidden, table.values),
+        run=replace(run, checkpoint=folder),
+        fingerprint=mark,
         evaluate=player(run, policies),
     )
     return policies(), training

@@ -91,7 +91,7 @@ def variant_folds(log: Log, folds: int, rng: np.random.Generator) -> Folds:
 def implicit_study(
     log: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float, clip: float = 0.01
 ) -> dict[str, Any]:
-    """Train the base (also on clipped and on no rewards) and K folds as one stack, then the policies."""
+    """Train the base, also on clipped and on zero rewards, and K folds as one stack, then policies."""
     from tailproof.deep.critics import NeuralCritics
     from tailproof.deep.extraction import clone, policy_weights
     from tailproof.deep.fitting import fit_implicit, member_seeds
