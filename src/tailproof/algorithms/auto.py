@@ -103,7 +103,8 @@ def _choose(
         common=_sums(unit, weights * transition, count) * count / n,
     )
     # the residuals without weights are the same for every policy, and so is what they decide
-    unweighted = huber_estimates(_sums(unit, fit.residuals, count)[:: max(1, count // _ENOUGH)])
+    residuals = _sums(unit, fit.residuals, count)
+    unweighted = huber_estimates(residuals[:: max(1, count // _ENOUGH)])
     asymmetry = max(path.asymmetry(), unweighted.asymmetry())
     skewed = asymmetry > SKEWED
     adaptive = adaptive_huber(samples)
@@ -121,9 +122,8 @@ def _choose(
             chosen = len(path.estimates) - 1
         mean = float(path.estimates[chosen])
         how = "plain mean" if chosen == len(path.estimates) - 1 else "Huber mean"
-    centred = samples - samples.mean()
-    spread = float((centred**2).sum())
-    lopsided = abs(float((centred**3).sum())) / spread**1.5 if skewed and spread > 0 else 0.0
+    # small weights may hide how lopsided the residuals are, and other weights show it
+    lopsided = max(_lopsided(samples), _lopsided(residuals)) if skewed else 0.0
     start = critic.values(*_first_points(task))[0]
     value = base + mean
     error = np.sqrt(path.variances[chosen] + start.var() / len(start))
@@ -146,6 +146,13 @@ def _choose(
             "Huber regression": base,
         },
     )
+
+
+def _lopsided(samples: FloatArray) -> float:
+    """Return |Σx³| / (Σx²)^{3/2} of the centred samples: near 0 where no few of them decide."""
+    centred = samples - samples.mean()
+    spread = float((centred**2).sum())
+    return abs(float((centred**3).sum())) / spread**1.5 if spread > 0 else 0.0
 
 
 def _worth(count: int) -> float:
