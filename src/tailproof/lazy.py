@@ -23,7 +23,11 @@ _COLUMNS = ("states", "actions", "rewards", "next_states", "terminated", "propen
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Consecutive transitions of a log."""
+    """Consecutive transitions of a log.
+
+    It may hold rows that are none, because nothing is known of what followed: moving all others
+    together costs time, and who sorts them anyway need not. `compact` leaves such rows out.
+    """
 
     first: int  # place of the first of them in the log
     episode: IntArray  # (m,) index of the episode
@@ -33,9 +37,37 @@ class Piece:
     next_states: FloatArray  # (m, p), or (0, p) if they were not asked for
     terminated: BoolArray  # (m,)
     propensity: FloatArray | None  # (m,) if it was asked for
+    kept: IntArray | None = None  # (m',) which rows are transitions; None for all
+    run: FloatArray | None = None  # (p, m + 1) where next states are the states of the next rows
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    def compact(self) -> Piece:
+        """Return the transitions alone; where one terminates, its own state stands in for the next."""
+        if self.kept is None and self.run is None:
+            return self
+        rows = np.arange(len(self)) if self.kept is None else self.kept
+        next_states = self.next_states
+        if self.run is not None:
+            next_states = self.run.take(rows + 1 - self.terminated[rows], axis=1).T
+        elif len(next_states):
+            next_states = _rows(next_states, rows)
+        return Piece(
+            first=self.first,
+            episode=self.episode.take(rows),
+            states=_rows(self.states, rows),
+            actions=_rows(self.actions, rows),
+            rewards=self.rewards.take(rows),
+            next_states=next_states,
+            terminated=self.terminated.take(rows),
+            propensity=None if self.propensity is None else self.propensity.take(rows),
+        )
+
+
+def _rows(values: AnyArray, rows: IntArray) -> AnyArray:
+    """Return some rows, laid out in memory as they were."""
+    return values.take(rows) if values.ndim == 1 else values.T.take(rows, axis=1).T
 
 
 class Reader(Protocol):
@@ -152,21 +184,29 @@ class LazyLog:
 
     def first_states_in(self, piece: Piece) -> FloatArray:
         """Return the first states of the episodes that start in this piece, (e, p)."""
-        first, last = np.searchsorted(self.starts, (piece.first, piece.first + len(piece)))
-        return piece.states[self.starts[first:last] - piece.first]
+        count = len(piece) if piece.kept is None else len(piece.kept)
+        first, last = np.searchsorted(self.starts, (piece.first, piece.first + count))
+        rows = self.starts[first:last] - piece.first
+        return piece.states[rows if piece.kept is None else piece.kept[rows]]
 
     def pieces(
-        self, part: Any, size: int = PIECE, *, ahead: bool = True, propensity: bool = False
+        self,
+        part: Any,
+        size: int = PIECE,
+        *,
+        ahead: bool = True,
+        propensity: bool = False,
+        compact: bool = True,
     ) -> Iterator[Piece]:
         """Yield the transitions of one part in order, at most `size` at a time.
 
-        Next states come with `ahead`, propensities only with `propensity`.
+        Next states come with `ahead`, propensities only with `propensity`. Pieces that are not
+        `compact` may hold rows that are no transitions.
         """
         for piece in self.reader.pieces(self, part, size, ahead=ahead, propensity=propensity):
-            if self.reward_limits is None:
-                yield piece
-            else:
-                yield replace(piece, rewards=np.clip(piece.rewards, *self.reward_limits))
+            if self.reward_limits is not None:
+                piece = replace(piece, rewards=np.clip(piece.rewards, *self.reward_limits))
+            yield piece.compact() if compact else piece
 
     def rewards(self, part: Any) -> Iterator[FloatArray]:
         """Yield the rewards of one part in order."""
@@ -251,13 +291,15 @@ def parts_of(log: AnyLog) -> Sequence[Any]:
     ]
 
 
-def pieces_of(log: AnyLog, part: Any, size: int = PIECE, *, ahead: bool = True) -> Iterator[Piece]:
+def pieces_of(
+    log: AnyLog, part: Any, size: int = PIECE, *, ahead: bool = True, compact: bool = True
+) -> Iterator[Piece]:
     """Yield the transitions of one part in order, at most `size` at a time.
 
-    Without `ahead` a log on disk is not asked for next states.
+    Without `ahead` a log on disk is not asked for next states; see `LazyLog.pieces`.
     """
     if isinstance(log, LazyLog):
-        yield from log.pieces(part, size, ahead=ahead)
+        yield from log.pieces(part, size, ahead=ahead, compact=compact)
         return
     for first in range(part.start, part.stop, size):
         rows = slice(first, min(first + size, part.stop))

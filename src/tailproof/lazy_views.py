@@ -37,26 +37,24 @@ class ChosenEpisodes:
         """Yield the transitions of one part in order, at most `size` at a time."""
         every = self.log.reader.pieces(self.log, part, size, ahead=ahead, propensity=propensity)
         for piece in every:
-            kept = np.flatnonzero(self.place[piece.episode] >= 0)
+            chosen = self.place[piece.episode] >= 0
+            rows = np.arange(len(piece)) if piece.kept is None else piece.kept
+            kept = rows[chosen[rows]]
             if len(kept) == 0:
                 continue
-            head, episode = int(kept[0]), self.place[piece.episode[kept]]
-            step = piece.first + head - self.log.starts[piece.episode[head]]
-            yield Piece(
-                first=int(log.starts[episode[0]] + step),
-                episode=episode,
-                states=piece.states[kept],
-                actions=piece.actions[kept],
-                rewards=piece.rewards[kept],
-                next_states=piece.next_states[kept] if ahead else piece.next_states,
-                terminated=piece.terminated[kept],
-                propensity=None if piece.propensity is None else piece.propensity[kept],
+            head = int(kept[0])
+            # Among the transitions of the piece, how many come before the first that is kept?
+            before = head if piece.kept is None else int(np.searchsorted(piece.kept, head))
+            step = piece.first + before - self.log.starts[piece.episode[head]]
+            place = self.place[piece.episode]
+            yield replace(
+                piece, first=int(log.starts[place[head]] + step), episode=place, kept=kept
             )
 
     def rewards(self, log: LazyLog, part: Any) -> Iterator[FloatArray]:
         """Yield the rewards of one part in order."""
         for piece in self.pieces(log, part, 1 << 16, ahead=False, propensity=False):
-            yield piece.rewards
+            yield piece.compact().rewards
 
     def first_states(self, log: LazyLog, part: Any) -> FloatArray:  # noqa: ARG002
         """Return the first states of the episodes that start in one part, (e, p)."""

@@ -126,7 +126,9 @@ class Design:
         # A product for each member, action and next action: with enough rows to be worth its call.
         wanted = 512 * self.folds.count * blocks**2
         size = max(CHUNK, min(wanted, _WIDEST * blocks // self.features.size))
-        for piece in pieces_of(self.task.log, part, size, ahead=self.ahead):
+        log = self.task.log
+        # Actions of continuous policies are drawn for each row: for no more of them than there are.
+        for piece in pieces_of(log, part, size, ahead=self.ahead, compact=not log.is_discrete):
             yield arrange(piece, self.task, self.features, self._dealing, ahead=self.ahead)
 
     def __getstate__(self) -> dict[str, Any]:

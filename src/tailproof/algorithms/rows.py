@@ -145,28 +145,34 @@ def arrange(
     n_blocks = features.n_actions if isinstance(features, PerAction) else 1
     following, every, weights = task.following(piece) if ahead else (None, None, None)
     keys: list[tuple[AnyArray, int]] = []
+    groups = 1
     if dealing.fold_of_episode is not None:
-        keys.append((dealing.fold_of_episode[piece.episode], dealing.members))
+        groups = dealing.members
+        keys.append((dealing.fold_of_episode.take(piece.episode), groups))
+    if piece.kept is not None:  # rows that are no transitions are nobody's
+        member = keys[0][0] if keys else np.zeros(len(piece), dtype=np.int16)
+        nobody = np.full(len(piece), -1, dtype=np.int16)
+        nobody[piece.kept] = member[piece.kept]
+        keys[:1] = [(nobody, groups)]
     if n_blocks > 1:
         keys.append((piece.actions, n_blocks))
         if following is not None:
             keys.append((following, n_blocks))
     order, borders = _sorted(keys, len(piece))
-    groups = 1 if dealing.fold_of_episode is None else dealing.members
     borders = borders.reshape(groups, n_blocks, -1, 2)
     towards = range(n_blocks if ahead and task.policy is not None else 0)
     if dealing.counts is None:
         segments = _dealt(borders, towards)
     else:
         segments = _shared(borders, towards, dealing.counts[:, _take(piece.episode, order)])
-    states, actions = _take(piece.states, order), _take(piece.actions, order)
+    states, next_states = _states(piece, order, ahead)
     if isinstance(features, PerAction):
         inner = features.state_features(states)
     else:
-        inner = features(states, actions)
+        inner = features(states, _take(piece.actions, order))
     after = None
     if ahead:
-        after = at_actions(features, _take(piece.next_states, order), _take(every, order))
+        after = at_actions(features, next_states, _take(every, order))
         after = _without(after, _take(piece.terminated, order))
     return Rows(
         piece=piece,
@@ -179,6 +185,13 @@ def arrange(
         next_actions=None if following is None else _take(following, order),
         next_weights=None if weights is None else _take(weights, order).T,
     )
+
+
+def _states(piece: Piece, order: IntArray | None, ahead: bool) -> tuple[FloatArray, FloatArray]:
+    """Return the states and the next states in another order."""
+    if order is None or piece.run is None:
+        return _take(piece.states, order), _take(piece.next_states, order if ahead else None)
+    return piece.run.take(order, axis=1).T, piece.run.take(order + 1, axis=1).T
 
 
 def _sorted(keys: list[tuple[AnyArray, int]], m: int) -> tuple[IntArray | None, IntArray]:

@@ -126,11 +126,14 @@ def _find(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
         for segment, own in zip(rows.segments, samples, strict=True):
             places = segment.rows if rows.order is None else rows.order[segment.rows]
             values[segment.member if members > 1 else 0, places] = own
+        episode = rows.piece.episode
+        if rows.piece.kept is not None:
+            values, episode = values[:, rows.piece.kept], episode[rows.piece.kept]
         if unit == "step":
             found.append((rows.piece.first, values))
         else:
-            first = int(rows.piece.episode[0])
-            place = rows.piece.episode - first
+            first = int(episode[0])
+            place = episode - first
             found.append((first, np.stack([np.bincount(place, weights=each) for each in values])))
     return _joined(found)
 

@@ -112,11 +112,16 @@ class Logged:
     def __str__(self) -> str:
         return f"{self.setting}, replicate {self.replicate}"
 
+    def clean(self, battery: Battery) -> Problem:
+        """Return the problem without noise."""
+        return self.setting.problem(
+            np.random.default_rng(seed_for(battery.seed, self.setting, self.replicate))
+        )
+
     def problems(self, battery: Battery) -> Iterator[tuple[str, Problem, int]]:
         """Yield the problem under each noise, and a seed; all share states and actions."""
         names = (self.setting, self.replicate)
-        rng = np.random.default_rng(seed_for(battery.seed, *names))
-        clean = self.setting.problem(rng)
+        clean = self.clean(battery)
         for noise in battery.noises:
             seed = seed_for(battery.seed, *names, noise)
             log = NOISES[noise].put_on(clean.log, seed)

@@ -70,9 +70,14 @@ def matrix(
     batch: pa.RecordBatch,
     *,
     missing: bool = False,
+    room: int = 0,
 ) -> FloatArray:
-    """Return the variables as they are in these columns of a batch, (m, p), each side by side."""
-    values = np.empty((sum(len(each.parts) for each in variables), batch.num_rows))
+    """Return the variables as they are in these columns of a batch, (m, p), each side by side.
+
+    With `room` for so many rows more at the end, (m + room, p).
+    """
+    every = np.empty((sum(len(each.parts) for each in variables), batch.num_rows + room))
+    values = every[:, : batch.num_rows]
     place = 0
     for each, name in zip(variables, names, strict=True):
         out = values[place : place + len(each.parts)]
@@ -85,7 +90,7 @@ def matrix(
             for name in names:
                 if kinds.is_floating(batch.column(name).type):
                     numbers(name, pa.chunked_array([batch.column(name)]))
-    return values.T
+    return every.T
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -94,8 +94,12 @@ class ParquetReader:
                 first += batch.num_rows
 
     def _states(self, batch: pa.RecordBatch) -> FloatArray:
-        states = matrix(self.variables, self.columns.state, batch)
-        return states.astype(self.kinds[0], copy=False)
+        return self._in_a_row(batch)[:, :-1].T
+
+    def _in_a_row(self, batch: pa.RecordBatch) -> FloatArray:
+        """Return the states, and room for the one that follows, (p, m + 1)."""
+        states = matrix(self.variables, self.columns.state, batch, room=1)
+        return states.T.astype(self.kinds[0], copy=False)
 
     def _read(self, first: int, batch: pa.RecordBatch, where: str) -> _Batch:
         columns, after, chances = self.columns, None, None
@@ -107,8 +111,8 @@ class ParquetReader:
         actions = self.actions(batch)
         if actions.ndim == 2:
             actions = actions.astype(self.kinds[1], copy=False)
-        states, rewards = self._states(batch), _reals(columns.reward, batch)
-        return _Batch(first, where, states, after, actions, rewards, chances)
+        in_a_row, rewards = self._in_a_row(batch), _reals(columns.reward, batch)
+        return _Batch(first, where, in_a_row, after, actions, rewards, chances)
 
     def _piece(
         self, log: LazyLog, batch: _Batch, following: FloatArray | None, ahead: bool
@@ -129,43 +133,25 @@ class ParquetReader:
             return
         head = 0 if kept is None else kept[0]
         place = log.starts[episode[head]] + first + head - self.borders[run[head]]
-
-        def rows(values: Any) -> Any:
-            return values if kept is None or values is None else _taken(values, kept)
-
-        next_states = batch.states[:0]
-        if ahead and batch.next_states is None:
-            next_states = self._rows_after(batch, kept, last, following)
-        elif batch.next_states is not None:  # never read unless it was asked for
-            next_states = rows(self._next_states(batch, batch.next_states, terminated))
+        next_states, in_a_row = batch.states[:0], None
+        if batch.next_states is not None:  # never read unless it was asked for
+            next_states = self._next_states(batch, batch.next_states, terminated)
+        elif ahead:
+            in_a_row = batch.in_a_row  # the next row's state stands in where an episode ends
+            in_a_row[:, -1] = batch.states[-1] if following is None else following[0]
+            next_states = in_a_row[:, 1:].T
         yield Piece(
             first=int(place),
-            episode=rows(episode),
-            states=rows(batch.states),
-            actions=rows(batch.actions),
-            rewards=rows(batch.rewards),
+            episode=episode,
+            states=batch.states,
+            actions=batch.actions,
+            rewards=batch.rewards,
             next_states=next_states,
-            terminated=rows(terminated),
-            propensity=rows(batch.propensity),
+            terminated=terminated,
+            propensity=batch.propensity,
+            kept=kept,
+            run=in_a_row,
         )
-
-    def _rows_after(
-        self,
-        batch: _Batch,
-        kept: IntArray | None,
-        last: IntArray,
-        following: FloatArray | None,
-    ) -> FloatArray:
-        """Return the states in the rows that follow those that are kept."""
-        m = len(batch.states)
-        after = np.arange(1, m + 1)
-        after[last] = last  # stands in where nothing is backed up
-        goes_on = bool(after[-1] == m)
-        after[-1] = m - 1
-        states: FloatArray = _taken(batch.states, after if kept is None else after[kept])
-        if goes_on and following is not None:
-            states[-1:] = following
-        return states
 
     def _next_states(self, batch: _Batch, after: FloatArray, terminated: BoolArray) -> FloatArray:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -210,16 +196,16 @@ class _Batch(NamedTuple):
 
     first: int
     where: str
-    states: FloatArray
+    in_a_row: FloatArray  # (p, m + 1) the states, and room for the one that follows
     next_states: FloatArray | None
     actions: AnyArray
     rewards: FloatArray
     propensity: FloatArray | None
 
-
-def _taken(values: Any, rows: IntArray) -> Any:
-    """Return some rows, laid out in memory as they were."""
-    return values[rows] if values.ndim == 1 else values.T.take(rows, axis=1).T
+    @property
+    def states(self) -> FloatArray:
+        """The states, (m, p)."""
+        return self.in_a_row[:, :-1].T
 
 
 def _reals(name: str, batch: pa.RecordBatch) -> FloatArray:
