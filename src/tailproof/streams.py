@@ -30,6 +30,8 @@ Reduction = Callable[[FloatArray], Any]
 Conversation = Generator[Reduction, Any, T]
 _DIGIT = 16  # bits that one pass finds out about an order statistic
 _MOST_STEPS = 200
+_BLOCK = 32  # samples whose smallest and largest stand for them
+_LONG = 4_096  # samples that are worth it
 
 
 def converse(
@@ -175,9 +177,31 @@ class FindExtremes:
         if n <= 2 * self.size:
             known = np.sort(samples)
             return Extremes(known[:size], known[size:], 0.0, 0.0, 0.0, self.size)
+        low, high, between = _parted(samples, size)
+        return Extremes(np.sort(low), np.sort(high), *_moments(between), self.size)
+
+
+def _parted(samples: FloatArray, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the `size` smallest samples, the `size` largest, and the others.
+
+    Of blocks of neighbours, the smallest of each show how small a sample must be to count: few are,
+    and only these are sorted out.
+    """
+    n = len(samples)
+    if n < _LONG or size > n // (4 * _BLOCK):
         parted = np.partition(samples, (size, n - size - 1))
-        low, high = np.sort(parted[:size]), np.sort(parted[n - size :])
-        return Extremes(low, high, *_moments(parted[size : n - size]), self.size)
+        return parted[:size], parted[n - size :], parted[size : n - size]
+    blocks = samples[: n - n % _BLOCK].reshape(-1, _BLOCK)
+    small = np.partition(blocks.min(axis=1), size - 1)[size - 1]  # at least `size` are no larger
+    large = np.partition(blocks.max(axis=1), -size)[-size]
+    inside = (samples > small) & (samples < large)
+    beyond = np.flatnonzero(~inside)
+    if len(beyond) > n // 8:  # too many alike
+        parted = np.partition(samples, (size, n - size - 1))
+        return parted[:size], parted[n - size :], parted[size : n - size]
+    extreme = np.partition(samples[beyond], (size - 1, len(beyond) - size))
+    between = np.concatenate([samples[inside], extreme[size : len(extreme) - size]])
+    return extreme[:size], extreme[len(extreme) - size :], between
 
 
 def _moments(x: FloatArray) -> tuple[float, float, float]:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tailproof.algorithms.rows import Dealing, Rows, arrange
+from tailproof.algorithms.rows import Dealing, Rows, Segment, arrange
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, SingularError, SingularWarning
@@ -27,6 +27,7 @@ from tailproof.partition import Folds
 T = TypeVar("T")
 CHUNK = PIECE
 _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
+_NARROW = 32  # features of a block up to which one product is faster than two of half its work
 _WIDEST = 1 << 22  # numbers in the features of one piece
 
 
@@ -164,9 +165,13 @@ class Statistics:
 
 def accumulate(rows: Rows, total: Statistics) -> None:
     """Add the rows' statistics to a total; without a policy there is no φ' and no `cross`."""
+    joint = rows.both is not None and rows.next_actions is not None and len(rows.inner) < _NARROW
     for segment in rows.segments:
         member, block = segment.member, rows.block(segment.block)
         inner = rows.inner[:, segment.rows]  # (w, m)
+        if joint and segment.counts is None:
+            _accumulate_both(rows, segment, total)
+            continue
         weighted = inner if segment.counts is None else inner * segment.counts
         total.gram[member, block, block] += weighted @ inner.T
         total.moment[member, block] += weighted @ rows.rewards[segment.rows]
@@ -174,6 +179,20 @@ def accumulate(rows: Rows, total: Statistics) -> None:
         for number, span in segment.following:
             after = rows.following(number, segment.within(span))
             total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
+
+
+def _accumulate_both(rows: Rows, segment: Segment, total: Statistics) -> None:
+    """Add a segment's Σψψᵀ and Σψψ'ᵀ in one product where the next action is the same."""
+    assert rows.both is not None
+    member, block, width = segment.member, rows.block(segment.block), len(rows.inner)
+    for number, span in segment.following:
+        chosen = segment.within(span)
+        product = rows.inner[:, chosen] @ rows.both[:, chosen].T  # (w, 2w)
+        total.gram[member, block, block] += product[:, :width]
+        total.cross[member, block, rows.block(number)] += product[:, width:]
+    inner = rows.inner[:, segment.rows]
+    total.moment[member, block] += inner @ rows.rewards[segment.rows]
+    total.count[member] += inner.shape[1]
 
 
 @dataclass(frozen=True)

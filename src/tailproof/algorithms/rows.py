@@ -16,7 +16,7 @@ import numpy as np
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.features import Blocks, Dense, Features, PerAction, at_actions
+from tailproof.features import Blocks, Dense, Features, PerAction, Polynomial, at_actions
 from tailproof.lazy import Piece
 from tailproof.partition import Folds
 
@@ -45,6 +45,7 @@ class Rows:
     order: IntArray | None  # (m,) which row of the piece is which here; None for the same order
     rewards: FloatArray  # (m,)
     inner: FloatArray  # (w, m) the block of φ(s, a) that is not zero
+    both: FloatArray | None  # (2w, m) ψ(s) above ψ(s'), where they are side by side in memory
     n_blocks: int
     segments: tuple[Segment, ...]
     after: Blocks | Dense | None  # φ(s', ·), zero where terminated; None without looking ahead
@@ -165,20 +166,28 @@ def arrange(
         segments = _dealt(borders, towards)
     else:
         segments = _shared(borders, towards, dealing.counts[:, _take(piece.episode, order)])
-    states, next_states = _states(piece, order, ahead)
-    if isinstance(features, PerAction):
-        inner = features.state_features(states)
+    terminated = _take(piece.terminated, order)
+    both: FloatArray | None = None
+    after: Blocks | Dense | None = None
+    if isinstance(features, PerAction) and isinstance(features.state_features, Polynomial):
+        both = _both(piece, features.state_features, order, terminated, ahead)
+        inner = both[0].T
+        after = Blocks(both[1].T) if ahead else None
     else:
-        inner = features(states, _take(piece.actions, order))
-    after = None
-    if ahead:
-        after = at_actions(features, next_states, _take(every, order))
-        after = _without(after, _take(piece.terminated, order))
+        states = _take(piece.states, order)
+        if isinstance(features, PerAction):
+            inner = features.state_features(states)
+        else:
+            inner = features(states, _take(piece.actions, order))
+        if ahead:
+            after = at_actions(features, _take(piece.next_states, order), _take(every, order))
+            after = _without(after, terminated)
     return Rows(
         piece=piece,
         order=order,
         rewards=_take(piece.rewards, order).astype(float, copy=False),
         inner=inner.T,
+        both=both.reshape(-1, len(piece)) if both is not None and len(both) > 1 else None,
         n_blocks=n_blocks,
         segments=tuple(segments),
         after=after,
@@ -187,11 +196,35 @@ def arrange(
     )
 
 
-def _states(piece: Piece, order: IntArray | None, ahead: bool) -> tuple[FloatArray, FloatArray]:
-    """Return the states and the next states in another order."""
-    if order is None or piece.run is None:
-        return _take(piece.states, order), _take(piece.next_states, order if ahead else None)
-    return piece.run.take(order, axis=1).T, piece.run.take(order + 1, axis=1).T
+def _both(
+    piece: Piece,
+    polynomial: Polynomial,
+    order: IntArray | None,
+    terminated: BoolArray,
+    ahead: bool,
+) -> FloatArray:
+    """Return ψ(s) and, looking ahead, ψ(s'), zero where terminated, (1 or 2, w, m).
+
+    States go from the log to their places among the features without a stop.
+    """
+    m, p = piece.states.shape
+    both = np.empty((1 + ahead, polynomial.size(p), m))
+    for number, psi in enumerate(both):
+        states = polynomial.states_in(psi, p)
+        given = piece.next_states.T if number else piece.states.T
+        moved = order
+        if piece.run is not None and order is not None:
+            given, moved = piece.run, order + number
+        if moved is None:
+            states[:] = given
+        elif given.dtype == states.dtype and given.flags.c_contiguous:
+            given.take(moved, axis=1, out=states, mode="clip")  # checking would need a buffer
+        else:
+            states[:] = _take(given.T, moved).T
+        polynomial.complete(psi, p)
+    if ahead and terminated.any():
+        both[1][:, terminated] = 0.0
+    return both
 
 
 def _sorted(keys: list[tuple[AnyArray, int]], m: int) -> tuple[IntArray | None, IntArray]:

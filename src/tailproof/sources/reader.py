@@ -94,11 +94,12 @@ class ParquetReader:
                 first += batch.num_rows
 
     def _states(self, batch: pa.RecordBatch) -> FloatArray:
-        return self._in_a_row(batch)[:, :-1].T
+        return self._in_a_row(batch)[:, : batch.num_rows].T
 
     def _in_a_row(self, batch: pa.RecordBatch) -> FloatArray:
-        """Return the states, and room for the one that follows, (p, m + 1)."""
-        states = matrix(self.variables, self.columns.state, batch, room=1)
+        """Return the states, and room for the one that follows if it is the next row's, (p, m + 1)."""
+        room = 0 if self.columns.next_state else 1
+        states = matrix(self.variables, self.columns.state, batch, room=room)
         return states.T.astype(self.kinds[0], copy=False)
 
     def _read(self, first: int, batch: pa.RecordBatch, where: str) -> _Batch:
@@ -196,7 +197,7 @@ class _Batch(NamedTuple):
 
     first: int
     where: str
-    in_a_row: FloatArray  # (p, m + 1) the states, and room for the one that follows
+    in_a_row: FloatArray  # (p, m or m + 1) the states, and room for the one that follows
     next_states: FloatArray | None
     actions: AnyArray
     rewards: FloatArray
@@ -205,7 +206,7 @@ class _Batch(NamedTuple):
     @property
     def states(self) -> FloatArray:
         """The states, (m, p)."""
-        return self.in_a_row[:, :-1].T
+        return self.in_a_row[:, : len(self.rewards)].T
 
 
 def _reals(name: str, batch: pa.RecordBatch) -> FloatArray:
