@@ -184,16 +184,16 @@ class FindExtremes:
 def _parted(samples: FloatArray, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the `size` smallest samples, the `size` largest, and the others.
 
-    Of blocks of neighbours, the smallest of each show how small a sample must be to count: few are,
-    and only these are sorted out.
+    The smallest of each of many blocks show how small a sample must be to count: few are, and only
+    these are sorted out.
     """
     n = len(samples)
     if n < _LONG or size > n // (4 * _BLOCK):
         parted = np.partition(samples, (size, n - size - 1))
         return parted[:size], parted[n - size :], parted[size : n - size]
-    blocks = samples[: n - n % _BLOCK].reshape(-1, _BLOCK)
-    small = np.partition(blocks.min(axis=1), size - 1)[size - 1]  # at least `size` are no larger
-    large = np.partition(blocks.max(axis=1), -size)[-size]
+    blocks = samples[: n - n % _BLOCK].reshape(_BLOCK, -1)  # its columns: faster than rows
+    small = np.partition(blocks.min(axis=0), size - 1)[size - 1]  # at least `size` are no larger
+    large = np.partition(blocks.max(axis=0), -size)[-size]
     inside = (samples > small) & (samples < large)
     beyond = np.flatnonzero(~inside)
     if len(beyond) > n // 8:  # too many alike

@@ -165,7 +165,7 @@ class Statistics:
 
 def accumulate(rows: Rows, total: Statistics) -> None:
     """Add the rows' statistics to a total; without a policy there is no φ' and no `cross`."""
-    joint = rows.both is not None and rows.next_actions is not None and len(rows.inner) < _NARROW
+    joint = rows.both is not None and rows.chosen is not None and len(rows.inner) < _NARROW
     for segment in rows.segments:
         member, block = segment.member, rows.block(segment.block)
         inner = rows.inner[:, segment.rows]  # (w, m)

@@ -49,7 +49,7 @@ class Rows:
     n_blocks: int
     segments: tuple[Segment, ...]
     after: Blocks | Dense | None  # φ(s', ·), zero where terminated; None without looking ahead
-    next_actions: IntArray | None  # (m,) what a deterministic policy does in s'
+    chosen: IntArray | None  # (m,) what a deterministic policy does in s', in the piece's order
     next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; without a policy, neither
 
     @property
@@ -58,6 +58,11 @@ class Rows:
         if self.order is None:
             return slice(self.piece.first, self.piece.first + len(self.piece))
         return self.piece.first + self.order
+
+    @cached_property
+    def next_actions(self) -> IntArray | None:
+        """What a deterministic policy does in s', (m,)."""
+        return None if self.chosen is None else _take(self.chosen, self.order)
 
     def block(self, number: int) -> slice:
         """Return the places of a block's features."""
@@ -166,7 +171,8 @@ def arrange(
         segments = _dealt(borders, towards)
     else:
         segments = _shared(borders, towards, dealing.counts[:, _take(piece.episode, order)])
-    terminated = _take(piece.terminated, order)
+    ends = piece.terminated if ahead and piece.terminated.any() else None
+    terminated = None if ends is None else _take(ends, order)
     both: FloatArray | None = None
     after: Blocks | Dense | None = None
     if isinstance(features, PerAction) and isinstance(features.state_features, Polynomial):
@@ -191,7 +197,7 @@ def arrange(
         n_blocks=n_blocks,
         segments=tuple(segments),
         after=after,
-        next_actions=None if following is None else _take(following, order),
+        chosen=following,
         next_weights=None if weights is None else _take(weights, order).T,
     )
 
@@ -200,7 +206,7 @@ def _both(
     piece: Piece,
     polynomial: Polynomial,
     order: IntArray | None,
-    terminated: BoolArray,
+    terminated: BoolArray | None,
     ahead: bool,
 ) -> FloatArray:
     """Return ψ(s) and, looking ahead, ψ(s'), zero where terminated, (1 or 2, w, m).
@@ -222,7 +228,7 @@ def _both(
         else:
             states[:] = _take(given.T, moved).T
         polynomial.complete(psi, p)
-    if ahead and terminated.any():
+    if terminated is not None:
         both[1][:, terminated] = 0.0
     return both
 
@@ -236,7 +242,7 @@ def _sorted(keys: list[tuple[AnyArray, int]], m: int) -> tuple[IntArray | None, 
         return None, np.array([[0, m]])
     combinations = int(np.prod([size for _, size in keys]))
     # small integers, because numpy sorts those in linear time
-    kind = np.int16 if combinations < 2**15 else np.int64
+    kind: Any = np.int8 if combinations < 2**7 else np.int16 if combinations < 2**15 else np.int64
     code: Any = keys[0][0].astype(kind)
     for values, size in keys[1:]:
         code = code * kind(size) + values.astype(kind)
@@ -254,9 +260,9 @@ def _take(values: Any, order: IntArray | None) -> Any:
     return values.take(order, axis=0)
 
 
-def _without(after: Blocks | Dense, terminated: BoolArray) -> Blocks | Dense:
+def _without(after: Blocks | Dense, terminated: BoolArray | None) -> Blocks | Dense:
     """Return φ(s', ·) with zeros where nothing follows."""
-    if not terminated.any():
+    if terminated is None:
         return after
     if isinstance(after, Blocks):
         return Blocks(np.where(terminated, 0.0, after.psi.T).T)
