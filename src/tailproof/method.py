@@ -102,7 +102,7 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
     def __str__(self) -> str:
         text = type(self.base).__name__
         if self.clip:
-            text += f", rewards clipped at {self.clip:g}"
+            text += f", rewards clipped at {100 * self.clip:.3g} %"
         if self.folds > 1:
             kind = {"Split": "split in", "Bootstrap": "bootstrapped", "Replicate": "replicated"}
             name = type(self.partition).__name__
