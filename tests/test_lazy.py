@@ -16,12 +16,14 @@ from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
 import tailproof.algorithms.samples
+import tailproof.algorithms.sweeps
 import tailproof.lazy_views
 import tailproof.sources.lazily
 from tailproof import Log, Method, Split, compare, diagnose, evaluate, k_path, learn, method
 from tailproof.algorithms.linear import Design
 from tailproof.algorithms.task import Task
 from tailproof.cli import app
+from tailproof.engines import Local
 from tailproof.errors import CoverageWarning, LogError, MethodError, StorageError, TailproofWarning
 from tailproof.features import Joint, default_features
 from tailproof.lazy import LazyLog, Piece, parts_of, pieces_of
@@ -403,6 +405,20 @@ class TestEveryQuestion:
         for chosen in ("fqi", method("room-fqi", iterations=20), "lstd-q", "room-vm"):
             there, here = (learn(each, method=chosen, gamma=0.9) for each in (lazy, log))
             assert np.allclose(there.critic.members.theta, here.critic.members.theta, rtol=1e-7)
+
+    def test_learning_passes_run_on_engines(self, log, path, monkeypatch):
+        monkeypatch.setattr(tailproof.algorithms.sweeps, "_KEPT", 0)
+        lazy = read_log(path, lazy=True)
+        with Local(workers=2, kind="processes") as processes:
+            for chosen in (method("room-fqi", iterations=5), "lstd-q", method("pb", iterations=5)):
+                runs = [
+                    learn(lazy, method=chosen, gamma=0.9, engine=engine).critic.members.theta
+                    for engine in (None, Local(workers=3), processes)
+                ]
+                assert np.array_equal(runs[0], runs[1])
+                assert np.array_equal(runs[0], runs[2])
+                here = learn(log, method=chosen, gamma=0.9).critic.members.theta
+                assert np.allclose(runs[0], here, rtol=1e-7)
 
     def test_learn_from_some_and_judge_by_others(self, log, path):
         lazy = read_log(path, lazy=True)

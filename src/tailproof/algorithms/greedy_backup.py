@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.huber import robust_scale
-from tailproof.algorithms.sweeps import Span, Sweep
+from tailproof.algorithms.sweeps import Span, Sweep, Sweeps
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.errors import PartitionError
 from tailproof.features import Features, PerAction
@@ -30,7 +31,7 @@ def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
         return
     taken = np.zeros((log.n_episodes, log.n_actions), dtype=bool)
     for part in parts_of(log):
-        for piece in pieces_of(log, part):
+        for piece in pieces_of(log, part, ahead=False):
             taken[piece.episode, piece.actions] = True
     for action in logged_actions(log):
         seen = (folds.counts[:, taken[:, action]] > 0).any(axis=1)  # (K,)
@@ -101,8 +102,13 @@ class GreedyBackup:
         return best
 
 
+def _backed_up(backup: GreedyBackup, theta: FloatArray, sweep: Sweep) -> FloatArray:
+    """Return Σφ v(s') of every member, (K, d)."""
+    return sweep.moments(backup(sweep, theta))
+
+
 def iterate_greedy(
-    sweeps: Iterable[Sweep],
+    sweeps: Sweeps,
     theta: FloatArray,
     *,
     inverse: FloatArray,
@@ -128,9 +134,7 @@ def iterate_greedy(
     for moved in history:
         previous = theta
         if huber is None:
-            right = moment.copy()
-            for sweep in sweeps:
-                right += gamma * sweep.moments(backup(sweep, theta))
+            right = moment + gamma * sweeps.total(partial(_backed_up, backup, theta))
             theta = (inverse @ right[..., None])[..., 0]
         else:
             theta, excess = _huber_step(sweeps, theta, excess, inverse, gamma, backup, huber)

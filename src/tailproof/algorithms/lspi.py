@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +14,9 @@ from tailproof.algorithms.greedy_backup import GreedyBackup, logged_actions, req
 from tailproof.algorithms.linear import Design, as_ridge, regularised, solve
 from tailproof.algorithms.rewards import as_rewards, with_rewards
 from tailproof.algorithms.ridge import choose_ridge
-from tailproof.algorithms.sweeps import Sweeps
+from tailproof.algorithms.sweeps import Sweep, Sweeps
 from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray
 from tailproof.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, default_features
@@ -84,12 +86,15 @@ class LSPI:
         history = np.zeros((self.iterations, folds.count))
         cross = np.full_like(matrix, np.nan)
         for moved in history:
-            before, cross = cross, np.zeros_like(matrix)
-            for sweep in sweeps:
-                cross += sweep.cross(greedy.choice(sweep, theta))
+            before, cross = cross, sweeps.total(partial(_crossed, greedy, theta))
             if np.array_equal(before, cross):  # nobody changed an action
                 break
             previous, theta = theta, solve(matrix - task.gamma * cross, right)[..., 0]
             np.abs(theta - previous).max(axis=1, out=moved)
         nobody = np.zeros(folds.count, dtype=bool)  # what is singular is not finite either
         return Fitted(LinearCritics(features, theta, diverged=nobody), history)
+
+
+def _crossed(greedy: GreedyBackup, theta: FloatArray, sweep: Sweep) -> FloatArray:
+    """Return Σφ(s, a)φ(s', greedy)ᵀ of every member, (K, d, d)."""
+    return sweep.cross(greedy.choice(sweep, theta))

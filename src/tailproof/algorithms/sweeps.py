@@ -7,14 +7,16 @@ action, Q(s', ·) is then one matrix product and Σφv one product for each bloc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial, reduce
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from tailproof.algorithms.linear import Statistics
+from tailproof.algorithms.rows import Dealing
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.features import Features, PerAction, at_actions
@@ -23,6 +25,7 @@ from tailproof.lazy import Piece as Rows
 from tailproof.log import Log
 from tailproof.partition import Folds
 
+T = TypeVar("T")
 _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
 
 #: A member and its rows.
@@ -233,50 +236,91 @@ class Sweeps:
     folds: Folds
 
     def __iter__(self) -> Iterator[Sweep]:
-        log = self.task.log
-        if 8 * log.n_transitions * self.features.size * (1 + log.n_actions) <= _KEPT:
+        if self._fits:
             return iter((self._whole,))
-        return (
-            arrange(piece, self.features, self.folds, log.n_actions)
-            for part in parts_of(log)
-            for piece in pieces_of(log, part)
+        return (sweep for part in parts_of(self.task.log) for sweep in self.made(part))
+
+    def made(self, part: Any) -> Iterator[Sweep]:
+        """Yield the sweeps of one part of the log."""
+        log = self.task.log
+        for piece in pieces_of(log, part):
+            yield arrange(piece, self.features, self._dealing, log.n_actions)
+
+    def total(self, function: Callable[[Sweep], T]) -> T:
+        """Return the sum of what a function finds in all sweeps.
+
+        The task's engine decides where that runs, so the function must carry all it needs with it.
+        """
+        if self._fits:
+            return function(self._whole)
+        found: T = self.task.engine.map_reduce(
+            partial(_found, function), parts_of(self.task.log), operator.add, shared=self._portable
         )
+        return found
+
+    def statistics(self) -> Statistics:
+        """Return Σφφᵀ, Σφr and the number of rows of every member; Σφφ'ᵀ waits for a policy."""
+        found = self.total(_statistics)
+        return replace(found, cross=np.zeros_like(found.gram))
+
+    @property
+    def _fits(self) -> bool:
+        log = self.task.log
+        return bool(8 * log.n_transitions * self.features.size * (1 + log.n_actions) <= _KEPT)
 
     @cached_property
     def _whole(self) -> Sweep:
         log = in_memory(self.task.log)
         piece = next(pieces_of(log, range(log.n_transitions), log.n_transitions))
-        return arrange(piece, self.features, self.folds, log.n_actions)
+        return arrange(piece, self.features, self._dealing, log.n_actions)
 
-    def statistics(self) -> Statistics:
-        """Return Σφφᵀ, Σφr and the number of rows of every member; Σφφ'ᵀ waits for a policy."""
-        d, count = self.features.size, self.folds.count
-        total = Statistics(
-            np.zeros((count, d, d)), np.zeros((count, d, d)), np.zeros((count, d)), np.zeros(count)
-        )
-        for sweep in self:
-            moment = sweep.moments(sweep.rewards)
-            total = total + Statistics(sweep.gram(), np.zeros(()), moment, sweep.counts())
-        return total
+    @cached_property
+    def _dealing(self) -> Dealing:
+        return Dealing.of(self.folds)
+
+    @cached_property
+    def _portable(self) -> Sweeps:
+        """The same without the parts, which workers are sent one by one."""
+        if isinstance(self.task.log, Log):
+            return self
+        return replace(self, task=replace(self.task, log=replace(self.task.log, parts=())))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
 
-def arrange(piece: Rows, features: Features, folds: Folds, n_actions: int) -> Sweep:
+def _found(function: Callable[[Sweep], T], sweeps: Sweeps, part: Any) -> T:
+    found: T = reduce(operator.add, map(function, sweeps.made(part)))
+    return found
+
+
+def _statistics(sweep: Sweep) -> Statistics:
+    moment = sweep.moments(sweep.rewards)
+    return Statistics(sweep.gram(), np.zeros(()), moment, sweep.counts())
+
+
+def arrange(piece: Rows, features: Features, dealing: Dealing, n_actions: int) -> Sweep:
     """Lay out some rows of a log, ordered by member and action."""
-    shared = not folds.are_disjoint
+    shared = dealing.counts is not None
     code = piece.actions
-    if not shared:
-        member = folds.fold_of_episode()[piece.episode].astype(np.intp)
+    if dealing.fold_of_episode is not None:
+        member = dealing.fold_of_episode[piece.episode].astype(np.intp)
         code = np.where(member < 0, -1, member * n_actions + piece.actions)
     # Short integers are sorted in linear time.
-    short = code.astype(np.int16) if folds.count * n_actions < 1 << 15 else code
+    short = code.astype(np.int16) if dealing.members * n_actions < 1 << 15 else code
     order = np.argsort(short, kind="stable")[int((code < 0).sum()) :]
     code = code[order]
     dead = piece.terminated[order]
     common: dict[str, Any] = {
         "rewards": piece.rewards[order].astype(float, copy=False),
         "alive": (~dead).astype(float) if dead.any() else None,
-        "members": folds.count,
-        "weights": folds.counts[:, piece.episode[order]].astype(float) if shared else None,
+        "members": dealing.members,
+        "weights": None
+        if dealing.counts is None
+        else dealing.counts[:, piece.episode[order]] * 1.0,
     }
     states, next_states = piece.states[order], piece.next_states[order]
     if isinstance(features, PerAction):
