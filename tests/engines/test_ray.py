@@ -1,9 +1,14 @@
 """A real Ray cluster of three nodes that loses workers and a node, and the result to the last bit."""
 
+import contextlib
+import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,6 +84,79 @@ def split_up(path):
 
     pq.write_table(pq.read_table(path), path, row_group_size=250)
     return path
+
+
+POLICY = """
+import time
+import numpy as np
+from pathlib import Path
+
+def policy(states):
+    if len(states) > 100:
+        with open(Path(__file__).with_name("calls"), "a") as file:
+            file.write(".")
+        time.sleep({pause})
+    return (states @ np.array([0.1, 0.3, 1.0, 0.3]) > 0).astype(int)
+"""
+
+
+def command(folder, *words, pause=0.0):
+    """Start `tailproof evaluate` on the log in a folder, as a person would."""
+    (folder / "mine.py").write_text(POLICY.format(pause=pause))
+    words = ["evaluate", "log.parquet", "--policy", "mine.py:policy", "--gamma", "0.5", *words]
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("tailproof"), *words, "--lazy", "--method", "roam-dm"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address},
+        text=True,
+    )
+
+
+@pytest.fixture
+def folder(cartpole, tmp_path):
+    log = cartpole.log(episodes=100, steps=50, noise=StudentT(df=1.5), seed=0)
+    split_up(write_log(log, tmp_path / "log.parquet"))
+    return tmp_path
+
+
+def test_the_command_line_finds_the_cluster(cluster, folder):
+    here = command(folder, "--json")
+    there = command(folder, "--json", "--engine", "ray", "--address", "auto")
+    values = []
+    for run in (here, there):
+        out, err = run.communicate(timeout=120)
+        assert run.returncode == 0, err
+        values.append(json.loads(out)["fold_values"])
+    assert values[0] == values[1]
+
+
+def test_an_interrupt_ends_the_tasks_and_writes_nothing(cluster, folder):
+    words = ["--engine", "ray", "--address", "auto", "--report", "page.html"]
+    run = command(folder, *words, pause=60)
+    until = time.monotonic() + 60
+    while not (folder / "calls").exists():
+        assert time.monotonic() < until
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.1)
+    os.kill(run.pid, signal.SIGINT)
+    err = run.communicate(timeout=60)[1]
+    assert run.returncode == 130
+    assert "Interrupted." in err
+    assert {each.name for each in folder.iterdir()} == {"log.parquet", "mine.py", "calls"}
+    while any("_run" in str(each) for each in busy()):
+        assert time.monotonic() < until + 60
+        time.sleep(0.2)
+
+
+def busy():
+    """Return the names of processes that are at a task of ours."""
+    names = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            names.append(file.read_bytes().replace(b"\0", b" ").decode())
+    return [name for name in names if name.startswith("ray::_run")]
 
 
 def test_errors_and_order(cluster):

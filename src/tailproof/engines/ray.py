@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -88,7 +89,12 @@ class Ray(Engine):
             ) from error
         if not ray.is_initialized():
             try:
-                ray.init(address=self.address, log_to_driver=False, include_dashboard=False)
+                ray.init(
+                    address=self.address,
+                    log_to_driver=False,
+                    include_dashboard=False,
+                    logging_level=logging.ERROR,
+                )
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise EngineError(
                     f"No Ray cluster answers at {self.address!r}: {error}. Start one with "
