@@ -28,6 +28,8 @@ from tailproof.method import Method
 from tailproof.partition import shuffled_groups
 from tailproof.spaces import Discrete
 
+_CLEARLY = 5.0  # standard errors by which a rival must be better on held-out episodes
+
 
 def learn(
     log: AnyLog,
@@ -133,8 +135,9 @@ def _learn_by_default(
     """Learn by the row that the rewards call for, unless a rival is clearly better on other episodes.
 
     The rivals are plain FQI and ROOM-FQI. A rival replaces the pick if its held-out value is higher by
-    more than two standard errors of the difference, the two being taken as independent: the pick has
-    the benefit of the doubt.
+    more than five standard errors of the difference, the two being taken as independent. The pick has
+    the benefit of the doubt because standard errors leave out how wrong a critic is about a policy that
+    strays from the log.
     """
     if not log.is_discrete:
         raise MethodError(
@@ -153,7 +156,7 @@ def _learn_by_default(
             continue
         other = learn(taught, method=rival, gamma=gamma, seed=seed, engine=engine)
         value = _held_out_value(other, held_out, seed)
-        if value[0] - judged[0] > 2 * np.hypot(value[1], judged[1]):
+        if value[0] - judged[0] > _CLEARLY * np.hypot(value[1], judged[1]):
             reasons = (
                 *reasons,
                 f"On held-out episodes {name} did better, {value[0]:.4g} against {judged[0]:.4g}.",
