@@ -11,6 +11,8 @@ and evaluating it together, on one thread. Targets:
 - a Ray cluster of three nodes whose workers are killed twice in the middle: the same bits;
 - two workers of a core each at least 1.6 times as fast as one, on Ray and as local processes.
 
+It also measures what a million rows cost against features and folds, for the guide.
+
     python benchmarks/scale.py [--quick] [--json] [--data FOLDER] [--only cartpole ...]
 
 `--data` keeps the generated Parquet files (4 GB; 0.3 GB with `--quick`) for the next run.
@@ -55,7 +57,10 @@ METHODS: dict[str, Callable[[], Method]] = {
     "fqe": lambda: method("fqe"),
     "roam-dm": lambda: method("roam-dm"),
     "pooled weights": lambda: method("mis", mean=AdaptiveHuber()),
-    "roam-dm, K = 30": lambda: method("roam-dm", folds=30),
+    **{
+        f"roam-dm, K = {folds}": lambda folds=folds: method("roam-dm", folds=folds)
+        for folds in (1, 5, 30)
+    },
 }
 TARGETS: dict[str, tuple[float, str]] = {
     "of the floor's speed": (0.5, "at least"),
@@ -186,6 +191,23 @@ def against_the_floor(folder: Path, sizes: list[int], variables: int, names: lis
     return results
 
 
+def cost(folder: Path, sizes: list[int]) -> Results:
+    """Measure seconds and memory of a million rows against features and folds: no targets."""
+    results: Results = {}
+    for variables in sizes:
+        warm(folder, variables)
+        data = generated(folder, variables, 1)
+        features = 2 * (1 + variables + variables * (variables - 1) // 2)
+        for folds in (1, 5, 30):
+            runs = [elsewhere("run", data, f"roam-dm, K = {folds}") for _ in range(2)]
+            label = f"d = {features}, K = {folds}, {variables} state variables"
+            results[f"{label}: seconds a million"] = min(run["seconds"] for run in runs)
+            results[f"{label}: GB of memory"] = max(run["bytes"] for run in runs) / 1e9
+        size = sum(file.stat().st_size for file in data.iterdir())
+        results[f"{variables} state variables: bytes a row on disk"] = size / MILLION
+    return results
+
+
 def warm(folder: Path, variables: int) -> None:
     """Write a small log that imports and caches are warmed up with."""
     target = folder / "warm"
@@ -301,7 +323,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--data", type=Path, help="a folder for the data, kept for the next run")
     parser.add_argument(
-        "--only", nargs="+", choices=("cartpole", "wide", "killed", "workers"), help="some parts"
+        "--only",
+        nargs="+",
+        choices=("cartpole", "wide", "killed", "workers", "cost"),
+        help="some parts",
     )
     options = parser.parse_args()
     quick = options.quick
@@ -316,6 +341,7 @@ def main() -> int:
                 folder, [1] if quick else [1, 10], WIDE, ["roam-dm, K = 30"]
             ),
             "killed": lambda: killed_workers(folder, 5 if quick else 50),
+            "cost": lambda: cost(folder, [4] if quick else [4, 10, 17]),
             "workers": lambda: two_workers(folder, 4 if quick else 20, 3 if quick else 6),
         }
         results: Results = {}

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -538,6 +540,65 @@ class TestDamage:
             StorageError, match=r"log\.parquet has vanished since the log was opened"
         ):
             self.run(lazy, cartpole)
+
+    def test_a_file_that_vanishes_in_the_middle_and_comes_back(self, log, tmp_path, cartpole):
+        folder, away = tmp_path / "data", tmp_path / "away.parquet"
+        folder.mkdir()
+        for number, first in enumerate((0, 10, 20)):
+            stored(log.take(np.arange(first, first + 10)), folder / f"{number}.parquet")
+        target = cartpole.target()
+        wanted = evaluate(read_log(folder, lazy=True), target, method="roam-dm", gamma=0.9)
+        lazy, calls = read_log(folder, lazy=True), []
+
+        class Thief:
+            """The same policy; somebody moves the last file while it is asked."""
+
+            def __call__(self, states):
+                calls.append(len(states))
+                if (folder / "2.parquet").exists() and len(calls) == 2:
+                    (folder / "2.parquet").rename(away)
+                return target(states)
+
+            def __reduce__(self):
+                return (Thief, ())
+
+        engine = Local(checkpoint=tmp_path / "progress", retries=0)
+        with pytest.raises(
+            StorageError,
+            match=r"2\.parquet has vanished since the log was opened: row group \d+ was to be read",
+        ):
+            evaluate(lazy, Thief(), method="roam-dm", gamma=0.9, engine=engine)
+        before = len(calls)
+        away.rename(folder / "2.parquet")
+        again = evaluate(lazy, Thief(), method="roam-dm", gamma=0.9, engine=engine)
+        assert again.value == wanted.value
+        assert np.array_equal(again.fold_values, wanted.fold_values)
+        assert len(calls) - before < len(lazy.parts) + 2  # parts that were done are not done again
+
+    def test_a_disk_that_is_full(self, path, tmp_path):
+        """A process that may write no more than 100 bytes to a file: as on a full disk."""
+        script = f"""
+import resource, signal, sys, warnings
+from tailproof import evaluate
+from tailproof.engines import Local
+from tailproof.sources import read_log
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+warnings.simplefilter("always")
+engine = Local(checkpoint={str(tmp_path / "progress")!r})
+lazy = read_log({str(path)!r}, lazy=True)
+print(evaluate(lazy, lambda s: s[:, 2] > 0, method="lstd", gamma=0.5, engine=engine).value)
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        )
+        wanted = evaluate(
+            read_log(path, lazy=True), lambda s: s[:, 2] > 0, method="lstd", gamma=0.5
+        )
+        assert float(done.stdout) == pytest.approx(wanted.value, rel=1e-12), done.stderr
+        assert "Progress could not be written to" in done.stderr
+        assert "File too large" in done.stderr
+        assert list((tmp_path / "progress").iterdir()) == []
 
     def test_a_type_that_changes_between_files(self, log, tmp_path):
         table = table_of(log)

@@ -32,6 +32,9 @@ class Critics(Protocol):
         """Return only these members."""
 
 
+_FEW = 1 << 16  # state-action pairs whose features are made at a time
+
+
 @dataclass(frozen=True)
 class LinearCritics:
     """Q_k(s, a) = φ(s, a)ᵀθ_k."""
@@ -47,7 +50,10 @@ class LinearCritics:
 
     def values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return Q_k(s, a) at n state-action pairs, (K, n)."""
-        values: FloatArray = self.theta @ self.features(states, actions).T
+        values = np.empty((len(self.theta), len(states)))
+        for first in range(0, len(states), _FEW):  # the features of all may not fit in memory
+            rows = slice(first, first + _FEW)
+            values[:, rows] = self.theta @ self.features(states[rows], actions[rows]).T
         return values
 
     def action_values(self, states: FloatArray, n_actions: int) -> FloatArray:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -159,7 +160,7 @@ def busy():
     return [name for name in names if name.startswith("ray::_run")]
 
 
-def test_errors_and_order(cluster):
+def test_errors_and_order(cluster, monkeypatch):
     engine = Ray(retries=1)
     assert engine.map(lambda shared, x: shared * x, range(7), shared=2) == list(range(0, 14, 2))
 
@@ -168,6 +169,14 @@ def test_errors_and_order(cluster):
 
     with pytest.raises(LogError, match=r"^1 is no log$"):
         engine.map(wrong, [1, 2, 3])
+    module = types.ModuleType("only_here")
+    exec("def task(x):\n    return x", module.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    with pytest.raises(
+        EngineError,
+        match=r"could not be read by its worker: .*No module named 'only_here'\. Every node needs",
+    ):
+        engine.map(module.task, [1])
     with pytest.raises(EngineError, match="lost with its workers more often than it is retried"):
         engine.map(lambda x: os.kill(os.getpid(), signal.SIGKILL), [1])
 

@@ -23,6 +23,9 @@ from tailproof.partition import Folds
 __all__ = ["MIS", "UNITS", "Unit", "check_mean", "marginal_weights", "unit_mean"]
 
 
+_FEW = 1 << 16  # first states whose features are made at a time
+
+
 @dataclass(frozen=True, kw_only=True)
 class MIS:
     """Linear marginal importance sampling (section 3.1, algorithm 3).
@@ -106,7 +109,10 @@ class MIS:
 def marginal_direction(design: Design, matrix: FloatArray) -> FloatArray:
     """Return A⁻ᵀg for each member, (K, d): the marginal weights are w_i = n φ_iᵀA⁻ᵀg."""
     points = design.task.initial_points()
-    start = points.weights @ design.features(points.states, points.actions)  # g, (d,)
+    start = np.zeros(design.features.size)  # g
+    for first in range(0, len(points.weights), _FEW):  # the features of all may not fit in memory
+        rows = slice(first, first + _FEW)
+        start += points.weights[rows] @ design.features(points.states[rows], points.actions[rows])
     right = np.broadcast_to(start[:, None], (*matrix.shape[:2], 1))
     return solve(np.swapaxes(matrix, 1, 2), right)[..., 0]
 

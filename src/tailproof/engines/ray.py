@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from tailproof.engines.engine import Engine, attempt
 from tailproof.errors import EngineError
@@ -43,6 +44,7 @@ class Ray(Engine):
     _connected: bool = field(default=False, init=False, repr=False)
     _shared: Any = field(default=None, init=False, repr=False)
     _reference: Any = field(default=None, init=False, repr=False)
+    _key: str = field(default="", init=False, repr=False)
 
     def results(
         self, function: Callable[..., T], items: Sequence[Any], *, shared: Any = None
@@ -50,7 +52,7 @@ class Ray(Engine):
         """Yield ``function(item)``, or ``function(shared, item)``, for each item in order."""
         ray = self._connect()
         if self._reference is None or shared is not self._shared:
-            self._shared, self._reference = shared, ray.put(shared)
+            self._shared, self._reference, self._key = shared, ray.put(shared), uuid4().hex
         task = ray.remote(
             num_cpus=1,
             memory=self.memory,
@@ -65,7 +67,9 @@ class Ray(Engine):
                 limit = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
                 while waiting and len(ahead) < limit:
                     item = waiting.popleft()
-                    ahead.append(task.remote(called, item, self._reference, self.retries))
+                    ahead.append(
+                        task.remote(called, item, self._reference, self._key, self.retries)
+                    )
                 yield _fetched(ray, ahead.popleft())
         finally:
             for reference in ahead:
@@ -104,15 +108,29 @@ class Ray(Engine):
         return ray
 
 
-def _run(function: Callable[..., T], item: Any, shared: Any, retries: int) -> T:
+#: In a worker, what its last task shared with others, by its key: what that has worked out is kept.
+_known: dict[str, Any] = {}
+
+
+def _run(function: Callable[..., T], item: Any, shared: Any, key: str, retries: int) -> T:
+    if key not in _known:
+        _known.clear()
+        _known[key] = shared
     with one_thread():
-        return attempt(function, item, shared, retries)
+        return attempt(function, item, _known[key], retries)
 
 
 def _fetched(ray: Any, reference: Any) -> Any:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ray.exceptions.RayError):
+            reason = str(error.cause).strip().splitlines()
+            raise EngineError(
+                f"A task could not be read by its worker: {reason[-1]}. Every node needs tailproof, "
+                f"the same versions, and the modules that policies and features come from; what is "
+                f"defined in a script or a notebook is sent along."
+            ) from None
         raise error.cause from None
     except ray.exceptions.RayError as error:
         raise EngineError(

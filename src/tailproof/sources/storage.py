@@ -88,13 +88,14 @@ class Storage:
         info = self.filesystem.get_file_info(span.path)
         if info.type.name == "NotFound":
             raise StorageError(
-                f"{span.path} has vanished since the log was opened. Put it back and run again, or "
-                f"open the log anew."
+                f"{span.path} has vanished since the log was opened: row group {span.groups[0]} was "
+                f"to be read next. Put it back and run again, or open the log anew; what was done "
+                f"before need not be done again if the engine has a checkpoint."
             )
         if (info.size, info.mtime_ns) != (span.size, span.stamp):
             raise StorageError(
-                f"{span.path} has changed since the log was opened: what was read of it no longer "
-                f"fits. Open the log anew."
+                f"{span.path} has changed since the log was opened: row group {span.groups[0]} was to "
+                f"be read next, and no longer fits what is known. Open the log anew."
             )
         with (
             self.filesystem.open_input_file(span.path) as stream,
