@@ -191,19 +191,23 @@ def against_the_floor(folder: Path, sizes: list[int], variables: int, names: lis
     return results
 
 
-def cost(folder: Path, sizes: list[int]) -> Results:
-    """Measure seconds and memory of a million rows against features and folds: no targets."""
+def cost(folder: Path, sizes: list[int], most: int) -> Results:
+    """Measure what a million rows more cost against features and folds: no targets."""
     results: Results = {}
     for variables in sizes:
         warm(folder, variables)
-        data = generated(folder, variables, 1)
+        data = [generated(folder, variables, millions) for millions in (1, most)]
         features = 2 * (1 + variables + variables * (variables - 1) // 2)
         for folds in (1, 5, 30):
-            runs = [elsewhere("run", data, f"roam-dm, K = {folds}") for _ in range(2)]
+            name = f"roam-dm, K = {folds}"
+            one, many = ([elsewhere("run", each, name) for _ in range(2)] for each in data)
+            times = [min(run["seconds"] for run in runs) for runs in (one, many)]
             label = f"d = {features}, K = {folds}, {variables} state variables"
-            results[f"{label}: seconds a million"] = min(run["seconds"] for run in runs)
-            results[f"{label}: GB of memory"] = max(run["bytes"] for run in runs) / 1e9
-        size = sum(file.stat().st_size for file in data.iterdir())
+            slope = (times[1] - times[0]) / (most - 1)
+            results[f"{label}: seconds a million"] = slope
+            results[f"{label}: seconds besides"] = times[0] - slope
+            results[f"{label}: GB of memory"] = max(run["bytes"] for run in many) / 1e9
+        size = sum(file.stat().st_size for file in data[0].iterdir())
         results[f"{variables} state variables: bytes a row on disk"] = size / MILLION
     return results
 
@@ -341,7 +345,7 @@ def main() -> int:
                 folder, [1] if quick else [1, 10], WIDE, ["roam-dm, K = 30"]
             ),
             "killed": lambda: killed_workers(folder, 5 if quick else 50),
-            "cost": lambda: cost(folder, [4] if quick else [4, 10, 17]),
+            "cost": lambda: cost(folder, [4] if quick else [4, 10, 17], 5),
             "workers": lambda: two_workers(folder, 4 if quick else 20, 3 if quick else 6),
         }
         results: Results = {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as fs
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -33,7 +34,7 @@ from tailproof.lazy_views import SampleWarning, held, sampled_episodes, take_epi
 from tailproof.means import AdaptiveHuber, Catoni, PermutedMedianOfMeans
 from tailproof.noise import StudentT
 from tailproof.policies import EpsilonGreedy
-from tailproof.sources import read, read_log, write_log
+from tailproof.sources import open_data_set, read, read_log, write_log
 
 METHODS = [
     *("fqe", "lstd", "mis", "dr", "roam-dm", "roam-variant", "roam-fqe", "roam-mis", "roam-dr"),
@@ -276,6 +277,13 @@ def test_folder_names_are_columns_and_uris_are_paths(log, tmp_path):
         read_log(tmp_path.as_uri(), group="site", lazy=False),
         read_log(tmp_path, group="site", lazy=False),
     )
+
+
+def test_any_file_system_of_pyarrow(log, path):
+    store = fs.SubTreeFileSystem(str(path.parent), fs.LocalFileSystem())
+    data = open_data_set(path.name, store)
+    assert_equal(read_log(data).load(), log)
+    assert_equal(read_log(data, lazy=False), log)
 
 
 def test_large_data_stay_on_disk_by_themselves(path):

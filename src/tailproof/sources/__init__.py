@@ -6,12 +6,14 @@ from tailproof.sources.hdf5 import read_d4rl
 from tailproof.sources.minari import read_minari
 from tailproof.sources.parquet import write_log
 from tailproof.sources.reading import Reading, read, read_log
+from tailproof.sources.storage import open_data_set
 
 __all__ = [
     "Columns",
     "Reading",
     "from_d3rlpy",
     "guess_columns",
+    "open_data_set",
     "read",
     "read_d4rl",
     "read_log",

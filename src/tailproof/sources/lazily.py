@@ -33,6 +33,8 @@ def data_set_to_stay(source: Any, lazy: bool | None, budget: int | None) -> Data
     Without a word on `lazy`, Parquet data stay on disk if they would fill more than `budget` bytes of
     memory, by default a quarter of what the machine has.
     """
+    if isinstance(source, DataSet):
+        return source
     remote = isinstance(source, str) and "://" in source
     if lazy is False and not remote:
         return None

@@ -83,7 +83,7 @@ def read_log(
     source
         A Parquet, CSV, Arrow or HDF5 (D4RL or d3rlpy) file; a folder of Parquet files; an Arrow
         table, pandas or polars frame, or mapping of arrays; a Minari id or folder; a d3rlpy
-        `MDPDataset` or `ReplayBuffer`.
+        `MDPDataset` or `ReplayBuffer`; Parquet on any file system (`open_data_set`).
     state
         Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, a variable
         ``column=value`` for each value; a list column gives a variable for each entry.

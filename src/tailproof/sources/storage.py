@@ -239,9 +239,17 @@ def _alike(wanted: Any, found: Any) -> bool:
 
 
 def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
-    """Open a Parquet file, a folder of them, or a URI such as ``s3://bucket/folder``.
+    """Open a Parquet file, a folder of them, or a URI such as ``s3://bucket/folder``, for `read_log`.
 
     Only the files' footers are read.
+
+    Parameters
+    ----------
+    source
+        Where it is.
+    filesystem
+        A file system of ``pyarrow.fs`` on which the source is a path; by default that of the URI, or
+        the local one.
     """
     from pyarrow import dataset, fs
 
