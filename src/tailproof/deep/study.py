@@ -21,7 +21,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.algorithms.task import Task
-from tailproof.arrays import AnyArray
+from tailproof.arrays import AnyArray, FloatArray
 from tailproof.deep.bases import IQL, SAC, SQL
 from tailproof.deep.scores import scorer
 from tailproof.deep.settings import Evaluation, Run
@@ -62,14 +62,15 @@ def prepared(log: Log, *, kappa: float, df: float, seed: int) -> Log:
     return scaled if kappa == 0 else add_noise(scaled, StudentT(df=df, kappa=kappa), seed=seed)
 
 
-def with_variants(log: Log, clip: float) -> Log:
-    """Return the log, then its episodes with rewards winsorised at `clip` on each side, then with 0."""
+def with_variants(log: Log, clip: float, other: FloatArray | None = None) -> Log:
+    """Return the log, its episodes with rewards winsorised at `clip`, then with `other` ones or 0."""
     clipped = np.clip(log.rewards, *np.quantile(log.rewards, [clip, 1 - clip]))
+    third = np.zeros_like(clipped) if other is None else other
     episode = np.repeat(np.arange(log.n_episodes), log.lengths)
     return Log.from_arrays(
         np.concatenate([log.states] * 3),
         np.concatenate([log.actions] * 3),
-        np.concatenate([log.rewards, clipped, np.zeros_like(clipped)]),
+        np.concatenate([log.rewards, clipped, third]),
         np.concatenate([log.next_states] * 3),
         episode=np.concatenate([episode + copy * log.n_episodes for copy in range(3)]),
         terminated=np.concatenate([log.terminated] * 3),
@@ -78,7 +79,7 @@ def with_variants(log: Log, clip: float) -> Log:
 
 
 def variant_folds(log: Log, folds: int, rng: np.random.Generator) -> Folds:
-    """Return folds of `with_variants`: the whole log, all of it clipped, all without, and K parts."""
+    """Return folds of `with_variants`: each copy as a whole, then the K parts of the first."""
     parts = Split(folds).assign(log, rng).counts  # (K, episodes)
     whole, width = parts.sum(axis=0), parts.shape[1]
     counts = np.zeros((3 + folds, 3 * width), dtype=parts.dtype)
@@ -140,6 +141,49 @@ def implicit_study(
     }
 
 
+def rank_study(
+    clean: Log, noisy: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float, clip: float
+) -> dict[str, Any]:
+    """Return how well advantages learned from noisy rewards rank the log's actions; trains no policy.
+
+    The yardstick is r + γV(s') − V(s) with clean rewards and the V that was learned from them, which is
+    an advantage without error of its own where the world is deterministic.
+    """
+    from tailproof.deep.fitting import fit_implicit, member_seeds
+
+    rng = np.random.default_rng(seed)
+    task = Task(with_variants(noisy, clip, clean.rewards), 0.99, None, clean.first_states)
+    members = variant_folds(noisy, folds, rng)
+    seeds = member_seeds(members.count, rng)
+    critics: Any = fit_implicit(base, task, members, backup=None, seeds=seeds).critics
+    q, v = critics.values(clean.states, clean.actions), critics.state_values(clean.states)  # (K, n)
+    after = np.where(clean.terminated, 0.0, 0.99 * critics.state_values(clean.next_states)[2])
+    yardstick = _ranks(clean.rewards + after - v[2])
+
+    def agreement(level: float | None, chosen: slice) -> float:
+        """Rank with the mean of the members, or with this quantile of them."""
+        reduced = [
+            each[chosen].mean(axis=0) if level is None else np.quantile(each[chosen], level, axis=0)
+            for each in (q, v)
+        ]
+        return float(np.corrcoef(_ranks(reduced[0] - reduced[1]), yardstick)[0, 1])
+
+    return {
+        "scores": {
+            "clean": agreement(None, slice(2, 3)),
+            "vanilla": agreement(None, slice(0, 1)),
+            "clipped": agreement(None, slice(1, 2)),
+            "ma": agreement(None, slice(3, None)),
+            "room-vm": agreement(0.5, slice(3, None)),
+            "p-room-vm": agreement(quantile, slice(3, None)),
+        }
+    }
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    return values.argsort().argsort().astype(float)
+
+
 def clean_study(log: Log, bases: Mapping[str, IQL | SQL], *, seed: int) -> dict[str, Any]:
     """Train each base on the log as it is, and clone the log beside their policies."""
     from tailproof.deep.critics import NeuralCritics
@@ -197,7 +241,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("dataset", help="such as hopper-mixed: <data>/<dataset>*.npz")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--study", choices=("iql", "sql", "sac", "clean"), default="iql")
+    parser.add_argument("--study", choices=("iql", "sql", "sac", "clean", "rank"), default="iql")
     parser.add_argument("--kappa", type=float, default=0.0)
     parser.add_argument("--df", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -242,9 +286,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     done = {tuple(json.loads(line)["key"]) for line in _lines(given.out)}
     for seed in given.seeds:
-        weighing = {"iql": given.beta, "sql": given.alpha, "sac": 0.0, "clean": given.beta}[
-            given.study
-        ]
+        weighing = {"sql": given.alpha, "sac": 0.0}.get(given.study, given.beta)
         key = (
             given.dataset,
             given.study,
@@ -276,7 +318,17 @@ def main(arguments: list[str] | None = None) -> None:
                 if given.study == "sql"
                 else IQL(beta=given.beta, **shared)
             )
-            if given.study == "clean":
+            if given.study == "rank":
+                result = rank_study(
+                    to_return_range(log),
+                    noisy,
+                    base,
+                    seed=seed,
+                    folds=given.folds,
+                    quantile=given.quantile,
+                    clip=0.01,
+                )
+            elif given.study == "clean":
                 automatic = shared | {"reward_scale": "auto"}
                 bases: dict[str, IQL | SQL] = {
                     "iql": IQL(beta=given.beta, **automatic),
