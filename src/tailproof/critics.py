@@ -9,7 +9,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.features import Features, at_actions
+from tailproof.features import Features, PerAction, at_actions
 
 
 class Critics(Protocol):
@@ -53,7 +53,21 @@ class LinearCritics:
         values = np.empty((len(self.theta), len(states)))
         for first in range(0, len(states), _FEW):  # the features of all may not fit in memory
             rows = slice(first, first + _FEW)
-            values[:, rows] = self.theta @ self.features(states[rows], actions[rows]).T
+            values[:, rows] = self._values(states[rows], actions[rows])
+        return values
+
+    def _values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
+        values: FloatArray
+        if isinstance(self.features, PerAction):  # a model for each action, without the zeros
+            psi = self.features.state_features(states)
+            values = np.empty((len(self.theta), len(states)))
+            for action, theta in enumerate(
+                np.moveaxis(self.theta.reshape(len(self.theta), -1, psi.shape[1]), 1, 0)
+            ):
+                own = np.flatnonzero(actions == action)
+                values[:, own] = theta @ psi.T.take(own, axis=1)
+            return values
+        values = self.theta @ self.features(states, actions).T
         return values
 
     def action_values(self, states: FloatArray, n_actions: int) -> FloatArray:

@@ -63,6 +63,9 @@ class Task:
     def initial_points(self) -> Points:
         """Return the state-action pairs and weights that integrate Q over starts and policy."""
         states = self.log.first_states if self.initial_states is None else self.initial_states
+        if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
+            chosen = chosen_actions(self.policy, states, self.log.n_actions)
+            return Points(states, chosen, np.full(len(states), 1 / len(states)))
         actions, weights = self._draws(states, 1)
         n, length = weights.shape
         flat_weights = (weights / n).ravel()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from tailproof.errors import EngineError
 from tailproof.threads import one_thread
 
 T = TypeVar("T")
+_LOOK = 1.0  # seconds between two looks at how many cores there are
 
 
 @dataclass(eq=False)
@@ -63,8 +66,11 @@ class Ray(Engine):
         ahead: deque[Any] = deque()
         waiting = deque(items)
         try:
+            limit, looked = 0, -math.inf
             while waiting or ahead:
-                limit = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                if time.monotonic() - looked > _LOOK:  # nodes come and go
+                    limit = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                    looked = time.monotonic()
                 while waiting and len(ahead) < limit:
                     item = waiting.popleft()
                     ahead.append(

@@ -91,7 +91,8 @@ def open_lazily(
     reader, starts, kept = _reader(data, columns, survey, ends, description, names, told)
     # Only what a part reads makes it the part that it is: another file may be mended meanwhile.
     ends_at = np.array([part.first + part.rows for part in ranges])
-    crossed = ~np.isin(ends_at, survey.starts) & (not columns.next_state)
+    at = np.minimum(np.searchsorted(survey.starts, ends_at), len(survey.starts) - 1)
+    crossed = (survey.starts[at] != ends_at) & (not columns.next_state)
     log = LazyLog(
         reader=reader,
         parts=tuple(
