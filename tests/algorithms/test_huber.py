@@ -115,3 +115,18 @@ def test_settings_that_make_no_sense():
         HuberRewards(-1.0)
     with pytest.raises(MethodError, match="huber changes the loss of the ridge regression"):
         FQI(huber=1.0, model=HuberRegressor())
+
+
+def test_the_noise_of_beta_is_known_where_its_scale_depends_on_the_features(rng):
+    """Two groups, one ten times as noisy: each coefficient's error as the influences predict it."""
+    n, repeats = 400, 300
+    group = np.arange(n) % 2
+    phi = np.eye(2)[group]
+    errors, predicted = [], []
+    for _ in range(repeats):
+        fit = huber_regression(phi, np.where(group == 1, 10.0, 1.0) * rng.standard_t(1.5, size=n))
+        errors.append(fit.beta)
+        influence = (fit.scores[:, None] * phi) @ fit.inverse  # (n, 2)
+        predicted.append(np.square(influence).sum(axis=0) / n**2)
+    measured = np.square(errors).mean(axis=0)
+    np.testing.assert_allclose(np.mean(predicted, axis=0), measured, rtol=0.25)

@@ -36,8 +36,8 @@ class Regression:
 
     beta: FloatArray  # (d,)
     residuals: FloatArray  # (n,) y − φᵀβ
-    scores: FloatArray  # (n,) ψ_τ(residual) / P(|residual| < τ)
-    inverse: FloatArray  # (d, d) of mean φφᵀ + λI
+    scores: FloatArray  # (n,) ψ_τ(residual)
+    inverse: FloatArray  # (d, d) of mean φφᵀ1{|residual| < τ}: β̂ − β is the mean of inverse · φψ_τ
 
 
 def huber_regression(
@@ -92,4 +92,8 @@ def huber_regression(
         beta = beta + step
         if np.isinf(limit) or np.abs(phi @ step).max() <= tolerance * limit:
             break
-    return Regression(beta, target - phi @ beta, pulled / inside, inverse)
+    # Where the scale of the noise depends on φ, so does how much of it lies within τ.
+    within = phi[np.abs(residuals) < limit]
+    curvature = within.T @ within / n + gram / n  # as if one row in n more were within
+    slope = np.linalg.inv(curvature + ridge * np.trace(gram) * np.eye(len(gram)))
+    return Regression(beta, target - phi @ beta, pulled, slope)
