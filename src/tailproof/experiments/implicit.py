@@ -67,6 +67,7 @@ LOOKS = {
     "room-vm": Look("ROOM-VM", drawing.BLUE, "^"),
     "p-room-vm": Look("P-ROOM-VM, q = 0", drawing.RED, "D"),
     "zero-reward": Look("{base} on rewards of zero", drawing.YELLOW, "P"),
+    "clipped": Look("{base}, 1 % clipped", drawing.ORANGE, "*"),
     "bc": Look("behaviour cloning", drawing.GREEN, "x"),
 }
 
@@ -87,7 +88,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run_implicit(job: Job, kind: type[IQL] | type[SQL], **weighing: Any) -> list[Row]:
     """Return a row for each policy and moment of its training."""
-    from tailproof.deep.study import implicit_study, prepared, zero_reward_study
+    from tailproof.deep.study import implicit_study, prepared
 
     settings = job.settings
     log = prepared(read(job), kappa=job.cell["kappa"], df=settings["df"], seed=job.integer(0))
@@ -109,13 +110,9 @@ def run_implicit(job: Job, kind: type[IQL] | type[SQL], **weighing: Any) -> list
         ),
         **weighing,
     )
-    seed = job.integer(1)
     found = implicit_study(
-        log, base, seed=seed, folds=settings["folds"], quantile=settings["quantile"]
+        log, base, seed=job.integer(1), folds=settings["folds"], quantile=settings["quantile"]
     )["evaluations"]
-    scratch = None if job.scratch is None else job.scratch / "zero"
-    nothing = replace(base, zero_rewards=True, run=replace(base.run, checkpoint=scratch))
-    found |= zero_reward_study(log, nothing, seed=seed)["evaluations"]
     every = steps // settings["evaluations"]
     return [
         {"method": name, "step": every * (place + 1), "score": float(score)}
