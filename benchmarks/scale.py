@@ -26,7 +26,6 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 
 import argparse
 import json
-import resource
 import signal
 import subprocess
 import sys
@@ -35,7 +34,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +120,16 @@ def measure(folder: Path, name: str) -> dict[str, float]:
     return {
         "seconds": time.perf_counter() - began,
         "opening": was_open - began,
-        "bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "bytes": peak_memory(),
         "value": value,
     }
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process had in memory: its own, not those of its parent."""
+    with open("/proc/self/status") as file:
+        (line,) = (line for line in file if line.startswith("VmHWM:"))
+    return 1024 * int(line.split()[1])
 
 
 def floor(folder: Path, name: str) -> dict[str, float]:
@@ -349,8 +355,9 @@ def main() -> int:
             "workers": lambda: two_workers(folder, 4 if quick else 20, 3 if quick else 6),
         }
         results: Results = {}
-        for name in options.only or parts:
-            results |= parts[name]()
+        with redirect_stdout(sys.stderr):  # where Ray tells of workers that died
+            for name in options.only or parts:
+                results |= parts[name]()
     missed = missed_targets(results)
     if options.json:
         print(json.dumps({"results": results, "missed": missed}, indent=1, ensure_ascii=False))

@@ -77,7 +77,10 @@ def test_two_workers_and_a_node_are_lost_and_no_bit_changes(
     assert found.value == wanted.value
     assert np.array_equal(found.fold_values, wanted.fold_values)
     assert {each.name for each in tmp_path.iterdir()} >= {"worker 1", "worker 2", "node"}
-    assert sum(node["Alive"] for node in ray.nodes()) == 2
+    until = time.monotonic() + 30  # the cluster may learn of it later than we
+    while sum(node["Alive"] for node in ray.nodes()) > 2:
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 def split_up(path):
@@ -88,12 +91,18 @@ def split_up(path):
 
 
 POLICY = """
+import os
+import signal
 import time
 import numpy as np
 from pathlib import Path
 
 def policy(states):
     if len(states) > 100:
+        died = Path(__file__).with_name("died")
+        if {dies} and os.environ.get("RAY_RAYLET_PID") and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         with open(Path(__file__).with_name("calls"), "a") as file:
             file.write(".")
         time.sleep({pause})
@@ -101,9 +110,9 @@ def policy(states):
 """
 
 
-def command(folder, *words, pause=0.0):
+def command(folder, *words, pause=0.0, dies=False):
     """Start `tailproof evaluate` on the log in a folder, as a person would."""
-    (folder / "mine.py").write_text(POLICY.format(pause=pause))
+    (folder / "mine.py").write_text(POLICY.format(pause=pause, dies=dies))
     words = ["evaluate", "log.parquet", "--policy", "mine.py:policy", "--gamma", "0.5", *words]
     return subprocess.Popen(
         [Path(sys.executable).with_name("tailproof"), *words, "--lazy", "--method", "roam-dm"],
@@ -123,14 +132,16 @@ def folder(cartpole, tmp_path):
 
 
 def test_the_command_line_finds_the_cluster(cluster, folder):
-    here = command(folder, "--json")
-    there = command(folder, "--json", "--engine", "ray", "--address", "auto")
+    """One of its workers dies, and what Ray says about that is not in the answer."""
+    here = command(folder, "--json", dies=True)
+    there = command(folder, "--json", "--engine", "ray", "--address", "auto", dies=True)
     values = []
     for run in (here, there):
         out, err = run.communicate(timeout=120)
         assert run.returncode == 0, err
         values.append(json.loads(out)["fold_values"])
     assert values[0] == values[1]
+    assert (folder / "died").exists()
 
 
 def test_an_interrupt_ends_the_tasks_and_writes_nothing(cluster, folder):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -40,13 +41,17 @@ class ClusterOptions:
     ] = None
 
     @contextmanager
-    def cluster(self) -> Iterator[Engine | None]:
-        """Give the cluster if one was asked for, and leave it at the end."""
+    def cluster(self, *, aside: bool = True) -> Iterator[Engine | None]:
+        """Give the cluster if one was asked for, and leave it at the end.
+
+        What is printed meanwhile goes to stderr if it is to stay `aside` of the answer: Ray tells of
+        workers that died.
+        """
         self._check()
         if self.engine != "ray":
             yield None
             return
-        with self._ray(None) as engine:
+        with redirect_stdout(sys.stderr) if aside else nullcontext(), self._ray(None) as engine:
             yield engine
 
     def _check(self) -> None:
@@ -91,9 +96,9 @@ class EngineOptions(ClusterOptions):
         if self.engine == "ray":
             if self.workers is not None:
                 raise EngineError("--workers is for this machine; a Ray cluster knows its cores.")
-            chosen = self._ray(self.checkpoint)
+            with redirect_stdout(sys.stderr), self._ray(self.checkpoint) as engine:
+                yield engine
         else:
             workers = self.workers or (0 if self.engine == "local" else 1)
-            chosen = Local(workers=workers, checkpoint=self.checkpoint)
-        with chosen as engine:
-            yield engine
+            with Local(workers=workers, checkpoint=self.checkpoint) as engine:
+                yield engine

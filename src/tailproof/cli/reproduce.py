@@ -91,7 +91,7 @@ def reproduce(
         else:
             session.note(f"{outcome.name}: {outcome.files['svg']}, {outcome.seconds:.0f} s")
 
-    with engine.cluster() as where:
+    with engine.cluster(aside=session.options.json) as where:
         outcomes = run_reproduce(
             names or ["all"],
             replicates=replicates,
