@@ -281,12 +281,12 @@ def killed_workers(folder: Path, millions: int) -> Results:
     return {f"Ray, {millions} million rows, two workers of three killed: same bits": float(same)}
 
 
-def two_workers(folder: Path, millions: int, repeats: int) -> Results:
+def two_workers(folder: Path, variables: int, millions: int, repeats: int) -> Results:
     """Compare two workers with one, opening and evaluating: the best of some runs of each."""
     from tailproof.engines.ray import Ray
 
-    data, small = generated(folder, 4, millions), folder / "warm"
-    warm(folder, 4)
+    data, small = generated(folder, variables, millions), folder / "warm"
+    warm(folder, variables)
 
     def seconds(engine: Engine) -> float:
         best = np.inf
@@ -304,7 +304,8 @@ def two_workers(folder: Path, millions: int, repeats: int) -> Results:
         for workers in (1, 2):
             with make(workers) as engine:
                 times.append(seconds(engine if isinstance(engine, Engine) else Ray()))
-        results[f"two {label}, {millions} million rows: times as fast as one"] = times[0] / times[1]
+        what = f"two {label}, {millions} million rows of {variables} variables"
+        results[f"{what}: times as fast as one"] = times[0] / times[1]
     return results
 
 
@@ -352,7 +353,11 @@ def main() -> int:
             ),
             "killed": lambda: killed_workers(folder, 5 if quick else 50),
             "cost": lambda: cost(folder, [4] if quick else [4, 10, 17], 5),
-            "workers": lambda: two_workers(folder, 4 if quick else 20, 3 if quick else 6),
+            "workers": lambda: (
+                two_workers(folder, WIDE, 2, 2)
+                if quick
+                else two_workers(folder, 4, 20, 6) | two_workers(folder, WIDE, 10, 2)
+            ),
         }
         results: Results = {}
         with redirect_stdout(sys.stderr):  # where Ray tells of workers that died
