@@ -198,7 +198,8 @@ def lee_valiant(
     feasible = np.flatnonzero(squares[largest] <= limits)
     if len(feasible) == 0 or limits[feasible[0]] == 0:  # every d ≠ 0 is clipped
         return kappa
-    weights = 1 - np.minimum(deviations**2 / limits[feasible[0]], 1)
+    with np.errstate(over="ignore"):  # beyond all numbers is beyond 1
+        weights = 1 - np.minimum(deviations**2 / limits[feasible[0]], 1)
     return kappa + float(np.mean(deviations * weights))
 
 
