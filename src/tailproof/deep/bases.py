@@ -61,7 +61,7 @@ class Implicit(DeepSettings):
     twins: int = 2
     huber: float | None = None
     limit: float = 100.0
-    share: float = 0.9
+    share: float = 0.7
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -253,7 +253,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--target-rate", type=float, default=0.02)
     parser.add_argument("--beta", type=float, default=3.0)
     parser.add_argument("--alpha", type=float, default=0.3)
-    parser.add_argument("--share", type=float, default=0.9)
+    parser.add_argument("--share", type=float, default=0.7)
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--quantile", type=float, default=0.0)
     parser.add_argument("--episodes", type=int, default=5)
