@@ -117,3 +117,29 @@ def test_a_log_of_our_own_is_read(rollouts, tmp_path):
 def test_the_paper_s_table_is_drawn_beside_ours():
     assert len(iql_table.PAPER) == 9
     assert iql_table.PAPER["hopper-expert"] == (1.89, 2.14)
+
+
+@pytest.mark.parametrize(("score", "verdict"), [(1.0, "undecided"), (60.0, "holds")])
+def test_learners_that_learn_nothing_are_not_alike(score, verdict, rng):
+    settings = {
+        **sac_n.EXPERIMENT.settings,
+        "datasets": {"halfcheetah-medium": {}},
+        "kappas": (0.0,),
+    }
+    every = settings["steps"] // settings["evaluations"]
+    rows = tuple(
+        {
+            "dataset": "halfcheetah-medium",
+            "kappa": 0.0,
+            "replicate": replicate,
+            "method": name,
+            "step": every * (place + 1),
+            "score": score + 0.1 * rng.standard_normal(),
+        }
+        for replicate in range(5)
+        for name in sac_n.LOOKS
+        for place in range(settings["evaluations"])
+    )
+    (claim,) = sac_n.EXPERIMENT.judge(Results("sac-n", settings, 5, rows))
+    assert claim.verdict == verdict
+    assert ("neither learns anything" in claim.found) == (verdict == "undecided")
