@@ -93,8 +93,10 @@ def implicit_study(
     log: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float, clip: float = 0.01
 ) -> dict[str, Any]:
     """Train the base, also on clipped and on zero rewards, and K folds as one stack, then policies."""
+    from torch import from_numpy
+
     from tailproof.deep.critics import NeuralCritics
-    from tailproof.deep.extraction import clone, policy_weights
+    from tailproof.deep.extraction import clone, effective_share, policy_weights
     from tailproof.deep.fitting import fit_implicit, member_seeds
 
     rng = np.random.default_rng(seed)
@@ -132,8 +134,7 @@ def implicit_study(
         "scores": {name: float(scores[:, k].mean()) for k, name in enumerate(names)},
         "evaluations": {name: scores[:, k].tolist() for k, name in enumerate(names)},
         "effective": {
-            name: float(weights[k].sum() ** 2 / np.square(weights[k]).sum() / len(weights[k]))
-            for k, name in enumerate(names)
+            name: effective_share(from_numpy(weights[k])) for k, name in enumerate(names)
         },
         "q scale": fitted.training["q scale"].values[-1].tolist(),
         "healthy": critics.alive.tolist(),

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate, MeanMinusStd, Quantile
-from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.deep.bases import SAC
 from tailproof.deep.settings import Run
@@ -18,12 +16,10 @@ from tailproof.experiments.experiment import Cell, Claim, Experiment, Job, Row, 
 from tailproof.experiments.results import Results
 from tailproof.experiments.summary import Winner, mean, summarise, winner
 from tailproof.noise import StudentT, add_noise
-from tailproof.partition import Replicate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AGGREGATES: dict[str, Aggregate] = {"sac-n": Quantile(0.0), "sac-n-std": MeanMinusStd(2.0)}
 LOOKS = {
     "sac-n": Look("SAC-N (minimum)", drawing.BLUE, "o"),
     "sac-n-std": Look("SAC-N (STD), mean − 2 std", drawing.RED, "D", "--"),
@@ -48,51 +44,39 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(job: Job) -> list[Row]:
     """Return the scores of both while they train."""
+    from tailproof.deep.study import sac_study
+
     settings, steps = job.settings, job.settings["steps"]
     clean = read(job)
     kappa = job.cell["kappa"]
     noise = StudentT(df=settings["df"], kappa=kappa) if kappa else None
     log = clean if noise is None else add_noise(clean, noise, seed=job.integer(0))
-    task = Task(log, 0.99, None, log.first_states)
-    rows = []
     every = max(1, steps // settings["evaluations"])
-    for name, aggregate in AGGREGATES.items():
-        base = SAC(
-            steps=steps,
-            hidden=tuple(settings["hidden"]),
-            learning_rate=settings["learning_rate"],
-            target_rate=settings["target_rate"],
-            reward_scale=1.0,
-            run=Run(
-                threads=1,
-                log_every=every,
-                checkpoint=None if job.scratch is None else job.scratch / name,
-                progress=False,
-                evaluation=evaluation(job, steps),
-            ),
-        )
-        rng = np.random.default_rng(job.integer(1))
-        folds = Replicate(settings["critics"]).assign(log, rng)
-        training = base.fit(task, folds, backup=aggregate, rng=rng).training
-        scale = dict(
-            zip(
-                training["q scale"].steps.tolist(),
-                training["q scale"].values.mean(axis=1),
-                strict=True,
-            )
-        )
-        for step, score in zip(
-            training["score"].steps.tolist(), training["score"].values[:, 0], strict=True
-        ):
-            rows.append(
-                {
-                    "method": name,
-                    "step": step,
-                    "score": float(score),
-                    "q_scale": float(scale.get(step, np.nan)),
-                }
-            )
-    return rows
+    base = SAC(
+        steps=steps,
+        hidden=tuple(settings["hidden"]),
+        learning_rate=settings["learning_rate"],
+        target_rate=settings["target_rate"],
+        reward_scale=1.0,
+        run=Run(
+            threads=1,
+            log_every=every,
+            checkpoint=job.scratch,
+            progress=False,
+            evaluation=evaluation(job, steps),
+        ),
+    )
+    found = sac_study(log, base, seed=job.integer(1), critics=settings["critics"])
+    return [
+        {
+            "method": name,
+            "step": every * (place + 1),
+            "score": float(score),
+            "q_scale": float(found["q scale"][name][place]),
+        }
+        for name in LOOKS
+        for place, score in enumerate(found["evaluations"][name])
+    ]
 
 
 def draw(results: Results) -> Figure:
