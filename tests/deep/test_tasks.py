@@ -87,6 +87,15 @@ def test_mujoco_presets_play_and_score():
     assert (evaluation.every, evaluation.episodes) == (10, 10)
 
 
+def test_mujoco_is_silent_about_gymnasiums_models(tmp_path, monkeypatch, capfd):
+    pytest.importorskip("mujoco")
+    pytest.importorskip("imageio")
+    monkeypatch.chdir(tmp_path)
+    play("HalfCheetah-v4", lambda states: np.zeros((len(states), 6)), episodes=1, limit=2)
+    assert capfd.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_rollouts_become_logs():
     arrays = {
         "observations": np.arange(10.0).reshape(5, 2),

@@ -167,10 +167,11 @@ def _environment_log(
     import gymnasium
     import numpy as np
 
+    from tailproof.deep.environments import make
     from tailproof.worlds.rollout import rollout
 
     try:
-        environment = gymnasium.make(name)
+        environment = make(name)
     except gymnasium.error.Error as error:
         raise TailproofError(
             f"There is no world or Gymnasium environment {name!r}: {error}. `tailproof data list` "

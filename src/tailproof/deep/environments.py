@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -70,9 +72,27 @@ def make(environment: str | Callable[[], Any]) -> Any:
         return environment()
     import gymnasium
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _mujoco_unheard(str(gymnasium.spec(environment).entry_point)):
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         return gymnasium.make(environment)
+
+
+@contextmanager
+def _mujoco_unheard(entry_point: str) -> Iterator[None]:
+    """Keep MuJoCo from telling terminal and a MUJOCO_LOG.TXT that Gymnasium's models are old."""
+    if ".mujoco" not in entry_point or find_spec("mujoco") is None:
+        yield
+        return
+    import mujoco
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(
+        lambda text: None if "deprecated" in text else warnings.warn(text, stacklevel=2)
+    )
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def _reset(env: Any, seed: int) -> FloatArray:
