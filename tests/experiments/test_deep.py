@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 from tailproof.errors import TailproofError
 from tailproof.experiments import d4rl_sql, datasets, iql_table, sac_n
 from tailproof.experiments.experiment import Job
+from tailproof.experiments.implicit import LOOKS
 from tailproof.experiments.results import Results
 from tailproof.experiments.runner import run
 
@@ -117,6 +118,45 @@ def test_a_log_of_our_own_is_read(rollouts, tmp_path):
 def test_the_paper_s_table_is_drawn_beside_ours():
     assert len(iql_table.PAPER) == 9
     assert iql_table.PAPER["hopper-expert"] == (1.89, 2.14)
+
+
+def table_results(scores):
+    """Return results of iql-table on one data set; scores by method, one a seed."""
+    settings = {
+        **iql_table.EXPERIMENT.settings,
+        "datasets": {"hopper-expert": {"origin": "D4RL"}},
+        "evaluations": 2,
+    }
+    rows = tuple(
+        {
+            "dataset": "hopper-expert",
+            "kappa": 100.0,
+            "replicate": replicate,
+            "method": name,
+            "step": settings["policy_steps"] // 2 * (place + 1),
+            "score": score,
+        }
+        for name in LOOKS
+        for replicate, score in enumerate(scores[name])
+        for place in range(2)
+    )
+    return Results("iql-table", settings, 3, rows)
+
+
+def test_one_seed_without_a_score_does_not_decide_a_ratio():
+    results = table_results({**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (1e-3, 50, 40)})
+    cell = iql_table.cells(results.settings)[0]
+    assert iql_table.ratios(results, "room-vm", cell).mean() == pytest.approx(50 / 30, rel=1e-3)
+    claim = iql_table.EXPERIMENT.judge(results)[0]
+    assert "hopper-expert κ 100 1.67 ±" in claim.found
+
+
+def test_no_ratio_to_a_score_of_nothing():
+    results = table_results({**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (2, 1, 0)})
+    assert iql_table.ratios(results, "room-vm", iql_table.cells(results.settings)[0]) is None
+    assert "none, IQL scores about nothing" in iql_table.EXPERIMENT.judge(results)[0].found
+    (axis,) = iql_table.EXPERIMENT.draw(results).axes
+    assert [each.get_text() for each in axis.texts] == ["IQL scores about nothing"] * 2
 
 
 @pytest.mark.parametrize(("score", "verdict"), [(1.0, "undecided"), (60.0, "holds")])

@@ -61,6 +61,7 @@ TINY: Settings = {
     "evaluations": 2,
     "evaluation_episodes": 1,
 }
+LEARNED = 10.0  # a normalised score that tells a policy from a random one
 LOOKS = {
     "vanilla": Look("{base}", drawing.BLACK, "s"),
     "ma": Look("MA", drawing.GREY, "v"),

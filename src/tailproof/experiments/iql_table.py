@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tailproof.arrays import FloatArray
 from tailproof.deep.bases import IQL
 from tailproof.experiments import drawing
@@ -13,6 +11,7 @@ from tailproof.experiments.datasets import find
 from tailproof.experiments.experiment import Cell, Claim, Experiment, Job, Row
 from tailproof.experiments.implicit import (
     BUDGET,
+    LEARNED,
     LOOKS,
     TINY,
     budget,
@@ -23,7 +22,7 @@ from tailproof.experiments.implicit import (
     versus,
 )
 from tailproof.experiments.results import Results
-from tailproof.experiments.summary import Summary, summarise, together
+from tailproof.experiments.summary import summarise, together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,45 +47,50 @@ def run(job: Job) -> list[Row]:
     return run_implicit(job, IQL, beta=job.settings["beta"])
 
 
-def ratios(results: Results, name: str, cell: Cell) -> FloatArray:
-    """Return score / IQL's score, one a seed, (R,)."""
-    return np.asarray(final_scores(results, name, cell) / final_scores(results, "vanilla", cell))
+def ratios(results: Results, name: str, cell: Cell) -> FloatArray | None:
+    """Return 1 + (score − IQL's score of the same seed) / IQL's mean score, (R,).
+
+    Its mean is the ratio of mean scores; a single seed in which IQL scores about zero does not decide
+    it. Where IQL's mean is no better than a random policy's, a multiple of it says nothing: none.
+    """
+    score, base = final_scores(results, name, cell), final_scores(results, "vanilla", cell)
+    return 1 + (score - base) / base.mean() if base.mean() >= LEARNED else None
 
 
 def draw(results: Results) -> Figure:
     """Draw the ratios beside the paper's."""
     places = cells(results.settings)
     figure, axes = drawing.new_figure(width=8.6, height=1.6 + 0.55 * len(places))
-    axis = axes[0, 0]
+    axis, shown = axes[0, 0], [1.0]
     for row, cell in enumerate(places):
         for name, offset in zip(COMPARED, (0.12, -0.12), strict=True):
-            look, found = LOOKS[name], summarise(ratios(results, name, cell))
-            axis.plot([found.low, found.high], [row + offset] * 2, color=look.color, linewidth=1.2)
-            axis.plot(
-                found.value,
-                row + offset,
-                marker=look.marker,
-                color=look.color,
-                linestyle="",
-                label=f"{look.label}, here" if row == 0 else None,
-            )
+            look, found = LOOKS[name], ratios(results, name, cell)
+            mark = {"marker": look.marker, "color": look.color, "linestyle": ""}
+            if found is None:
+                axis.text(1.05, row + offset, "IQL scores about nothing", va="center", fontsize=7)
+            else:
+                seen = summarise(found)
+                axis.hlines(row + offset, seen.low, seen.high, color=look.color, linewidth=1.2)
+                shown.append(seen.value)
+                axis.plot(seen.value, row + offset, **mark)
             if cell["dataset"] in PAPER:
-                axis.plot(
-                    PAPER[cell["dataset"]][COMPARED.index(name)],
-                    row + offset,
-                    marker=look.marker,
-                    markerfacecolor="none",
-                    color=look.color,
-                    linestyle="",
-                    label=f"{look.label}, the paper" if row == 0 else None,
-                )
+                shown.append(PAPER[cell["dataset"]][COMPARED.index(name)])
+                axis.plot(shown[-1], row + offset, markerfacecolor="none", **mark)
+    for name in COMPARED:
+        mark = {"marker": LOOKS[name].marker, "color": LOOKS[name].color, "linestyle": ""}
+        axis.plot([], [], label=f"{LOOKS[name].label}, here", **mark)
+        axis.plot([], [], label=f"{LOOKS[name].label}, the paper", markerfacecolor="none", **mark)
     axis.axvline(1, color=drawing.GREY, linewidth=0.9)
+    # The points decide the axis: intervals of three seeds may be wider than anything worth seeing.
+    axis.set_xlim(min(shown) - 0.5, max(shown) + 0.5)
     axis.set_yticks(
         range(len(places)), [f"{cell['dataset']}, κ {cell['kappa']:g}" for cell in places]
     )
     axis.set_xlabel("score as a multiple of IQL's")
     drawing.legend(figure, axis)
-    drawing.caption(figure, budget(results, "IQL"))
+    drawing.caption(
+        figure, f"{budget(results, 'IQL')} Intervals may go on beyond the picture's edge."
+    )
     return figure
 
 
@@ -97,7 +101,7 @@ def judge(results: Results) -> list[Claim]:
     blind = versus(scores, "vanilla", "zero-reward", places)
     table = "; ".join(
         f"{cell['dataset']} κ {cell['kappa']:g} "
-        + " / ".join(_pm(summarise(ratios(results, name, cell))) for name in COMPARED)
+        + " / ".join(_pm(ratios(results, name, cell)) for name in COMPARED)
         for cell in places
     )
     return [
@@ -115,8 +119,11 @@ def judge(results: Results) -> list[Claim]:
     ]
 
 
-def _pm(found: Summary) -> str:
-    return f"{found.value:.2f} ± {found.high - found.value:.2f}"
+def _pm(found: FloatArray | None) -> str:
+    if found is None:
+        return "none, IQL scores about nothing"
+    seen = summarise(found)
+    return f"{seen.value:.2f} ± {seen.high - seen.value:.2f}"
 
 
 EXPERIMENT = Experiment(

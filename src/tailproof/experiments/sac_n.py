@@ -13,6 +13,7 @@ from tailproof.experiments import drawing
 from tailproof.experiments.datasets import evaluation, find, read
 from tailproof.experiments.drawing import Look
 from tailproof.experiments.experiment import Cell, Claim, Experiment, Job, Row, Settings, Verdict
+from tailproof.experiments.implicit import LEARNED
 from tailproof.experiments.results import Results
 from tailproof.experiments.summary import Winner, mean, summarise, winner
 from tailproof.noise import StudentT, add_noise
@@ -25,7 +26,6 @@ LOOKS = {
     "sac-n-std": Look("SAC-N (STD), mean − 2 std", drawing.RED, "D", "--"),
 }
 
-LEARNED = 10.0  # a normalised score that tells a policy from a random one
 ROBUST: dict[Winner, Verdict] = {
     "first": "holds",
     "second": "does not hold",
