@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.errors import LogError, MethodError
-from tailproof.log import Log
-from tailproof.spaces import ActionSpace, Discrete
+from tailproof.errors import MethodError
+from tailproof.log import Episodes, Log
+from tailproof.spaces import Discrete
 
 PIECE = 32_768  # rows: few enough for their features to stay in cache, enough to be worth the calls
 PART = 1 << 20  # rows: enough for a task of its own, few enough to lose when a worker dies
@@ -89,7 +88,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LazyLog:
+class LazyLog(Episodes):
     """A log whose transitions are read when they are needed. `read_log(..., lazy=True)` opens one.
 
     `evaluate`, `compare`, `learn` and `diagnose` take it in place of a `Log` and give the same
@@ -105,13 +104,8 @@ class LazyLog:
 
     reader: Reader
     parts: tuple[Any, ...]
-    starts: IntArray  # (E + 1,) transition with which each episode starts, then n
-    episode_ids: AnyArray  # (E,)
-    group_ids: AnyArray | None  # (E,)
     ends: BoolArray  # (E,) whether the episode terminates
-    action_space: ActionSpace
     action_counts: IntArray | None  # (A,) how often each discrete action was taken
-    state_names: tuple[str, ...]
     has_propensity: bool
     label: str
     reward_limits: tuple[float, float] | None = None
@@ -119,51 +113,9 @@ class LazyLog:
     _memory: dict[str, FloatArray] = field(default_factory=dict)
 
     @property
-    def n_transitions(self) -> int:
-        """Number of logged transitions, n."""
-        return int(self.starts[-1])
-
-    @property
-    def n_episodes(self) -> int:
-        """Number of episodes, E."""
-        return len(self.episode_ids)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of discrete actions; a `LogError` when actions are continuous."""
-        if isinstance(self.action_space, Discrete):
-            return self.action_space.n
-        raise LogError(
-            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
-            f"bin them, or use a method for continuous actions."
-        )
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether actions are integers 0..A−1."""
-        return isinstance(self.action_space, Discrete)
-
-    @property
     def lengths(self) -> IntArray:
         """Number of steps of each episode, (E,)."""
-        return np.diff(self.starts)
-
-    @cached_property
-    def group_of_episode(self) -> IntArray:
-        """Index of the group that each episode belongs to, (E,); an episode each when ungrouped."""
-        if self.group_ids is None:
-            return np.arange(self.n_episodes)
-        return np.unique(self.group_ids, return_inverse=True)[1]
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups; the number of episodes when the log names no groups."""
-        return int(self.group_of_episode.max()) + 1
-
-    @property
-    def is_bandit(self) -> bool:
-        """Whether every episode is one step: a contextual bandit."""
-        return self.n_episodes == self.n_transitions
+        return np.diff(self.starts)  # not kept: there may be many episodes, in every worker
 
     @property
     def always_terminates(self) -> bool:
@@ -257,9 +209,6 @@ class LazyLog:
     def with_reward_limits(self, low: float, high: float) -> LazyLog:
         """Return the same log with rewards clipped to [low, high]."""
         return replace(self, reward_limits=(float(low), float(high)))
-
-    def __len__(self) -> int:
-        return self.n_episodes
 
     def __getstate__(self) -> dict[str, Any]:
         state = {each.name: getattr(self, each.name) for each in fields(self)}

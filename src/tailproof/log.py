@@ -26,7 +26,63 @@ from tailproof.spaces import ActionSpace, Discrete
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Log:
+class Episodes:
+    """What is known of all episodes of a log, whether its transitions are in memory or not."""
+
+    starts: IntArray  # (E + 1,) transition with which each episode starts, then n
+    episode_ids: AnyArray  # (E,)
+    group_ids: AnyArray | None  # (E,)
+    action_space: ActionSpace
+    state_names: tuple[str, ...]
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of logged transitions, n."""
+        return int(self.starts[-1])
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes, E."""
+        return len(self.episode_ids)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of discrete actions; a `LogError` when actions are continuous."""
+        if isinstance(self.action_space, Discrete):
+            return self.action_space.n
+        raise LogError(
+            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
+            f"bin them, or use a method for continuous actions."
+        )
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether actions are integers 0..A−1."""
+        return isinstance(self.action_space, Discrete)
+
+    @cached_property
+    def group_of_episode(self) -> IntArray:
+        """Index of the group that each episode belongs to, (E,); an episode each when ungrouped."""
+        if self.group_ids is None:
+            return np.arange(self.n_episodes)
+        return np.unique(self.group_ids, return_inverse=True)[1]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups; the number of episodes when the log names no groups."""
+        return int(self.group_of_episode.max()) + 1
+
+    @property
+    def is_bandit(self) -> bool:
+        """Whether every episode is one step: a contextual bandit."""
+        return self.n_episodes == self.n_transitions
+
+    def __len__(self) -> int:
+        return self.n_episodes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Log(Episodes):
     """Logged transitions (s, a, r, s'), grouped by episode. Build one with `Log.from_arrays`.
 
     Episodes are contiguous rows. A *terminated* transition ends its episode for good, so nothing is
@@ -43,12 +99,7 @@ class Log:
     next_states: FloatArray  # (n, p)
     terminated: BoolArray  # (n,)
     truncated: BoolArray  # (n,)
-    starts: IntArray  # (E + 1,) row where each episode starts, then n
-    episode_ids: AnyArray  # (E,)
-    group_ids: AnyArray | None  # (E,)
     propensity: FloatArray | None  # (n,)
-    action_space: ActionSpace
-    state_names: tuple[str, ...]
 
     @classmethod
     def from_arrays(
@@ -149,31 +200,6 @@ class Log:
             state_names=names,
         )
 
-    @property
-    def n_transitions(self) -> int:
-        """Number of logged transitions, n."""
-        return len(self.rewards)
-
-    @property
-    def n_episodes(self) -> int:
-        """Number of episodes, E."""
-        return len(self.episode_ids)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of discrete actions; a `LogError` when actions are continuous."""
-        if isinstance(self.action_space, Discrete):
-            return self.action_space.n
-        raise LogError(
-            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
-            f"bin them, or use a method for continuous actions."
-        )
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether actions are integers 0..A−1."""
-        return isinstance(self.action_space, Discrete)
-
     @cached_property
     def lengths(self) -> IntArray:
         """Number of steps of each episode, (E,)."""
@@ -184,35 +210,15 @@ class Log:
         """Index of the episode that each row belongs to, (n,)."""
         return np.repeat(np.arange(self.n_episodes), self.lengths)
 
-    @cached_property
-    def group_of_episode(self) -> IntArray:
-        """Index of the group that each episode belongs to, (E,); an episode each when ungrouped."""
-        if self.group_ids is None:
-            return np.arange(self.n_episodes)
-        return np.unique(self.group_ids, return_inverse=True)[1]
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups; the number of episodes when the log names no groups."""
-        return int(self.group_of_episode.max()) + 1
-
     @property
     def first_states(self) -> FloatArray:
         """The state in which each episode starts, (E, p)."""
         return self.states[self.starts[:-1]]
 
     @property
-    def is_bandit(self) -> bool:
-        """Whether every episode is one step: a contextual bandit."""
-        return self.n_episodes == self.n_transitions
-
-    @property
     def always_terminates(self) -> bool:
         """Whether every episode ends for good, so that γ = 1 makes sense."""
         return bool(self.terminated[self.starts[1:] - 1].all())
-
-    def __len__(self) -> int:
-        return self.n_episodes
 
     def __iter__(self) -> Iterator[Log]:
         return (self[i] for i in range(self.n_episodes))
