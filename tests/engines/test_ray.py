@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tailproof.engines.ray
 import tailproof.sources.lazily
 from tailproof import evaluate
-from tailproof.engines.ray import Ray
+from tailproof.engines.ray import Ray, _run
 from tailproof.errors import EngineError, LogError
 from tailproof.noise import StudentT
 from tailproof.sources import read_log, write_log
@@ -192,12 +193,47 @@ def test_errors_and_order(cluster, monkeypatch):
         engine.map(lambda x: os.kill(os.getpid(), signal.SIGKILL), [1])
 
 
+def test_short_items_share_a_task_and_none_is_spoilt_by_another(cluster):
+    def task(x):
+        if x == 70:
+            raise LogError("70 is no log")
+        return x, ray.get_runtime_context().get_task_id()
+
+    results, found = Ray().results(task, range(100)), []
+    with pytest.raises(LogError, match=r"^70 is no log$"):
+        found.extend(results)
+    assert [x for x, _ in found] == list(range(70))
+    assert len({task for _, task in found}) < 70
+    slow = Ray().map(lambda x: time.sleep(x) or (x, os.getpid()), [0.0] * 20 + [0.8] * 5)
+    assert [x for x, _ in slow] == [0.0] * 20 + [0.8] * 5
+    assert len({pid for _, pid in slow[20:]}) > 1  # not all in the task that began them
+
+
+def test_a_task_of_several_items_ends_when_they_last_or_fill_memory(monkeypatch):
+    def run(*sizes):
+        done, spent = _run(lambda shared, x: np.ones(x // 8) / shared, list(sizes), 2, "it", 0)
+        assert all(each.nbytes == size for each, size in zip(done, sizes, strict=False))
+        return len(done), spent
+
+    assert run(800, 800, 800)[0] == 3
+    assert run(800)[1] < 0.5
+    monkeypatch.setattr(tailproof.engines.ray, "_LARGE", 1500)
+    done, spent = run(800, 800, 800)
+    assert (done, 1 < spent < 2) == (2, True)
+    assert run(8000, 800)[0] == 1
+    assert run(800, -8, 800)[0] == 1
+    with pytest.raises(ValueError, match="negative dimensions"):
+        run(-8, 800)
+    monkeypatch.setattr(tailproof.engines.ray, "_LONG", 1e-9)
+    assert run(8, 8, 8)[0] == 1
+
+
 def test_stopping_cancels_what_is_under_way(cluster, tmp_path):
     engine = Ray()
 
     def slow(x):
         (tmp_path / f"started {x}").touch()
-        time.sleep(2.0 * bool(x))
+        time.sleep(60.0 * bool(x))
         (tmp_path / f"ended {x}").touch()
 
     results = engine.results(slow, range(12))
@@ -205,7 +241,10 @@ def test_stopping_cancels_what_is_under_way(cluster, tmp_path):
     while len(list(tmp_path.glob("started*"))) < 2:
         time.sleep(0.05)
     results.close()
-    time.sleep(2.5)
+    until = time.monotonic() + 30  # Ray asks again after two seconds if a task was just beginning
+    while busy():
+        assert time.monotonic() < until
+        time.sleep(0.1)
     assert [each.name for each in tmp_path.glob("ended*")] == ["ended 0"]
     assert len(list(tmp_path.glob("started*"))) < 5
 

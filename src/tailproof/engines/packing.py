@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 
@@ -11,3 +12,12 @@ def packed(value: Any) -> bytes:
 
     content: bytes = cloudpickle.dumps(value)
     return content
+
+
+def sent_bytes(value: Any) -> int:
+    """Return how many bytes another interpreter is sent for a value; its arrays are not copied."""
+    import cloudpickle
+
+    arrays: list[pickle.PickleBuffer] = []
+    rest: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=arrays.append)
+    return len(rest) + sum(array.raw().nbytes for array in arrays)

@@ -13,11 +13,16 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from tailproof.engines.engine import Engine, attempt
+from tailproof.engines.packing import sent_bytes
 from tailproof.errors import EngineError
 from tailproof.threads import one_thread
 
 T = TypeVar("T")
 _LOOK = 1.0  # seconds between two looks at how many cores there are
+_LONG = 1.0  # seconds that a task of several items lasts: much more than Ray needs to start it
+_LARGE = 1 << 25  # bytes that its results may have: they wait in memory for the ones before them
+_MOST = 32  # items in a task
+_PATIENCE = 5.0  # seconds in which tasks that are cancelled should end
 
 
 @dataclass(eq=False)
@@ -25,7 +30,8 @@ class Ray(Engine):
     """Tasks on a Ray cluster, a core each.
 
     Nodes may come and go while it runs. A node that is lost takes with it only tasks whose results
-    had not arrived yet, and these are done again elsewhere.
+    had not arrived yet, and these are done again elsewhere. Items that take much less than a second
+    are sent several at a time; their results are combined one by one all the same.
 
     Parameters
     ----------
@@ -63,23 +69,30 @@ class Ray(Engine):
             scheduling_strategy="SPREAD",
         )(_run)
         called = ray.put(function)
-        ahead: deque[Any] = deque()
+
+        def started(batch: list[Any]) -> tuple[list[Any], Any]:
+            return batch, task.remote(called, batch, self._reference, self._key, self.retries)
+
+        ahead: deque[tuple[list[Any], Any]] = deque()
         waiting = deque(items)
         try:
-            limit, looked = 0, -math.inf
+            cores, looked, size = 1, -math.inf, 1
             while waiting or ahead:
                 if time.monotonic() - looked > _LOOK:  # nodes come and go
-                    limit = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                    cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
                     looked = time.monotonic()
-                while waiting and len(ahead) < limit:
-                    item = waiting.popleft()
-                    ahead.append(
-                        task.remote(called, item, self._reference, self._key, self.retries)
-                    )
-                yield _fetched(ray, ahead.popleft())
+                while waiting and len(ahead) < 2 * cores:
+                    # Towards the end they become small, so that no core waits long for another.
+                    count = min(size, math.ceil(len(waiting) / cores))
+                    ahead.append(started([waiting.popleft() for _ in range(count)]))
+                batch, reference = ahead.popleft()
+                done, spent = _fetched(ray, reference)
+                size = max(1, min(_MOST, int(len(done) / spent)))
+                rest = [started([item]) for item in batch[len(done) :]]
+                ahead.extendleft(reversed(rest))
+                yield from done
         finally:
-            for reference in ahead:
-                ray.cancel(reference, force=True)
+            _cancel(ray, [reference for _, reference in ahead])
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
@@ -118,12 +131,40 @@ class Ray(Engine):
 _known: dict[str, Any] = {}
 
 
-def _run(function: Callable[..., T], item: Any, shared: Any, key: str, retries: int) -> T:
+def _run(
+    function: Callable[..., T], batch: list[Any], shared: Any, key: str, retries: int
+) -> tuple[list[T], float]:
+    """Return the results of the first items, and how much of what a task may take they took.
+
+    These are one item at least, and as many more as do not fail and are begun within bounds.
+    """
     if key not in _known:
         _known.clear()
         _known[key] = shared
+    done: list[T] = []
+    began, filled, spent = time.monotonic(), 0, 0.0
     with one_thread():
-        return attempt(function, item, _known[key], retries)
+        for item in batch:
+            try:
+                done.append(attempt(function, item, _known[key], retries))
+            except Exception:
+                if not done:
+                    raise
+                break  # it will fail in a task of its own, when the results before it are safe
+            filled += sent_bytes(done[-1])
+            spent = max((time.monotonic() - began) / _LONG, filled / _LARGE)
+            if spent >= 1:
+                break
+    return done, spent
+
+
+def _cancel(ray: Any, references: list[Any]) -> None:
+    """End tasks; those that were just beginning do not hear of it, and are told again."""
+    until = time.monotonic() + _PATIENCE
+    while references and time.monotonic() < until:
+        for reference in references:
+            ray.cancel(reference, force=True)
+        references = ray.wait(references, num_returns=len(references), timeout=0.2)[1]
 
 
 def _fetched(ray: Any, reference: Any) -> Any:
