@@ -236,6 +236,7 @@ def test_units_sum_over_episodes_and_groups(cartpole):
         assert value == pytest.approx(plain)
 
 
+@pytest.mark.filterwarnings("ignore::tailproof.errors.HorizonWarning")
 def test_self_normalised_weights_recover_constant_rewards(cartpole):
     log = cartpole.log(episodes=20, steps=30, seed=0)
     constant = log.with_rewards(np.full(log.n_transitions, 3.0))

@@ -12,7 +12,8 @@ import numpy as np
 from tailproof.algorithms.mis import Unit
 from tailproof.arrays import FloatArray
 from tailproof.diagnosis import Diagnosis
-from tailproof.errors import TailproofWarning
+from tailproof.errors import HorizonWarning, TailproofWarning
+from tailproof.fit import warn_of_a_hidden_horizon
 from tailproof.influence import most_influential
 from tailproof.lazy import AnyLog, LazyLog
 from tailproof.lazy_views import SampleWarning, held
@@ -85,6 +86,10 @@ def diagnose(
     for note in drawn:
         warnings.warn(note, SampleWarning, stacklevel=2)
     discount, chosen = resolve(log, policy, gamma=gamma, method=method)
+    with _noted() as unforeseen:
+        warn_of_a_hidden_horizon(log, discount)
+    for note in unforeseen:
+        warnings.warn(note, HorizonWarning, stacklevel=2)
     critic: LinearReference | None = None
     with _noted() as notes:
         estimate = reference(log, policy, gamma=discount, method=chosen, seed=seed)
@@ -92,7 +97,7 @@ def diagnose(
             critic = estimate
         elif policy is not None:
             critic = linear_reference(log, policy, gamma=discount, method=chosen, seed=seed)
-    notes[:0] = drawn
+    notes[:0] = drawn + unforeseen
     covered = None if critic is None else overlap(estimate, critic)
     if not log.is_discrete and getattr(getattr(chosen, "base", None), "features", None) is None:
         notes.append("No features were given for continuous actions: Joint features are used.")

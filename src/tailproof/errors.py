@@ -57,6 +57,10 @@ class CoverageWarning(TailproofWarning):
     """The policy does what the log never did."""
 
 
+class HorizonWarning(TailproofWarning):
+    """All episodes end at one step, and the state does not tell how many are left."""
+
+
 class SingularWarning(TailproofWarning):
     """A linear system that only the ridge makes solvable."""
 

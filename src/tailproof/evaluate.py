@@ -20,6 +20,7 @@ from tailproof.fit import (
     fit_members,
     prepare,
     require_healthy,
+    warn_of_a_hidden_horizon,
     warn_of_unlogged_actions,
 )
 from tailproof.lazy import AnyLog
@@ -80,6 +81,7 @@ def evaluate(
     with running(engine) as where:
         data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
+        warn_of_a_hidden_horizon(data, discount)
         starts = _starts(data, initial_states)
         warn_of_unlogged_actions(policy, data, starts)
         task = Task(data, discount, policy, starts, seed=seed, engine=where)

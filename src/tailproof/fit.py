@@ -19,11 +19,12 @@ from tailproof.errors import (
     CoverageWarning,
     FoldError,
     FoldWarning,
+    HorizonWarning,
     LogError,
     TailproofError,
 )
 from tailproof.lazy import AnyLog, LazyLog, action_counts, ends_of_episodes, in_memory
-from tailproof.lazy_views import held
+from tailproof.lazy_views import held, take_episodes
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.partition import Folds
@@ -163,6 +164,41 @@ def warn_of_unlogged_actions(policy: Any, log: AnyLog, initial_states: FloatArra
             CoverageWarning,
             stacklevel=3,
         )
+
+
+def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
+    """Warn when all episodes terminate after the same number of steps, which no state foresees."""
+    if gamma > 0 and ends_by_the_clock(log):
+        warnings.warn(
+            f"Every episode ends for good after {log.lengths[0]} steps, and no state column tells the "
+            f"time: how much is still to come depends on something that the state does not hold. Add "
+            f"the step to the state, or mark the ends as truncated, not terminated, if episodes only "
+            f"stop being recorded.",
+            HorizonWarning,
+            stacklevel=3,
+        )
+
+
+def ends_by_the_clock(log: AnyLog) -> bool:
+    """Return whether all episodes terminate at one and the same length that no state can foresee.
+
+    A state foresees it if a column moves and is the same in all episodes at every step, as a clock
+    is, or if last steps are taken in a few states in which no other step is.
+    """
+    length = int(log.lengths[0])
+    alike = bool((log.lengths == length).all())
+    if log.n_episodes == 1 or length == 1 or not alike or not log.always_terminates:
+        return False
+    places = np.arange(log.n_episodes)
+    chosen = np.union1d(places[:50], places[-50:])  # the first and the last will tell
+    some = log.take(chosen) if isinstance(log, Log) else take_episodes(log, chosen).load()
+    steps = some.states.reshape(len(chosen), length, -1)
+    clock = np.ptp(steps, axis=0).max(axis=0) == 0
+    if (clock & (np.ptp(steps[0], axis=0) > 0)).any():
+        return False
+    last = {state.tobytes() for state in steps[:, -1]}
+    before = {state.tobytes() for state in steps[:, :-1].reshape(-1, steps.shape[2])}
+    return len(last) == len(chosen) or not last.isdisjoint(before)
 
 
 def _some_episodes(log: AnyLog, folds: Folds, member: int) -> str:

@@ -18,7 +18,13 @@ from tailproof.critics import Critics, Ensemble
 from tailproof.engines import Engine, running
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
 from tailproof.evaluate import evaluate
-from tailproof.fit import check_gamma, fit_members, prepare, require_healthy
+from tailproof.fit import (
+    check_gamma,
+    fit_members,
+    prepare,
+    require_healthy,
+    warn_of_a_hidden_horizon,
+)
 from tailproof.greedy import GreedyPolicy
 from tailproof.lazy import AnyLog, LazyLog
 from tailproof.lazy_views import take_episodes
@@ -90,6 +96,7 @@ def _learned(
     taught, held_out = split_off(log, holdout, seed=seed)
     data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)
+    warn_of_a_hidden_horizon(data, discount)
     extracting = isinstance(chosen.base, ExtractingAlgorithm)
     actions = () if extracting else tuple(_actions_to_choose_from(data).tolist())
     task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)

@@ -21,7 +21,6 @@ from tailproof.cli.session import Session
 from tailproof.engines import Engine
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.lazy import AnyLog, LazyLog, in_memory
-from tailproof.lazy_views import take_episodes
 from tailproof.method import Method
 from tailproof.policies import Uniform
 from tailproof.propensities import with_estimated_propensities
@@ -55,13 +54,6 @@ def read_the_log(options: LogOptions, session: Session, *, engine: Engine | None
     if options.estimates_propensity:
         named = str(options.propensity).partition(":")[2]
         reading = with_propensities(reading, session, classifier=named or None)
-    if ends_by_the_clock(reading.log):
-        session.warned(
-            f"Every episode ends for good after {reading.log.lengths[0]} steps, and no state column "
-            f"tells the time: how much is still to come depends on something that the state does not "
-            f"hold. Add the step to --state, or leave the end open if episodes only stop being "
-            f"recorded."
-        )
     return reading
 
 
@@ -81,20 +73,6 @@ def needs_propensities(method: Method, log: AnyLog) -> bool:
     """Return whether a method weighs by propensities that the log does not have."""
     there = log.has_propensity if isinstance(log, LazyLog) else log.propensity is not None
     return isinstance(method.base, IPS | BanditDR) and not there
-
-
-def ends_by_the_clock(log: AnyLog) -> bool:
-    """Return whether all episodes terminate at one and the same length that no state can foresee."""
-    length = int(log.lengths[0])
-    if length < 2 or not (log.lengths == length).all() or not log.always_terminates:
-        return False
-    if isinstance(log, LazyLog):  # the first and the last episodes will tell
-        places = np.arange(log.n_episodes)
-        log = take_episodes(log, np.append(places[:50], places[-50:])).load()
-    steps = log.states.reshape(log.n_episodes, length, -1)
-    clock = np.ptp(steps, axis=0).max(axis=0) == 0  # alike in all episodes at every step
-    moving = np.ptp(steps[0], axis=0) > 0
-    return log.n_episodes > 1 and not bool((clock & moving).any())
 
 
 def chosen_method(options: MethodOptions) -> Method:
