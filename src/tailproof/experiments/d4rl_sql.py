@@ -137,7 +137,8 @@ EXPERIMENT = Experiment(
     name="d4rl-sql",
     shows="figures 5, A1 and A2",
     title="Does ROOM help SQL on continuous control?",
-    settings={**BUDGET, "kappas": (100.0, 10.0), "alpha": 0.3},
+    # The paper's κ leaves almost no signal in the rewards; at 0.1 they still teach.
+    settings={**BUDGET, "kappas": (100.0, 0.1), "alpha": 0.3},
     quick=TINY,
     cells=cells,
     run=run,
