@@ -175,6 +175,7 @@ def test_learners_that_learn_nothing_are_not_alike(score, verdict, rng):
             "method": name,
             "step": every * (place + 1),
             "score": score + 0.1 * rng.standard_normal(),
+            "diverged": name == "sac-n" and replicate < 2,
         }
         for replicate in range(5)
         for name in sac_n.LOOKS
@@ -183,3 +184,16 @@ def test_learners_that_learn_nothing_are_not_alike(score, verdict, rng):
     (claim,) = sac_n.EXPERIMENT.judge(Results("sac-n", settings, 5, rows))
     assert claim.verdict == verdict
     assert ("neither learns anything" in claim.found) == (verdict == "undecided")
+    assert claim.found.count("(2 of 5 diverged and count as 0)") == 1
+
+
+def test_critics_that_diverge_are_a_result(rollouts):
+    settings = {
+        **sac_n.EXPERIMENT.settled(quick=True, data=rollouts),
+        "learning_rate": 1e6,
+        "steps": 40,
+    }
+    job = Job("sac-n", {"dataset": "halfcheetah-medium", "kappa": 0.0}, 0, 0, settings, rollouts)
+    rows = sac_n.run(job)
+    assert [row["diverged"] for row in rows] == [True] * 4
+    assert {row["score"] for row in rows} == {0.0}

@@ -25,6 +25,7 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.deep.bases import IQL, SAC, SQL
 from tailproof.deep.scores import scorer
 from tailproof.deep.settings import Evaluation, Run
+from tailproof.errors import FoldError
 from tailproof.log import Log
 from tailproof.noise import StudentT, add_noise
 from tailproof.partition import Folds, Replicate, Split, Whole
@@ -218,8 +219,11 @@ def clean_study(log: Log, bases: Mapping[str, IQL | SQL], *, seed: int) -> dict[
 
 
 def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]:
-    """Train SAC-N and SAC-N (STD) on the same log."""
-    result: dict[str, Any] = {"scores": {}, "evaluations": {}, "q scale": {}}
+    """Train SAC-N and SAC-N (STD) on the same log.
+
+    One that diverges leaves no policy, which is a result too: it has the reason and no scores.
+    """
+    result: dict[str, Any] = {"scores": {}, "evaluations": {}, "q scale": {}, "diverged": {}}
     task = Task(log, 0.99, None, log.first_states)
     for name, aggregate in (("sac-n", Quantile(0.0)), ("sac-n-std", MeanMinusStd(2.0))):
         rng = np.random.default_rng(seed)
@@ -228,7 +232,11 @@ def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]
         own = replace(
             base, run=replace(run, checkpoint=None if saved is None else f"{saved}/{name}")
         )
-        training = own.fit(task, folds, backup=aggregate, rng=rng).training
+        try:
+            training = own.fit(task, folds, backup=aggregate, rng=rng).training
+        except FoldError as error:
+            result["diverged"][name] = str(error)
+            continue
         scores = training["score"].values[:, 0]
         result["scores"][name] = float(scores[-10:].mean())
         result["evaluations"][name] = scores.tolist()

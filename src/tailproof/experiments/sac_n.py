@@ -43,7 +43,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def run(job: Job) -> list[Row]:
-    """Return the scores of both while they train."""
+    """Return the scores of both while they train; one that diverges has 0, a random policy's."""
     from tailproof.deep.study import sac_study
 
     settings, steps = job.settings, job.settings["steps"]
@@ -67,15 +67,23 @@ def run(job: Job) -> list[Row]:
         ),
     )
     found = sac_study(log, base, seed=job.integer(1), critics=settings["critics"])
+    nothing = [0.0] * settings["evaluations"]
     return [
         {
             "method": name,
             "step": every * (place + 1),
             "score": float(score),
-            "q_scale": float(found["q scale"][name][place]),
+            "q_scale": float(scale),
+            "diverged": name in found["diverged"],
         }
         for name in LOOKS
-        for place, score in enumerate(found["evaluations"][name])
+        for place, (score, scale) in enumerate(
+            zip(
+                found["evaluations"].get(name, nothing),
+                found["q scale"].get(name, nothing),
+                strict=True,
+            )
+        )
     ]
 
 
@@ -123,7 +131,10 @@ def judge(results: Results) -> list[Claim]:
     for cell in cells(results.settings):
         both = {name: late(results, name, cell) for name in LOOKS}
         who, ahead = winner(-both["sac-n"], -both["sac-n-std"], mean)
-        words = ", ".join(f"{LOOKS[name].label} {summarise(each)}" for name, each in both.items())
+        words = ", ".join(
+            f"{LOOKS[name].label} {summarise(each)}{_diverged(results, name, cell)}"
+            for name, each in both.items()
+        )
         alike: Verdict = "holds" if who == "neither" and abs(ahead) < 10 else "does not hold"
         paper, verdict = (
             (
@@ -137,6 +148,11 @@ def judge(results: Results) -> list[Claim]:
             verdict, words = "undecided", f"{words}: neither learns anything with so few steps"
         claims.append(Claim(paper, verdict, f"{cell['dataset']}: late scores {words}"))
     return claims
+
+
+def _diverged(results: Results, name: str, cell: Cell) -> str:
+    seeds = results.distinct("replicate", method=name, diverged=True, **cell)
+    return f" ({len(seeds)} of {results.replicates} diverged and count as 0)" if seeds else ""
 
 
 EXPERIMENT = Experiment(
