@@ -316,6 +316,7 @@ def test_made_logs_are_read_back(tmp_path):
         "cartpole.parquet": ["cartpole", "--episodes", 5, "--noise", "student-t:1.5"],
         "storage.csv": ["storage", "--year", 2021, "--hub", "HB_WEST"],
         "gym.parquet": ["CartPole-v1", "--policy", "uniform", "--episodes", 2],
+        "torques.parquet": ["Pendulum-v1", "--policy", "uniform", "--episodes", 2],
     }.items():
         path = tmp_path / name
         result = run("data", "make", *words, "--out", path, "--json")

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from tailproof.errors import PolicyError
-from tailproof.policies import EpsilonGreedy, Uniform, action_draws, action_probabilities
+from tailproof.policies import (
+    EpsilonGreedy,
+    Uniform,
+    UniformBox,
+    action_draws,
+    action_probabilities,
+)
 from tailproof.spaces import Continuous, Discrete
 
 STATES = np.zeros((3, 2))
@@ -81,3 +87,15 @@ def test_continuous_policies_return_finite_vectors(rng):
     ):
         with pytest.raises(PolicyError, match=text):
             action_draws(policy, STATES, Continuous(1), draws=1, rng=rng)
+
+
+def test_uniform_between_bounds(rng):
+    policy = UniformBox((-2.0, 0.0), (2.0, 0.5))
+    drawn = policy.sample(np.zeros((20_000, 1)), rng)
+    assert (drawn.min(axis=0) >= [-2, 0]).all()
+    assert (drawn.max(axis=0) <= [2, 0.5]).all()
+    assert drawn.mean(axis=0) == pytest.approx([0, 0.25], abs=0.05)
+    density = np.exp(policy.log_prob(np.zeros((2, 1)), np.array([[0.0, 0.1], [0.0, 0.6]])))
+    assert density.tolist() == pytest.approx([0.5, 0.0])
+    with pytest.raises(PolicyError, match=r"needs finite bounds, low below high\. Got \(0\.0,\)"):
+        UniformBox((0.0,), (np.inf,))

@@ -68,6 +68,41 @@ class Uniform:
         return np.full((len(states), self.n_actions), 1 / self.n_actions)
 
 
+@dataclass(frozen=True)
+class UniformBox:
+    """Every continuous action between bounds with the same density.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> policy = UniformBox((-2.0, 0.0), (2.0, 1.0))
+    >>> policy.sample(np.zeros((3, 5)), np.random.default_rng(0)).shape
+    (3, 2)
+    >>> np.exp(policy.log_prob(np.zeros((1, 5)), np.array([[0.0, 0.5]]))).tolist()
+    [0.25]
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        widths = np.subtract(self.high, self.low)
+        if not (np.isfinite(widths).all() and (widths > 0).all()):
+            raise PolicyError(
+                f"A uniform law needs finite bounds, low below high. Got {self.low} and {self.high}."
+            )
+
+    def sample(self, states: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return one action a state, (n, q)."""
+        return rng.uniform(self.low, self.high, size=(len(states), len(self.low)))
+
+    def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Return the logarithm of the density, −∞ outside the bounds, (n,)."""
+        inside = ((actions >= self.low) & (actions <= self.high)).all(axis=1)
+        density = -float(np.log(np.subtract(self.high, self.low)).sum())
+        return np.where(inside, density, -np.inf)
+
+
 def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> FloatArray:
     """Return π(a | s) of any policy over discrete actions, checked, (n, A)."""
     n = len(states)

@@ -187,6 +187,21 @@ def test_learners_that_learn_nothing_are_not_alike(score, verdict, rng):
     assert claim.found.count("(2 of 5 diverged and count as 0)") == 1
 
 
+@pytest.mark.parametrize(
+    ("minimum", "std", "alike", "robust"),
+    [
+        ((60, 61, 62), (60.1, 61.1, 62.1), "holds", "does not hold"),
+        ((60, 61, 62), (20, 22, 21), "does not hold", "holds in part"),
+        ((60, 61, 62), (1, 0, 2), "does not hold", "holds"),
+        ((60, 1, 10), (1, 0, 2), "undecided", "undecided"),
+        ((2, 1, 3), (1, 0, 2), "undecided", "undecided"),
+    ],
+)
+def test_what_is_said_of_the_minimum_and_mean_minus_std(minimum, std, alike, robust):
+    pair = np.array(minimum, dtype=float), np.array(std, dtype=float)
+    assert (sac_n.alike(*pair), sac_n.robust(*pair)) == (alike, robust)
+
+
 def test_critics_that_diverge_are_a_result(rollouts):
     settings = {
         **sac_n.EXPERIMENT.settled(quick=True, data=rollouts),

@@ -22,10 +22,10 @@ from tailproof.engines import Engine
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.lazy import AnyLog, LazyLog, in_memory
 from tailproof.method import Method
-from tailproof.policies import Uniform
+from tailproof.policies import Uniform, UniformBox
 from tailproof.propensities import with_estimated_propensities
 from tailproof.sources import Reading, read
-from tailproof.spaces import ActionSpace, Discrete
+from tailproof.spaces import ActionSpace, Continuous, Discrete
 
 POLICY_FORMS = (
     "module:function or file.py:function (of states to actions), an .onnx file, a policy that "
@@ -83,6 +83,8 @@ def chosen_method(options: MethodOptions) -> Method:
 def load_policy(text: str, space: ActionSpace) -> Any:
     """Return the policy that a command line names; its forms are `POLICY_FORMS`."""
     if text == "uniform":
+        if isinstance(space, Continuous) and space.low is not None and space.high is not None:
+            return UniformBox(space.low, space.high)
         return Uniform(_discrete(text, space).n)
     if text.startswith("always:"):
         return Always(action_code(text.removeprefix("always:"), space))

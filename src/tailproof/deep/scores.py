@@ -1,4 +1,7 @@
-"""D4RL's normalised scores: 0 for a random policy, 100 for an expert (Fu et al., 2020)."""
+"""D4RL's normalised scores: 0 for a random policy, 100 for an expert (Fu et al., 2020).
+
+The pendulum is not D4RL's: 0 is what even torques score, 100 what our best policy does.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ from tailproof.errors import TailproofError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Return of a random policy and of an expert, as D4RL publishes them.
+#: Return of a random policy and of an expert, for locomotion and kitchen as D4RL publishes them.
 REFERENCE: dict[str, tuple[float, float]] = {
     "hopper": (-20.272305, 3234.3),
     "halfcheetah": (-280.178953, 12135.0),
     "walker2d": (1.629008, 4592.3),
     "kitchen": (0.0, 4.0),
+    "pendulum": (-1200.0, -130.0),
 }
 
 

@@ -71,7 +71,7 @@ def draw(results: Results) -> Figure:
                 bottom.plot(
                     steps, curve, color=look.color, label=label(method, BASE), linestyle=look.dashes
                 )
-            top.set_title(f"{name}, κ = {kappa:g}")
+            top.set_title(f"{name}\nκ = {kappa:g}")
             top.set_xticks([])
             bottom.set_xlabel("policy steps")
         axes[2 * place, 0].set_ylabel("normalised score")

@@ -15,7 +15,7 @@ from tailproof.experiments.drawing import Look
 from tailproof.experiments.experiment import Cell, Claim, Experiment, Job, Row, Settings, Verdict
 from tailproof.experiments.implicit import LEARNED
 from tailproof.experiments.results import Results
-from tailproof.experiments.summary import Winner, mean, summarise, winner
+from tailproof.experiments.summary import mean, summarise, winner
 from tailproof.noise import StudentT, add_noise
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 LOOKS = {
     "sac-n": Look("SAC-N (minimum)", drawing.BLUE, "o"),
     "sac-n-std": Look("SAC-N (STD), mean − 2 std", drawing.RED, "D", "--"),
-}
-
-ROBUST: dict[Winner, Verdict] = {
-    "first": "holds",
-    "second": "does not hold",
-    "neither": "undecided",
 }
 
 
@@ -57,7 +51,6 @@ def run(job: Job) -> list[Row]:
         hidden=tuple(settings["hidden"]),
         learning_rate=settings["learning_rate"],
         target_rate=settings["target_rate"],
-        reward_scale=1.0,
         run=Run(
             threads=1,
             log_every=every,
@@ -88,12 +81,16 @@ def run(job: Job) -> list[Row]:
 
 
 def draw(results: Results) -> Figure:
-    """Draw scores over training, without noise on the left and with it on the right."""
+    """Draw scores over training, a row a data set, from no noise on the left to most on the right."""
     places = cells(results.settings)
+    across = len(results.settings["kappas"])
     figure, axes = drawing.new_figure(
-        1, len(places), width=4.4 * len(places) + 1, height=3.6, sharey=True
+        len(places) // across,
+        across,
+        width=3.6 * across + 1,
+        height=1.0 + 2.7 * len(places) / across,
     )
-    for axis, cell in zip(axes[0], places, strict=True):
+    for axis, cell in zip(axes.flat, places, strict=True):
         for name, look in LOOKS.items():
             steps = results.distinct("step", method=name, **cell)
             found = [
@@ -103,7 +100,7 @@ def draw(results: Results) -> Figure:
         noise = f"κ = {cell['kappa']:g}, df = 1" if cell["kappa"] else "no noise"
         axis.set_title(f"{cell['dataset']}, {noise}")
         axis.set_xlabel("training steps")
-    axes[0, 0].set_ylabel("normalised score")
+        axis.set_ylabel("normalised score")
     drawing.legend(figure, axes[0, 0], where="outside upper center", columns=2)
     settings = results.settings
     origins = sorted({each["origin"] for each in settings["datasets"].values()})
@@ -129,25 +126,43 @@ def judge(results: Results) -> list[Claim]:
     """Judge what appendix A4.3 says."""
     claims = []
     for cell in cells(results.settings):
-        both = {name: late(results, name, cell) for name in LOOKS}
-        who, ahead = winner(-both["sac-n"], -both["sac-n-std"], mean)
+        minimum, std = (late(results, name, cell) for name in LOOKS)
         words = ", ".join(
-            f"{LOOKS[name].label} {summarise(each)}{_diverged(results, name, cell)}"
-            for name, each in both.items()
+            f"{look.label} {summarise(each)}{_diverged(results, name, cell)}"
+            for (name, look), each in zip(LOOKS.items(), (minimum, std), strict=True)
         )
-        alike: Verdict = "holds" if who == "neither" and abs(ahead) < 10 else "does not hold"
-        paper, verdict = (
-            (
-                "With heavy-tailed noise SAC-N is robust and SAC-N (STD) fails completely",
-                ROBUST[who],
+        if max(minimum.mean(), std.mean()) < LEARNED:
+            words = f"{words}: neither learns anything"
+        noise = f", κ {cell['kappa']:g}" if cell["kappa"] else ""
+        claims.append(
+            Claim(
+                "With heavy-tailed noise SAC-N is robust and SAC-N (STD) fails completely"
+                if cell["kappa"]
+                else "Without noise SAC-N and SAC-N (STD) learn alike",
+                (robust if cell["kappa"] else alike)(minimum, std),
+                f"{cell['dataset']}{noise}: late scores {words}",
             )
-            if cell["kappa"]
-            else ("Without noise SAC-N and SAC-N (STD) learn alike", alike)
         )
-        if max(each.mean() for each in both.values()) < LEARNED:
-            verdict, words = "undecided", f"{words}: neither learns anything with so few steps"
-        claims.append(Claim(paper, verdict, f"{cell['dataset']}: late scores {words}"))
     return claims
+
+
+def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
+    """Return whether two rules learn, and the same."""
+    if max(minimum.mean(), std.mean()) < LEARNED:
+        return "undecided"
+    if abs(minimum.mean() - std.mean()) < LEARNED:
+        return "holds"
+    return "undecided" if winner(minimum, std, mean)[0] == "neither" else "does not hold"
+
+
+def robust(minimum: FloatArray, std: FloatArray) -> Verdict:
+    """Return whether the minimum learns where mean − 2 std does not."""
+    if max(minimum.mean(), std.mean()) < LEARNED:
+        return "undecided"
+    ahead = winner(-minimum, -std, mean)[0] == "first"
+    if std.mean() >= LEARNED:
+        return "holds in part" if ahead else "does not hold"
+    return "holds" if ahead else "undecided"
 
 
 def _diverged(results: Results, name: str, cell: Cell) -> str:
@@ -160,20 +175,21 @@ EXPERIMENT = Experiment(
     shows="figure A3",
     title="Is the minimum of N critics robust, and mean − 2 std not?",
     settings={
-        "wanted": ("halfcheetah-medium",),
-        "most_datasets": 1,
+        "wanted": ("halfcheetah-medium", "pendulum-random"),
+        "most_datasets": 2,
         "most_episodes": None,
-        "kappas": (0.0, 2.0),
+        "kappas": (0.0, 1.0, 2.0),
         "df": 1.0,
         "critics": 10,
-        "steps": 5_000,
+        "steps": 4_000,
         "hidden": (64, 64),
-        "learning_rate": 3e-4,
-        "target_rate": 0.005,
+        "learning_rate": 1e-3,
+        "target_rate": 0.01,
         "evaluations": 10,
         "evaluation_episodes": 3,
     },
     quick={
+        "most_datasets": 1,
         "most_episodes": 10,
         "critics": 3,
         "steps": 20,

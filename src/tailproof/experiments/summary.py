@@ -144,9 +144,15 @@ def verdict_of(true: int, total: int) -> Verdict:
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict on a claim of several parts: theirs, if they agree."""
+    """Return the verdict on a claim of several parts: theirs, if they agree.
+
+    >>> together(["holds", "undecided"]), together(["does not hold", "undecided"])
+    ('holds in part', 'does not hold')
+    """
     found = set(verdicts)
-    return found.pop() if len(found) == 1 else "holds in part"
+    if len(found) == 1:
+        return found.pop()
+    return "holds in part" if found & {"holds", "holds in part"} else "does not hold"
 
 
 def compare(
