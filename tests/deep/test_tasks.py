@@ -1,3 +1,4 @@
+import gymnasium
 import numpy as np
 import pytest
 
@@ -85,6 +86,18 @@ def test_mujoco_presets_play_and_score():
     assert chosen.score(lambda states: np.zeros((len(states), 3)), episodes=2) < 20
     evaluation = chosen.evaluation(every=10)
     assert (evaluation.every, evaluation.episodes) == (10, 10)
+
+
+def test_environments_of_modules_that_are_still_to_be_imported(tmp_path, monkeypatch):
+    (tmp_path / "own_worlds.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Own-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        assert len(play("own_worlds:Own-v0", lambda s: np.zeros(len(s), int), episodes=2)) == 2
+    finally:
+        gymnasium.registry.pop("Own-v0", None)
 
 
 def test_mujoco_is_silent_about_gymnasiums_models(tmp_path, monkeypatch, capfd):

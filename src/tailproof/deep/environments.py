@@ -13,6 +13,14 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.deep.settings import require_count
 
+#: The environment that each domain's logs come from, in the version that they were made in.
+ENVIRONMENTS = {
+    "hopper": "Hopper-v4",
+    "halfcheetah": "HalfCheetah-v4",
+    "walker2d": "Walker2d-v4",
+    "pendulum": "Pendulum-v1",
+}
+
 
 def play(
     environment: str | Callable[[], Any],
@@ -72,7 +80,8 @@ def make(environment: str | Callable[[], Any]) -> Any:
         return environment()
     import gymnasium
 
-    with warnings.catch_warnings(), _mujoco_unheard(str(gymnasium.spec(environment).entry_point)):
+    known = gymnasium.registry.get(environment)  # not yet if its module is still to be imported
+    with warnings.catch_warnings(), _mujoco_unheard(str(known and known.entry_point)):
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         return gymnasium.make(environment)
 

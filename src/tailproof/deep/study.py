@@ -23,6 +23,7 @@ from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.deep.bases import IQL, SAC, SQL
+from tailproof.deep.environments import ENVIRONMENTS
 from tailproof.deep.scores import scorer
 from tailproof.deep.settings import Evaluation, Run
 from tailproof.errors import FoldError
@@ -30,8 +31,6 @@ from tailproof.log import Log
 from tailproof.noise import StudentT, add_noise
 from tailproof.partition import Folds, Replicate, Split, Whole
 from tailproof.spaces import Continuous
-
-_ENVIRONMENTS = {"hopper": "Hopper-v4", "halfcheetah": "HalfCheetah-v4", "walker2d": "Walker2d-v4"}
 
 
 def rollout_log(arrays: Mapping[str, AnyArray]) -> Log:
@@ -278,7 +277,7 @@ def main(arguments: list[str] | None = None) -> None:
         threads=1,
         log_every=given.every,
         evaluation=Evaluation(
-            environment=_ENVIRONMENTS[domain],
+            environment=ENVIRONMENTS[domain],
             every=given.every,
             episodes=given.episodes,
             first=steps - 9 * given.every if given.study != "sac" else 0,

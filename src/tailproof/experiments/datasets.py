@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.deep.environments import ENVIRONMENTS
 from tailproof.deep.scores import scorer
 from tailproof.deep.settings import Evaluation
 from tailproof.deep.tasks import PRESETS
@@ -17,12 +18,6 @@ from tailproof.experiments.experiment import Job, Settings
 from tailproof.log import Log
 
 NEEDED = {"torch": "deep", "mujoco": "mujoco", "imageio": "mujoco"}
-ENVIRONMENTS = {
-    "hopper": "Hopper-v4",
-    "halfcheetah": "HalfCheetah-v4",
-    "walker2d": "Walker2d-v4",
-    "pendulum": "Pendulum-v1",
-}
 FORMS = (
     "D4RL's HDF5 files under their own names (hopper_medium-v2.hdf5), rollouts in D4RL's manner "
     "(hopper-medium-….npz), or logs that `tailproof data make` wrote (hopper-….parquet)"
