@@ -31,6 +31,16 @@ METHODS = [
 ]
 
 
+def continuous_log(rng, episodes):
+    """Ten steps an episode, two state variables and one real action."""
+    n = 10 * episodes
+    states, actions = rng.normal(size=(n, 2)), rng.normal(size=(n, 1))
+    return Log.from_arrays(
+        states, actions, states[:, 0] - actions[:, 0] ** 2, states + 0.1,
+        episode=np.repeat(range(episodes), 10),
+    )  # fmt: skip
+
+
 def test_it_tells_what_a_log_in_memory_tells(log, path, assert_equal):
     lazy = read_log(path, lazy=True)
     assert isinstance(lazy, LazyLog)
@@ -97,11 +107,7 @@ class TestEveryQuestion:
         assert there.notes == here.notes
 
     def test_compare_with_continuous_actions(self, rng, tmp_path, stored):
-        states, actions = rng.normal(size=(900, 2)), rng.normal(size=(900, 1))
-        log = Log.from_arrays(
-            states, actions, states[:, 0] - actions[:, 0] ** 2, states + 0.1,
-            episode=np.repeat(range(90), 10),
-        )  # fmt: skip
+        log = continuous_log(rng, episodes=90)
         lazy = read_log(stored(log, tmp_path / "t.parquet"), lazy=True)
         shared = method("roam-dm", folds=9, features=StateAndProduct(2))
         there, here = (
@@ -182,11 +188,7 @@ def test_gamma_and_coverage_are_checked_alike(tmp_path, rng, stored):
 
 
 def test_continuous_actions_and_policies_with_one_answer(rng, tmp_path, stored):
-    states, actions = rng.normal(size=(300, 2)), rng.normal(size=(300, 1))
-    log = Log.from_arrays(
-        states, actions, states[:, 0] - actions[:, 0] ** 2, states + 0.1,
-        episode=np.repeat(range(30), 10),
-    )  # fmt: skip
+    log = continuous_log(rng, episodes=30)
     lazy = read_log(stored(log, tmp_path / "t.parquet"), lazy=True)
     for chosen in ("roam-dm", "dr", "mis"):
         fitted = method(chosen, features=Joint(2, 1))

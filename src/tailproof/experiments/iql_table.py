@@ -62,10 +62,13 @@ def draw(results: Results) -> Figure:
     places = cells(results.settings)
     figure, axes = drawing.new_figure(width=8.6, height=1.6 + 0.55 * len(places))
     axis, shown = axes[0, 0], [1.0]
+    marks = {
+        name: {"marker": LOOKS[name].marker, "color": LOOKS[name].color, "linestyle": ""}
+        for name in COMPARED
+    }
     for row, cell in enumerate(places):
         for name, offset in zip(COMPARED, (0.12, -0.12), strict=True):
-            look, found = LOOKS[name], ratios(results, name, cell)
-            mark = {"marker": look.marker, "color": look.color, "linestyle": ""}
+            look, mark, found = LOOKS[name], marks[name], ratios(results, name, cell)
             if found is None:
                 axis.text(1.05, row + offset, "IQL scores about nothing", va="center", fontsize=7)
             else:
@@ -76,8 +79,7 @@ def draw(results: Results) -> Figure:
             if cell["dataset"] in PAPER:
                 shown.append(PAPER[cell["dataset"]][COMPARED.index(name)])
                 axis.plot(shown[-1], row + offset, markerfacecolor="none", **mark)
-    for name in COMPARED:
-        mark = {"marker": LOOKS[name].marker, "color": LOOKS[name].color, "linestyle": ""}
+    for name, mark in marks.items():
         axis.plot([], [], label=f"{LOOKS[name].label}, here", **mark)
         axis.plot([], [], label=f"{LOOKS[name].label}, the paper", markerfacecolor="none", **mark)
     axis.axvline(1, color=drawing.GREY, linewidth=0.9)

@@ -131,7 +131,7 @@ def judge(results: Results) -> list[Claim]:
             f"{look.label} {summarise(each)}{_diverged(results, name, cell)}"
             for (name, look), each in zip(LOOKS.items(), (minimum, std), strict=True)
         )
-        if max(minimum.mean(), std.mean()) < LEARNED:
+        if neither_learns(minimum, std):
             words = f"{words}: neither learns anything"
         noise = f", κ {cell['kappa']:g}" if cell["kappa"] else ""
         claims.append(
@@ -146,9 +146,14 @@ def judge(results: Results) -> list[Claim]:
     return claims
 
 
+def neither_learns(minimum: FloatArray, std: FloatArray) -> bool:
+    """Return whether both are no better than a random policy, so that nothing can be said of them."""
+    return bool(max(minimum.mean(), std.mean()) < LEARNED)
+
+
 def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
     """Return whether two rules learn, and the same."""
-    if max(minimum.mean(), std.mean()) < LEARNED:
+    if neither_learns(minimum, std):
         return "undecided"
     if abs(minimum.mean() - std.mean()) < LEARNED:
         return "holds"
@@ -157,7 +162,7 @@ def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
 
 def robust(minimum: FloatArray, std: FloatArray) -> Verdict:
     """Return whether the minimum learns where mean − 2 std does not."""
-    if max(minimum.mean(), std.mean()) < LEARNED:
+    if neither_learns(minimum, std):
         return "undecided"
     ahead = winner(-minimum, -std, mean)[0] == "first"
     if std.mean() >= LEARNED:
