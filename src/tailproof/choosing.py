@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.auto import CAUTION, SKEWED, clusters
+from tailproof.algorithms.mean_choice import CAUTION, SKEWED, clusters
 from tailproof.algorithms.huber import huber_regression
 from tailproof.catalogue import method as named_method
 from tailproof.features import Features, default_features

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from tailproof import Absolute, Log, Method, Split, evaluate, method
-from tailproof.algorithms.auto import Auto, clusters
+from tailproof.algorithms.auto import Auto
+from tailproof.algorithms.mean_choice import clusters
 from tailproof.errors import LevelError
 from tailproof.noise import Gamma, Gaussian, Pareto, StudentT
 from tailproof.worlds import storage

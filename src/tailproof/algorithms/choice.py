@@ -49,6 +49,9 @@ class Choice:
     widening: float
     declined: str | None
     alternatives: dict[str, float]
+    allowance: float = 0.0
+    disagreement: float = 0.0
+    critic: str = ""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -78,7 +81,7 @@ class Choice:
             raise LevelError(f"level must lie strictly between 0 and 1. Got {level!r} instead.")
         self._require_interval(level)
         quantile = float(special.stdtrit(self.units - 1, (1 + level) / 2))
-        half = quantile * self.widening * self.standard_error
+        half = quantile * self.widening * self.standard_error + self.allowance
         return Interval(
             low=self.value - half,
             high=self.value + half,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import MethodError
+from tailproof.features.polynomial import Polynomial
 from tailproof.lazy import AnyLog
 from tailproof.spaces import Discrete
 
@@ -24,54 +24,6 @@ class Features(Protocol):
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return φ at n state-action pairs, (n, d)."""
-
-
-@dataclass(frozen=True)
-class Polynomial:
-    """ψ(s): bias, main effects and pairwise products of the state; no squares (section 5.1).
-
-    Parameters
-    ----------
-    degree
-        2 with pairwise products, 1 without.
-    bias
-        Whether the first feature is the constant 1. States that are one-hot already hold it.
-
-    Examples
-    --------
-    >>> Polynomial()([[2.0, 3.0]])
-    array([[1., 2., 3., 6.]])
-    """
-
-    degree: int = 2
-    bias: bool = True
-
-    def size(self, dimension: int) -> int:
-        """Return the number of features of a state with `dimension` variables."""
-        products = dimension * (dimension - 1) // 2 if self.degree > 1 else 0
-        return self.bias + dimension + products
-
-    def __call__(self, states: Any) -> FloatArray:
-        """Return ψ(s), (n, size)."""
-        states = np.asarray(states)
-        n, p = states.shape
-        psi = np.empty((self.size(p), n))  # a feature's values side by side: faster to fill
-        self.states_in(psi, p)[:] = states.T
-        self.complete(psi, p)
-        return psi.T
-
-    def states_in(self, psi: FloatArray, dimension: int) -> FloatArray:
-        """Return where the states themselves stand in features of shape (size, n): (p, n)."""
-        return psi[int(self.bias) : int(self.bias) + dimension]
-
-    def complete(self, psi: FloatArray, dimension: int) -> None:
-        """Fill in the other features, (size, n), when the states are in place."""
-        states = self.states_in(psi, dimension)
-        psi[: int(self.bias)] = 1.0
-        if self.degree > 1:
-            pairs = combinations(range(dimension), 2)
-            for row, (i, j) in enumerate(pairs, start=int(self.bias) + dimension):
-                np.multiply(states[i], states[j], out=psi[row])
 
 
 @dataclass(frozen=True)
@@ -96,6 +48,47 @@ class PerAction:
         phi = np.zeros((len(psi), self.n_actions, psi.shape[1]))
         phi[np.arange(len(psi)), actions] = psi
         return phi.reshape(len(psi), -1)
+
+    def constant(self) -> FloatArray | None:
+        """Return θ with φᵀθ = 1 everywhere, (d,), if ψ knows such a one."""
+        known = getattr(self.state_features, "constant", None)
+        return None if known is None else np.tile(known(), self.n_actions)
+
+    def mixed(self, states: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return Σ_a weights(s, a) φ(s, a), (n, d), for weights of shape (n, A)."""
+        return Blocks(self.state_features(states)).mix(weights)
+
+
+@dataclass(frozen=True)
+class Additive:
+    """φ(s, a) = [e_a, ψ(s) without its bias]: one level for each action, and effects that they share.
+
+    For logs with too few rows for a block of features for each action.
+    """
+
+    state_features: Any
+    state_dimension: int
+    n_actions: int
+
+    @property
+    def size(self) -> int:
+        """Number of features: the actions and those of ψ but the bias."""
+        return self.n_actions + int(self.state_features.size(self.state_dimension)) - 1
+
+    def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
+        """Return φ at n state-action pairs, (n, d)."""
+        weights = np.zeros((len(states), self.n_actions))
+        weights[np.arange(len(states)), actions] = 1.0
+        return self.mixed(states, weights)
+
+    def constant(self) -> FloatArray:
+        """Return θ with φᵀθ = 1 everywhere, (d,)."""
+        return np.concatenate([np.ones(self.n_actions), np.zeros(self.size - self.n_actions)])
+
+    def mixed(self, states: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return Σ_a weights(s, a) φ(s, a), (n, d), for weights of shape (n, A)."""
+        share = weights.sum(axis=1, keepdims=True)
+        return np.hstack([weights, self.state_features(states)[:, 1:] * share])
 
 
 @dataclass(frozen=True)
@@ -148,6 +141,20 @@ def at_actions(features: Features, states: FloatArray, actions: AnyArray) -> Blo
     n, length = actions.shape[:2]
     flat = actions.reshape(n * length, *actions.shape[2:])
     return Dense(features(np.repeat(states, length, axis=0), flat).reshape(n, length, -1))
+
+
+def mixed_features(
+    features: Features, states: FloatArray, actions: AnyArray, weights: FloatArray
+) -> FloatArray:
+    """Return Σ_l weights(s, l) φ(s, a_l), (n, d); `actions` is (n, L) or (n, L, q).
+
+    Features of discrete actions that know a shorter way, over all actions at once, have `mixed`.
+    """
+    if isinstance(features, PerAction | Additive) and weights.shape[1] == features.n_actions:
+        return features.mixed(states, weights)
+    if actions.shape[1] == 1:
+        return np.asarray(features(states, actions[:, 0]) * weights)
+    return at_actions(features, states, actions).mix(weights)
 
 
 def default_features(log: AnyLog) -> Features:

@@ -1,0 +1,326 @@
+"""Rungs of the ladder: LSTD on one feature map, weighted by the policy's visits or not.
+
+Every rung is linear in the rewards, Ĵ = constant + mean(w·r), with weights w that hold no reward; so rungs
+can be averaged by averaging their weights, and compared on the same episodes by leaving groups of
+them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from tailproof.algorithms.forest import CrossFitted
+from tailproof.algorithms.target import Actions, Target
+from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.features import Features, mixed_features
+
+GROUPS = 20
+_PLAIN_RIDGE = 1e-5
+_WEIGHTED_RIDGE = 1e-4
+_FLOOR = 0.1  # of the mean occupancy, for every row: no part of the log is ignored altogether
+_CHUNK = 32_768
+_KEPT = 1 << 24  # numbers of a feature matrix worth keeping between passes
+
+
+class Map(Protocol):
+    """Features of state, action and agreement with the policy."""
+
+    def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:
+        """Return φ at n pairs, (n, d)."""
+
+    def under(self, actions: Actions) -> FloatArray:
+        """Return E_π φ(s, ·), (n, d)."""
+
+    @property
+    def constant(self) -> FloatArray | None:
+        """θ with φᵀθ = 1 everywhere, (d,); None if there is none that is known."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A feature map that knows nothing of the policy."""
+
+    features: Features
+
+    def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Return φ at n pairs, (n, d)."""
+        return self.features(states, actions)
+
+    def under(self, actions: Actions) -> FloatArray:
+        """Return E_π φ(s, ·), (n, d)."""
+        return mixed_features(self.features, actions.states, actions.actions, actions.weights)
+
+    @property
+    def constant(self) -> FloatArray | None:
+        """θ with φᵀθ = 1 everywhere, (d,)."""
+        known = getattr(self.features, "constant", None)
+        return None if known is None else np.asarray(known())
+
+
+@dataclass(frozen=True)
+class PolicyAware:
+    """[φ(s, a), agreement(s, a)·ψ(s)]: what is different where the log acts as the policy would."""
+
+    features: Features
+    state_features: Any
+
+    def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:
+        """Return φ at n pairs, (n, d)."""
+        psi = self.state_features(states) * agreement[:, None]
+        return np.hstack([self.features(states, actions), psi])
+
+    def under(self, actions: Actions) -> FloatArray:
+        """Return E_π φ(s, ·), (n, d)."""
+        low = mixed_features(self.features, actions.states, actions.actions, actions.weights)
+        share = (actions.weights * actions.agreement).sum(axis=1, keepdims=True)
+        return np.hstack([low, self.state_features(actions.states) * share])
+
+    @property
+    def constant(self) -> FloatArray | None:
+        """θ with φᵀθ = 1 everywhere, (d,)."""
+        low = Plain(self.features).constant
+        width = int(self.state_features.size(0))
+        return None if low is None else np.concatenate([low, np.zeros(width)])
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which group of whole episodes each row and start belongs to, for leaving groups out."""
+
+    count: int
+    of_row: IntArray  # (n,)
+    of_first: IntArray  # (m,)
+
+    @classmethod
+    def deal(cls, target: Target, *, seed: int = 0) -> Groups:
+        """Deal the log's groups (or episodes) at random into at most 20."""
+        log = target.log
+        count = min(GROUPS, log.n_groups)
+        dealt = np.random.default_rng(seed).permutation(log.n_groups) % count
+        of_episode = dealt[log.group_of_episode]
+        m = len(target.first.states)
+        of_first = of_episode if target.starts_with_episodes else np.arange(m) % count
+        return cls(count, of_episode[log.episode_of_row], of_first)
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """LSTD's equations Σωφ(φ − γφ')ᵀθ = Σωφr in one feature map, by groups of episodes."""
+
+    map: Map
+    target: Target
+    groups: Groups
+    occupancy: FloatArray | None  # (n,) of mean one; None for all rows alike
+
+    def chunks(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
+        """Yield rows, φ and φ − γφ', as they are or as they were made before."""
+        if self._kept is not None:
+            yield from self._kept
+        else:
+            yield from self._make()
+
+    @cached_property
+    def _kept(self) -> list[tuple[Any, FloatArray, FloatArray]] | None:
+        width = self.map.at(
+            self.target.log.states[:1], self.target.log.actions[:1], self.target.agreement[:1]
+        ).shape[1]
+        return list(self._make()) if width * self.target.log.n_transitions <= _KEPT else None
+
+    def _make(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
+        target, log = self.target, self.target.log
+        order = np.argsort(self.groups.of_row, kind="stable")
+        edges = np.searchsorted(self.groups.of_row[order], np.arange(self.groups.count + 1))
+        for first, last in zip(edges[:-1], edges[1:], strict=True):
+            for start in range(first, last, _CHUNK):
+                rows = order[start : min(start + _CHUNK, last)]
+                phi = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
+                diff = phi
+                if target.gamma > 0:
+                    diff = phi - target.gamma * self.map.under(target.next.take(rows))
+                yield rows, phi, diff
+
+    def weighted(self, rows: Any, phi: FloatArray) -> FloatArray:
+        """Return ωφ of some rows."""
+        return phi if self.occupancy is None else phi * self.occupancy[rows, None]
+
+    @cached_property
+    def first(self) -> FloatArray:
+        """E_π φ(s₀, ·), (m, d)."""
+        return self.map.under(self.target.first)
+
+    @cached_property
+    def matrices(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Σωφ(φ − γφ')ᵀ of each group, (G, d, d), Σωφ² , (d,), and the groups' rows, (G,)."""
+        d = self.first.shape[1]
+        total = np.zeros((self.groups.count, d, d))
+        squares, count = np.zeros(d), np.zeros(self.groups.count)
+        for rows, phi, diff in self.chunks():
+            group = int(self.groups.of_row[rows[0]])
+            weighted = self.weighted(rows, phi)
+            total[group] += weighted.T @ diff
+            squares += (weighted * phi).sum(axis=0)
+            count[group] += len(rows)
+        return total, squares, count
+
+    @cached_property
+    def penalty(self) -> FloatArray:
+        """The ridge per row in units of each feature's mean square, without the constant, (d, d)."""
+        squares = self.matrices[1] / self.target.log.n_transitions
+        largest = max(float(squares.max(initial=0.0)), 1e-300)
+        scale = np.sqrt(np.maximum(squares, 1e-14 * largest))
+        penalty = np.eye(len(scale))
+        constant = self.map.constant
+        if constant is not None:
+            direction = constant * scale
+            direction = direction / np.linalg.norm(direction)
+            penalty -= np.outer(direction, direction)
+        ridge = _PLAIN_RIDGE if self.occupancy is None else _WEIGHTED_RIDGE
+        return np.asarray(ridge * penalty * np.outer(scale, scale))
+
+    def moments(self, rewards: FloatArray) -> FloatArray:
+        """Return Σωφr of each group, (G, d)."""
+        total = np.zeros((self.groups.count, self.first.shape[1]))
+        for rows, phi, _ in self.chunks():
+            total[int(self.groups.of_row[rows[0]])] += (
+                self.weighted(rows, phi) * rewards[rows, None]
+            ).sum(axis=0)
+        return total
+
+    def _solved(self, right: FloatArray, transposed: bool = False) -> FloatArray:
+        total, _, count = self.matrices
+        matrix = total.sum(axis=0) + count.sum() * self.penalty
+        return np.asarray(np.linalg.solve(matrix.T if transposed else matrix, right))
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """w with Ĵ = mean(w·r), (n,)."""
+        direction = self._solved(self.first.mean(axis=0), transposed=True)
+        n = self.target.log.n_transitions
+        weights = np.empty(n)
+        for rows, phi, _ in self.chunks():
+            weights[rows] = n * (self.weighted(rows, phi) @ direction)
+        return weights
+
+    def left_out(self, moments: FloatArray) -> FloatArray:
+        """Return Ĵ refitted without each group, (G,)."""
+        total, _, count = self.matrices
+        rest = total.sum(axis=0) - total + (count.sum() - count)[:, None, None] * self.penalty
+        theta = np.linalg.solve(rest, (moments.sum(axis=0) - moments)[..., None])[..., 0]  # (G, d)
+        own = np.stack(
+            [self.first[self.groups.of_first == k].sum(axis=0) for k in range(self.groups.count)]
+        )
+        starts = np.bincount(self.groups.of_first, minlength=self.groups.count)
+        mean = (own.sum(axis=0) - own) / np.maximum(starts.sum() - starts, 1)[:, None]
+        return np.asarray((mean * theta).sum(axis=1))
+
+    def critic(self, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the Bellman residuals r − (φ − γφ')ᵀθ, (n,), and the values of starts, (m,)."""
+        theta = self._solved(self.moments(rewards).sum(axis=0))
+        residuals = np.empty(len(rewards))
+        for rows, _, diff in self.chunks():
+            residuals[rows] = rewards[rows] - diff @ theta
+        return residuals, self.first @ theta
+
+
+@dataclass(frozen=True, eq=False)
+class Rung:
+    """An estimator Ĵ = constant + mean(w·r), and what it would say without each group.
+
+    Attributes
+    ----------
+    name
+        In words.
+    value, left_out
+        On tamed rewards, and the same without each group of episodes, (G,).
+    system
+        Its equations.
+    forest
+        A critic whose error the rung corrects, or None.
+    """
+
+    name: str
+    value: float
+    left_out: FloatArray
+    system: System
+    forest: CrossFitted | None = None
+
+    @property
+    def weights(self) -> FloatArray:
+        """w, (n,)."""
+        return self.system.weights
+
+    @cached_property
+    def error(self) -> float:
+        """The standard error, by leaving groups out."""
+        return jackknife_error(self.left_out)
+
+    def influences(self, rewards: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        """Return Ĵ on these rewards, w·δ of each row, (n,), and V of each start, (m,)."""
+        gamma = self.system.target.gamma
+        first = 0.0 if self.forest is None else self.forest.first_values
+        if self.forest is not None:
+            rewards = rewards + gamma * self.forest.next_values - self.forest.values
+        residuals, starts = self.system.critic(rewards)
+        starts = starts + first
+        value = float(np.mean(first)) + float(np.mean(self.weights * rewards))
+        return value, self.weights * residuals, starts
+
+
+def fit_rung(
+    name: str, system: System, rewards: FloatArray, *, forest: CrossFitted | None = None
+) -> Rung | None:
+    """Fit a rung on (tamed) rewards; None where its equations have no finite solution."""
+    gamma, groups = system.target.gamma, system.groups
+    shift: Any = 0.0
+    first = 0.0
+    if forest is not None:
+        rewards = rewards + gamma * forest.next_values - forest.values
+        first = float(forest.first_values.mean())
+        starts = np.bincount(groups.of_first, minlength=groups.count)
+        own = np.bincount(groups.of_first, forest.first_values, minlength=groups.count)
+        shift = (own.sum() - own) / np.maximum(starts.sum() - starts, 1)
+    try:
+        value = first + float(np.mean(system.weights * rewards))
+        left_out = system.left_out(system.moments(rewards)) + shift
+    except np.linalg.LinAlgError:
+        return None
+    if not (np.isfinite(value) and np.isfinite(left_out).all()):
+        return None
+    return Rung(name, value, np.asarray(left_out), system, forest)
+
+
+def forest_rung(system: System, rewards: FloatArray, forest: CrossFitted) -> Rung:
+    """Return the doubly robust value of the forest and its own occupancy: a witness of other rungs."""
+    groups, gamma = system.groups, system.target.gamma
+    residuals = rewards + gamma * forest.next_values - forest.values
+    own = np.bincount(groups.of_row, forest.occupancy * residuals, minlength=groups.count)
+    rows = np.bincount(groups.of_row, minlength=groups.count)
+    first = np.bincount(groups.of_first, forest.first_values, minlength=groups.count)
+    starts = np.bincount(groups.of_first, minlength=groups.count)
+
+    def value(own: Any, rows: Any, first: Any, starts: Any) -> Any:
+        return own / np.maximum(rows, 1) + first / np.maximum(starts, 1)
+
+    totals = [each.sum() for each in (own, rows, first, starts)]
+    left_out = value(*(each.sum() - each for each in (own, rows, first, starts)))
+    return Rung("trees", float(value(*totals)), np.asarray(left_out), system, forest)
+
+
+def jackknife_error(left_out: FloatArray) -> float:
+    """Return the standard error from values without each of G groups."""
+    count = len(left_out)
+    return float(np.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum()))
+
+
+def with_floor(occupancy: FloatArray) -> FloatArray:
+    """Return ω plus a tenth of its mean, scaled to mean one, (n,)."""
+    mean = float(occupancy.mean())
+    if not mean > 0:
+        return np.ones_like(occupancy)
+    raised = occupancy / mean + _FLOOR
+    return np.asarray(raised / raised.mean())

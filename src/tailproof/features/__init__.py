@@ -1,0 +1,41 @@
+"""Feature maps φ(s, a): the paper's, and the richer ones that a log may call for."""
+
+from tailproof.features.base import (
+    Additive,
+    Blocks,
+    Dense,
+    Features,
+    Joint,
+    PerAction,
+    at_actions,
+    default_features,
+    mixed_features,
+)
+from tailproof.features.fourier import Fourier
+from tailproof.features.ladder import NAMES, as_features, named_features, table_for
+from tailproof.features.polynomial import Basis, Polynomial
+from tailproof.features.standardise import Standardise
+from tailproof.features.table import Table
+from tailproof.features.trees import Trees
+
+__all__ = [
+    "NAMES",
+    "Additive",
+    "Basis",
+    "Blocks",
+    "Dense",
+    "Features",
+    "Fourier",
+    "Joint",
+    "PerAction",
+    "Polynomial",
+    "Standardise",
+    "Table",
+    "Trees",
+    "as_features",
+    "at_actions",
+    "default_features",
+    "mixed_features",
+    "named_features",
+    "table_for",
+]

@@ -1,0 +1,159 @@
+"""Feature maps by name, and which of them a log calls for.
+
+Each rung of the ladder can express more than the one below it, and needs more rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, FloatArray
+from tailproof.errors import MethodError
+from tailproof.features.base import Additive, Features, PerAction, default_features
+from tailproof.features.fourier import Fourier
+from tailproof.features.polynomial import Basis
+from tailproof.features.table import Table
+from tailproof.features.trees import Trees
+from tailproof.spaces import Discrete
+
+#: What `features=` may name.
+NAMES = ("polynomial", "splines", "fourier", "table", "trees")
+KNOTS = 6
+LARGEST = 600  # features of one map: its systems then take milliseconds
+_ROWS = 10  # rows that each feature must have
+_STATES = 200  # distinct states up to which a log may be read as a table
+_VISITS = 20  # mean visits of each state from which it may
+
+
+@dataclass(frozen=True)
+class JointBasis:
+    """φ(s, a): a basis of the state and the continuous action, joined."""
+
+    basis: Any
+
+    @property
+    def size(self) -> int:
+        """Number of features."""
+        return int(self.basis.size(0))
+
+    def constant(self) -> FloatArray:
+        """Return θ with φᵀθ = 1 everywhere, (d,)."""
+        return np.asarray(self.basis.constant())
+
+    def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
+        """Return φ at n state-action pairs, (n, d)."""
+        return np.asarray(self.basis(joined(states, actions)))
+
+
+def joined(states: FloatArray, actions: AnyArray) -> FloatArray:
+    """Return states and continuous actions side by side, (n, p + q)."""
+    return np.column_stack([states, np.asarray(actions, dtype=float).reshape(len(states), -1)])
+
+
+def as_features(given: Any, log: Any) -> Features:
+    """Return features that were given, named, or left to the default.
+
+    Examples
+    --------
+    >>> from tailproof.worlds import CartPole
+    >>> log = CartPole().log(episodes=5, seed=0)
+    >>> as_features(None, log).size, as_features("splines", log).size
+    (22, 70)
+    """
+    if given is None:
+        return default_features(log)
+    if isinstance(given, str):
+        return named_features(given, log)
+    features: Features = given
+    return features
+
+
+def named_features(name: str, log: Any) -> Features:
+    """Return the features of this name for a log in memory, fitted to its states.
+
+    ``"polynomial"`` are the paper's: bias, main effects and pairwise products. ``"splines"`` add six
+    kinks for each variable, ``"fourier"`` 100 random waves, ``"table"`` is one feature for each state,
+    and ``"trees"`` are the leaves of ten randomised trees of the reward and the change of state.
+    """
+    if name not in NAMES:
+        raise MethodError(
+            f"features must be a feature map or one of {', '.join(map(repr, NAMES))}. "
+            f"Got {name!r} instead."
+        )
+    if not hasattr(log, "states"):
+        raise MethodError(
+            f"features={name!r} is fitted to the states of a log in memory, and this one is on disk. "
+            f"Load it (lazy=False), or pass a feature map."
+        )
+    if not isinstance(log.action_space, Discrete):
+        return JointBasis(_state_map(name, log, joined(log.states, log.actions)))
+    if name == "polynomial":
+        return default_features(log)
+    return PerAction(_state_map(name, log, log.states), len(log.state_names), log.n_actions)
+
+
+def _state_map(name: str, log: Any, states: FloatArray) -> Any:
+    if name == "polynomial":
+        return Basis.fit(states, squares=True)
+    if name == "splines":
+        return Basis.fit(states, knots=KNOTS, squares=not isinstance(log.action_space, Discrete))
+    if name == "fourier":
+        return Fourier.fit(states)
+    if name == "table":
+        return Table.fit(np.concatenate([states, log.next_states]))
+    targets = np.column_stack([log.rewards, log.next_states - log.states])
+    scale = targets.std(axis=0)
+    return Trees.fit(states, targets / np.where(scale > 0, scale, 1.0))
+
+
+def table_for(log: Any) -> Features | None:
+    """Return one feature for each state and action, if the log visits few states often.
+
+    A table holds every function of the state, so no other map can say more.
+    """
+    if not isinstance(log.action_space, Discrete):
+        return None
+    some = log.states[: 20 * _STATES]
+    if len(np.unique(some, axis=0)) > _STATES:
+        return None
+    states = np.unique(np.concatenate([log.states, log.next_states]), axis=0)
+    few = len(states) <= min(_STATES, log.n_transitions / _VISITS)
+    if not few or len(states) * log.n_actions > LARGEST:
+        return None
+    return PerAction(Table(tuple(map(tuple, states.tolist()))), len(log.state_names), log.n_actions)
+
+
+def basis_for(log: Any, *, knots: int = 0) -> Features:
+    """Return the richest standardised basis, with or without knots, that the rows can carry.
+
+    Products are given up first, then knots, then a block of features for each action.
+    """
+    limit = max(min(LARGEST, log.n_transitions // _ROWS), 1)
+    if not isinstance(log.action_space, Discrete):
+        return _within(limit, joined(log.states, log.actions), JointBasis, knots, squares=True)
+    p, n_actions = len(log.state_names), log.n_actions
+
+    def blocks(basis: Any) -> Features:
+        return PerAction(basis, p, n_actions)
+
+    features = _within(limit, log.states, blocks, knots, squares=False)
+    if features.size <= limit:
+        return features
+    return _within(limit, log.states, lambda basis: Additive(basis, p, n_actions), knots)
+
+
+def _within(
+    limit: int, states: FloatArray, build: Any, knots: int, *, squares: bool = False
+) -> Features:
+    """Return the first of a row of ever smaller maps that has at most `limit` features."""
+    features: Features | None = None
+    for products, hinges in ((True, knots), (False, knots), (False, min(knots, 2)), (False, 0)):
+        features = build(Basis.fit(states, products=products, squares=squares, knots=hinges))
+        assert features is not None
+        if features.size <= limit:
+            break
+    assert features is not None
+    return features
