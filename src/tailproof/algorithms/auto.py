@@ -13,6 +13,8 @@ from tailproof.algorithms.huber import Regression, huber_regression
 from tailproof.algorithms.linear import solve
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import marginal_weights
+from tailproof.algorithms.one_step.estimator import one_step_numbers
+from tailproof.algorithms.one_step.rows import is_one_step
 from tailproof.algorithms.residuals import bellman_residuals
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
@@ -59,6 +61,8 @@ class Auto:
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold, with reasons."""
+        if is_one_step(task):
+            return one_step_numbers(task, folds, rng=rng)
         lstd = LSTD(features=self.features, ridge=self.ridge)
         design = lstd.design(task, folds, keep=True)
         matrix, stats = lstd.system(design, rng=rng)
