@@ -9,6 +9,7 @@ import numpy as np
 
 from tailproof.algorithms.one_step.gain import PairedGain
 from tailproof.algorithms.one_step.levels import check_level
+from tailproof.algorithms.one_step.observations import Observations
 from tailproof.algorithms.one_step.spreads import Spread, log_smoothing
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
@@ -164,3 +165,19 @@ class OneStepChoice:
             "limits": self.limits,
             "reasons": list(self.reasons),
         }
+
+
+def standard_error(influence: FloatArray) -> float:
+    """Return the standard error of a value from the influence of its observations, (U,)."""
+    return float(np.sqrt((influence**2).sum())) / len(influence)
+
+
+def guarantee(
+    observations: Observations, weights: FloatArray, rewards: FloatArray, *, known: bool
+) -> FloatArray | str:
+    """Return w·r of each observation for the guaranteed bound, (U,), or why there is none."""
+    if not known:
+        return "it needs the propensities of the logging policy, and these are estimated."
+    if (rewards < 0).any():
+        return "it needs rewards that are never negative, and some of these are."
+    return observations.influence(weights * rewards)

@@ -8,14 +8,14 @@ import numpy as np
 
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.one_step import words
-from tailproof.algorithms.one_step.choice import OneStepChoice
-from tailproof.algorithms.one_step.outcomes import (
-    TREE_ROWS,
-    Outcome,
-    common_reward,
-    fit_outcomes,
-    no_outcome,
+from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
+from tailproof.algorithms.one_step.observations import (
+    RARE_EVENTS,
+    common_value,
+    logged_spread,
+    rare_spread,
 )
+from tailproof.algorithms.one_step.outcomes import TREE_ROWS, Outcome, fit_outcomes, no_outcome
 from tailproof.algorithms.one_step.rows import Rows, canonical_rows
 from tailproof.algorithms.one_step.scores import (
     Scores,
@@ -25,13 +25,12 @@ from tailproof.algorithms.one_step.scores import (
     marginal_weights,
     shrunk,
 )
-from tailproof.algorithms.one_step.spreads import Events, Rare, Spread, hall_spread
-from tailproof.algorithms.one_step.weights import Weights, importance_weights
+from tailproof.algorithms.one_step.spreads import Spread, hall_spread
+from tailproof.algorithms.one_step.weights import importance_weights
 from tailproof.algorithms.task import Task
-from tailproof.arrays import BoolArray, FloatArray
+from tailproof.arrays import FloatArray
 from tailproof.partition import Folds
 
-RARE_EVENTS = 60  # fewer of them under the policy: gamma intervals instead of Hall's
 _INSIDE = 0.05  # the point stays inside the interval that misses so often on either side
 
 
@@ -54,40 +53,40 @@ def replace_log(task: Task, folds: Folds, member: int) -> Task:
 def evaluate_rows(rows: Rows) -> OneStepChoice:
     """Choose model, interval and point for the rows of a one-step log."""
     weights = importance_weights(rows)
-    w = weights.normalised
-    active = rows.sums(w) > 0
-    common = common_reward(rows.rewards)
-    rare = common is not None and _events(rows, w, common) < RARE_EVENTS
+    w, observations = weights.normalised, rows.observations
+    active = observations.sums(w) > 0
+    common = common_value(rows.rewards)
+    rare = common is not None and (
+        observations.events((rows.rewards != common) & (w > 0)) < RARE_EVENTS
+    )
     outcomes = {"none": no_outcome(rows)} if rare else fit_outcomes(rows)
     name = choose_outcome(outcomes, w, rows)
     scores = doubly_robust(outcomes[name], w, rows.rewards)
-    influence = per_unit(rows, scores.influence)
+    influence = observations.influence(scores.influence)
+    mean_weight = float(w[w > 0].mean())
     spread: Spread
     if rare and common is not None and (rows.rewards != common).any():
-        spread = rare_spread(rows, w, common)
+        differ = rows.rewards - common
+        spread = rare_spread(
+            observations, common, weighted=w * differ, sizes=differ, mean_weight=mean_weight
+        )
     else:
-        pooled = None if rows.grouped else (scores.residuals, words.mean_weight(w))
+        pooled = None if observations.name == "group" else (scores.residuals, mean_weight)
         spread = hall_spread(scores.value, influence, active, pooled=pooled)
-    value, how, said = _point(
-        rows, weights, outcomes, name, scores, spread, atom=common is not None
-    )
+    value, how, said = _point(rows, w, outcomes, name, scores, spread, atom=common is not None)
     plain = doubly_robust(outcomes["none"], w, rows.rewards)
-    plain_error = float(np.sqrt((per_unit(rows, plain.influence) ** 2).sum())) / rows.units
-    logged = logged_spread(rows, common if rare else None)
-    beaten = name != "none"
-    unit = "group" if rows.grouped else "row"
-    ratio = plain_error / spread.error if spread.error > 0 else 1.0
+    plain_error = standard_error(observations.influence(plain.influence))
     return OneStepChoice(
         value=value,
         estimator=how,
-        unit=unit,
-        units=rows.units,
+        unit=observations.name,
+        units=observations.count,
         spread=spread,
         plain_error=plain_error,
         logged_value=float(rows.rewards.mean()),
-        logged_spread=logged,
+        logged_spread=logged_spread(observations, rows.rewards, policy_is_rare=rare),
         influence=influence,
-        logged_influence=per_unit(rows, rows.rewards - rows.rewards.mean()),
+        logged_influence=observations.influence(rows.rewards - rows.rewards.mean()),
         alternatives={
             "importance sampling": float((weights.raw * rows.rewards).mean()),
             "self-normalised importance sampling": plain.value,
@@ -96,67 +95,26 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
         },
         reasons=words.reasons(
             propensities=weights.estimated,
-            logged=weights.estimated is None,
             model=name,
-            beaten=beaten,
             rare=rare,
             point=said,
             sampled=not rare and rows.count > 1.25 * TREE_ROWS,
-            grouped=rows.grouped,
-            gain=ratio,
+            grouped=observations.name == "group",
+            gain=plain_error / spread.error if 0 < spread.error < np.inf else 1.0,
         ),
         limits=words.limits(
             spread,
             influence,
             active,
             effective=weights.effective,
-            unit=unit,
+            unit=observations.name,
             unlogged=_unlogged(rows),
             propensities=weights.estimated,
         ),
-        guarantee=guarantee(rows, weights.raw, known=weights.estimated is None),
+        guarantee=guarantee(
+            observations, weights.raw, rows.rewards, known=weights.estimated is None
+        ),
     )
-
-
-def per_unit(rows: Rows, influence: FloatArray) -> FloatArray:
-    """Return the influence of each unit, scaled so that the error of the value is their mean, (U,)."""
-    return rows.sums(influence) * (rows.units / rows.count)
-
-
-def rare_spread(rows: Rows, weights: FloatArray, common: float) -> Rare:
-    """Return gamma intervals of what differs from the common reward."""
-    mean = words.mean_weight(weights)
-    sides = []
-    for sign in (1, -1):
-        size = np.maximum(sign * (rows.rewards - common), 0)
-        parts = rows.sums(weights * size) / rows.count
-        largest = float(rows.sums(size).max()) * mean / rows.count
-        sides.append(Events(float(parts.sum()), float((parts**2).sum()), largest))
-    gains, losses = sides
-    return Rare(common, gains, losses)
-
-
-def logged_spread(rows: Rows, common: float | None) -> Spread:
-    """Return the spread of the mean logged reward; `common` where events are rare."""
-    influence = per_unit(rows, rows.rewards - rows.rewards.mean())
-    every: BoolArray = np.ones(rows.units, dtype=bool)
-    if common is not None and 0 < _events(rows, np.ones(rows.count), common) < RARE_EVENTS:
-        return rare_spread(rows, np.ones(rows.count), common)
-    return hall_spread(float(rows.rewards.mean()), influence, every, look_beyond=common is None)
-
-
-def guarantee(rows: Rows, weights: FloatArray, *, known: bool) -> FloatArray | str:
-    """Return w·r of each unit for the guaranteed bound, or why there is none."""
-    if not known:
-        return "it needs the propensities of the logging policy, and these are estimated."
-    if (rows.rewards < 0).any():
-        return "it needs rewards that are never negative, and some of these are."
-    return per_unit(rows, weights * rows.rewards)
-
-
-def _events(rows: Rows, weights: FloatArray, common: float) -> int:
-    """Return how many units of the policy hold a reward that differs from the common one."""
-    return int((rows.sums(((rows.rewards != common) & (weights > 0)).astype(float)) > 0).sum())
 
 
 def _unlogged(rows: Rows) -> float:
@@ -172,7 +130,7 @@ def _marginal(rows: Rows, outcomes: dict[str, Outcome], name: str) -> Scores:
 
 def _point(
     rows: Rows,
-    weights: Weights,
+    w: FloatArray,
     outcomes: dict[str, Outcome],
     name: str,
     scores: Scores,
@@ -183,7 +141,6 @@ def _point(
     """Return the point, what it is called, and why it is that one."""
     base = "weighted mean" if name == "none" else f"doubly robust mean ({name})"
     low, high = spread.ends(_INSIDE, _INSIDE)
-    w = weights.normalised
     if not atom:
         unclipped = {key: each for key, each in outcomes.items() if key != "boosting"}
         steady = unclipped[choose_outcome(unclipped, w, rows)]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailproof.algorithms.one_step.designs import gcv_ridge, quadratic
+from tailproof.algorithms.one_step.observations import common_value
 from tailproof.algorithms.one_step.rows import FOLDS, Rows
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 
 _ENOUGH_FOR_AN_ARM = 30  # rows of an action below which it shares the model of all
 _FEW_ACTIONS = 10  # up to which trees see the action; beyond, they see the state alone
 TREE_ROWS = 100_000  # rows that trees are taught with at most
-RARE_SHARE = 0.2  # rewards that differ from the most common one, below which they are events
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,23 +38,12 @@ def no_outcome(rows: Rows) -> Outcome:
     return Outcome(np.zeros(rows.count), np.zeros(rows.count))
 
 
-def common_reward(rewards: FloatArray) -> float | None:
-    """Return the reward that at least four of five rows share, or None.
-
-    >>> common_reward(np.array([0.0] * 9 + [3.0])), common_reward(np.arange(9.0))
-    (0.0, None)
-    """
-    values, counts = np.unique(rewards, return_counts=True)
-    most = int(np.argmax(counts))
-    return float(values[most]) if counts[most] > (1 - RARE_SHARE) * len(rewards) else None
-
-
 def winsorised(rewards: FloatArray) -> FloatArray:
     """Return rewards clipped at 1 and 99 %; of few that differ, at 5 and 95 % of those.
 
     To rank and teach models only: no estimate rests on them.
     """
-    common = common_reward(rewards)
+    common = common_value(rewards)
     if common is None:
         return np.clip(rewards, *np.quantile(rewards, [0.01, 0.99]))
     events = rewards[rewards != common]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailproof.algorithms.one_step.observations import Observations
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.log import Log
@@ -33,12 +34,10 @@ class Rows:
         As logged, (n,); the propensity is None where none was.
     policy
         π(a | s), (n, A).
-    unit
-        The index of the group of each row, or of the row itself, (n,).
-    grouped
-        Whether the log names groups.
+    observations
+        The independent observation that each row belongs to: its group, or itself.
     fold
-        The fold in which each row is predicted, not fitted, (n,): whole units.
+        The fold in which each row is predicted, not fitted, (n,): whole observations.
     """
 
     states: FloatArray
@@ -47,8 +46,7 @@ class Rows:
     rewards: FloatArray
     propensity: FloatArray | None
     policy: FloatArray
-    unit: IntArray
-    grouped: bool
+    observations: Observations
     fold: IntArray
 
     @property
@@ -61,21 +59,10 @@ class Rows:
         """Number of actions, A."""
         return int(self.policy.shape[1])
 
-    @property
-    def units(self) -> int:
-        """Number of independent units."""
-        return int(self.unit.max()) + 1
-
     def taken(self, table: FloatArray) -> FloatArray:
         """Return the entries of a table (n, A) at the logged actions, (n,)."""
         entries: FloatArray = table[np.arange(self.count), self.actions]
         return entries
-
-    def sums(self, values: FloatArray) -> FloatArray:
-        """Return sums over units, (U,)."""
-        if not self.grouped:
-            return values
-        return np.bincount(self.unit, weights=values, minlength=self.units).astype(float)
 
 
 def is_one_step(task: Task) -> bool:
@@ -117,8 +104,7 @@ def canonical_rows(task: Task, rng: np.random.Generator) -> Rows:
         rewards=log.rewards[order],
         propensity=None if log.propensity is None else log.propensity[order],
         policy=policy[np.ix_(order, action_order)],
-        unit=unit,
-        grouped=log.group_ids is not None,
+        observations=Observations(unit, "row" if log.group_ids is None else "group"),
         fold=unit % FOLDS,
     )
 

@@ -49,7 +49,7 @@ def choose_outcome(outcomes: dict[str, Outcome], weights: FloatArray, rows: Rows
     """
     clipped = winsorised(rows.rewards)
     squares = {
-        name: rows.sums(doubly_robust(each, weights, clipped).influence) ** 2
+        name: rows.observations.sums(doubly_robust(each, weights, clipped).influence) ** 2
         for name, each in outcomes.items()
     }
     best = min(squares, key=lambda name: float(squares[name].mean()))
@@ -116,7 +116,7 @@ def shrunk(scores: Scores, target: Scores, rows: Rows) -> float:
     The share that is kept is d²/(d² + var d): nearly all where the two clearly differ.
     """
     difference = scores.value - target.value
-    moved = rows.sums(scores.influence - target.influence)
+    moved = rows.observations.sums(scores.influence - target.influence)
     variance = float((moved**2).sum()) / rows.count**2
     if variance == 0:
         return scores.value

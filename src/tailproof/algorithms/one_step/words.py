@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tailproof.algorithms.one_step.spreads import Constant, Hall, Rare, Spread
 from tailproof.arrays import BoolArray, FloatArray
 
@@ -85,9 +83,7 @@ def _main_limit(
 def reasons(
     *,
     propensities: str | None,
-    logged: bool,
     model: str,
-    beaten: bool,
     rare: bool,
     point: str,
     sampled: bool,
@@ -97,7 +93,7 @@ def reasons(
     """Return how a one-step log was evaluated, in sentences."""
     said = [
         "The logged propensities weigh the rows."
-        if logged
+        if propensities is None
         else f"No propensities were logged: they are estimated by {propensities}, cross-fitted over "
         f"5 folds, and none is below 1 %."
     ]
@@ -106,7 +102,7 @@ def reasons(
             "Few rewards differ from the common one: they are the signal, every one counts fully, "
             "and no model is fitted."
         )
-    elif beaten:
+    elif model != "none":
         said.append(
             f"A model of the reward ({model}) makes the scores vary less, so they are doubly robust."
         )
@@ -122,8 +118,3 @@ def reasons(
     if gain > 1.05:
         said.append(f"Plain importance sampling has {gain:.1f} times the standard error.")
     return tuple(said)
-
-
-def mean_weight(weights: FloatArray) -> float:
-    """Return the mean of the positive weights."""
-    return float(weights[weights > 0].mean()) if np.any(weights > 0) else 0.0
