@@ -3,15 +3,24 @@
 from typing import Any
 
 from tailproof.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
-from tailproof.algorithms.bandit import IPS, BanditDR, Clip, Shrink
+from tailproof.algorithms.bandit import IPS, BanditDR
 from tailproof.algorithms.cloning import Cloning
 from tailproof.algorithms.dr import DR
 from tailproof.algorithms.fitted_q import FQE, FQI
+from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
 from tailproof.algorithms.linear import Absolute
 from tailproof.algorithms.lspi import LSPI
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import MIS
 from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
+from tailproof.algorithms.weighting import (
+    Clip,
+    ExponentialSmoothing,
+    ImplicitExploration,
+    LogSumExp,
+    PowerMean,
+    Shrink,
+)
 from tailproof.catalogue import method
 from tailproof.compare import compare
 from tailproof.comparison import Comparison
@@ -49,13 +58,18 @@ __all__ = [
     "Continuous",
     "Diagnosis",
     "Discrete",
+    "EpisodeDR",
+    "EpisodeIS",
     "EpsilonGreedy",
     "Estimate",
+    "ExponentialSmoothing",
     "GreedyPolicy",
     "HuberRewards",
+    "ImplicitExploration",
     "Joint",
     "Learned",
     "Log",
+    "LogSumExp",
     "Mean",
     "MeanMinusStd",
     "Median",
@@ -63,6 +77,7 @@ __all__ = [
     "OutOfBag",
     "PerAction",
     "Polynomial",
+    "PowerMean",
     "Quantile",
     "Replicate",
     "Shrink",

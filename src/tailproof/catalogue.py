@@ -8,14 +8,23 @@ from typing import Any
 
 from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.algorithms.auto import Auto
-from tailproof.algorithms.bandit import IPS, BanditDR, Clip, Shrink
+from tailproof.algorithms.bandit import IPS, BanditDR
 from tailproof.algorithms.base import At
 from tailproof.algorithms.cloning import Cloning
 from tailproof.algorithms.dr import DR
 from tailproof.algorithms.fitted_q import FQE, FQI
+from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
 from tailproof.algorithms.lspi import LSPI
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import MIS
+from tailproof.algorithms.weighting import (
+    Clip,
+    ExponentialSmoothing,
+    ImplicitExploration,
+    LogSumExp,
+    PowerMean,
+    Shrink,
+)
 from tailproof.errors import MethodError
 from tailproof.means import TrimmedMean
 from tailproof.method import Method
@@ -66,9 +75,44 @@ EVALUATION: dict[str, Row] = {
     "shrunk-ips": _row(
         IPS(reweight=Shrink(100.0)), Whole(), Mean(), "value", "Bandits: weights shrunk smoothly."
     ),
+    "ix-ips": _row(
+        IPS(reweight=ImplicitExploration(0.01)), Whole(), Mean(), "value", "Bandits: π/(μ + 0.01)."
+    ),
+    "power-mean-ips": _row(
+        IPS(reweight=PowerMean(0.1)), Whole(), Mean(), "value", "Bandits: w/(0.9 + 0.1w)."
+    ),
+    "smoothed-ips": _row(
+        IPS(reweight=ExponentialSmoothing(0.8)), Whole(), Mean(), "value", "Bandits: π/μ^0.8."
+    ),
+    "lse": _row(
+        IPS(mean=LogSumExp()), Whole(), Mean(), "value", "Bandits: log-sum-exp mean of w·r."
+    ),
     "bandit-dm": _row(LSTD(), Whole(), Mean(), "value", "Bandits: reward model, no propensities."),
     "bandit-dr": _row(
         BanditDR(), Whole(), Mean(), "value", "Bandits: model plus IPS of its errors."
+    ),
+    "tis": _row(
+        EpisodeIS(), Whole(), Mean(), "value", "Returns, weighted by all actions of the episode."
+    ),
+    "pdis": _row(
+        EpisodeIS(per_decision=True),
+        Whole(),
+        Mean(),
+        "value",
+        "Rewards, weighted by the actions up to them.",
+    ),
+    "sntis": _row(
+        EpisodeIS(self_normalised=True), Whole(), Mean(), "value", "Self-normalised 'tis'."
+    ),
+    "snpdis": _row(
+        EpisodeIS(per_decision=True, self_normalised=True),
+        Whole(),
+        Mean(),
+        "value",
+        "'pdis', self-normalised at every step.",
+    ),
+    "sequential-dr": _row(
+        EpisodeDR(), Whole(), Mean(), "value", "Critic plus 'pdis' of its errors, cross-fitted."
     ),
 }
 

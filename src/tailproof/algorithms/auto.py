@@ -13,6 +13,8 @@ from tailproof.algorithms.climb import Blend, climb, single
 from tailproof.algorithms.huber import huber_regression, robust_scale
 from tailproof.algorithms.mean_choice import MeanChoice, choose_mean
 from tailproof.algorithms.target import Target
+from tailproof.algorithms.one_step.estimator import one_step_numbers
+from tailproof.algorithms.one_step.rows import is_one_step
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.features import Features, as_features
@@ -44,6 +46,8 @@ class Auto:
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold, with reasons."""
+        if is_one_step(task):
+            return one_step_numbers(task, folds, rng=rng)
         choices, samples, weights = [], [], []
         for k in range(folds.count):
             own = task if folds.count == 1 else _on(task, folds.log(task.log, k))

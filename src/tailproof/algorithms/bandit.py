@@ -11,49 +11,17 @@ from tailproof.algorithms.base import CriticAlgorithm, Numbers
 from tailproof.algorithms.dr import cross_fit
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import Unit, check_mean, unit_mean
+from tailproof.algorithms.one_step.choice import OneStepChoice
+from tailproof.algorithms.one_step.simple import BIASED, scored_choice, weighted_choice
 from tailproof.algorithms.residuals import bellman_residuals
 from tailproof.algorithms.task import Task
+from tailproof.algorithms.weighting import Reweight
 from tailproof.arrays import FloatArray
-from tailproof.errors import LogError, MethodError, PolicyError
+from tailproof.errors import LogError, PolicyError
 from tailproof.log import Log
 from tailproof.means import Mean, SampleMean
 from tailproof.partition import Folds
 from tailproof.policies import action_probabilities
-
-
-@dataclass(frozen=True)
-class Clip:
-    """w ↦ min(w, largest): less variance, and a bias where the policy leaves the log."""
-
-    largest: float
-
-    def __post_init__(self) -> None:
-        if not self.largest > 0:
-            raise MethodError(f"largest must be positive. Got {self.largest!r} instead.")
-
-    def __call__(self, weights: FloatArray) -> FloatArray:
-        """Return the weights, none above `largest`."""
-        return np.minimum(weights, self.largest)
-
-
-@dataclass(frozen=True)
-class Shrink:
-    """w ↦ λw / (w² + λ): optimistic shrinkage (Su et al. 2020). λ = ∞ leaves w, λ = 0 gives 0."""
-
-    strength: float
-
-    def __post_init__(self) -> None:
-        if not self.strength >= 0:
-            raise MethodError(f"strength must be at least 0. Got {self.strength!r} instead.")
-
-    def __call__(self, weights: FloatArray) -> FloatArray:
-        """Return the shrunk weights."""
-        if np.isinf(self.strength):
-            return weights
-        if self.strength == 0:
-            return np.zeros_like(weights)
-        shrunk: FloatArray = self.strength * weights / (weights**2 + self.strength)
-        return shrunk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +33,15 @@ class IPS:
     mean, unit
         How the mean is taken; see `MIS`.
     reweight
-        What is done to the weights first: `Clip`, `Shrink`, or nothing.
+        What is done to the weights first: `Clip`, `Shrink`, `ImplicitExploration`, `PowerMean`,
+        `ExponentialSmoothing`, or nothing.
     self_normalised
         Divide by the mean weight (SNIPS): less variance when the weights vary, a bias of order 1/n.
     """
 
     mean: Mean = SampleMean()
     unit: Unit = "step"
-    reweight: Clip | Shrink | None = None
+    reweight: Reweight | None = None
     self_normalised: bool = False
 
     def __post_init__(self) -> None:
@@ -90,7 +59,22 @@ class IPS:
                 values[k] = values[k] / own.mean() if own.any() else np.nan
             samples.append(product)
             weights.append(own)
-        return Numbers(values, tuple(samples), tuple(weights))
+        return Numbers(
+            values, tuple(samples), tuple(weights), choice=self._choice(task, folds, all_weights)
+        )
+
+    def _choice(self, task: Task, folds: Folds, weights: FloatArray) -> OneStepChoice | None:
+        if folds.count > 1 or not isinstance(self.mean, SampleMean):
+            return None
+        return weighted_choice(
+            task.log,
+            task.log.rewards,
+            weights,
+            self_normalised=self.self_normalised,
+            estimator="self-normalised weighted mean" if self.self_normalised else "weighted mean",
+            guaranteed=self.reweight is None,
+            cautions=() if self.reweight is None else (BIASED,),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +94,7 @@ class BanditDR:
     critic: CriticAlgorithm = field(default_factory=LSTD)
     mean: Mean = SampleMean()
     unit: Unit = "step"
-    reweight: Clip | Shrink | None = None
+    reweight: Reweight | None = None
     parts: int = 2
 
     def __post_init__(self) -> None:
@@ -122,8 +106,10 @@ class BanditDR:
         parts, training = cross_fit(task.log, folds, self.parts, rng)
         critics = self.critic.fit(task, training, backup=None, rng=rng).critics
         points = task.initial_points()
-        direct = critics.values(points.states, points.actions) @ points.weights
+        every = critics.values(points.states, points.actions)  # (K · parts, P)
+        direct = every @ points.weights
         values, samples, weights = np.empty(folds.count), [], []
+        choice = None
         for k in range(folds.count):
             own = [k * self.parts + part for part in range(self.parts)]
             rows = [task.log.rows(parts.episodes(j)) for j in own]
@@ -140,11 +126,29 @@ class BanditDR:
             )
             samples.append(correction)
             weights.append(weight)
-        return Numbers(values, tuple(samples), tuple(weights))
+            if self._has_choice(task, folds):
+                model = share @ every[own] * points.weights * task.log.n_transitions  # (P,)
+                model = np.bincount(points.start, weights=model).astype(float)
+                scores = np.empty(task.log.n_transitions)
+                scores[np.concatenate(rows)] = correction
+                choice = scored_choice(
+                    task.log,
+                    model + scores,
+                    weights=all_weights,
+                    estimator="doubly robust mean",
+                    cautions=() if self.reweight is None else (BIASED,),
+                )
+        return Numbers(values, tuple(samples), tuple(weights), choice=choice)
+
+    def _has_choice(self, task: Task, folds: Folds) -> bool:
+        """Return whether every row has a score: one fold, a plain mean, starts as logged."""
+        plain = folds.count == 1 and isinstance(self.mean, SampleMean)
+        starts = task.initial_states
+        return plain and (starts is None or np.array_equal(starts, task.log.states))
 
 
-def importance_weights(task: Task, reweight: Clip | Shrink | None = None) -> FloatArray:
-    """Return π(a|s) / μ(a|s) of a one-step log, (n,), clipped or shrunk on request."""
+def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArray:
+    """Return π(a|s) / μ(a|s) of a one-step log, (n,), changed on request."""
     log = task.log
     if not log.is_bandit:
         raise LogError(
@@ -157,7 +161,7 @@ def importance_weights(task: Task, reweight: Clip | Shrink | None = None) -> Flo
             "none; pass propensity=, or use 'lstd' (the direct method), which needs none."
         )
     weights: FloatArray = target_density(task.policy, log) / log.propensity
-    return weights if reweight is None else reweight(weights)
+    return weights if reweight is None else reweight(weights, log.propensity)
 
 
 def target_density(policy: Any, log: Log) -> FloatArray:

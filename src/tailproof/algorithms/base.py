@@ -9,6 +9,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.choice import Choice
+from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.critics import Critics
@@ -33,7 +34,7 @@ class Numbers:
     values: FloatArray  # (K,)
     samples: tuple[FloatArray, ...] = ()
     weights: tuple[FloatArray, ...] = ()
-    choice: Choice | None = None
+    choice: Choice | OneStepChoice | None = None
 
 
 @runtime_checkable

@@ -210,9 +210,7 @@ def _witnesses(
 
 def _alone(first: Rung, witnesses: Sequence[Rung], features: Features) -> Blend:
     allowance, disagreement = _apart(first.value, first.left_out, witnesses)
-    return Blend(
-        (first,), np.ones(1), first.left_out, allowance, disagreement, 0.0, features
-    )
+    return Blend((first,), np.ones(1), first.left_out, allowance, disagreement, 0.0, features)
 
 
 def _mixed(
@@ -240,7 +238,13 @@ def _mixed(
         kept, shares = (first, *rungs), np.concatenate([[alpha], (1 - alpha) * shares])
     allowance, disagreement = _apart(value, left_out, (*rungs, witness))
     return Blend(
-        kept, shares, left_out, allowance, disagreement, witness.forest.lost, low if alpha > 0.5 else high
+        kept,
+        shares,
+        left_out,
+        allowance,
+        disagreement,
+        witness.forest.lost,
+        low if alpha > 0.5 else high,
     )
 
 

@@ -101,7 +101,9 @@ def cross_fit_forests(target: Target, rewards: FloatArray, *, seed: int = 0) -> 
     occupancy, values, following = np.empty(n), np.empty(n), np.zeros(n)
     first, lost = np.empty(m), 0.0
     here = logged_pairs(target)
-    inputs = Inputs(Standardise.fit(log.states, tame=True), log.n_actions if log.is_discrete else None)
+    inputs = Inputs(
+        Standardise.fit(log.states, tame=True), log.n_actions if log.is_discrete else None
+    )
     for k in range(parts):
         taught = _some_rows(log, np.flatnonzero(part != k) if parts > 1 else np.arange(1), rng)
         forest = grow_forest(target, here, inputs, rewards, taught, seed=seed + k)

@@ -65,7 +65,8 @@ class Task:
         states = self.log.first_states if self.initial_states is None else self.initial_states
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
             chosen = chosen_actions(self.policy, states, self.log.n_actions)
-            return Points(states, chosen, np.full(len(states), 1 / len(states)))
+            even = np.full(len(states), 1 / len(states))
+            return Points(states, chosen, even, np.arange(len(states)))
         actions, weights = self._draws(states, 1)
         n, length = weights.shape
         flat_weights = (weights / n).ravel()
@@ -74,6 +75,7 @@ class Task:
             np.repeat(states, length, axis=0)[kept],
             actions.reshape(n * length, *actions.shape[2:])[kept],
             flat_weights[kept],
+            np.repeat(np.arange(n), length)[kept],
         )
 
     def _draws(self, states: FloatArray, *stream: int) -> tuple[AnyArray, FloatArray]:
@@ -96,3 +98,4 @@ class Points:
     states: FloatArray  # (P, p)
     actions: AnyArray  # (P,) or (P, q)
     weights: FloatArray  # (P,), summing to one
+    start: IntArray  # (P,), the start that each belongs to

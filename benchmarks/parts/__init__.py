@@ -1,0 +1,1 @@
+"""What the benchmarks share: their options, and the parts of `outside.py`."""

@@ -1,0 +1,224 @@
+"""Importance sampling over whole episodes, for logs with propensities.
+
+With ρ_t = π(a_t|s_t) / μ(a_t|s_t) and w_t = ρ_0 ⋯ ρ_t, trajectory-wise importance sampling weighs the
+return of an episode of T steps with w_{T−1}, per-decision importance sampling each reward with w_t
+(Precup et al. 2000). No model is needed, and no Markov property; the variance grows with every step.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tailproof.algorithms.bandit import target_density
+from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.dr import cross_fit
+from tailproof.algorithms.lstd import LSTD
+from tailproof.algorithms.one_step.simple import scored_choice, weighted_choice
+from tailproof.algorithms.residuals import bellman_residuals
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray
+from tailproof.errors import HorizonWarning, LogError, MethodError
+from tailproof.log import Log
+from tailproof.partition import Folds
+
+_NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
+_HORIZON = "episodes that were cut off count as far as they were logged, and no further"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeIS:
+    """Importance sampling of episodes: mean(w_{T−1} Σ γᵗ r_t), or mean(Σ γᵗ w_t r_t).
+
+    Parameters
+    ----------
+    per_decision
+        Weigh each reward with the actions up to it (PDIS), not each return with all (TIS): less
+        variance, no bias.
+    self_normalised
+        Divide by the mean weight, of the episode or of each step: less variance, a bias of order 1/n.
+        After the end of an episode its last weight stands.
+    """
+
+    per_decision: bool = False
+    self_normalised: bool = False
+
+    def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:  # noqa: ARG002
+        """Estimate the policy's value on each fold."""
+        log: Log = task.log
+        _require_logged_starts(task)
+        cautions = _warn_of_the_horizon(log, task.gamma)
+        weights = cumulative_weights(task.policy, log)
+        discount = discounts(log, task.gamma)
+        values, choice = np.empty(folds.count), None
+        for k in range(folds.count):
+            episodes = folds.episodes(k)
+            own = log.take(episodes) if folds.count > 1 else log
+            rows = log.rows(episodes) if folds.count > 1 else slice(None)
+            w, terms = weights[rows], discount[rows] * own.rewards
+            last = w[own.starts[1:] - 1]
+            returns = _episode_sums(own, terms)
+            if self.per_decision:
+                scores, influence = self._per_decision(own, w, terms)
+                values[k] = scores.mean()
+            else:
+                values[k] = (last * returns).mean()
+                if self.self_normalised:
+                    values[k] = values[k] / last.mean() if last.any() else np.nan
+            if folds.count > 1:
+                continue
+            if self.self_normalised and not np.isfinite(values[k]):
+                raise LogError(
+                    "No logged episode takes the policy's actions throughout, so that no weight is "
+                    "left to normalise with. Use 'pdis', 'mis' or 'lstd', which need less overlap."
+                )
+            if self.per_decision:
+                choice = scored_choice(
+                    own,
+                    scores,
+                    weights=last,
+                    returns=returns,
+                    influence=influence,
+                    estimator=self._name(),
+                    cautions=cautions,
+                )
+            else:
+                choice = weighted_choice(
+                    own,
+                    returns,
+                    last,
+                    self_normalised=self.self_normalised,
+                    estimator=self._name(),
+                    cautions=cautions,
+                )
+        return Numbers(values, choice=choice)
+
+    def _per_decision(
+        self, log: Log, weights: FloatArray, terms: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a score and an influence for each episode, (E,) each."""
+        if not self.self_normalised:
+            scores = _episode_sums(log, weights * terms)
+            return scores, scores - scores.mean()
+        scores, influence = np.zeros(log.n_episodes), np.zeros(log.n_episodes)
+        for step in range(int(log.lengths.max())):
+            there = log.lengths > step
+            rows = log.starts[:-1] + np.minimum(step, log.lengths - 1)
+            w = weights[rows]
+            mean = w.mean()
+            reward = np.where(there, terms[rows], 0.0)
+            part = w * reward / mean if mean > 0 else np.full(len(w), np.nan if reward.any() else 0)
+            scores += part
+            influence += part - (w / mean if mean > 0 else 1.0) * part.mean()
+        return scores, influence
+
+    def _name(self) -> str:
+        kind = "per-decision" if self.per_decision else "trajectory-wise"
+        return f"{'self-normalised ' if self.self_normalised else ''}{kind} importance sampling"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeDR:
+    """Doubly robust over episodes: mean(V(s_0) + Σ γᵗ w_t δ_t), δ the critic's Bellman residual.
+
+    Jiang and Li (2016), Thomas and Brunskill (2016), in the form that telescopes: with Q = 0 it is
+    per-decision importance sampling, with ρ = 1 the critic's errors cancel. An episode that was cut
+    off goes on with the critic's value.
+
+    Parameters
+    ----------
+    critic
+        The base that fits Q on other episodes than those it is applied to.
+    parts
+        Number of parts for cross-fitting; see `DR`.
+    """
+
+    critic: CriticAlgorithm = field(default_factory=LSTD)
+    parts: int = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.critic, CriticAlgorithm):
+            raise MethodError(
+                f"critic must be a base that fits critics, such as LSTD() or FQE(). "
+                f"Got {self.critic!r} instead."
+            )
+
+    def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
+        """Estimate the policy's value on each fold."""
+        log: Log = task.log
+        _require_logged_starts(task)
+        weights = cumulative_weights(task.policy, log)
+        weighing = discounts(log, task.gamma) * weights
+        parts, training = cross_fit(log, folds, self.parts, rng)
+        critics = self.critic.fit(task, training, backup=None, rng=rng).critics
+        points = task.initial_points()
+        every = critics.values(points.states, points.actions) * points.weights * log.n_episodes
+        values, choice = np.empty(folds.count), None
+        for k in range(folds.count):
+            scores = np.zeros(log.n_episodes)
+            for j in range(k * self.parts, (k + 1) * self.parts):
+                start = np.bincount(points.start, weights=every[j], minlength=log.n_episodes)
+                residuals = bellman_residuals(critics.subset(np.array([j])), task)
+                found = start + _episode_sums(log, weighing * residuals)
+                scores = np.where(parts.counts[j] > 0, found, scores)
+            values[k] = float(np.average(scores, weights=folds.counts[k]))
+            if folds.count == 1:
+                choice = scored_choice(
+                    log,
+                    scores,
+                    weights=weights[log.starts[1:] - 1],
+                    returns=_episode_sums(log, discounts(log, task.gamma) * log.rewards),
+                    estimator="doubly robust importance sampling",
+                )
+        return Numbers(values, choice=choice)
+
+
+def cumulative_weights(policy: object, log: Log) -> FloatArray:
+    """Return w_t = Π_{u ≤ t} π(a_u|s_u) / μ(a_u|s_u) of each row, (n,)."""
+    if log.propensity is None:
+        raise LogError(
+            "Importance sampling needs the propensity with which each action was logged. The log has "
+            "none; pass propensity=, estimate it with tailproof.propensities, or use 'mis' or 'lstd', "
+            "which need none."
+        )
+    weights: FloatArray = target_density(policy, log) / log.propensity
+    for step in range(1, int(log.lengths.max())):
+        rows = log.starts[:-1][log.lengths > step] + step
+        weights[rows] *= weights[rows - 1]
+    return weights
+
+
+def discounts(log: Log, gamma: float) -> FloatArray:
+    """Return γᵗ of each row, (n,)."""
+    steps = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
+    return np.power(gamma, steps, dtype=float)
+
+
+def _episode_sums(log: Log, values: FloatArray) -> FloatArray:
+    return np.asarray(np.add.reduceat(values, log.starts[:-1]), dtype=float)
+
+
+def _require_logged_starts(task: Task) -> None:
+    starts = task.initial_states
+    if starts is not None and not np.array_equal(starts, task.log.first_states):
+        raise MethodError(
+            "Importance sampling of episodes starts where the log does. Leave initial_states out, or "
+            "use 'dr', 'mis' or 'lstd'."
+        )
+
+
+def _warn_of_the_horizon(log: Log, gamma: float) -> tuple[str, ...]:
+    """Return and warn that cut-off episodes are worth what was logged of them."""
+    cut = ~log.terminated[log.starts[1:] - 1]
+    if gamma == 0 or not (gamma ** log.lengths[cut] > _NEGLIGIBLE).any():
+        return ()
+    warnings.warn(
+        f"{int(cut.sum())} of {log.n_episodes} episodes were cut off before they ended: importance "
+        f"sampling estimates the value of the logged steps only. Use 'sequential-dr', 'dr', 'mis' or "
+        f"'lstd' for what comes after.",
+        HorizonWarning,
+        stacklevel=3,
+    )
+    return (_HORIZON,)

@@ -1,0 +1,1 @@
+"""The default of one-step logs: propensities, outcome models, scores, intervals, and the choice."""

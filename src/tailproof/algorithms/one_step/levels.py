@@ -1,0 +1,12 @@
+"""The level of an interval, checked."""
+
+from __future__ import annotations
+
+from tailproof.errors import LevelError
+
+
+def check_level(level: float) -> float:
+    """Return a level strictly between 0 and 1."""
+    if not 0 < level < 1:  # NaN fails too
+        raise LevelError(f"level must lie strictly between 0 and 1. Got {level!r} instead.")
+    return level

@@ -1,0 +1,113 @@
+"""What counts as one independent observation, and the spreads of their means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailproof.algorithms.one_step.spreads import Events, Rare, Spread, hall_spread
+from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.log import Log
+
+RARE_EVENTS = 60  # fewer of them under the policy: gamma intervals instead of Hall's
+RARE_SHARE = 0.2  # samples that differ from the most common one, below which they are events
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Which independent observation each sample belongs to: its group, or itself.
+
+    Attributes
+    ----------
+    of_sample
+        The index of its observation, (n,).
+    name
+        What an observation is called: "row", "episode", "group".
+    """
+
+    of_sample: IntArray
+    name: str
+
+    @classmethod
+    def of(cls, log: Log) -> Observations:
+        """Return those of the episodes of a log."""
+        alone = "row" if log.is_bandit else "episode"
+        return cls(log.group_of_episode, alone if log.group_ids is None else "group")
+
+    @property
+    def count(self) -> int:
+        """How many there are, U."""
+        return int(self.of_sample.max()) + 1
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Return sums over observations, (U,)."""
+        if self.name != "group":
+            return values
+        return np.bincount(self.of_sample, weights=values, minlength=self.count).astype(float)
+
+    def influence(self, values: FloatArray) -> FloatArray:
+        """Return sums scaled so that their mean is that of the values, (U,)."""
+        return self.sums(values) * (self.count / len(values))
+
+    def events(self, differs: BoolArray) -> int:
+        """Return in how many observations a sample differs."""
+        return int((self.sums(differs.astype(float)) > 0).sum())
+
+
+def common_value(samples: FloatArray) -> float | None:
+    """Return the value that more than four of five samples share, or None.
+
+    >>> common_value(np.array([0.0] * 9 + [3.0])), common_value(np.arange(9.0))
+    (0.0, None)
+    """
+    values, counts = np.unique(samples, return_counts=True)
+    most = int(np.argmax(counts))
+    return float(values[most]) if counts[most] > (1 - RARE_SHARE) * len(samples) else None
+
+
+def rare_spread(
+    observations: Observations,
+    common: float,
+    *,
+    weighted: FloatArray,
+    sizes: FloatArray,
+    mean_weight: float,
+) -> Rare:
+    """Return gamma intervals of what differs from a common value.
+
+    Parameters
+    ----------
+    weighted
+        What each sample adds to the mean beside the common value, (n,).
+    sizes
+        By how much each differs, without a weight, (n,): the next may be as large as the largest.
+    mean_weight
+        With which it would count.
+    """
+    n = len(weighted)
+    sides = []
+    for sign in (1, -1):
+        parts = observations.sums(np.maximum(sign * weighted, 0)) / n
+        largest = float(observations.sums(np.maximum(sign * sizes, 0)).max()) * mean_weight / n
+        sides.append(Events(float(parts.sum()), float((parts**2).sum()), largest))
+    gains, losses = sides
+    return Rare(common, gains, losses)
+
+
+def logged_spread(
+    observations: Observations, returns: FloatArray, *, policy_is_rare: bool = False
+) -> Spread:
+    """Return the spread of the mean of what was logged.
+
+    Where the policy's own interval is one of rare events, more of them in the whole log need no point
+    beyond their tail: the sizes of all of them are known to both.
+    """
+    common = common_value(returns)
+    mean = float(returns.mean())
+    if common is not None and 0 < observations.events(returns != common) < RARE_EVENTS:
+        differ = returns - common
+        return rare_spread(observations, common, weighted=differ, sizes=differ, mean_weight=1.0)
+    every = np.ones(observations.count, dtype=bool)
+    influence = observations.influence(returns - mean)
+    return hall_spread(mean, influence, every, look_beyond=not policy_is_rare)

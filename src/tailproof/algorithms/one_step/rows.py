@@ -1,0 +1,149 @@
+"""A one-step log as arrays whose order depends on their contents, not on the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailproof.algorithms.one_step.observations import Observations
+from tailproof.algorithms.task import Task
+from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.log import Log
+from tailproof.partition import label_hash
+from tailproof.policies import action_probabilities
+
+FOLDS = 5  # of every cross-fit
+_MOST_COLUMNS = 300  # state columns beyond this are left out, those with the fewest distinct rows
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What the estimators of one-step logs read.
+
+    Rows, columns and actions stand in an order made from their ranks: shuffling the file, swapping
+    columns, relabelling actions or changing a unit gives the same numbers.
+
+    Attributes
+    ----------
+    states
+        Standardised, without constant and repeated columns, (n, d).
+    binary
+        Which columns have two values, (d,).
+    actions, rewards, propensity
+        As logged, (n,); the propensity is None where none was.
+    policy
+        π(a | s), (n, A).
+    observations
+        The independent observation that each row belongs to: its group, or itself.
+    fold
+        The fold in which each row is predicted, not fitted, (n,): whole observations.
+    """
+
+    states: FloatArray
+    binary: BoolArray
+    actions: IntArray
+    rewards: FloatArray
+    propensity: FloatArray | None
+    policy: FloatArray
+    observations: Observations
+    fold: IntArray
+
+    @property
+    def count(self) -> int:
+        """Number of rows, n."""
+        return len(self.rewards)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return int(self.policy.shape[1])
+
+    def taken(self, table: FloatArray) -> FloatArray:
+        """Return the entries of a table (n, A) at the logged actions, (n,)."""
+        entries: FloatArray = table[np.arange(self.count), self.actions]
+        return entries
+
+
+def is_one_step(task: Task) -> bool:
+    """Return whether the estimators of one-step logs can answer: discrete actions, logged starts."""
+    log = task.log
+    if not (isinstance(log, Log) and log.is_bandit and log.is_discrete):
+        return False
+    return task.initial_states is None or np.array_equal(task.initial_states, log.states)
+
+
+def canonical_rows(task: Task, rng: np.random.Generator) -> Rows:
+    """Return the rows of a one-step log in an order that only contents and seed decide."""
+    log: Log = task.log
+    key = int(rng.integers(2**63))
+    reward_hash = label_hash(_ranks(log.rewards), 1)
+    action_order = _action_order(log.actions, reward_hash, log.n_actions)
+    relabelled = np.argsort(action_order)[log.actions]
+    base = reward_hash + label_hash(relabelled, 2)
+    states, signatures, ranked = _columns(log.states, base)
+    content = base.copy()
+    for signature, ranks in zip(signatures, ranked.T, strict=True):
+        content += label_hash(ranks, int(signature >> np.uint64(1)))
+    if log.propensity is not None:
+        content += label_hash(_ranks(log.propensity), 3)
+    shuffled = label_hash(content.view(np.int64), key)
+    order = np.argsort(shuffled, kind="stable")
+    policy = action_probabilities(task.policy, log.states, log.n_actions)
+    if log.group_ids is not None:
+        labels, unit = np.unique(log.group_ids, return_inverse=True)
+        place = np.argsort(np.argsort(label_hash(labels, key), kind="stable"))
+        unit = place[unit][order]
+    else:
+        unit = np.arange(len(order))
+    chosen = states[order]
+    return Rows(
+        states=chosen,
+        binary=np.array([len(np.unique(column)) == 2 for column in ranked.T], dtype=bool),
+        actions=relabelled[order],
+        rewards=log.rewards[order],
+        propensity=None if log.propensity is None else log.propensity[order],
+        policy=policy[np.ix_(order, action_order)],
+        observations=Observations(unit, "row" if log.group_ids is None else "group"),
+        fold=unit % FOLDS,
+    )
+
+
+def _ranks(values: FloatArray) -> IntArray:
+    """Return the dense rank of each value: the same in every unit."""
+    return np.unique(values, return_inverse=True)[1]
+
+
+def _action_order(actions: IntArray, reward_hash: IntArray, n_actions: int) -> IntArray:
+    """Return the actions sorted by how often they were taken and by the rewards they brought."""
+    count = np.bincount(actions, minlength=n_actions)
+    low, high = (
+        np.bincount(actions, weights=part.astype(float), minlength=n_actions)
+        for part in (reward_hash & np.uint64(0xFFFFF), reward_hash >> np.uint64(44))
+    )
+    return np.lexsort((high, low, count))
+
+
+def _columns(states: FloatArray, base: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return standardised columns, each once and in canonical order; signatures; dense ranks."""
+    kept: dict[int, list[tuple[FloatArray, IntArray]]] = {}
+    for column in states.T:
+        spread = column.std()
+        if not spread > 1e-12 * np.abs(column).max():
+            continue
+        ranks = _ranks(column)
+        signature = int((label_hash(ranks, 4) ^ base).sum(dtype=np.uint64))
+        scaled = (column - column.mean()) / spread
+        alike = kept.setdefault(signature, [])
+        if not any(np.allclose(scaled, other, rtol=0, atol=1e-9) for other, _ in alike):
+            alike.append((scaled, ranks))
+    listed = [(signature, *pair) for signature in sorted(kept) for pair in kept[signature]]
+    if len(listed) > _MOST_COLUMNS:
+        listed.sort(key=lambda each: int(np.bincount(each[2]).max()))
+        listed = sorted(listed[:_MOST_COLUMNS], key=lambda each: each[0])
+    if not listed:
+        nothing = np.empty((len(states), 0))
+        return nothing, np.empty(0, dtype=np.uint64), nothing.astype(int)
+    signatures = np.array([each[0] for each in listed], dtype=np.uint64)
+    scaled = np.stack([each[1] for each in listed], axis=1)
+    return scaled, signatures, np.stack([each[2] for each in listed], axis=1)

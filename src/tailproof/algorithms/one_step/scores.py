@@ -1,0 +1,123 @@
+"""Doubly robust scores of one-step logs, which model they use, and which point they give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailproof.algorithms.one_step.outcomes import Outcome, winsorised
+from tailproof.algorithms.one_step.rows import Rows
+from tailproof.arrays import FloatArray
+
+_WORTH = 0.85  # a robust point must cut the variance to this
+_DOUBT = 1.64  # standard errors beyond which two tails are not alike
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """A value, and how much each row moves it.
+
+    Attributes
+    ----------
+    value
+        mean(q̂(s, π)) + Σ w (r − q̂) / Σ w.
+    influence
+        Centred at 0, (n,): the value's error is their mean.
+    residuals
+        r − q̂(s, a), (n,).
+    """
+
+    value: float
+    influence: FloatArray
+    residuals: FloatArray
+
+
+def doubly_robust(outcome: Outcome, weights: FloatArray, rewards: FloatArray) -> Scores:
+    """Return the self-normalised doubly robust value; weights have the mean 1."""
+    residuals = rewards - outcome.logged
+    mean = float((weights * residuals).mean())
+    direct = float(outcome.policy.mean())
+    influence = outcome.policy - direct + weights * (residuals - mean)
+    return Scores(direct + mean, influence, residuals)
+
+
+def choose_outcome(outcomes: dict[str, Outcome], weights: FloatArray, rows: Rows) -> str:
+    """Return the model whose scores vary least, for clipped rewards; "none" unless clearly beaten.
+
+    "Clearly" is by one standard error of the difference between the squared scores.
+    """
+    clipped = winsorised(rows.rewards)
+    squares = {
+        name: rows.observations.sums(doubly_robust(each, weights, clipped).influence) ** 2
+        for name, each in outcomes.items()
+    }
+    best = min(squares, key=lambda name: float(squares[name].mean()))
+    lead = squares["none"] - squares[best]
+    return best if lead.mean() > lead.std() / np.sqrt(len(lead)) else "none"
+
+
+def huber_location(residuals: FloatArray, weights: FloatArray) -> float | None:
+    """Return the weighted Huber mean of residuals with two heavy tails that are alike, else None.
+
+    Alike means that as many lie beyond the threshold on either side, and that what is clipped adds up
+    to nothing, as far as 1.64 standard errors tell; and it must cut the variance by 15 %. Rewards
+    with an atom, binary ones for instance, keep their plain mean.
+    """
+    chosen = weights > 0
+    y, v = residuals[chosen], weights[chosen]
+    if len(y) < 60 or np.unique(y, return_counts=True)[1].max() > 0.1 * len(y):
+        return None
+    centre = float(np.median(y))
+    mean = float(np.average(y, weights=v))
+    plain = float(((v * (y - mean)) ** 2).sum() / v.sum() ** 2)
+    best: tuple[float, float] | None = None
+    for threshold in np.quantile(np.abs(y - centre), [0.75, 0.85, 0.9, 0.95, 0.98]):
+        right, left = int((y - centre > threshold).sum()), int((centre - y > threshold).sum())
+        if right + left < 10:
+            continue
+        if abs(right - left) > _DOUBT * np.sqrt(right + left):
+            return None
+        location = _huber(y, v, threshold, centre)
+        clipped = np.clip(y - location, -threshold, threshold)
+        excess = v * (y - location - clipped)
+        if abs(excess.sum()) > _DOUBT * np.sqrt((excess**2).sum()):
+            return None
+        slope = float((v * (np.abs(y - location) <= threshold)).sum())
+        variance = float(((v * clipped) ** 2).sum()) / slope**2
+        if best is None or variance < best[0]:
+            best = variance, location
+    return None if best is None or best[0] > _WORTH * plain else best[1]
+
+
+def _huber(y: FloatArray, v: FloatArray, threshold: float, start: float) -> float:
+    location = start
+    for _ in range(50):
+        near = np.minimum(1, threshold / np.maximum(np.abs(y - location), 1e-300)) * v
+        moved = float((near * y).sum() / near.sum())
+        if abs(moved - location) < 1e-9 * threshold:
+            return moved
+        location = moved
+    return location
+
+
+def marginal_weights(rows: Rows) -> FloatArray:
+    """Return π̄(a) / P̂(a), the weights if actions did not depend on states, with mean 1, (n,)."""
+    share = np.bincount(rows.actions, minlength=rows.n_actions) / rows.count
+    ratio = rows.policy.mean(axis=0) / np.maximum(share, 1 / rows.count)
+    weights: FloatArray = ratio[rows.actions]
+    mean = weights.mean()
+    return weights / mean if mean > 0 else np.ones(rows.count)
+
+
+def shrunk(scores: Scores, target: Scores, rows: Rows) -> float:
+    """Return the value moved towards another of less variance: b + d³ / (d² + var d), d = value − b.
+
+    The share that is kept is d²/(d² + var d): nearly all where the two clearly differ.
+    """
+    difference = scores.value - target.value
+    moved = rows.observations.sums(scores.influence - target.influence)
+    variance = float((moved**2).sum()) / rows.count**2
+    if variance == 0:
+        return scores.value
+    return target.value + difference**3 / (difference**2 + variance)

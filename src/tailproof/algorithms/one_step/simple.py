@@ -1,0 +1,156 @@
+"""Choices for estimators that a user names: weighted means of rows or episodes, with their spread."""
+
+from __future__ import annotations
+
+from tailproof.algorithms.one_step import words
+from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
+from tailproof.algorithms.one_step.observations import (
+    RARE_EVENTS,
+    Observations,
+    common_value,
+    logged_spread,
+    rare_spread,
+)
+from tailproof.algorithms.one_step.spreads import Spread, hall_spread
+from tailproof.arrays import FloatArray
+from tailproof.log import Log
+
+#: What an interval of changed weights cannot know.
+BIASED = "it does not know the bias of the changed weights"
+
+
+def weighted_choice(
+    log: Log,
+    returns: FloatArray,
+    weights: FloatArray,
+    *,
+    self_normalised: bool,
+    estimator: str,
+    guaranteed: bool = True,
+    cautions: tuple[str, ...] = (),
+) -> OneStepChoice | None:
+    """Return mean(w G), over mean(w) if self-normalised, with its spread; None if no weight is left.
+
+    Parameters
+    ----------
+    returns, weights
+        Of each episode, (E,): in one-step logs its reward.
+    guaranteed
+        Whether the weights are π/μ as they are, so that the guaranteed bound holds.
+    """
+    mean = float(weights.mean())
+    if self_normalised and mean == 0:
+        return None
+    w = weights / mean if self_normalised else weights
+    observations = Observations.of(log)
+    value = float((w * returns).mean())
+    scores = w * (returns - value) if self_normalised else w * returns - value
+    common = common_value(returns)
+    # a common reward other than 0 moves with the weights, unless these are normalised
+    events = observations.events((returns != common) & (weights > 0))
+    rare = common is not None and (self_normalised or common == 0) and events < RARE_EVENTS
+    spread: Spread | None = None
+    if rare and common is not None and (returns != common).any() and w.any():
+        differ = returns - common
+        spread = rare_spread(
+            observations,
+            common,
+            weighted=w * differ,
+            sizes=differ,
+            mean_weight=float(w[w > 0].mean()),
+        )
+    return _choice(
+        observations,
+        value,
+        scores,
+        weights,
+        returns,
+        spread=spread,
+        estimator=estimator,
+        cautions=cautions,
+        bound=guarantee(observations, weights, returns, known=True)
+        if guaranteed
+        else "it needs the weights π/μ as they are.",
+    )
+
+
+def scored_choice(
+    log: Log,
+    scores: FloatArray,
+    *,
+    weights: FloatArray,
+    returns: FloatArray | None = None,
+    estimator: str,
+    cautions: tuple[str, ...] = (),
+    influence: FloatArray | None = None,
+) -> OneStepChoice:
+    """Return the mean of scores, one for each episode, with its spread.
+
+    Parameters
+    ----------
+    scores
+        Whose mean is the value, (E,).
+    weights
+        Of each episode, to tell what the overlap is, (E,).
+    returns
+        What was logged, (E,); the rewards of a one-step log by default.
+    influence
+        Of each episode, centred at 0, where the scores are not independent of each other, (E,).
+    """
+    value = float(scores.mean())
+    return _choice(
+        Observations.of(log),
+        value,
+        scores - value if influence is None else influence,
+        weights,
+        log.rewards if returns is None else returns,
+        spread=None,
+        estimator=estimator,
+        cautions=cautions,
+        bound="it is one of weighted rewards; ask 'ips' or 'tis' for it.",
+    )
+
+
+def _choice(
+    observations: Observations,
+    value: float,
+    influence: FloatArray,
+    weights: FloatArray,
+    returns: FloatArray,
+    *,
+    spread: Spread | None,
+    estimator: str,
+    cautions: tuple[str, ...],
+    bound: FloatArray | str,
+) -> OneStepChoice:
+    active = observations.sums(weights) > 0
+    moved = observations.influence(influence)
+    found = hall_spread(value, moved, active | (moved != 0)) if spread is None else spread
+    squares = float((weights**2).sum())
+    return OneStepChoice(
+        value=value,
+        estimator=estimator,
+        unit=observations.name,
+        units=observations.count,
+        spread=found,
+        plain_error=standard_error(moved),
+        logged_value=float(returns.mean()),
+        logged_spread=logged_spread(observations, returns, policy_is_rare=spread is not None),
+        influence=moved,
+        logged_influence=observations.influence(returns - returns.mean()),
+        alternatives={},
+        reasons=(),
+        limits="; ".join(
+            [
+                words.limits(
+                    found,
+                    moved,
+                    active,
+                    effective=float(weights.sum()) ** 2 / squares if squares > 0 else 0.0,
+                    unit=observations.name,
+                ),
+                *cautions,
+            ]
+        ),
+        guarantee=bound,
+    )

@@ -1,0 +1,244 @@
+"""How far a mean may be from the truth: closed forms for skewed, rare and constant samples.
+
+A spread knows its centre and the two ends that leave given shares of misses below and above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import hypot, inf, log, sqrt
+from typing import Protocol
+
+import numpy as np
+from scipy.special import chdtri, ndtri
+
+from tailproof.arrays import BoolArray, FloatArray
+
+_TAIL_WEIGHT = 0.25  # of the point beyond a tail, in variance and skewness
+_POOLED_WEIGHT = 0.15  # the same where the tail of all rows was looked at too
+FEW_ROWS = 300  # rows under the policy below which it is
+_LIGHT = 4.0  # Hill indices above this need no point
+_LEAST_INDEX = 1.15  # below it no point would be finite enough
+
+
+class Spread(Protocol):
+    """The uncertainty of one number."""
+
+    @property
+    def centre(self) -> float:
+        """The number."""
+
+    @property
+    def error(self) -> float:
+        """Its standard error."""
+
+    @property
+    def skewness(self) -> float:
+        """Of the number's law, about 0 where it is normal."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the interval."""
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities below the low and above the high one."""
+
+
+@dataclass(frozen=True)
+class Hall:
+    """Hall's transformation of the studentised mean (Hall 1992), in closed form.
+
+    With standard error σ and skewness κ of the mean, the ends are centre − σ g⁻¹(z),
+    g⁻¹(x) = 3/κ ((1 + κ (x − κ/6))^{1/3} − 1): for κ = 0 the normal interval, for skewed samples
+    longer on the side of the long tail.
+    """
+
+    centre: float
+    error: float
+    skewness: float
+    unseen: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The name of the interval."""
+        return "Hall, unseen tail" if self.unseen else "Hall"
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities."""
+        low, high = (self._inverse(float(ndtri(p))) for p in (1 - below, above))
+        return self.centre - self.error * low, self.centre - self.error * high
+
+    def _inverse(self, x: float) -> float:
+        k = self.skewness
+        if abs(k) < 1e-9:
+            return x
+        return 3 / k * (float(np.cbrt(1 + k * (x - k / 6))) - 1)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Contributions of rare events to a mean, all of one sign: Σc, Σc², and the size of the next."""
+
+    total: float
+    squares: float
+    new: float
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the gamma interval of Fay and Feuer (1997); without an event, 0 to ln(1/miss)·new."""
+        y, v = self.total, self.squares
+        low = 0.0 if y <= 0 else v / (2 * y) * float(chdtri(2 * y * y / v, 1 - below))
+        y, v = y + self.new, v + self.new**2
+        return low, 0.0 if y <= 0 else v / (2 * y) * float(chdtri(2 * y * y / v, above))
+
+
+@dataclass(frozen=True)
+class Rare:
+    """A common reward, and rare gains and losses beside it: two gamma intervals, combined (MOVER)."""
+
+    common: float
+    gains: Events
+    losses: Events
+    kind: str = "gamma, rare events"
+
+    @property
+    def centre(self) -> float:
+        """The number."""
+        return self.common + self.gains.total - self.losses.total
+
+    @property
+    def error(self) -> float:
+        """Its standard error; that of one more event where there is none."""
+        seen = self.gains.squares + self.losses.squares
+        return sqrt(seen) if seen > 0 else max(self.gains.new, self.losses.new)
+
+    @property
+    def skewness(self) -> float:
+        """Of the mean, as that of a Poisson sum of gains and losses of equal size."""
+        seen = self.gains.squares + self.losses.squares
+        return (self.gains.total - self.losses.total) / sqrt(seen) if seen > 0 else 0.0
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities."""
+        gain_low, gain_high = self.gains.ends(below, above)
+        loss_low, loss_high = self.losses.ends(above, below)
+        down = hypot(self.gains.total - gain_low, loss_high - self.losses.total)
+        up = hypot(gain_high - self.gains.total, self.losses.total - loss_low)
+        return self.centre - down, self.centre + up
+
+
+@dataclass(frozen=True)
+class Constant:
+    """All samples are equal: another one may come, in at most ln(1/miss) of n rows.
+
+    Its size is taken to be that of the samples themselves; if they are 0 nothing is known of it.
+    """
+
+    centre: float
+    rows: int
+    kind: str = "rule of three"
+    skewness: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """The change that one more row of that size would make."""
+        return abs(self.centre) / self.rows if self.centre else inf
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities."""
+        return self.centre + log(below) * self.error, self.centre - log(above) * self.error
+
+
+def hall_spread(
+    centre: float,
+    influence: FloatArray,
+    active: BoolArray,
+    *,
+    pooled: tuple[FloatArray, float] | None = None,
+    look_beyond: bool = True,
+) -> Spread:
+    """Return the spread of centre + mean(influence), with the part of heavy tails that was not seen.
+
+    Where Hill's index of a tail is below 4, a point at the quantile that half an observation is beyond,
+    u·(k/½)^{1/α}, counts with weight ¼ in variance and skewness, but not in the centre.
+
+    Parameters
+    ----------
+    influence
+        Centred at 0, one for each independent unit, (U,).
+    active
+        The units that the policy weighs at all, (U,).
+    pooled
+        Residuals of all units and the mean weight of an active one: under 300 active units the farther
+        of the two tails counts, with weight 0.15.
+    look_beyond
+        Whether to add such points at all.
+    """
+    n, rows = len(influence), int(active.sum())
+    few = pooled is not None and rows < FEW_ROWS
+    points = _unseen(influence, active, pooled if few else None) if look_beyond else np.zeros(2)
+    weight = _POOLED_WEIGHT if few else _TAIL_WEIGHT
+    size = max(float(np.abs(influence).max(initial=0.0)), float(np.abs(points).max()))
+    if size <= 1e-12 * abs(centre) or size == 0:
+        return Constant(centre, max(rows, 1))
+    scaled, beyond = influence / size, points / size
+    second = (scaled**2).sum() * rows / max(rows - 1, 1) + weight * (beyond**2).sum()
+    third = (scaled**3).sum() + weight * (beyond**3).sum()
+    return Hall(
+        centre,
+        float(size * np.sqrt(second) / n),
+        float(third / second**1.5),
+        unseen=bool(points.any()),
+    )
+
+
+def _unseen(
+    influence: FloatArray, active: BoolArray, pooled: tuple[FloatArray, float] | None
+) -> FloatArray:
+    """Return a point beyond each heavy tail, right and left, 0 where there is none, (2,)."""
+    own, rows, n = influence[active], int(active.sum()), len(influence)
+    points = []
+    for sign in (1, -1):
+        far = 0.0
+        middle = float(np.median(own))
+        if fit := hill_tail(sign * (own - middle)):
+            index, start, k = fit
+            far = sign * middle + start * (2 * k) ** (1 / index)
+        if pooled is not None:
+            residuals, weight = pooled
+            middle = float(np.median(residuals))
+            if fit := hill_tail(sign * (residuals - middle)):
+                index, start, k = fit
+                beyond = sign * middle + start * (2 * k * rows / n) ** (1 / index)
+                far = max(far, weight * beyond)
+        points.append(sign * max(far, 0.0))
+    return np.array(points)
+
+
+def hill_tail(distances: FloatArray) -> tuple[float, float, int] | None:
+    """Return Hill's index of the largest m^0.6 of m positive distances, where they start, how many.
+
+    None if the tail is light or too few distances are positive.
+    """
+    ordered = np.sort(distances[distances > 0])[::-1]
+    if len(ordered) < 10:
+        return None
+    k = int(np.clip(len(ordered) ** 0.6, 8, len(ordered) - 2))
+    if ordered[0] <= ordered[k]:
+        return None
+    index = max(1 / float(np.log(ordered[:k] / ordered[k]).mean()), _LEAST_INDEX)
+    return (index, float(ordered[k]), k) if index < _LIGHT else None
+
+
+def log_smoothing(samples: FloatArray, *, miss: float, scale: float) -> float:
+    """Return a lower bound of the mean of non-negative samples that holds in any finite sample.
+
+    L (exp(mean ln(1 + x/L) − ln(1/miss)/n) − 1) with L = scale·√n (Sakhi et al. 2024, logarithmic
+    smoothing): by Markov's inequality for Π (1 + x_i/L), whatever the tail, provided that `scale` does
+    not depend on these samples.
+    """
+    n = len(samples)
+    limit = scale * sqrt(n)
+    if limit <= 0:
+        return 0.0
+    exponent = float(np.log1p(samples / limit).mean()) + log(miss) / n
+    return max(limit * float(np.expm1(exponent)), 0.0)

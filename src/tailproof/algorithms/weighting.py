@@ -1,0 +1,155 @@
+"""What is done to importance weights before they are used, and a mean that needs no clipping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tailproof.arrays import FloatArray
+from tailproof.errors import MethodError
+from tailproof.means import Labels, Rng
+
+
+class Reweight(Protocol):
+    """A change of the weights w = π/μ that trades variance for bias."""
+
+    def __call__(self, weights: FloatArray, propensity: FloatArray) -> FloatArray:
+        """Return the changed weights, (n,), given w and μ."""
+
+
+@dataclass(frozen=True)
+class Clip:
+    """w ↦ min(w, largest): less variance, and a bias where the policy leaves the log."""
+
+    largest: float
+
+    def __post_init__(self) -> None:
+        if not self.largest > 0:
+            raise MethodError(f"largest must be positive. Got {self.largest!r} instead.")
+
+    def __call__(
+        self,
+        weights: FloatArray,
+        propensity: FloatArray | None = None,  # noqa: ARG002
+    ) -> FloatArray:
+        """Return the weights, none above `largest`."""
+        return np.minimum(weights, self.largest)
+
+
+@dataclass(frozen=True)
+class Shrink:
+    """w ↦ λw / (w² + λ): optimistic shrinkage (Su et al. 2020). λ = ∞ leaves w, λ = 0 gives 0."""
+
+    strength: float
+
+    def __post_init__(self) -> None:
+        if not self.strength >= 0:
+            raise MethodError(f"strength must be at least 0. Got {self.strength!r} instead.")
+
+    def __call__(
+        self,
+        weights: FloatArray,
+        propensity: FloatArray | None = None,  # noqa: ARG002
+    ) -> FloatArray:
+        """Return the shrunk weights."""
+        if np.isinf(self.strength):
+            return weights
+        if self.strength == 0:
+            return np.zeros_like(weights)
+        shrunk: FloatArray = self.strength * weights / (weights**2 + self.strength)
+        return shrunk
+
+
+@dataclass(frozen=True)
+class ImplicitExploration:
+    """π / (μ + γ), IX (Neu 2015; Gabbianelli et al. 2024): never above 1/γ, and γ = 0 leaves w."""
+
+    offset: float
+
+    def __post_init__(self) -> None:
+        if not self.offset >= 0:
+            raise MethodError(f"offset must be at least 0. Got {self.offset!r} instead.")
+
+    def __call__(self, weights: FloatArray, propensity: FloatArray) -> FloatArray:
+        """Return w μ / (μ + γ)."""
+        return np.asarray(weights * (propensity / (propensity + self.offset)))
+
+
+@dataclass(frozen=True)
+class PowerMean:
+    """w / (1 − λ + λw), the harmonic mean of w and 1 (Metelli et al. 2021): never above 1/λ.
+
+    λ = 0 leaves w, λ = 1 gives 1.
+    """
+
+    strength: float
+
+    def __post_init__(self) -> None:
+        _check_share("strength", self.strength)
+
+    def __call__(
+        self,
+        weights: FloatArray,
+        propensity: FloatArray | None = None,  # noqa: ARG002
+    ) -> FloatArray:
+        """Return the smoothed weights."""
+        if self.strength == 1:
+            return np.where(weights > 0, 1.0, 0.0)
+        return np.asarray(weights / (1 - self.strength + self.strength * weights))
+
+
+@dataclass(frozen=True)
+class ExponentialSmoothing:
+    """π / μ^β (Aouali et al. 2023): β = 1 leaves w, β = 0 gives π."""
+
+    power: float
+
+    def __post_init__(self) -> None:
+        _check_share("power", self.power)
+
+    def __call__(self, weights: FloatArray, propensity: FloatArray) -> FloatArray:
+        """Return w μ^(1 − β)."""
+        return np.asarray(weights * propensity ** (1 - self.power))
+
+
+@dataclass(frozen=True)
+class LogSumExp:
+    """The LSE mean −(1/λ) log mean exp(−λx) (Behnamnia et al. 2025): large samples count by their log.
+
+    λ = strength / (√n · root mean square), so that it follows the unit of x and vanishes as n grows;
+    strength 0 is the plain mean. Samples of both signs are two means, of gains and of losses; unlike
+    the means of `tailproof.means` it does not follow a constant that is added to them.
+    """
+
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.strength >= 0:
+            raise MethodError(f"strength must be at least 0. Got {self.strength!r} instead.")
+
+    def __call__(
+        self,
+        samples: ArrayLike,
+        *,
+        groups: Labels = None,  # noqa: ARG002
+        rng: Rng = None,  # noqa: ARG002
+    ) -> float:
+        """Return the mean of samples, (n,)."""
+        x = np.asarray(samples, dtype=float)
+        scale = float(np.sqrt(np.mean(x**2)))
+        if self.strength == 0 or scale == 0:
+            return float(x.mean())
+        rate = self.strength / (np.sqrt(len(x)) * scale)
+        gains, losses = (
+            -float(np.log1p(np.expm1(-rate * np.maximum(side, 0)).mean())) / rate
+            for side in (x, -x)
+        )
+        return float(gains - losses)
+
+
+def _check_share(name: str, share: float) -> None:
+    if not 0 <= share <= 1:
+        raise MethodError(f"{name} must lie between 0 and 1. Got {share!r} instead.")
