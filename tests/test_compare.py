@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tailproof import FQE, Comparison, Joint, Log, compare, evaluate, method
 from tailproof.compare import LOGGED, probability_first_is_best
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
+from tailproof.log import discounted_returns
 from tailproof.logged import is_settled, logged_value
 from tailproof.means import AdaptiveHuber
 from tailproof.noise import StudentT
-from tailproof.reference import discounted_returns
 from tailproof.worlds import CartPole, storage
 
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from tailproof import IPS, Absolute, Joint, Log, evaluate, method
 from tailproof.errors import MethodError, TailproofError
 from tailproof.influence import influence
+from tailproof.log import discounted_returns
 from tailproof.noise import StudentT
-from tailproof.reference import discounted_returns, reference
+from tailproof.reference import reference
 from tailproof.worlds import CartPole
 
 FEW = {"top": 3, "folds": 4}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.mean_choice import CAUTION, SKEWED, clusters
 from tailproof.algorithms.huber import huber_regression
+from tailproof.algorithms.mean_choice import CAUTION, SKEWED, clusters
 from tailproof.catalogue import method as named_method
 from tailproof.features import Features, default_features
 from tailproof.lazy import AnyLog

@@ -292,3 +292,17 @@ class Log(Episodes):
             f"{int(self.terminated.sum())} terminated; {groups}; "
             f"{'no ' if self.propensity is None else ''}propensities)"
         )
+
+
+def discounted_returns(log: Log, gamma: float) -> FloatArray:
+    """Return Σ_t γ^t r_t over the logged steps of each episode, (E,).
+
+    >>> log = Log.from_arrays([0.0] * 3, [0] * 3, [1.0, 2.0, 4.0], [0.0] * 3, episode=[0, 0, 1])
+    >>> discounted_returns(log, 0.5)
+    array([2., 4.])
+    """
+    rewards = log.rewards
+    if gamma < 1:
+        step = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
+        rewards = rewards * np.power(gamma, step)
+    return np.add.reduceat(rewards, log.starts[:-1])

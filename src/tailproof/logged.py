@@ -25,10 +25,9 @@ from tailproof.features import Features, Joint, PerAction
 from tailproof.fit import prepare
 from tailproof.lazy import AnyLog, LazyLog, action_counts, ends_of_episodes, parts_of, pieces_of
 from tailproof.lazy_views import with_one_action
-from tailproof.log import Log
+from tailproof.log import Log, discounted_returns
 from tailproof.means import Mean, SampleMean
 from tailproof.method import Method
-from tailproof.reference import discounted_returns
 from tailproof.results import Estimate
 
 _NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out

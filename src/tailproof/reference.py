@@ -19,27 +19,13 @@ from tailproof.catalogue import method as named_method
 from tailproof.errors import MethodError, TailproofError
 from tailproof.fit import check_gamma, prepare
 from tailproof.linear_reference import LinearReference, features_for, fit_linear
-from tailproof.log import Log
+from tailproof.log import Log, discounted_returns
 from tailproof.method import Method
 
 #: Blocks of whole groups that folds are made of; the numbers of folds on a K-path divide it.
 BLOCKS = 60
 _DEALINGS = 10
 _OPERATIONS = 2e9  # about a second of solving
-
-
-def discounted_returns(log: Log, gamma: float) -> FloatArray:
-    """Return Σ_t γ^t r_t over the logged steps of each episode, (E,).
-
-    >>> log = Log.from_arrays([0.0] * 3, [0] * 3, [1.0, 2.0, 4.0], [0.0] * 3, episode=[0, 0, 1])
-    >>> discounted_returns(log, 0.5)
-    array([2., 4.])
-    """
-    rewards = log.rewards
-    if gamma < 1:
-        step = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
-        rewards = rewards * np.power(gamma, step)
-    return np.add.reduceat(rewards, log.starts[:-1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from tailproof.algorithms.base import Numbers
-from tailproof.algorithms.choice import Choice
+from tailproof.algorithms.choice import Allowed, Choice
 from tailproof.algorithms.climb import Blend, climb, single
 from tailproof.algorithms.huber import huber_regression, robust_scale
 from tailproof.algorithms.mean_choice import MeanChoice, choose_mean
-from tailproof.algorithms.target import Target
 from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
+from tailproof.algorithms.one_step.spreads import Hall, Spread, hall_spread
+from tailproof.algorithms.rungs import logged_rung
+from tailproof.algorithms.target import Target
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.features import Features, as_features
 from tailproof.features.ladder import basis_for
-from tailproof.log import Log
+from tailproof.log import Log, discounted_returns
 from tailproof.partition import Folds
+
+FEWEST = 10  # independent groups of episodes below which no interval is given
+_APART = 5.0  # standard errors between critics beyond which they contradict each other, and
+_MATTERS = 0.5  # of the gain over the log, or of the spread of returns, that this must be worth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +35,13 @@ class Auto:
     """A critic as rich as the log calls for, and a mean chosen by what the rewards show.
 
     The critic is a mixture of rungs (`climb`), each linear in the rewards, so that with its weights w
-    Ĵ = J(r̃) + mean(w (r − r̃)), where r̃ is a Huber regression of the reward on φ: whatever it misses, the
-    second mean restores. That mean is taken over steps, or over sums of episodes or groups where
+    Ĵ = J(r̃) + mean(w (r − r̃)), where r̃ is a Huber regression of the reward on φ: whatever it misses,
+    the second mean restores. That mean is taken over steps, or over sums of episodes or groups where
     extremes come in clusters (`choose_mean`). If the residuals are symmetric, as far as the log can
     tell, by the Huber threshold of least estimated risk (`lepski`); if they are skewed, by the adaptive
     Huber mean, or the plain one where even that is biased.
+
+    One-step logs have an estimator of their own, `one_step`.
 
     Parameters
     ----------
@@ -56,7 +65,12 @@ class Auto:
             samples.append(blend.weights * own.log.rewards)
             weights.append(blend.weights)
         values = np.array([choice.value for choice in choices])
-        return Numbers(values, tuple(samples), tuple(weights), choice=choices[0])
+        return Numbers(
+            values,
+            tuple(samples),
+            tuple(weights),
+            choice=choices[0] if folds.count == 1 else None,
+        )
 
 
 def evaluate_log(
@@ -67,6 +81,7 @@ def evaluate_log(
     log = task.log
     # constants are known exactly where nothing ends: rewards are then measured from their middle
     level = float(np.median(log.rewards)) if target.endless else 0.0
+    offset = level / (1 - task.gamma) if target.endless else 0.0
     rewards = log.rewards - level
     tamed = tame(log, rewards)
     if features is None:
@@ -75,10 +90,42 @@ def evaluate_log(
         blend = single(target, as_features(features, log), tamed, seed=task.seed)
     phi = blend.features(log.states, log.actions)
     fit = huber_regression(phi, rewards)
-    base, transition, starts = blend.influences(rewards - fit.residuals)
+    smooth = rewards - fit.residuals
+    base, transition, starts = blend.influences(smooth)
     mean = choose_mean(log, blend.weights, fit, phi, transition, rng=rng)
-    offset = level / (1 - task.gamma) if target.endless else 0.0
-    return _answer(target, blend, mean, base + offset, starts), blend
+    if mean.skewed:  # r̃ is no mean then, and transitions matter by the value of what it misses too
+        _, full, starts = blend.influences(rewards)
+        mean = mean.with_influence(full)
+    influence = _influence(target, mean, starts)
+    spread = _spread(base + offset + mean.value, influence, mean, floor=blend.error)
+    logged = logged_rung(target, blend.rungs[0].system.groups)
+    paid, moved, begun = logged.influences(smooth)
+    other = choose_mean(log, logged.weights, fit, phi, moved, rng=rng)
+    if other.skewed:
+        _, full, begun = logged.influences(rewards)
+        other = other.with_influence(full)
+    behind = _influence(target, other, begun, log.first_states)
+    choice = Choice(
+        value=base + offset + mean.value,
+        estimator=mean.how,
+        unit=mean.unit,
+        units=mean.units,
+        asymmetry=mean.asymmetry,
+        skewed=mean.skewed,
+        spread=Allowed(spread, blend.allowance),
+        plain_error=mean.plain_error,
+        critic=blend.words(),
+        allowance=blend.allowance,
+        disagreement=blend.disagreement,
+        lost=blend.lost,
+        logged_value=paid + offset + other.value,
+        logged_spread=_spread(paid + offset + other.value, behind, other),
+        influence=influence,
+        logged_influence=behind,
+        declined=_why_not(target, blend, abs(base + mean.value - paid - other.value)),
+        alternatives={name: base + offset + value for name, value in mean.others.items()},
+    )
+    return choice, blend
 
 
 def tame(log: Log, rewards: FloatArray) -> FloatArray:
@@ -92,43 +139,55 @@ def tame(log: Log, rewards: FloatArray) -> FloatArray:
     return clipped
 
 
-def _answer(
-    target: Target, blend: Blend, mean: MeanChoice, base: float, starts: FloatArray
-) -> Choice:
-    return Choice(
-        value=base + mean.value,
-        estimator=mean.how,
-        unit=mean.unit,
-        units=mean.units,
-        asymmetry=mean.asymmetry,
-        skewed=mean.skewed,
-        standard_error=max(_error(target, mean, starts), blend.error),
-        plain_error=mean.plain_error,
-        widening=1.0,
-        declined=None,
-        alternatives={name: base + value for name, value in mean.others.items()},
-        allowance=blend.allowance,
-        disagreement=blend.disagreement,
-        critic=blend.words(),
-    )
-
-
-def _error(target: Target, mean: MeanChoice, starts: FloatArray) -> float:
-    """Return the standard error from the influences of units, or of whole groups of them if larger."""
+def _influence(
+    target: Target, mean: MeanChoice, starts: FloatArray, states: FloatArray | None = None
+) -> FloatArray:
+    """Return how much each independent group of episodes moves the estimate, times their number."""
     log = target.log
-    singly = float((mean.influence**2).sum()) / mean.units**2 + float(starts.var()) / len(starts)
     group = log.group_of_episode
     of_unit = np.zeros(mean.units, dtype=np.intp)
     of_unit[mean.unit_of_row] = group[log.episode_of_row]
     sums = np.bincount(of_unit, mean.influence, minlength=log.n_groups) / mean.units
-    spread = 0.0
-    if target.starts_with_episodes:
-        centred = (starts - starts.mean()) / len(starts)
-        sums += np.bincount(group, centred, minlength=log.n_groups)
-    else:
-        spread = float(starts.var()) / len(starts)
-    together = float((sums**2).sum()) * log.n_groups / max(log.n_groups - 1, 1) + spread
-    return float(np.sqrt(max(singly, together)))
+    sums -= sums.mean()
+    if states is not None or target.starts_with_episodes:
+        sums += np.bincount(group, (starts - starts.mean()) / len(starts), minlength=log.n_groups)
+    return np.asarray(sums * log.n_groups)
+
+
+def _spread(value: float, influence: FloatArray, mean: MeanChoice, *, floor: float = 0.0) -> Spread:
+    """Return the spread of a value, with the tail that was not seen where the mean is not robust."""
+    count = len(influence)
+    spread = hall_spread(
+        value,
+        influence,
+        np.ones(count, dtype=bool),
+        look_beyond=mean.how != "Huber mean",
+    )
+    singly = float(np.sqrt((mean.influence**2).sum())) / mean.units
+    error = max(spread.error if np.isfinite(spread.error) else 0.0, singly, floor)
+    # Student's quantiles for a handful of groups, at the level that is asked for most
+    widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
+    if error == 0:
+        return spread
+    return Hall(value, error * widening, spread.skewness, unseen=getattr(spread, "unseen", False))
+
+
+def _why_not(target: Target, blend: Blend, gain: float) -> str | None:
+    """Return why no interval is honest here, or None."""
+    log = target.log
+    if log.n_groups < FEWEST:
+        return (
+            f"there are only {log.n_groups} independent episodes or groups; at least {FEWEST} are "
+            f"needed"
+        )
+    at_stake = max(gain, float(discounted_returns(log, target.gamma).std()))
+    if blend.disagreement > _APART and blend.allowance > _MATTERS * at_stake:
+        return (
+            f"the critics disagree by {blend.disagreement:.0f} standard errors, so that the critic and "
+            f"not the rewards limits the answer; log more episodes like the policy's, or pass "
+            f"features= that can express its value"
+        )
+    return None
 
 
 def _on(task: Task, log: Log) -> Task:

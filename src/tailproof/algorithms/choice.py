@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from scipy import special
-
+from tailproof.algorithms.one_step.gain import PairedGain
+from tailproof.algorithms.one_step.levels import check_level
+from tailproof.algorithms.one_step.spreads import Spread
+from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.intervals import Bound, Interval
 
@@ -29,6 +31,39 @@ class Gain(Protocol):
         """Return a value that the difference exceeds."""
 
 
+@dataclass(frozen=True)
+class Allowed:
+    """A spread, and what the choice of a critic may cost beside it."""
+
+    spread: Spread
+    allowance: float
+
+    @property
+    def centre(self) -> float:
+        """The number."""
+        return self.spread.centre
+
+    @property
+    def error(self) -> float:
+        """Its standard error, the critic's choice left out."""
+        return self.spread.error
+
+    @property
+    def skewness(self) -> float:
+        """Of the number's law."""
+        return self.spread.skewness
+
+    @property
+    def kind(self) -> str:
+        """The name of the interval."""
+        return self.spread.kind
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities, moved outwards by the allowance."""
+        low, high = self.spread.ends(below, above)
+        return low - self.allowance, high + self.allowance
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """The estimator that the log called for, the evidence, and what the others would have said.
@@ -46,10 +81,20 @@ class Choice:
         3 when residuals are symmetric.
     skewed
         Whether that is too much for chance.
-    standard_error, plain_error
-        Of the estimate, and of the plain mean.
-    widening
-        Factor on the interval's width for the skew that is left.
+    spread
+        The uncertainty of the value, with the allowance for the critic in it.
+    plain_error
+        Standard error of the plain mean.
+    critic
+        The critics that were averaged, in words.
+    allowance, disagreement
+        How far they are apart beyond chance, and in standard errors.
+    lost
+        Share of the policy's visits for which the log has no similar row.
+    logged_value, logged_spread
+        Of the policy that was logged.
+    influence, logged_influence
+        How much each independent group of episodes moves the two values, (U,).
     declined
         Why no interval is given, or None.
     alternatives
@@ -62,14 +107,52 @@ class Choice:
     units: int
     asymmetry: float
     skewed: bool
-    standard_error: float
+    spread: Spread
     plain_error: float
-    widening: float
+    critic: str
+    allowance: float
+    disagreement: float
+    lost: float
+    logged_value: float
+    logged_spread: Spread
+    influence: FloatArray = field(repr=False)
+    logged_influence: FloatArray = field(repr=False)
     declined: str | None
     alternatives: dict[str, float]
-    allowance: float = 0.0
-    disagreement: float = 0.0
-    critic: str = ""
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the value."""
+        return self.spread.error
+
+    @property
+    def gain(self) -> PairedGain:
+        """The difference to the logged policy, on the same episodes."""
+        sizes = float((self.influence**2).sum() * (self.logged_influence**2).sum())
+        together = float((self.influence * self.logged_influence).sum())
+        return PairedGain(
+            value=self.value - self.logged_value,
+            reference=self.logged_value,
+            ahead=self.spread,
+            behind=self.logged_spread,
+            correlation=together / sizes**0.5 if sizes > 0 else 0.0,
+        )
+
+    @property
+    def limits(self) -> str:
+        """What limits the interval, in words."""
+        words = ["from the influence of each episode (or group) on the estimate"]
+        if self.allowance > self.standard_error:
+            words.append("mostly an allowance for critics that disagree: the critic is the limit")
+        elif self.allowance > 0.2 * self.standard_error:
+            words.append("with an allowance for critics that disagree")
+        if self.lost > 0.1:
+            words.append(
+                f"{self.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
+            )
+        if len(self.influence) < 30:
+            words.append(f"only {len(self.influence)} independent episodes or groups")
+        return "; ".join(words)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -91,32 +174,23 @@ class Choice:
             if gain > 1.05
             else f"The {self.estimator} it is: robustness would gain nothing."
         )
-        return clustered, sided, gained
+        return f"Critic: {self.critic}.", clustered, sided, gained
 
-    def interval(self, level: float) -> Interval:
-        """Return estimate ± t·standard error, or say why there is none."""
-        if not 0 < level < 1:
-            raise LevelError(f"level must lie strictly between 0 and 1. Got {level!r} instead.")
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return the ends that miss as often below as above, or say why there are none."""
+        miss = (1 - check_level(level)) / 2
         self._require_interval(level)
-        quantile = float(special.stdtrit(self.units - 1, (1 + level) / 2))
-        half = quantile * self.widening * self.standard_error + self.allowance
+        low, high = self.spread.ends(miss, miss)
         return Interval(
-            low=self.value - half,
-            high=self.value + half,
-            level=level,
-            requested=level,
-            kind="auto",
-            note="from the influence of each unit on the chosen mean",
+            low=low, high=high, level=level, requested=level, kind="auto", note=self.limits
         )
 
-    def lower_bound(self, level: float) -> Bound:
-        """Return the lower end of the two-sided interval that leaves 1 − level below it."""
-        if not 0.5 < level < 1:
-            raise LevelError(f"level must lie strictly between 0.5 and 1. Got {level!r} instead.")
-        interval = self.interval(2 * level - 1)
-        return Bound(
-            value=interval.low, level=level, requested=level, kind="auto", note=interval.note
-        )
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a number that the value exceeds with about this confidence."""
+        miss = 1 - check_level(level)
+        self._require_interval(level)
+        low = self.spread.ends(miss, miss)[0]
+        return Bound(value=low, level=level, requested=level, kind="auto", note=self.limits)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
@@ -128,8 +202,14 @@ class Choice:
             "skewed": self.skewed,
             "standard_error": self.standard_error,
             "plain_error": self.plain_error,
-            "widening": self.widening,
+            "critic": self.critic,
+            "allowance": self.allowance,
+            "disagreement": self.disagreement,
+            "lost": self.lost,
+            "logged_value": self.logged_value,
+            "gain": self.gain.value,
             "declined": self.declined,
+            "limits": self.limits,
             "alternatives": dict(self.alternatives),
             "reasons": list(self.reasons),
         }
@@ -137,6 +217,5 @@ class Choice:
     def _require_interval(self, level: float) -> None:
         if self.declined is not None:
             raise LevelError(
-                f"No honest {100 * level:g} % interval exists for this log: {self.declined}. Log more "
-                f"episodes, or ask the folds: method('roam-variant', folds=6) covers a median."
+                f"No honest {100 * level:g} % interval exists for this log: {self.declined}."
             )

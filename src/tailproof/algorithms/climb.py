@@ -1,4 +1,4 @@
-"""How far up the ladder of critics a log calls for: rungs are compared and averaged by estimated risk."""
+"""How far up the ladder of critics a log calls for: rungs are compared and averaged by risk."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ from tailproof.features.ladder import KNOTS, JointBasis, basis_for, joined
 class Rules:
     """Thresholds of the climb.
 
-    They were chosen on 17 worlds and 7 cells of the battery, none of which is in `benchmarks/outside.py`
-    with the same seeds.
+    They were chosen on 17 worlds and 7 cells of the battery, with seeds that `benchmarks/outside.py`
+    does not use.
     """
 
     agree: float = 1.5  # standard errors of a difference up to which a witness agrees
     negligible: float = 0.2  # of the first rung's standard error: a difference that does not matter
     precise: float = 1.1  # how much less precise than a witness the first rung may be
     waves: int = 40  # of the Fourier witness
+    fine_waves: int = 150  # of the Fourier rung, and its bandwidth in median distances
+    bandwidth: float = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,7 @@ class Blend:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """w with Ĵ = constant + mean(w·r), (n,)."""
+        """The weights w with Ĵ = constant + mean(w·r), (n,)."""
         total: FloatArray = sum(
             share * rung.weights for share, rung in zip(self.shares, self.rungs, strict=True)
         )  # type: ignore[assignment]
@@ -109,8 +111,9 @@ def climb(
 
     The first rung is LSTD on standardised polynomials. It stays alone if cheap witnesses (the same with
     the policy's agreement, with splines, with random waves) differ from it by no more than chance and
-    are no more precise. Otherwise four rungs that rest on the forest's occupancy are averaged, and the
-    first keeps the share α that minimises the estimated squared error of the mixture,
+    are no more precise. Otherwise the middle three of five rungs that rest on the forest's occupancy
+    are averaged, and the first keeps the share α that minimises the estimated squared error of the
+    mixture,
 
         α = (var y − cov(x, y)) / (var(y − x) + (y − x)²),
 
@@ -140,12 +143,14 @@ def climb(
     forest = cross_fit_forests(target, rewards, seed=seed)
     occupancy = with_floor(forest.occupancy)
     rich = PolicyAware(low, on_states[1])
-    systems = system(Plain(high), occupancy), system(rich, occupancy), system(aware, occupancy)
+    smooth = PolicyAware(low, _fourier(log, rules))
+    systems = tuple(system(each, occupancy) for each in (Plain(high), rich, aware, smooth))
     candidates = (
         fit_rung(f"weighted {_name(high)}", systems[0], rewards),
         fit_rung("trees and policy-aware splines", systems[1], rewards, forest=forest),
         fit_rung("trees and policy-aware polynomials", systems[2], rewards, forest=forest),
         fit_rung("weighted policy-aware splines", systems[1], rewards),
+        fit_rung("weighted policy-aware waves", systems[3], rewards),
     )
     rungs = tuple(rung for rung in candidates if rung is not None)
     if not rungs:
@@ -189,6 +194,11 @@ def _waves(log: Any, waves: int) -> Features:
     return PerAction(inner, len(log.state_names), log.n_actions)
 
 
+def _fourier(log: Any, rules: Rules) -> Fourier:
+    waves = min(rules.fine_waves, max(log.n_transitions // 40, 5))
+    return Fourier.fit(log.states, waves=waves, bandwidth=rules.bandwidth)
+
+
 def _witnesses(
     first: Rung, maps: Sequence[Any], system: Any, rewards: FloatArray, rules: Rules
 ) -> list[Rung] | None:
@@ -220,10 +230,10 @@ def _mixed(
     low: Features,
     high: Features,
 ) -> Blend:
-    value = float(np.mean([rung.value for rung in rungs]))
-    left_out = np.mean([rung.left_out for rung in rungs], axis=0)
-    shares = np.full(len(rungs), 1 / len(rungs))
-    kept = rungs
+    kept = _middle(rungs)
+    value = float(np.mean([rung.value for rung in kept]))
+    left_out = np.mean([rung.left_out for rung in kept], axis=0)
+    shares = np.full(len(kept), 1 / len(kept))
     alpha = 0.0
     if first is not None:
         gap, others = value - first.value, left_out - first.left_out
@@ -235,7 +245,7 @@ def _mixed(
 
         alpha = float(share(gap))
         value, left_out = value - alpha * gap, left_out - share(others) * others
-        kept, shares = (first, *rungs), np.concatenate([[alpha], (1 - alpha) * shares])
+        kept, shares = (first, *kept), np.concatenate([[alpha], (1 - alpha) * shares])
     allowance, disagreement = _apart(value, left_out, (*rungs, witness))
     return Blend(
         kept,
@@ -246,6 +256,14 @@ def _mixed(
         witness.forest.lost,
         low if alpha > 0.5 else high,
     )
+
+
+def _middle(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
+    """Return the rungs without the highest and the lowest, if there are more than three."""
+    if len(rungs) <= 3:
+        return rungs
+    order = np.argsort([rung.value for rung in rungs])
+    return tuple(rungs[i] for i in sorted(order[1:-1]))
 
 
 def _apart(value: float, left_out: FloatArray, rungs: Sequence[Rung]) -> tuple[float, float]:

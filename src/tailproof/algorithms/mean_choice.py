@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,6 +55,11 @@ class MeanChoice:
     influence: FloatArray
     unit_of_row: IntArray
     others: dict[str, float]
+
+    def with_influence(self, rows: FloatArray) -> MeanChoice:
+        """Return the choice with the influence of each row, (n,), in place of its own."""
+        total = _sums(self.unit_of_row, rows, self.units) * self.units / len(rows)
+        return replace(self, influence=total - total.mean())
 
 
 def choose_mean(

@@ -1,15 +1,16 @@
 """Rungs of the ladder: LSTD on one feature map, weighted by the policy's visits or not.
 
-Every rung is linear in the rewards, Ĵ = constant + mean(w·r), with weights w that hold no reward; so rungs
-can be averaged by averaging their weights, and compared on the same episodes by leaving groups of
-them out.
+Every rung is linear in the rewards, Ĵ = constant + mean(w·r), with weights w that hold no reward; so
+rungs can be averaged by averaging their weights, and compared on the same episodes by leaving groups
+of them out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,13 +18,15 @@ import numpy as np
 from tailproof.algorithms.forest import CrossFitted
 from tailproof.algorithms.target import Actions, Target
 from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.features import Features, mixed_features
+from tailproof.features import Basis, Features, mixed_features
+from tailproof.features.ladder import KNOTS
 
 GROUPS = 20
 _PLAIN_RIDGE = 1e-5
 _WEIGHTED_RIDGE = 1e-4
 _FLOOR = 0.1  # of the mean occupancy, for every row: no part of the log is ignored altogether
 _CHUNK = 32_768
+_NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _KEPT = 1 << 24  # numbers of a feature matrix worth keeping between passes
 
 
@@ -38,7 +41,7 @@ class Map(Protocol):
 
     @property
     def constant(self) -> FloatArray | None:
-        """θ with φᵀθ = 1 everywhere, (d,); None if there is none that is known."""
+        """The θ with φᵀθ = 1 everywhere, (d,); None if there is none that is known."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Plain:
 
     @property
     def constant(self) -> FloatArray | None:
-        """θ with φᵀθ = 1 everywhere, (d,)."""
+        """The θ with φᵀθ = 1 everywhere, (d,)."""
         known = getattr(self.features, "constant", None)
         return None if known is None else np.asarray(known())
 
@@ -82,10 +85,31 @@ class PolicyAware:
 
     @property
     def constant(self) -> FloatArray | None:
-        """θ with φᵀθ = 1 everywhere, (d,)."""
+        """The θ with φᵀθ = 1 everywhere, (d,)."""
         low = Plain(self.features).constant
         width = int(self.state_features.size(0))
         return None if low is None else np.concatenate([low, np.zeros(width)])
+
+
+@dataclass(frozen=True)
+class OfStates:
+    """Functions of the state alone: the critic V(s) of what was done."""
+
+    state_features: Any
+
+    def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Return ψ at n states, (n, d)."""
+        return np.asarray(self.state_features(states))
+
+    def under(self, actions: Actions) -> FloatArray:
+        """Return ψ at n states, zero where nothing follows, (n, d)."""
+        alive = actions.weights.sum(axis=1, keepdims=True)
+        return np.asarray(self.state_features(actions.states) * alive)
+
+    @property
+    def constant(self) -> FloatArray | None:
+        """The θ with ψᵀθ = 1 everywhere, (d,)."""
+        return np.asarray(self.state_features.constant())
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +159,7 @@ class System:
         target, log = self.target, self.target.log
         order = np.argsort(self.groups.of_row, kind="stable")
         edges = np.searchsorted(self.groups.of_row[order], np.arange(self.groups.count + 1))
-        for first, last in zip(edges[:-1], edges[1:], strict=True):
+        for first, last in pairwise(edges):
             for start in range(first, last, _CHUNK):
                 rows = order[start : min(start + _CHUNK, last)]
                 phi = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
@@ -198,7 +222,7 @@ class System:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """w with Ĵ = mean(w·r), (n,)."""
+        """The weights w with Ĵ = mean(w·r), (n,)."""
         direction = self._solved(self.first.mean(axis=0), transposed=True)
         n = self.target.log.n_transitions
         weights = np.empty(n)
@@ -251,7 +275,7 @@ class Rung:
 
     @property
     def weights(self) -> FloatArray:
-        """w, (n,)."""
+        """The weights w, (n,)."""
         return self.system.weights
 
     @cached_property
@@ -292,6 +316,48 @@ def fit_rung(
     if not (np.isfinite(value) and np.isfinite(left_out).all()):
         return None
     return Rung(name, value, np.asarray(left_out), system, forest)
+
+
+@dataclass(frozen=True, eq=False)
+class Returns:
+    """The value of what was done, as the mean of discounted returns: Ĵ = mean(w·r), w = γᵗ n/E."""
+
+    weights: FloatArray  # (n,)
+    episodes: int
+
+    def influences(self, rewards: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        """Return Ĵ on these rewards, w·r of each row, (n,), and zero for each start."""
+        product = self.weights * rewards
+        return float(product.mean()), product, np.zeros(self.episodes)
+
+
+def logged_rung(target: Target, groups: Groups) -> Rung | Returns:
+    """Return an estimator of the logged policy's value.
+
+    Where every episode runs to its end, or so far that the rest no longer counts, returns are facts.
+    Otherwise what was cut off is continued by V(s), LSTD of what was done.
+    """
+    log, gamma = target.log, target.gamma
+    open_ended = log.lengths[~log.terminated[log.starts[1:] - 1]]
+    if gamma == 0 or (gamma**open_ended <= _NEGLIGIBLE).all():
+        step = np.arange(log.n_transitions) - log.starts[log.episode_of_row]
+        weights = np.power(gamma, step) * log.n_transitions / log.n_episodes
+        return Returns(weights, log.n_episodes)
+    done = replace(
+        target,
+        task=replace(target.task, initial_states=None),
+        first=_alive(log.first_states),
+        next=_alive(log.next_states, ~log.terminated),
+    )
+    knots = KNOTS if log.n_transitions >= 50 * len(log.state_names) * KNOTS else 0
+    system = System(OfStates(Basis.fit(log.states, knots=knots)), done, groups, None)
+    return Rung("what was done", 0.0, np.zeros(groups.count), system)
+
+
+def _alive(states: FloatArray, alive: Any = True) -> Actions:
+    """Return states in which something follows, or not, without any action."""
+    weights = np.ones((len(states), 1)) * np.reshape(alive, (-1, 1))
+    return Actions(states, np.zeros((len(states), 1), dtype=np.intp), weights, weights)
 
 
 def forest_rung(system: System, rewards: FloatArray, forest: CrossFitted) -> Rung:

@@ -12,8 +12,7 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.diagnosis import Diagnosis
 from tailproof.evidence import TailReport
-from tailproof.log import Log
-from tailproof.reference import discounted_returns
+from tailproof.log import Log, discounted_returns
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Section, Wide
 from tailproof.report.figures import (

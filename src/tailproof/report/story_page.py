@@ -18,7 +18,7 @@ from tailproof.demo import (
     Demonstration,
     Season,
 )
-from tailproof.reference import discounted_returns
+from tailproof.log import discounted_returns
 from tailproof.report.blocks import Fact, Facts, Figure, Prose, Section
 from tailproof.report.figures import ROW, returns_figure, rows_plot
 from tailproof.report.page import Page
