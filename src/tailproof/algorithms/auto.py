@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -12,6 +12,7 @@ from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.choice import Allowed, Choice
 from tailproof.algorithms.climb import Blend, climb, single
 from tailproof.algorithms.huber import huber_regression, robust_scale
+from tailproof.algorithms.linear import as_ridge
 from tailproof.algorithms.mean_choice import MeanChoice, choose_mean
 from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
@@ -47,11 +48,19 @@ class Auto:
     ----------
     features
         A feature map, or a name of `tailproof.features.NAMES`, to use instead of the ladder.
+    ridge
+        The penalty of given features, per observation or `Absolute`; by default a small one in units of
+        each feature, which spares the constant.
     """
 
     works_on_samples: ClassVar[bool] = True
 
     features: Features | str | None = None
+    ridge: Any = None
+
+    def __post_init__(self) -> None:
+        if self.ridge is not None:
+            as_ridge(self.ridge)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold, with reasons."""
@@ -60,7 +69,7 @@ class Auto:
         choices, samples, weights = [], [], []
         for k in range(folds.count):
             own = task if folds.count == 1 else _on(task, folds.log(task.log, k))
-            choice, blend = evaluate_log(own, self.features, rng)
+            choice, blend = evaluate_log(own, self.features, rng, ridge=self.ridge)
             choices.append(choice)
             samples.append(blend.weights * own.log.rewards)
             weights.append(blend.weights)
@@ -74,7 +83,7 @@ class Auto:
 
 
 def evaluate_log(
-    task: Task, features: Features | str | None, rng: np.random.Generator
+    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
 ) -> tuple[Choice, Blend]:
     """Return the default's answer for one log."""
     target = Target.of(task)
@@ -87,7 +96,9 @@ def evaluate_log(
     if features is None:
         blend = climb(target, tamed, seed=task.seed)
     else:
-        blend = single(target, as_features(features, log), tamed, seed=task.seed)
+        penalty = None if ridge is None else as_ridge(ridge)
+        given = as_features(features, log)
+        blend = single(target, given, tamed, ridge=penalty, seed=task.seed)
     phi = blend.features(log.states, log.actions)
     fit = huber_regression(phi, rewards)
     smooth = rewards - fit.residuals
@@ -112,7 +123,7 @@ def evaluate_log(
         units=mean.units,
         asymmetry=mean.asymmetry,
         skewed=mean.skewed,
-        spread=Allowed(spread, blend.allowance),
+        spread=Allowed(spread, blend.allowance + mean.doubt),
         plain_error=mean.plain_error,
         critic=blend.words(),
         allowance=blend.allowance,
@@ -157,14 +168,13 @@ def _influence(
 def _spread(value: float, influence: FloatArray, mean: MeanChoice, *, floor: float = 0.0) -> Spread:
     """Return the spread of a value, with the tail that was not seen where the mean is not robust."""
     count = len(influence)
-    spread = hall_spread(
-        value,
-        influence,
-        np.ones(count, dtype=bool),
-        look_beyond=mean.how != "Huber mean",
+    robust = mean.how == "Huber mean"
+    every = np.ones(count, dtype=bool)
+    spread = hall_spread(value, influence, every, look_beyond=not robust)
+    # what groups left out say holds for the plain mean of tamed rewards, not for a robust one
+    error = max(
+        spread.error if np.isfinite(spread.error) else 0.0, mean.error, 0.0 if robust else floor
     )
-    singly = float(np.sqrt((mean.influence**2).sum())) / mean.units
-    error = max(spread.error if np.isfinite(spread.error) else 0.0, singly, floor)
     # Student's quantiles for a handful of groups, at the level that is asked for most
     widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
     if error == 0:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.forest import cross_fit_forests
+from tailproof.algorithms.linear import Ridge
 from tailproof.algorithms.rungs import (
     Groups,
     Plain,
@@ -162,9 +163,16 @@ def climb(
     return _mixed(first, rungs, witness, low, high)
 
 
-def single(target: Target, features: Features, rewards: FloatArray, *, seed: int = 0) -> Blend:
+def single(
+    target: Target,
+    features: Features,
+    rewards: FloatArray,
+    *,
+    ridge: Ridge | None = None,
+    seed: int = 0,
+) -> Blend:
     """Return the one rung of features that were given."""
-    system = System(Plain(features), target, Groups.deal(target, seed=seed), None)
+    system = System(Plain(features), target, Groups.deal(target, seed=seed), ridge=ridge)
     rung = fit_rung("the given features", system, rewards)
     if rung is None:
         raise SingularError(

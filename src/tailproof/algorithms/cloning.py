@@ -18,7 +18,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.critics import LinearCritics
 from tailproof.errors import MethodError
-from tailproof.features import Features, at_actions, default_features
+from tailproof.features import Features, as_features, at_actions
 from tailproof.log import Log
 from tailproof.partition import Folds
 
@@ -42,7 +42,7 @@ class Cloning:
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
     learns: ClassVar[bool] = True
 
-    features: Features | None = None
+    features: Features | str | None = None
     ridge: Any = 1e-6
     iterations: int = 200
 
@@ -66,7 +66,7 @@ class Cloning:
                 "for instance method='roam-dm', or call learn."
             )
         log = in_memory(task.log)
-        features = self.features or default_features(log)
+        features = as_features(self.features, log)
         require_actions(log, folds, features)
         found = [self._fit(folds.log(log, k), features) for k in range(folds.count)]
         theta = np.stack([each for each, _ in found])

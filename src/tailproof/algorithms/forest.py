@@ -16,9 +16,10 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
-from tailproof.algorithms.target import Actions, Pairs, Target
+from tailproof.algorithms.target import Actions, Pairs, Target, shuffled_groups
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.features import Standardise
+from tailproof.log import Log
 
 _TREES = 15
 _ROUNDS = 2  # trees of reward and change of state first, then of the fitted values
@@ -58,6 +59,17 @@ class Inputs:
 
     standardise: Standardise
     n_actions: int | None  # None for continuous ones
+    order: tuple[int, ...] = ()  # of the columns, by what they hold: not as they stand in a file
+
+    @classmethod
+    def fit(cls, log: Log, here: Pairs) -> Inputs:
+        """Return the inputs of this log, their columns ordered by how spread out each is."""
+        standardise = Standardise.fit(log.states, tame=True)
+        inputs = cls(standardise, log.n_actions if log.is_discrete else None)(here)
+        spread = np.abs(inputs - np.median(inputs, axis=0)).mean(axis=0).round(5)
+        together = inputs.T @ (log.rewards - np.median(log.rewards)).clip(-1e30, 1e30)
+        order = tuple(np.lexsort((together, spread)).tolist())
+        return cls(standardise, log.n_actions if log.is_discrete else None, order)
 
     def __call__(self, pairs: Pairs) -> FloatArray:
         """Return the inputs, (P, p + A + 1) or (P, p + q + 1)."""
@@ -67,7 +79,8 @@ class Inputs:
         else:
             taken = np.asarray(taken).reshape(len(pairs.row), -1)
         z = self.standardise(pairs.states)
-        return np.column_stack([z, taken, pairs.agreement]).astype(np.float32)
+        inputs = np.column_stack([z, taken, pairs.agreement]).astype(np.float32)
+        return inputs[:, list(self.order)] if self.order else inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +108,13 @@ def cross_fit_forests(target: Target, rewards: FloatArray, *, seed: int = 0) -> 
     """Fit a forest on each two thirds of the groups of episodes, and ask it about the other third."""
     log, rng = target.log, np.random.default_rng(seed)
     parts = min(_PARTS, log.n_groups)
-    part = rng.permutation(log.n_groups)[log.group_of_episode] % parts  # (E,)
+    part = shuffled_groups(log, seed + 1) % parts  # (E,)
     n, m = log.n_transitions, len(target.first.states)
     part_of_first = part if target.starts_with_episodes else np.arange(m) % parts
     occupancy, values, following = np.empty(n), np.empty(n), np.zeros(n)
     first, lost = np.empty(m), 0.0
     here = logged_pairs(target)
-    inputs = Inputs(
-        Standardise.fit(log.states, tame=True), log.n_actions if log.is_discrete else None
-    )
+    inputs = Inputs.fit(log, here)
     for k in range(parts):
         taught = _some_rows(log, np.flatnonzero(part != k) if parts > 1 else np.arange(1), rng)
         forest = grow_forest(target, here, inputs, rewards, taught, seed=seed + k)

@@ -32,10 +32,11 @@ class MeanChoice:
         Which mean, over what, and of how many.
     asymmetry, skewed
         The evidence of skew, and whether it is too much for chance.
-    unsure
-        Whether tails are heavy, symmetry matters and the log is too small to settle it.
-    plain_error
-        The standard error of the plain mean.
+    doubt
+        How far the adaptive Huber mean lies from this one, where tails are heavy, symmetry matters and the
+        log is too small to settle it; otherwise 0.
+    error, plain_error
+        The standard error of this mean and of the plain one, the regression's noise included.
     influence
         Of each unit on the estimate, (U,), the transitions' noise included.
     unit_of_row
@@ -50,7 +51,8 @@ class MeanChoice:
     units: int
     asymmetry: float
     skewed: bool
-    unsure: bool
+    doubt: float
+    error: float
     plain_error: float
     influence: FloatArray
     unit_of_row: IntArray
@@ -59,7 +61,9 @@ class MeanChoice:
     def with_influence(self, rows: FloatArray) -> MeanChoice:
         """Return the choice with the influence of each row, (n,), in place of its own."""
         total = _sums(self.unit_of_row, rows, self.units) * self.units / len(rows)
-        return replace(self, influence=total - total.mean())
+        total -= total.mean()
+        error = float(np.sqrt((total**2).sum())) / self.units
+        return replace(self, influence=total, error=error)
 
 
 def choose_mean(
@@ -109,6 +113,7 @@ def choose_mean(
         mean = float(path.estimates[chosen])
         how = "plain mean" if chosen == last else "Huber mean"
     matters = path.variances[-1] > 2 * path.variances[chosen]
+    unsure = not skewed and count < _SETTLING and asymmetry > UNSURE and matters
     return MeanChoice(
         value=mean,
         how=how,
@@ -116,7 +121,8 @@ def choose_mean(
         units=count,
         asymmetry=asymmetry,
         skewed=skewed,
-        unsure=bool(not skewed and count < _SETTLING and asymmetry > UNSURE and matters),
+        doubt=abs(adaptive - mean) if unsure else 0.0,
+        error=float(np.sqrt(path.variances[chosen])),
         plain_error=float(np.sqrt(path.variances[-1])),
         influence=_influence(samples, path, chosen) + common,
         unit_of_row=unit,

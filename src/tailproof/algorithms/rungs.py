@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from tailproof.algorithms.forest import CrossFitted
-from tailproof.algorithms.target import Actions, Target
+from tailproof.algorithms.linear import Ridge
+from tailproof.algorithms.target import Actions, Target, shuffled_groups
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.features import Basis, Features, mixed_features
 from tailproof.features.ladder import KNOTS
@@ -125,8 +126,7 @@ class Groups:
         """Deal the log's groups (or episodes) at random into at most 20."""
         log = target.log
         count = min(GROUPS, log.n_groups)
-        dealt = np.random.default_rng(seed).permutation(log.n_groups) % count
-        of_episode = dealt[log.group_of_episode]
+        of_episode = shuffled_groups(log, seed) % count
         m = len(target.first.states)
         of_first = of_episode if target.starts_with_episodes else np.arange(m) % count
         return cls(count, of_episode[log.episode_of_row], of_first)
@@ -139,7 +139,8 @@ class System:
     map: Map
     target: Target
     groups: Groups
-    occupancy: FloatArray | None  # (n,) of mean one; None for all rows alike
+    occupancy: FloatArray | None = None  # (n,) of mean one; None for all rows alike
+    ridge: Ridge | None = None  # on all features alike; None for one in their own units
 
     def chunks(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
         """Yield rows, φ and φ − γφ', as they are or as they were made before."""
@@ -194,7 +195,11 @@ class System:
     @cached_property
     def penalty(self) -> FloatArray:
         """The ridge per row in units of each feature's mean square, without the constant, (d, d)."""
-        squares = self.matrices[1] / self.target.log.n_transitions
+        n = self.target.log.n_transitions
+        if self.ridge is not None:
+            own = float(self.ridge.penalty(np.array([float(n)]))[0]) / n
+            return own * np.eye(self.first.shape[1])
+        squares = self.matrices[1] / n
         largest = max(float(squares.max(initial=0.0)), 1e-300)
         scale = np.sqrt(np.maximum(squares, 1e-14 * largest))
         penalty = np.eye(len(scale))
@@ -350,7 +355,7 @@ def logged_rung(target: Target, groups: Groups) -> Rung | Returns:
         next=_alive(log.next_states, ~log.terminated),
     )
     knots = KNOTS if log.n_transitions >= 50 * len(log.state_names) * KNOTS else 0
-    system = System(OfStates(Basis.fit(log.states, knots=knots)), done, groups, None)
+    system = System(OfStates(Basis.fit(log.states, knots=knots)), done, groups)
     return Rung("what was done", 0.0, np.zeros(groups.count), system)
 
 
