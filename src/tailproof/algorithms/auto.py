@@ -13,7 +13,7 @@ from tailproof.algorithms.choice import Allowed, Choice
 from tailproof.algorithms.climb import Blend, climb, single
 from tailproof.algorithms.huber import huber_regression, robust_scale
 from tailproof.algorithms.linear import as_ridge
-from tailproof.algorithms.mean_choice import MeanChoice, choose_mean
+from tailproof.algorithms.mean_choice import MeanChoice, Residuals, choose_mean
 from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
 from tailproof.algorithms.one_step.spreads import Hall, Spread, hall_spread
@@ -92,9 +92,10 @@ def evaluate_log(
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
     rewards = log.rewards - level
-    tamed = tame(log, rewards)
+    low = basis_for(log)
+    tamed = tame(log, rewards, low)
     if features is None:
-        blend = climb(target, tamed, seed=task.seed)
+        blend = climb(target, tamed, low, seed=task.seed)
     else:
         penalty = None if ridge is None else as_ridge(ridge)
         given = as_features(features, log)
@@ -103,7 +104,8 @@ def evaluate_log(
     fit = huber_regression(phi, rewards)
     smooth = rewards - fit.residuals
     base, transition, starts = blend.influences(smooth)
-    mean = choose_mean(log, blend.weights, fit, phi, transition, rng=rng)
+    residuals = Residuals.of(log, fit, phi)
+    mean = choose_mean(residuals, blend.weights, transition)
     if mean.skewed:  # r̃ is no mean then, and transitions matter by the value of what it misses too
         _, full, starts = blend.influences(rewards)
         mean = mean.with_influence(full)
@@ -111,7 +113,7 @@ def evaluate_log(
     spread = _spread(base + offset + mean.value, influence, mean, floor=blend.error)
     logged = logged_rung(target, blend.rungs[0].system.groups)
     paid, moved, begun = logged.influences(smooth)
-    other = choose_mean(log, logged.weights, fit, phi, moved, rng=rng)
+    other = choose_mean(residuals, logged.weights, moved)
     if other.skewed:
         _, full, begun = logged.influences(rewards)
         other = other.with_influence(full)
@@ -134,14 +136,13 @@ def evaluate_log(
         influence=influence,
         logged_influence=behind,
         declined=_why_not(target, blend, abs(base + mean.value - paid - other.value)),
-        alternatives={name: base + offset + value for name, value in mean.others.items()},
+        alternatives={name: base + offset + value for name, value in mean.others(rng).items()},
     )
     return choice, blend
 
 
-def tame(log: Log, rewards: FloatArray) -> FloatArray:
+def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
     """Return rewards whose residuals from a robust regression are clipped: to compare critics on."""
-    features = basis_for(log)
     fit = huber_regression(features(log.states, log.actions), rewards)
     size = np.abs(fit.residuals)
     scale = robust_scale(fit.residuals)

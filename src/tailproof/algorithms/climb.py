@@ -40,7 +40,7 @@ class Rules:
     agree: float = 1.5  # standard errors of a difference up to which a witness agrees
     negligible: float = 0.2  # of the first rung's standard error: a difference that does not matter
     precise: float = 1.1  # how much less precise than a witness the first rung may be
-    waves: int = 40  # of the Fourier witness
+    waves: int = 24  # of the Fourier witness
     fine_waves: int = 150  # of the Fourier rung, and its bandwidth in median distances
     bandwidth: float = 0.5
 
@@ -106,7 +106,12 @@ class Blend:
 
 
 def climb(
-    target: Target, rewards: FloatArray, *, seed: int = 0, rules: Rules | None = None
+    target: Target,
+    rewards: FloatArray,
+    low: Features,
+    *,
+    seed: int = 0,
+    rules: Rules | None = None,
 ) -> Blend:
     """Return the rungs that this log calls for.
 
@@ -124,10 +129,11 @@ def climb(
     ----------
     rewards
         Tamed ones, (n,): one outlier must not decide which critic is right.
+    low
+        The features of the first rung: standardised polynomials.
     """
     rules = rules or Rules()
     log, groups = target.log, Groups.deal(target, seed=seed)
-    low = basis_for(log)
     high = table_for(log) or basis_for(log, knots=KNOTS)
     on_states = _state_map(low, log), _state_map(high, log)
 
