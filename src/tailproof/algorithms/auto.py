@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
 from tailproof.algorithms.one_step.spreads import Hall, Spread, hall_spread
 from tailproof.algorithms.rungs import logged_rung
-from tailproof.algorithms.target import Target
+from tailproof.algorithms.target import Target, shuffled_groups
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.features import Features, as_features
@@ -26,6 +26,7 @@ from tailproof.features.ladder import basis_for
 from tailproof.log import Log, discounted_returns
 from tailproof.partition import Folds
 
+LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
 FEWEST = 10  # independent groups of episodes below which no interval is given
 _APART = 5.0  # standard errors between critics beyond which they contradict each other, and
 _MATTERS = 0.5  # of the gain over the log, or of the spread of returns, that this must be worth
@@ -71,7 +72,7 @@ class Auto:
             own = task if folds.count == 1 else _on(task, folds.log(task.log, k))
             choice, blend = evaluate_log(own, self.features, rng, ridge=self.ridge)
             choices.append(choice)
-            samples.append(blend.weights * own.log.rewards)
+            samples.append(blend.weights * blend.rungs[0].system.target.log.rewards)
             weights.append(blend.weights)
         values = np.array([choice.value for choice in choices])
         return Numbers(
@@ -85,7 +86,34 @@ class Auto:
 def evaluate_log(
     task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
 ) -> tuple[Choice, Blend]:
-    """Return the default's answer for one log."""
+    """Return the default's answer for one log.
+
+    Of a log with more than 200,000 rows, groups of episodes with so many climb the ladder. If the first
+    rung suffices there, all rows are used after all.
+    """
+    log = task.log
+    if features is not None or log.n_transitions <= LADDER_ROWS:
+        return _evaluate(task, features, rng, ridge=ridge)
+    some = _on(task, _some_groups(log, LADDER_ROWS, task.seed))
+    choice, blend = _evaluate(some, None, rng)
+    if len(blend.rungs) == 1:
+        return _evaluate(task, blend.features, rng)
+    used = f"{some.log.n_transitions:,} of {log.n_transitions:,} rows"
+    return replace(choice, critic=f"{choice.critic}; on {used}"), blend
+
+
+def _some_groups(log: Log, rows: int, seed: int) -> Log:
+    """Return whole groups of episodes, drawn by their labels, with about this many rows."""
+    place = shuffled_groups(log, seed)
+    order = np.argsort(place, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
+    last = place[order[min(enough, len(order)) - 1]]
+    return log.take(np.flatnonzero(place <= last))
+
+
+def _evaluate(
+    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
+) -> tuple[Choice, Blend]:
     target = Target.of(task)
     log = task.log
     # constants are known exactly where nothing ends: rewards are then measured from their middle

@@ -180,7 +180,7 @@ class Choice:
         """Return the ends that miss as often below as above, or say why there are none."""
         miss = (1 - check_level(level)) / 2
         self._require_interval(level)
-        low, high = self.spread.ends(miss, miss)
+        low, high = map(float, self.spread.ends(miss, miss))
         return Interval(
             low=low, high=high, level=level, requested=level, kind="auto", note=self.limits
         )
@@ -189,7 +189,7 @@ class Choice:
         """Return a number that the value exceeds with about this confidence."""
         miss = 1 - check_level(level)
         self._require_interval(level)
-        low = self.spread.ends(miss, miss)[0]
+        low = float(self.spread.ends(miss, miss)[0])
         return Bound(value=low, level=level, requested=level, kind="auto", note=self.limits)
 
     def to_dict(self) -> dict[str, Any]:
