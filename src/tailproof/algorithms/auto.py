@@ -138,7 +138,7 @@ def _evaluate(
         _, full, starts = blend.influences(rewards)
         mean = mean.with_influence(full)
     influence = _influence(target, mean, starts)
-    spread = _spread(base + offset + mean.value, influence, mean, floor=blend.error)
+    spread = _spread(base + offset, influence, mean, floor=blend.error)
     logged = logged_rung(target, blend.rungs[0].system.groups)
     paid, moved, begun = logged.influences(smooth)
     other = choose_mean(residuals, logged.weights, moved)
@@ -160,7 +160,7 @@ def _evaluate(
         disagreement=blend.disagreement,
         lost=blend.lost,
         logged_value=paid + offset + other.value,
-        logged_spread=_spread(paid + offset + other.value, behind, other),
+        logged_spread=_spread(paid + offset, behind, other),
         influence=influence,
         logged_influence=behind,
         declined=_why_not(target, blend, abs(base + mean.value - paid - other.value)),
@@ -194,8 +194,12 @@ def _influence(
     return np.asarray(sums * log.n_groups)
 
 
-def _spread(value: float, influence: FloatArray, mean: MeanChoice, *, floor: float = 0.0) -> Spread:
-    """Return the spread of a value, with the tail that was not seen where the mean is not robust."""
+def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float = 0.0) -> Spread:
+    """Return the spread of a value, with the tail that was not seen where the mean is not robust.
+
+    Of skewed samples the plain mean is the centre: clipping makes a mean steadier, and biased.
+    """
+    value = base + (float(mean.path.estimates[-1]) if mean.skewed else mean.value)
     count = len(influence)
     robust = mean.how == "Huber mean"
     every = np.ones(count, dtype=bool)

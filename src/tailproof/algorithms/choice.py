@@ -181,6 +181,7 @@ class Choice:
         miss = (1 - check_level(level)) / 2
         self._require_interval(level)
         low, high = map(float, self.spread.ends(miss, miss))
+        low, high = min(low, self.value), max(high, self.value)
         return Interval(
             low=low, high=high, level=level, requested=level, kind="auto", note=self.limits
         )
@@ -189,7 +190,7 @@ class Choice:
         """Return a number that the value exceeds with about this confidence."""
         miss = 1 - check_level(level)
         self._require_interval(level)
-        low = float(self.spread.ends(miss, miss)[0])
+        low = min(float(self.spread.ends(miss, miss)[0]), self.value)
         return Bound(value=low, level=level, requested=level, kind="auto", note=self.limits)
 
     def to_dict(self) -> dict[str, Any]:

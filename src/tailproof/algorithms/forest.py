@@ -157,7 +157,7 @@ def grow_forest(
             _TREES,
             min_samples_leaf=smallest,
             max_features=1.0,
-            random_state=seed * _ROUNDS + number,
+            random_state=(seed * _ROUNDS + number) % 2**32,
             n_jobs=1,
         ).fit(seen, _standard(targets if gamma > 0 else reward))
         counts = [each.tree_.node_count for each in trees.estimators_]
