@@ -35,7 +35,7 @@ def measure(
     folder: Path | None, records: Records, *, quick: bool, seed: int
 ) -> tuple[dict[str, Any], list[str]]:
     """Measure the default on every population; return what was found, and the targets missed."""
-    logs = 10 if quick else 200
+    logs = 10 if quick else 100
     cells: dict[str, dict[str, float]] = {}
     for place, population in enumerate([*real_populations(folder), *made_populations()]):
         for n in SIZES[:2] if quick else SIZES:
@@ -55,7 +55,7 @@ def gate(
     folder: Path | None, records: Records, *, quick: bool, seed: int
 ) -> tuple[dict[str, Any], list[str]]:
     """Measure how often `compare` passes policies without effect, and with one."""
-    logs = 10 if quick else 150
+    logs = 10 if quick else 100
     found: dict[str, dict[str, float]] = {}
     for place, (effect, population) in enumerate(null_populations(folder)):
         for n in SIZES[:2] if quick else SIZES:
