@@ -52,7 +52,10 @@ def test_on_policy_all_are_the_mean_return(name, gamma):
     assert evaluate(log, LOGGING, method=name, gamma=gamma).value == pytest.approx(returns)
 
 
-@pytest.mark.parametrize(("name", "bandit"), [("tis", "ips"), ("pdis", "ips"), ("sntis", "snips"), ("snpdis", "snips")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "bandit"),
+    [("tis", "ips"), ("pdis", "ips"), ("sntis", "snips"), ("snpdis", "snips")],
+)
 def test_one_step_is_the_bandit_estimator(name, bandit):
     log = walk(longest=1)
     ours, theirs = (evaluate(log, TARGET, method=each) for each in (name, bandit))
