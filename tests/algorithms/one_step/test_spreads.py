@@ -4,8 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tailproof.algorithms.one_step.gain import Exactly, PairedGain
-from tailproof.algorithms.one_step.observations import Observations, common_rewards, rare_spread
+from tailproof.algorithms.one_step.gain import Exactly, Mover, PairedGain
+from tailproof.algorithms.one_step.observations import (
+    Observations,
+    common_rewards,
+    rare_gain_spread,
+    rare_spread,
+)
 from tailproof.algorithms.one_step.spreads import (
     Constant,
     Events,
@@ -125,15 +130,28 @@ def test_logarithmic_smoothing_holds(rng):
 @given(st.floats(-1, 1), MISSES)
 def test_a_gain_is_bounded_by_its_value_and_certain_over_itself(correlation, miss):
     first, second = Hall(3.0, 1.0, 0.3), Hall(2.0, 0.5, -0.2)
-    gain = PairedGain(value=1.0, reference=2.0, ahead=first, behind=second, correlation=correlation)
+    gain = PairedGain(value=1.0, reference=2.0, spread=Mover(first, second, correlation))
     interval = gain.interval(1 - 2 * miss)
     assert interval.low <= gain.value <= interval.high
     assert gain.lower_bound(1 - miss).value <= gain.value
     assert gain.relative == 0.5
     normal = Hall(3.0, 1.0, 0.0)
-    same = PairedGain(value=0.0, reference=3.0, ahead=normal, behind=normal, correlation=1.0)
-    assert same.interval(0.9).low == pytest.approx(0, abs=1e-6)
-    known = PairedGain(value=1.0, reference=2.0, ahead=normal, behind=Exactly(2.0), correlation=0.0)
-    assert known.lower_bound(1 - miss).value == pytest.approx(
-        min(normal.ends(miss, miss)[0] - 2, 1.0)
-    )
+    same = Mover(normal, normal, 1.0)
+    assert same.ends(miss, miss) == pytest.approx((0, 0), abs=1e-6)
+    known = Mover(normal, Exactly(2.0), 0.0)
+    assert known.ends(miss, miss)[0] == pytest.approx(min(normal.ends(miss, miss)[0] - 2, 1.0))
+
+
+def test_one_sale_in_a_pilot_is_no_proof():
+    """The sale is in both means; only what either policy takes more often may speak for it."""
+    n = 500
+    weights = np.where(np.arange(n) < 25, 20.0, 0.0)
+    sales = np.zeros(n)
+    sales[[0, 100, 200, 300]] = 100.0
+    rows = Observations(np.arange(n), "row")
+    spread = rare_gain_spread(rows, np.zeros(n), weights=weights, differ=sales)
+    assert spread.centre == pytest.approx((weights * sales).mean() - sales.mean())
+    assert spread.ends(0.1, 0.1)[0] < 0
+    mirrored = rare_gain_spread(rows, np.zeros(n), weights=weights, differ=-sales)
+    low, high = spread.ends(0.1, 0.1)
+    assert mirrored.ends(0.1, 0.1) == pytest.approx((-high, -low))

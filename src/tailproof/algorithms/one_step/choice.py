@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.one_step.gain import PairedGain
+from tailproof.algorithms.one_step.gain import Mover, PairedGain
 from tailproof.algorithms.one_step.levels import check_level
 from tailproof.algorithms.one_step.observations import Observations
 from tailproof.algorithms.one_step.spreads import Spread, log_smoothing
@@ -35,6 +35,8 @@ class OneStepChoice:
         Standard error of plain self-normalised importance sampling.
     logged_value, logged_spread
         Of the policy that was logged.
+    gain_spread
+        Of the difference between the two, where it is not made from their own spreads.
     influence
         How much each independent unit moves the value, centred at 0, (U,).
     logged_influence
@@ -63,6 +65,7 @@ class OneStepChoice:
     reasons: tuple[str, ...]
     limits: str
     guarantee: FloatArray | str = field(repr=False)
+    gain_spread: Spread | None = None
 
     @property
     def standard_error(self) -> float:
@@ -87,6 +90,12 @@ class OneStepChoice:
     @property
     def gain(self) -> PairedGain:
         """The difference to the logged policy, on the same rows."""
+        if self.gain_spread is not None:
+            return PairedGain(
+                value=self.value - self.logged_value,
+                reference=self.logged_value,
+                spread=self.gain_spread,
+            )
         return self.ahead_of(self.logged_value, self.logged_spread, self.logged_influence)
 
     def ahead_of(
@@ -101,9 +110,7 @@ class OneStepChoice:
         return PairedGain(
             value=self.value - reference,
             reference=reference,
-            ahead=self.spread,
-            behind=spread,
-            correlation=correlation,
+            spread=Mover(self.spread, spread, correlation),
         )
 
     def interval(self, level: float = 0.9) -> Interval:
