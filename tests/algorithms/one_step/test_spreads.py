@@ -8,7 +8,6 @@ from tailproof.algorithms.one_step.gain import Exactly, Mover, PairedGain
 from tailproof.algorithms.one_step.observations import (
     Observations,
     common_rewards,
-    rare_gain_spread,
     rare_spread,
 )
 from tailproof.algorithms.one_step.spreads import (
@@ -140,18 +139,3 @@ def test_a_gain_is_bounded_by_its_value_and_certain_over_itself(correlation, mis
     assert same.ends(miss, miss) == pytest.approx((0, 0), abs=1e-6)
     known = Mover(normal, Exactly(2.0), 0.0)
     assert known.ends(miss, miss)[0] == pytest.approx(min(normal.ends(miss, miss)[0] - 2, 1.0))
-
-
-def test_one_sale_in_a_pilot_is_no_proof():
-    """The sale is in both means; only what either policy takes more often may speak for it."""
-    n = 500
-    weights = np.where(np.arange(n) < 25, 20.0, 0.0)
-    sales = np.zeros(n)
-    sales[[0, 100, 200, 300]] = 100.0
-    rows = Observations(np.arange(n), "row")
-    spread = rare_gain_spread(rows, np.zeros(n), weights=weights, differ=sales)
-    assert spread.centre == pytest.approx((weights * sales).mean() - sales.mean())
-    assert spread.ends(0.1, 0.1)[0] < 0
-    mirrored = rare_gain_spread(rows, np.zeros(n), weights=weights, differ=-sales)
-    low, high = spread.ends(0.1, 0.1)
-    assert mirrored.ends(0.1, 0.1) == pytest.approx((-high, -low))

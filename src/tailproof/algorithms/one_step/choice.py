@@ -35,8 +35,6 @@ class OneStepChoice:
         Standard error of plain self-normalised importance sampling.
     logged_value, logged_spread
         Of the policy that was logged.
-    gain_spread
-        Of the difference between the two, where it is not made from their own spreads.
     influence
         How much each independent unit moves the value, centred at 0, (U,).
     logged_influence
@@ -65,7 +63,6 @@ class OneStepChoice:
     reasons: tuple[str, ...]
     limits: str
     guarantee: FloatArray | str = field(repr=False)
-    gain_spread: Spread | None = None
 
     @property
     def standard_error(self) -> float:
@@ -90,12 +87,6 @@ class OneStepChoice:
     @property
     def gain(self) -> PairedGain:
         """The difference to the logged policy, on the same rows."""
-        if self.gain_spread is not None:
-            return PairedGain(
-                value=self.value - self.logged_value,
-                reference=self.logged_value,
-                spread=self.gain_spread,
-            )
         return self.ahead_of(self.logged_value, self.logged_spread, self.logged_influence)
 
     def ahead_of(

@@ -13,7 +13,6 @@ from tailproof.algorithms.one_step.observations import (
     RARE_EVENTS,
     common_rewards,
     logged_spread,
-    rare_gain_spread,
     rare_spread,
 )
 from tailproof.algorithms.one_step.outcomes import TREE_ROWS, Outcome, fit_outcomes, no_outcome
@@ -70,7 +69,6 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
     influence = observations.influence(scores.influence)
     mean_weight = float(w[w > 0].mean())
     spread: Spread
-    gain_spread: Spread | None = None
     if rare and atoms is not None and (rows.rewards != atoms.logged).any():
         differ = rows.rewards - atoms.logged
         spread = rare_spread(
@@ -80,9 +78,6 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
             sizes=differ,
             mean_weight=mean_weight,
             common_error=float(atoms.policy.std()) / np.sqrt(rows.count),
-        )
-        gain_spread = rare_gain_spread(
-            observations, atoms.policy - atoms.logged, weights=w, differ=differ
         )
     else:
         pooled = None if observations.name == "group" else (scores.residuals, mean_weight)
@@ -104,7 +99,6 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
             common=None if atoms is None else atoms.logged,
             policy_is_rare=rare,
         ),
-        gain_spread=gain_spread,
         influence=influence,
         logged_influence=observations.influence(rows.rewards - rows.rewards.mean()),
         alternatives={

@@ -9,10 +9,7 @@ from tailproof.algorithms.one_step.levels import check_level
 from tailproof.algorithms.one_step.spreads import Spread
 from tailproof.intervals import Bound, Interval
 
-_NOTES = {
-    "MOVER": "both values' own bounds, combined with the correlation of their scores",
-    "gamma, rare events": "gamma intervals of the rare events that speak for either policy",
-}
+_NOTE = "both values' own bounds, combined with the correlation of their scores"
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class PairedGain:
             level=level,
             requested=level,
             kind=self.spread.kind,
-            note=_NOTES[self.spread.kind],
+            note=_NOTE,
         )
 
     def lower_bound(self, level: float = 0.9) -> Bound:
@@ -73,7 +70,7 @@ class PairedGain:
             level=level,
             requested=level,
             kind=self.spread.kind,
-            note=_NOTES[self.spread.kind],
+            note=_NOTE,
         )
 
 

@@ -117,41 +117,6 @@ def rare_spread(
     return Rare(common, gains, losses, common_error)
 
 
-def rare_gain_spread(
-    observations: Observations,
-    common: FloatArray,
-    *,
-    weights: FloatArray,
-    differ: FloatArray,
-) -> Rare:
-    """Return gamma intervals of mean((w − 1) r): events in rows that either policy takes more often.
-
-    They lie in different rows, so that the two sides are independent, where the value and the logged
-    mean share theirs.
-
-    Parameters
-    ----------
-    common
-        What each row would add without an event, (n,).
-    weights, differ
-        w with mean 1, and by how much each reward differs from its common one, (n,).
-    """
-    n, lead = len(weights), weights - 1
-    weighted = lead * differ
-    more, less = (
-        float(side[side > 0].mean()) if (side > 0).any() else 0.0 for side in (lead, -lead)
-    )
-    most, least = (
-        float(observations.sums(np.maximum(side, 0)).max()) for side in (differ, -differ)
-    )
-    sides = []
-    for sign, new in ((1, max(most * more, least * less)), (-1, max(most * less, least * more))):
-        parts = observations.sums(np.maximum(sign * weighted, 0)) / n
-        sides.append(Events(float(parts.sum()), float((parts**2).sum()), new / n))
-    gains, losses = sides
-    return Rare(float(common.mean()), gains, losses, float(common.std()) / np.sqrt(n))
-
-
 def logged_spread(
     observations: Observations,
     returns: FloatArray,
