@@ -14,8 +14,6 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy loads
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +21,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from parts.options import parser as options_parser
+from parts.options import print_json
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -80,9 +80,7 @@ def seconds(function: Callable[[], object], repeats: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    parser.add_argument("--json", action="store_true")
+    parser = options_parser(__doc__, quick="fewer repeats")
     options = parser.parse_args()
     repeats, rival_repeats = (9, 2) if options.quick else (30, 5)
     world = CartPole()
@@ -107,7 +105,7 @@ def main() -> int:
     )
     missed = [name for name, bound in TARGETS.items() if results[name] < bound]
     if options.json:
-        print(json.dumps({"results": results, "missed": missed}, indent=1))
+        print_json({"results": results, "missed": missed})
     else:
         for name, value in results.items():
             bound = f"at least {TARGETS[name]}" if name in TARGETS else ""

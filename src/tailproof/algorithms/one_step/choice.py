@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.one_step.gain import PairedGain
+from tailproof.algorithms.one_step.gain import Mover, PairedGain
 from tailproof.algorithms.one_step.levels import check_level
 from tailproof.algorithms.one_step.observations import Observations
 from tailproof.algorithms.one_step.spreads import Spread, log_smoothing
@@ -101,9 +101,7 @@ class OneStepChoice:
         return PairedGain(
             value=self.value - reference,
             reference=reference,
-            ahead=self.spread,
-            behind=spread,
-            correlation=correlation,
+            spread=Mover(self.spread, spread, correlation),
         )
 
     def interval(self, level: float = 0.9) -> Interval:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import sqrt
 
 from tailproof.algorithms.one_step.levels import check_level
 from tailproof.algorithms.one_step.spreads import Spread
 from tailproof.intervals import Bound, Interval
 
-_NOTE = "both values' own bounds, combined with the correlation of their scores (MOVER)"
+_NOTE = "both values' own bounds, combined with the correlation of their scores"
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,7 @@ class Exactly:
 
 @dataclass(frozen=True, kw_only=True)
 class PairedGain:
-    """How far one value is ahead of another (Zou and Donner 2008, MOVER).
-
-    With g the difference, D how far the first value's lower bound lies below it, U how far the
-    second's upper bound lies above it, and ρ the correlation of their scores, the lower bound is
-    g − √(D² + U² − 2ρDU). A single interval of the paired differences would take its skew from the
-    logged outliers, which point the wrong way.
+    """How far one value is ahead of another.
 
     Attributes
     ----------
@@ -41,17 +36,13 @@ class PairedGain:
         The difference of the two estimates.
     reference
         What it is compared with.
-    ahead, behind
-        The spreads of the two values.
-    correlation
-        ρ of their scores.
+    spread
+        Of the difference before either estimate was moved towards a steadier one.
     """
 
     value: float
     reference: float
-    ahead: Spread
-    behind: Spread
-    correlation: float
+    spread: Spread
 
     @property
     def relative(self) -> float:
@@ -59,29 +50,63 @@ class PairedGain:
         return self.value / abs(self.reference) if self.reference else float("nan")
 
     def interval(self, level: float = 0.9) -> Interval:
-        """Return a two-sided interval of the difference."""
+        """Return a two-sided interval of the difference, which always holds it."""
         miss = (1 - check_level(level)) / 2
+        low, high = self.spread.ends(miss, miss)
         return Interval(
-            low=self._end(miss, lower=True),
-            high=self._end(miss, lower=False),
+            low=min(low, self.value),
+            high=max(high, self.value),
             level=level,
             requested=level,
-            kind="MOVER",
+            kind=self.spread.kind,
             note=_NOTE,
         )
 
     def lower_bound(self, level: float = 0.9) -> Bound:
         """Return a value that the difference exceeds."""
-        low = self._end(1 - check_level(level), lower=True)
-        return Bound(value=low, level=level, requested=level, kind="MOVER", note=_NOTE)
+        miss = 1 - check_level(level)
+        return Bound(
+            value=min(self.spread.ends(miss, miss)[0], self.value),
+            level=level,
+            requested=level,
+            kind=self.spread.kind,
+            note=_NOTE,
+        )
 
-    def _end(self, miss: float, *, lower: bool) -> float:
-        first, second = self.ahead.ends(miss, miss), self.behind.ends(miss, miss)
-        own = max(abs(first[0 if lower else 1] - self.ahead.centre), 0.0)
-        other = max(abs(second[1 if lower else 0] - self.behind.centre), 0.0)
-        if not (isfinite(own) and isfinite(other)):
-            return -float("inf") if lower else float("inf")
-        square = own**2 + other**2 - 2 * self.correlation * own * other
-        centre = self.ahead.centre - self.behind.centre
-        reach = sqrt(max(square, 0.0))
-        return min(centre - reach, self.value) if lower else max(centre + reach, self.value)
+
+@dataclass(frozen=True)
+class Mover:
+    """The difference of two numbers from their own spreads (Zou and Donner 2008, MOVER).
+
+    With g the difference, D how far the first one's lower end lies below it, U how far the second's
+    upper end lies above it, and ρ the correlation of their scores, the lower end is
+    g − √(D² + U² − 2ρDU). A single interval of the paired differences would take its skew from the
+    logged outliers, which point the wrong way.
+    """
+
+    ahead: Spread
+    behind: Spread
+    correlation: float
+    kind: str = "MOVER"
+    skewness: float = 0.0
+
+    @property
+    def centre(self) -> float:
+        """The difference."""
+        return self.ahead.centre - self.behind.centre
+
+    @property
+    def error(self) -> float:
+        """Its standard error."""
+        return self._reach(self.ahead.error, self.behind.error)
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities."""
+        first, second = self.ahead.ends(below, above), self.behind.ends(above, below)
+        down = self._reach(self.ahead.centre - first[0], second[1] - self.behind.centre)
+        up = self._reach(first[1] - self.ahead.centre, self.behind.centre - second[0])
+        return self.centre - down, self.centre + up
+
+    def _reach(self, own: float, other: float) -> float:
+        own, other = max(own, 0.0), max(other, 0.0)
+        return sqrt(max(own**2 + other**2 - 2 * self.correlation * own * other, 0.0))

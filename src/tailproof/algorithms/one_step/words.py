@@ -58,8 +58,9 @@ def _main_limit(
     count = int(active.sum())
     if isinstance(spread, Constant):
         return (
-            f"all {count:,} samples under the policy are equal, so that the log shows neither how "
-            f"often nor by how much another would differ"
+            f"all {count:,} samples under the policy are equal, so that the log does not show by how "
+            f"much another would differ: a difference of {abs(spread.centre) or 1:.4g} is assumed, and "
+            f"the interval is only as right as that"
         )
     if isinstance(spread, Rare):
         return (
