@@ -35,7 +35,7 @@ def compare(
 
     One-step logs are compared with the default of `evaluate`: every policy has a score for every row,
     and the bound of a difference combines both values' own bounds with the correlation of their scores
-    (`algorithms.one_step.gain`). The same holds for `snips` and other methods that score the log.
+    (`algorithms.gain`). The same holds for `snips` and other methods that score the log.
 
     Other methods evaluate all policies on the same folds, so that differences are paired: a storm that
     sits in one fold is in it for everybody. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the

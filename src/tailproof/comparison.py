@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.gain import Exactly, PairedGain
 from tailproof.algorithms.one_step.choice import OneStepChoice
-from tailproof.algorithms.one_step.gain import Exactly, PairedGain
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
 from tailproof.frames import as_frame, plain

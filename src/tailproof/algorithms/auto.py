@@ -16,8 +16,8 @@ from tailproof.algorithms.linear import as_ridge
 from tailproof.algorithms.mean_choice import MeanChoice, Residuals, choose_mean
 from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
-from tailproof.algorithms.one_step.spreads import Hall, Spread, hall_spread
 from tailproof.algorithms.rungs import logged_rung
+from tailproof.algorithms.spreads import Hall, Spread, hall_spread
 from tailproof.algorithms.target import Target, shuffled_groups
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray

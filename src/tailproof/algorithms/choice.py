@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tailproof.algorithms.one_step.gain import PairedGain
-from tailproof.algorithms.one_step.levels import check_level
-from tailproof.algorithms.one_step.spreads import Spread
+from tailproof.algorithms.gain import PairedGain
+from tailproof.algorithms.levels import check_level
+from tailproof.algorithms.spreads import Spread
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.intervals import Bound, Interval

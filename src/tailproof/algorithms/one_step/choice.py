@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.one_step.gain import Mover, PairedGain
-from tailproof.algorithms.one_step.levels import check_level
+from tailproof.algorithms.gain import Mover, PairedGain
+from tailproof.algorithms.levels import check_level
 from tailproof.algorithms.one_step.observations import Observations
-from tailproof.algorithms.one_step.spreads import Spread, log_smoothing
+from tailproof.algorithms.spreads import Spread, log_smoothing
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.intervals import Bound, Interval

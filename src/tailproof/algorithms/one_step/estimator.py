@@ -25,8 +25,8 @@ from tailproof.algorithms.one_step.scores import (
     marginal_weights,
     shrunk,
 )
-from tailproof.algorithms.one_step.spreads import Spread, hall_spread
 from tailproof.algorithms.one_step.weights import importance_weights
+from tailproof.algorithms.spreads import Spread, hall_spread
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.partition import Folds

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.one_step.spreads import Events, Rare, Spread, hall_spread
+from tailproof.algorithms.spreads import Events, Rare, Spread, hall_spread
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.log import Log
 

@@ -13,7 +13,7 @@ from tailproof.algorithms.one_step.observations import (
     logged_spread,
     rare_spread,
 )
-from tailproof.algorithms.one_step.spreads import Spread, hall_spread
+from tailproof.algorithms.spreads import Spread, hall_spread
 from tailproof.arrays import FloatArray
 from tailproof.log import Log
 

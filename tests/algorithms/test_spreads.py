@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tailproof.algorithms.one_step.gain import Exactly, Mover, PairedGain
+from tailproof.algorithms.gain import Exactly, Mover, PairedGain
 from tailproof.algorithms.one_step.observations import (
     Observations,
     common_rewards,
     rare_spread,
 )
-from tailproof.algorithms.one_step.spreads import (
+from tailproof.algorithms.spreads import (
     Constant,
     Events,
     Hall,

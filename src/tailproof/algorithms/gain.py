@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from tailproof.algorithms.one_step.levels import check_level
-from tailproof.algorithms.one_step.spreads import Spread
+from tailproof.algorithms.levels import check_level
+from tailproof.algorithms.spreads import Spread
 from tailproof.intervals import Bound, Interval
 
 _NOTE = "both values' own bounds, combined with the correlation of their scores"
