@@ -1,7 +1,7 @@
 """Ten worlds in which the value is mostly not linear in the state, for `outside.py`.
 
-Each is a small simulator over many episodes at once: the hidden state is an array (n, k), what is logged
-is `observe` of it. None of them was used to choose a setting with the seeds of the benchmark.
+Each is a small simulator over many episodes at once: the hidden state is an array (n, k), what is
+logged is `observe` of it. None of them was used to choose a setting with the seeds of the benchmark.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def draw_log(world: World, seed: int, episodes: int | None = None) -> Log:
         after, reward, ended = world.step(z, a, rng)
         reward = reward + world.noise(z, a, rng)
         likely = chances[np.arange(len(a)), a]
-        rows.append((who, np.full(len(a), t), states, a, reward, world.observe(after), ended, likely))
+        rows.append(
+            (who, np.full(len(a), t), states, a, reward, world.observe(after), ended, likely)
+        )
         z, who = after[~ended], who[~ended]
         if len(who) == 0:
             break
@@ -255,7 +257,7 @@ class Taxi(Tabular):
         return self.best[((row * 5 + column) * 5 + passenger) * 4 + goal]
 
     def target(self, states):
-        """The same with five per cent of slips."""
+        """Do the same with five per cent of slips."""
         return 0.95 * one_hot(self.habit(states), self.actions) + 0.05 / self.actions
 
 
@@ -298,7 +300,7 @@ class Blackjack(World):
 
     @classmethod
     def _with_card(cls, total, soft, wanted, rng):
-        """Add a card where one is wanted, an ace as eleven if it fits and as one if it no longer does."""
+        """Add a card where one is wanted; an ace is eleven while that fits."""
         card = cls._card(len(total), rng)
         total = np.where(wanted, total + card, total)
         up = wanted & (card == 1) & (total + 10 <= 21) & ~soft
@@ -427,7 +429,7 @@ class Garch(World):
 
 
 class SkewByAction(World):
-    """Linear and well specified, with log-normal noise to the right for one action, left for the other."""
+    """Linear and well specified, with log-normal noise to the right for one action only."""
 
     gamma = 0.9
 

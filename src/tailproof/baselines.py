@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.one_step.choice import OneStepChoice
+from tailproof.algorithms.choice import Scored
 from tailproof.arrays import FloatArray
 from tailproof.comparison import (
     LOGGED,
@@ -40,7 +40,7 @@ class Baseline:
     name: str
     value: float
     folds: FloatArray
-    choice: OneStepChoice | None = None
+    choice: Scored | None = None
     notes: tuple[str, ...] = ()
 
     def gain(self, name: str, estimate: Estimate, level: float) -> Difference:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tailproof.baselines import baseline_by_folds, baseline_by_scores
 from tailproof.catalogue import method as named_method
 from tailproof.comparison import Candidate, Comparison
@@ -13,7 +15,7 @@ from tailproof.engines import Engine, running
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
 from tailproof.evaluate import evaluate
 from tailproof.fit import check_gamma, prepare
-from tailproof.intervals import folds_for
+from tailproof.intervals import Bound, folds_for
 from tailproof.lazy import AnyLog
 from tailproof.method import Method
 from tailproof.partition import Split, Whole
@@ -98,7 +100,7 @@ def compare(
         raise LevelError(f"A level must lie between 0 and 1. Got {level!r}: use 0.9 for 90 %.")
     gate_level = 1 - (1 - level) / len(rivals)
     notes: list[str] = []
-    chosen = _with_folds(_for_log(method, log), gate_level, notes)
+    chosen = _with_folds(method, gate_level, notes)
     with running(engine) as where:
         # What must be in memory is read once; rewards are clipped with each evaluation.
         data = prepare(log, replace(chosen, clip=0.0), where, seed=seed)
@@ -123,7 +125,7 @@ def compare(
         Candidate(
             name=each,
             value=estimate.value,
-            lower_bound=estimate.lower_bound(level),
+            lower_bound=_bound(estimate, level),
             gain=against.gain(each, estimate, gate_level),
             estimate=estimate,
         )
@@ -163,6 +165,14 @@ def _estimates(
     return found
 
 
+def _bound(estimate: Estimate, level: float) -> Bound:
+    """Return the estimate's lower bound; without end where it has none, with the reason."""
+    if estimate.choice is None or estimate.choice.declined is None:
+        return estimate.lower_bound(level)
+    note = f"no honest bound: {estimate.choice.declined}"
+    return Bound(value=-np.inf, level=level, requested=level, kind="none", note=note)
+
+
 def _check_policies(policies: Any, baseline: Any) -> None:
     if not isinstance(policies, Mapping) or not policies:
         raise PolicyError(
@@ -181,12 +191,6 @@ def _check_policies(policies: Any, baseline: Any) -> None:
 
 def _same(name: str, baseline: Any) -> bool:
     return isinstance(baseline, str) and name == baseline
-
-
-def _for_log(method: str | Method, log: AnyLog) -> str | Method:
-    """Return "auto" where the log can be scored row by row, and the fold method for others."""
-    scored = log.is_bandit and log.is_discrete
-    return "roam-dm" if isinstance(method, str) and method == "auto" and not scored else method
 
 
 def _with_folds(method: str | Method, gate_level: float, notes: list[str]) -> Method:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.choice import Scored
 from tailproof.algorithms.gain import Exactly, PairedGain
-from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
 from tailproof.frames import as_frame, plain
@@ -113,7 +113,7 @@ class Comparison:
     gamma: float
     seed: int
     notes: tuple[str, ...]
-    baseline_choice: OneStepChoice | None = field(default=None, repr=False)
+    baseline_choice: Scored | None = field(default=None, repr=False)
 
     @property
     def has_folds(self) -> bool:
@@ -251,11 +251,11 @@ def difference_of(
     )
 
 
-def ahead_of(choice: OneStepChoice, rival: OneStepChoice | float | None) -> PairedGain:
+def ahead_of(choice: Scored, rival: Scored | float | None) -> PairedGain:
     """Return how far an estimate is ahead of another one, a number, or (None) the logged policy."""
     if rival is None:
         return choice.gain
-    if isinstance(rival, OneStepChoice):
+    if isinstance(rival, Scored):
         return choice.ahead_of(rival.value, rival.spread, rival.influence)
     return choice.ahead_of(rival, Exactly(rival), None)
 
@@ -271,9 +271,9 @@ def scored_difference(first: str, second: str, gain: PairedGain, *, level: float
     )
 
 
-def require_choice(estimate: Estimate) -> OneStepChoice:
+def require_choice(estimate: Estimate) -> Scored:
     """Return the scored choice behind an estimate, or say which methods have one."""
-    if isinstance(estimate.choice, OneStepChoice):
+    if isinstance(estimate.choice, Scored):
         return estimate.choice
     raise MethodError(
         f"compare needs a method with folds that share no data, such as 'roam-dm' or Method(..., "

@@ -9,7 +9,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Numbers
-from tailproof.algorithms.choice import Choice
+from tailproof.algorithms.choice import Scored
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.arrays import FloatArray
 from tailproof.critics import Critics
@@ -125,7 +125,7 @@ class Estimate:
         return quantile_bound(self._independent_values(), q=q, **options)
 
     @property
-    def choice(self) -> Choice | OneStepChoice | None:
+    def choice(self) -> Scored | None:
         """What the default method chose and why; None for methods that leave no choice."""
         return None if self.numbers is None else self.numbers.choice
 

@@ -163,7 +163,7 @@ def _evaluate(
         logged_spread=_spread(paid + offset, behind, other),
         influence=influence,
         logged_influence=behind,
-        declined=_why_not(target, blend, abs(base + mean.value - paid - other.value)),
+        objection=_why_not(target, blend, abs(base + mean.value - paid - other.value)),
         alternatives={name: base + offset + value for name, value in mean.others(rng).items()},
     )
     return choice, blend

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -75,10 +75,8 @@ class Blend:
     @cached_property
     def weights(self) -> FloatArray:
         """The weights w with Ĵ = constant + mean(w·r), (n,)."""
-        total: FloatArray = sum(
-            share * rung.weights for share, rung in zip(self.shares, self.rungs, strict=True)
-        )  # type: ignore[assignment]
-        return total
+        each = [share * rung.weights for share, rung in zip(self.shares, self.rungs, strict=True)]
+        return np.asarray(np.sum(each, axis=0))
 
     @cached_property
     def error(self) -> float:
@@ -166,7 +164,8 @@ def climb(
             "Use more episodes, fewer state columns, or a smaller gamma."
         )
     witness = forest_rung(systems[0], rewards, forest)
-    return _mixed(first, rungs, witness, low, high)
+    blend = _mixed(first, rungs, witness, low, high)
+    return replace(blend, lost=forest.lost)
 
 
 def single(
@@ -267,7 +266,7 @@ def _mixed(
         left_out,
         allowance,
         disagreement,
-        witness.forest.lost,
+        0.0,
         low if alpha > 0.5 else high,
     )
 

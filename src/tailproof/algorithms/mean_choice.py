@@ -159,7 +159,7 @@ def _influence(samples: FloatArray, path: Path, chosen: int) -> FloatArray:
     if limit == 0:
         return np.zeros_like(samples)
     inside = max(float(np.mean(np.abs(off) < limit)), 1 / len(samples))
-    return np.clip(off, -limit, limit) / inside
+    return np.asarray(np.clip(off, -limit, limit) / inside)
 
 
 def _worth(count: int) -> float:

@@ -107,7 +107,7 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
             "doubly robust": scores.value,
             "marginal weights": _marginal(rows, outcomes, name).value,
         },
-        reasons=words.reasons(
+        sentences=words.reasons(
             propensities=weights.estimated,
             model=name,
             rare=rare,
@@ -116,7 +116,7 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
             grouped=observations.name == "group",
             gain=plain_error / spread.error if 0 < spread.error < np.inf else 1.0,
         ),
-        limits=words.limits(
+        caveats=words.limits(
             spread,
             influence,
             active,

@@ -156,8 +156,8 @@ def _choice(
         influence=moved,
         logged_influence=observations.influence(returns - returns.mean()),
         alternatives={},
-        reasons=(),
-        limits="; ".join(
+        sentences=(),
+        caveats="; ".join(
             [
                 words.limits(
                     found,
