@@ -3,7 +3,8 @@
     python benchmarks/outside.py [--quick] [--json] [--part NAME ...] [--data FOLDER] [--seed S]
                                  [--logs N] [--record FILE]
 
-Parts: one-step (accuracy and intervals on one-step logs), gate (`compare` on policies without effect).
+Parts: worlds (accuracy and intervals in ten sequential worlds), tenfold (the same on logs ten times as
+long), one-step (accuracy and intervals on one-step logs), gate (`compare` on policies without effect).
 --data names a folder with the real files, which are not part of the project (hillstrom.parquet,
 randhie.parquet, bemtpl97.parquet, limeqo_ceb.parquet); those that are missing are left out, and so are
 their targets. With --record a stopped run goes on where it stopped. Any missed target gives exit code
@@ -21,13 +22,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from parts import one_step
+from parts import one_step, sequential
 from parts.options import parser, print_json
 from parts.records import Records
 
 Part = tuple[Callable[..., tuple[dict[str, Any], list[str]]], Callable[[dict[str, Any]], None]]
 
 PARTS: dict[str, Part] = {
+    "worlds": (sequential.measure, sequential.show),
+    "tenfold": (sequential.measure_tenfold, sequential.show),
     "one-step": (one_step.measure, one_step.show),
     "gate": (one_step.gate, one_step.show_gate),
 }
