@@ -32,7 +32,7 @@ from tailproof import (
 )
 from tailproof.catalogue import LEARNING
 from tailproof.container import SavedFileError
-from tailproof.errors import FoldWarning, MethodError
+from tailproof.errors import FoldWarning, MethodError, StorageError
 from tailproof.learned import KIND, VERSION
 
 GAMMA = 0.9
@@ -284,8 +284,8 @@ def test_files_that_are_not_there_or_not_ours(tmp_path):
 
 def test_a_failed_save_leaves_the_old_file(saved, learned, monkeypatch):
     before = saved.read_bytes()
-    monkeypatch.setattr("pathlib.Path.replace", _full_disk)
-    with pytest.raises(OSError, match="full"):
+    monkeypatch.setattr("os.replace", _full_disk)
+    with pytest.raises(StorageError, match="could not be written: the disk is full"):
         learned.with_aggregate(Mean()).save(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]

@@ -20,6 +20,7 @@ from tailproof.container import SavedFileError
 from tailproof.critics import LinearCritics
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.features import PerAction, Polynomial
+from tailproof.files import write_whole
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
@@ -151,7 +152,7 @@ class _Graph:
         )
         model.ir_version = _IR_VERSION
         self.onnx.checker.check_model(model)
-        path.write_bytes(model.SerializeToString())
+        write_whole(path, model.SerializeToString())
 
 
 @dataclass(frozen=True, eq=False)

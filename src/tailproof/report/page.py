@@ -13,8 +13,9 @@ from typing import Any
 from jinja2 import Environment, Template
 from markupsafe import Markup
 
+from tailproof.files import write_whole
 from tailproof.report.blocks import Facts, Mood, Section
-from tailproof.report.record import as_json, write_whole
+from tailproof.report.record import as_json
 from tailproof.report.text import minus
 from tailproof.report.versions import versions
 
@@ -77,7 +78,7 @@ class Page:
 
     def write(self, path: str | Path) -> Path:
         """Write the page to a file, which appears whole or not at all."""
-        write_whole(Path(path), self.html())
+        write_whole(path, self.html())
         return Path(path)
 
 

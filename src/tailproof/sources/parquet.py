@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ import pyarrow as pa
 
 from tailproof.arrays import AnyArray
 from tailproof.errors import LogError
+from tailproof.files import written_whole
 from tailproof.log import Log
 from tailproof.sources.columns import Columns
 from tailproof.sources.tables import METADATA_KEY, Source
@@ -52,20 +51,10 @@ def write_log(log: Log, path: str | Path) -> Path:
     """
     from pyarrow.parquet import write_table
 
-    path = Path(path)
     table = log_table(log)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    with written_whole(path) as unfinished:
         write_table(table, unfinished, compression="zstd", write_page_checksum=True)
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise LogError(
-            f"The log could not be written to {path}: {error}. Check that the folder exists and "
-            f"may be written to."
-        ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return path
+    return Path(path)
 
 
 def log_table(log: Log) -> pa.Table:
