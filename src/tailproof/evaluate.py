@@ -26,6 +26,7 @@ from tailproof.fit import (
 from tailproof.lazy import AnyLog
 from tailproof.log import Log
 from tailproof.method import Method
+from tailproof.naming import for_log
 from tailproof.partition import Split
 from tailproof.results import Estimate, combine
 
@@ -82,6 +83,7 @@ def evaluate(
         data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
         warn_of_a_hidden_horizon(data, discount)
+        policy = for_log(policy, data)
         starts = _starts(data, initial_states)
         warn_of_unlogged_actions(policy, data, starts)
         task = Task(data, discount, policy, starts, seed=seed, engine=where)

@@ -18,7 +18,7 @@ from tailproof.errors import LogError, MethodError, PolicyError
 from tailproof.log import Log
 from tailproof.means import Mean, SampleMean
 from tailproof.partition import Folds
-from tailproof.policies import action_probabilities
+from tailproof.policies import action_probabilities, log_densities
 
 
 @dataclass(frozen=True)
@@ -171,5 +171,5 @@ def target_density(policy: Any, log: Log) -> FloatArray:
             "Importance weights over continuous actions need policy.log_prob(states, actions). "
             f"{type(policy).__name__} has none; add it, or use 'lstd'."
         )
-    density: FloatArray = np.exp(np.asarray(policy.log_prob(log.states, log.actions), dtype=float))
+    density: FloatArray = np.exp(log_densities(policy, log.states, log.actions))
     return density

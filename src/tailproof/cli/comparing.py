@@ -12,7 +12,7 @@ from rich.text import Text
 from tailproof.cli.command import ExitCode, command
 from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
-from tailproof.cli.inputs import POLICY_FORMS, chosen_method, load_policy, read_the_log
+from tailproof.cli.inputs import POLICY_FORMS, chosen_method, policy_for, read_the_log
 from tailproof.cli.options import Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
@@ -71,9 +71,7 @@ def compare(
     """
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where)
-        policies = {
-            name: load_policy(spec, reading.log.action_space) for name, spec in map(_named, policy)
-        }
+        policies = {name: policy_for(spec, reading.log) for name, spec in map(_named, policy)}
         if len(policies) < len(policy):
             raise PolicyError(
                 f"Candidates need different names. Got "

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli.command import command
-from tailproof.cli.inputs import POLICY_FORMS, load_policy, read_the_log
+from tailproof.cli.inputs import POLICY_FORMS, policy_for, read_the_log
 from tailproof.cli.options import Gamma, LogOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
@@ -43,7 +43,7 @@ def diagnose(
     Example: tailproof diagnose log.csv --report diagnosis.html
     """
     reading = read_the_log(log, session)
-    target = None if policy is None else load_policy(policy, reading.log.action_space)
+    target = None if policy is None else policy_for(policy, reading.log)
     with session.working("Diagnosing the log"):
         shown = held(reading.log, "The diagnosis", seed=seed)
         diagnosis = run_diagnose(shown, target, gamma=gamma, seed=seed)

@@ -14,8 +14,8 @@ from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
-    load_policy,
     needs_propensities,
+    policy_for,
     read_the_log,
     with_propensities,
 )
@@ -58,7 +58,7 @@ def evaluate(
     """
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where)
-        target = load_policy(policy, reading.log.action_space)
+        target = policy_for(policy, reading.log)
         chosen = chosen_method(method)
         if needs_propensities(chosen, reading.log):
             reading = with_propensities(reading, session)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,6 +21,7 @@ from tailproof.engines import Engine
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.lazy import AnyLog, LazyLog, in_memory
 from tailproof.method import Method
+from tailproof.naming import for_log
 from tailproof.policies import Uniform, UniformBox
 from tailproof.propensities import with_estimated_propensities
 from tailproof.sources import Reading, read
@@ -80,6 +80,11 @@ def chosen_method(options: MethodOptions) -> Method:
     return named_method(options.method, **options.changes())
 
 
+def policy_for(text: str, log: AnyLog) -> Any:
+    """Return the policy that a command line names, as it acts on a log."""
+    return for_log(load_policy(text, log.action_space), log)
+
+
 def load_policy(text: str, space: ActionSpace) -> Any:
     """Return the policy that a command line names; its forms are `POLICY_FORMS`."""
     if text == "uniform":
@@ -87,7 +92,7 @@ def load_policy(text: str, space: ActionSpace) -> Any:
             return UniformBox(space.low, space.high)
         return Uniform(_discrete(text, space).n)
     if text.startswith("always:"):
-        return Always(action_code(text.removeprefix("always:"), space))
+        return Always(action_code(text.removeprefix("always:"), space), _discrete(text, space).n)
     path = Path(text)
     if path.exists():
         return _saved(path)
@@ -97,7 +102,7 @@ def load_policy(text: str, space: ActionSpace) -> Any:
             f"There is no file {text!r}, and it does not name a function. A policy is "
             f"{POLICY_FORMS}."
         )
-    return _understanding_labels(_imported(module, name), space)
+    return _imported(module, name)
 
 
 @dataclass(frozen=True)
@@ -105,32 +110,11 @@ class Always:
     """The same action in every state."""
 
     action: int
+    n_actions: int
 
     def __call__(self, states: FloatArray) -> AnyArray:
         """Return the action for each state, (n,)."""
         return np.full(len(states), self.action)
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """A deterministic policy that answers in the log's labels."""
-
-    policy: Callable[[FloatArray], Any]
-    labels: tuple[str, ...]
-
-    def __call__(self, states: FloatArray) -> AnyArray:
-        """Return action codes, (n,)."""
-        actions = np.asarray(self.policy(states))
-        if actions.dtype.kind not in "UO":
-            return actions
-        codes = {label: code for code, label in enumerate(self.labels)}
-        unknown = sorted({str(label) for label in actions.ravel()} - set(codes))
-        if unknown:
-            raise PolicyError(
-                f"The policy must answer with the log's actions, {', '.join(self.labels)}. "
-                f"Got {unknown[0]!r}."
-            )
-        return np.array([codes[str(label)] for label in actions.ravel()])
 
 
 def action_code(label: str, given: ActionSpace) -> int:
@@ -152,13 +136,6 @@ def _discrete(text: str, space: ActionSpace) -> Discrete:
     raise PolicyError(
         f"{text} needs discrete actions. These are continuous ({space}); name a function instead."
     )
-
-
-def _understanding_labels(policy: Any, space: ActionSpace) -> Any:
-    plain = callable(policy) and not hasattr(policy, "probabilities")
-    if plain and isinstance(space, Discrete) and space.labels is not None:
-        return Labelled(policy, space.labels)
-    return policy
 
 
 def _imported(module: str, name: str) -> Any:

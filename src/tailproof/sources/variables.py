@@ -40,7 +40,8 @@ def actions(
     """Return actions, the space where they are discrete, and what to say about them.
 
     Text and booleans become codes with labels. Whole numbers are codes already, unless they are
-    negative or so sparse that they must be identifiers. Anything else is continuous.
+    negative or fewer than half of those up to the highest occur: then they are labels too. Anything
+    else is continuous.
     """
     plains = [plain(column) for column in columns]
     if len(plains) > 1 or is_list(plains[0].type):
@@ -98,15 +99,16 @@ def state_block(
 def _action_codes(name: str, values: IntArray) -> tuple[AnyArray, Discrete, list[str]]:
     distinct = np.unique(values)
     highest = int(distinct[-1])
-    if int(distinct[0]) < 0 or highest >= 2 * len(distinct) + 100:
+    if int(distinct[0]) < 0 or highest >= 2 * len(distinct):
         labels = tuple(str(value) for value in distinct.tolist())
         first = ", ".join(f"{code} = {label}" for code, label in enumerate(labels[:3]))
         return (
             np.searchsorted(distinct, values),
             Discrete(len(distinct), labels),
             [
-                f"The values of column {name!r} are labels; policies see the codes "
-                f"0..{len(distinct) - 1} in their order ({first}{', …' if len(labels) > 3 else ''})."
+                f"The values of column {name!r} are labels, with which a policy answers; "
+                f"probabilities have a column for each in their order "
+                f"({first}{', …' if len(labels) > 3 else ''})."
             ],
         )
     never = sorted(set(range(highest + 1)) - set(distinct.tolist()))
