@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray, require_finite
+from tailproof.arrays import FloatArray, as_array, require_finite
 from tailproof.catalogue import method as named_method
 from tailproof.critics import Critics
 from tailproof.engines import Engine, running
@@ -162,7 +162,10 @@ def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | N
     """Return where the policy starts; None for a log on disk, which tells as it is read."""
     if initial_states is None:
         return log.first_states if isinstance(log, Log) else None
-    starts = np.asarray(initial_states, dtype=float)
+    starts = as_array("initial_states", initial_states, TailproofError)
+    if starts.dtype.kind not in "fiub":
+        raise TailproofError(f"initial_states must be numbers. Got dtype {starts.dtype} instead.")
+    starts = starts.astype(float)
     dimension = len(log.state_names)
     if starts.ndim != 2 or starts.shape[1] != dimension or len(starts) == 0:
         raise TailproofError(

@@ -182,7 +182,7 @@ class Log(Episodes):
         ):
             require_finite(name, values, LogError)
         action_array, space = check_actions(actions, n, action_space)
-        starts, episode_ids = runs(np.asarray(episode), n)
+        starts, episode_ids = runs(episode, n)
         ends = np.zeros(n, dtype=bool)
         ends[starts[1:] - 1] = True
         terminated_array = flags("terminated", terminated, ends)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, require_finite
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_finite
 from tailproof.errors import LogError
 from tailproof.log import Log
-from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded
+from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.sources.encode import Labelled
 from tailproof.sources.steps import Steps, Told, assemble
 from tailproof.sources.tables import blaming
@@ -123,7 +123,7 @@ def _dumped_episodes(file: Any, limit: int) -> list[Recorded]:
             part("observations", i),
             part("actions", i),
             part("rewards", i),
-            bool(np.all(part("terminated", i))),
+            one_flag(f"terminated of episode {i}", part("terminated", i)),
         )
         for i in range(count)
     ]
@@ -144,7 +144,8 @@ def _d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
                 f"next_observations must have the shape of observations, {states.shape}. "
                 f"Got {next_states.shape}."
             )
-    ends = terminals | _timeouts(arrays, terminals, states, next_states, max_steps, told)
+    timeouts = _timeouts(arrays, terminals, states, next_states, max_steps, told)
+    ends = terminals | timeouts
     episode = np.concatenate([[0], np.cumsum(ends[:-1])]) if n else np.zeros(0, dtype=np.intp)
     steps = Steps(
         states=states,
@@ -153,6 +154,7 @@ def _d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
         next_states=next_states,
         episode=Labelled(episode, np.arange(int(ends[:-1].sum()) + 1)),
         terminated=terminals,
+        truncated=~terminals & (timeouts | (np.arange(n) == n - 1)),
     )
     log = assemble(steps, Told())
     if log.n_transitions < n:
@@ -207,7 +209,7 @@ def _required(arrays: dict[str, Any], name: str) -> Any:
 
 
 def _column(arrays: dict[str, Any], name: str, n: int) -> AnyArray:
-    values = np.asarray(_required(arrays, name))
+    values = as_array(name, _required(arrays, name), LogError)
     if values.size != n or values.ndim == 0 or len(values) != n or values.dtype.kind not in "fiub":
         raise LogError(
             f"{name} must hold {n} numbers, as many as observations has rows. Got dtype "
@@ -224,7 +226,7 @@ def _flags(arrays: dict[str, Any], name: str, n: int) -> BoolArray:
 
 
 def _actions(arrays: dict[str, Any], n: int) -> AnyArray:
-    actions = np.asarray(_required(arrays, "actions"))
+    actions = as_array("actions", _required(arrays, "actions"), LogError)
     if actions.ndim == 0 or len(actions) != n or actions.dtype.kind not in "fiub":
         raise LogError(
             f"actions must hold {n} rows of numbers, as observations does. Got dtype "

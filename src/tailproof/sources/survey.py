@@ -160,12 +160,13 @@ class Surveyor:
             values = order(columns.step, pa.chunked_array([batch.column(columns.step)]))
             inside = np.ones(m, dtype=bool)
             inside[starts] = False
-            change = np.diff(values, prepend=values[:1])
-            if (inside & (change <= 0)).any():
-                raise _out_of_order(run_of(int((inside & (change <= 0)).argmax())))
+            before = np.concatenate([values[:1], values[:-1]])
+            late = inside & (values <= before)  # compared: differences of unsigned numbers wrap
+            if late.any():
+                raise _out_of_order(run_of(int(late.argmax())))
             steps = values[0], values[-1]
             if values.dtype.kind in "iu":
-                apart = inside & (change != 1)
+                apart = inside & (values != before + values.dtype.type(1))
                 gaps, first_gap = int(apart.sum()), first + int(apart.argmax()) - 1
         actions, counts = self._actions(batch)
         last_actions = None

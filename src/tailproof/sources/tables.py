@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +108,13 @@ def _as_table(given: Any) -> pa.Table | None:
 def _open_path(path: Path) -> Source:
     label = f"The file {path}"
     try:
-        if path.is_dir():
-            return _open_folder(path)
-        with path.open("rb") as file:
+        folder = path.is_dir()
+        with nullcontext(BytesIO()) if folder else path.open("rb") as file:
             head = file.read(8)
     except (OSError, ValueError) as error:  # ValueError: a path with a zero character
         raise LogError(f"{label} could not be opened: {error}. Check the path.") from error
+    if folder:
+        return _open_folder(path)
     name = path.name.lower()
     if head[:4] == b"PAR1":
         return _open_parquet(path, label)
@@ -156,23 +158,20 @@ def _refuse_miscounted(file: Any) -> None:
 
 
 def _open_folder(path: Path) -> Source:
-    from pyarrow import dataset
+    from tailproof.sources.storage import open_data_set  # which blames files as we do
 
     label = f"The folder {path}"
     advice = "It must hold Parquet files with the same columns, or a Minari data set."
     with blaming(label, advice):
-        options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
-        form = dataset.ParquetFileFormat(default_fragment_scan_options=options)
-        files = dataset.dataset(path, format=form, partitioning="hive")
-        if not files.files:
-            raise LogError(f"{label} holds no Parquet files. {advice}")
+        data = open_data_set(path)
 
     def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+        data.require_types(columns)
         with blaming(label, advice):
-            return files.to_table(columns=list(columns))
+            return data.table(columns)
 
     # Its metadata would be that of one file only, so the folder counts as a plain table.
-    return Source(label, tuple(files.schema.names), read)
+    return Source(label, tuple(data.schema.names), read)
 
 
 def _open_arrow(path: Path, label: str) -> Source:
