@@ -39,6 +39,15 @@ def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -
     )
 
 
+def require_products(gram: FloatArray, error: type[TailproofError]) -> None:
+    """Raise `error` unless sums of products of features are finite: large states overflow them."""
+    if not np.isfinite(gram).all():
+        raise error(
+            "The states are so large that products of the features overflow. Divide each state "
+            "column by its scale, or use features that do not multiply states."
+        )
+
+
 def require_fraction(
     name: str, value: float, error: type[TailproofError], *, low: float = 0.0, high: float = 1.0
 ) -> None:
