@@ -1,6 +1,7 @@
 """Progress on disk: how many tasks are in the total, and the total, in one small file.
 
-Each pass over the data has a file of its own, named after what the pass computes. A run that is
+Each pass over the data has a file of its own, named after what the pass computes, the source of
+policies included. A run that is
 started again does the same passes: those that were finished are read, the one that was not goes on
 where it stopped. Nothing that is read is executed.
 """
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tailproof.container import SavedFileError, read_file, write_file
+from tailproof.engines.fingerprint import fingerprint
 from tailproof.engines.packing import packed
 from tailproof.errors import StorageError, TailproofWarning
 
@@ -47,7 +49,7 @@ class Progress:
         cls, folder: Path, function: Callable[..., Any], shared: Any, items: Sequence[Any]
     ) -> Progress:
         """Find what an earlier run left of this pass; items that changed since are done again."""
-        path = folder / f"{_digest((function, shared))[:32]}.progress"
+        path = folder / f"{fingerprint((function, shared))[:32]}.progress"
         progress = cls(path, [_digest(item) for item in items], written=time.monotonic())
         if path.exists():
             progress._read()

@@ -99,7 +99,7 @@ class Journal:
         whole = content.rfind(b"\n") + 1
         if whole < len(content):  # the last line was torn
             self._file.truncate(whole)
-        entries = [entry for line in content[:whole].splitlines() if (entry := _entry(line))]
+        entries = [entry for line in content[:whole].splitlines() if (entry := entry_of(line))]
         about = next((entry["about"] for entry in entries if "about" in entry), None)
         if about is None:
             self._file.truncate(0)
@@ -115,9 +115,8 @@ class Journal:
 
     def _write(self, entry: Any) -> None:
         assert self._file is not None
-        content = json.dumps(entry).encode()
         try:
-            self._file.write(b"%08x %s\n" % (zlib.crc32(content), content))
+            self._file.write(line_of(entry))
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -127,13 +126,20 @@ class Journal:
             ) from error
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
+def line_of(entry: Any) -> bytes:
+    """Return an entry as a line: a checksum, and JSON."""
+    content = json.dumps(entry).encode()
+    return b"%08x %s\n" % (zlib.crc32(content), content)
+
+
+def entry_of(line: bytes) -> dict[str, Any] | None:
+    """Return what a line holds; None if it does not match its checksum."""
     checksum, _, content = line.partition(b" ")
     try:
         if int(checksum, 16) != zlib.crc32(content):
             return None
         entry = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
 
