@@ -29,8 +29,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     ...     Path(folder, "answer.txt").read_text()
     '42'
     """
-    target = Path(os.path.realpath(path))
-    _refuse_special(target, path)
+    target = require_replaceable(path)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield unfinished
@@ -53,16 +52,19 @@ def write_whole(path: str | Path, content: bytes | str) -> None:
         unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def _refuse_special(target: Path, path: str | Path) -> None:
+def require_replaceable(path: str | Path) -> Path:
+    """Return the file that a path stands for; raise if something else than a file is there."""
+    target = Path(os.path.realpath(path))
     try:
         mode = target.stat().st_mode
     except OSError:
-        return  # nothing is there, or writing will say what is wrong
+        return target  # nothing is there, or writing will say what is wrong
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
         raise StorageError(
             f"{path} could not be written: it is {kind}, and only files are replaced. Name a file."
         )
+    return target
 
 
 def _sync_folder(folder: Path) -> None:

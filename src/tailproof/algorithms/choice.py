@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import special
+import scipy
 
 from tailproof.errors import LevelError
 from tailproof.intervals import Bound, Interval
@@ -77,7 +77,7 @@ class Choice:
         if not 0 < level < 1:
             raise LevelError(f"level must lie strictly between 0 and 1. Got {level!r} instead.")
         self._require_interval(level)
-        quantile = float(special.stdtrit(self.units - 1, (1 + level) / 2))
+        quantile = float(scipy.special.stdtrit(self.units - 1, (1 + level) / 2))
         half = quantile * self.widening * self.standard_error
         return Interval(
             low=self.value - half,

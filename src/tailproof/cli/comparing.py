@@ -70,7 +70,7 @@ def compare(
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where)
+        reading = read_the_log(log, session, engine=where, outputs=[report])
         policies = {name: policy_for(spec, reading.log) for name, spec in map(_named, policy)}
         if len(policies) < len(policy):
             raise PolicyError(

@@ -15,7 +15,6 @@ from tailproof.cli.options import Seed
 from tailproof.cli.session import Session
 from tailproof.errors import TailproofError
 from tailproof.log import Log
-from tailproof.sources import write_log
 from tailproof.spaces import as_space
 
 data = typer.Typer(
@@ -110,7 +109,7 @@ def make(
         if path.suffix == ".csv":
             _write_csv(log, path)
         else:
-            write_log(log, path)
+            log.to_parquet(path)
     record = {
         "command": "data make",
         "name": name,

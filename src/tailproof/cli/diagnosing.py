@@ -42,7 +42,7 @@ def diagnose(
 
     Example: tailproof diagnose log.csv --report diagnosis.html
     """
-    reading = read_the_log(log, session)
+    reading = read_the_log(log, session, outputs=[report])
     target = None if policy is None else policy_for(policy, reading.log)
     with session.working("Diagnosing the log"):
         shown = held(reading.log, "The diagnosis", seed=seed)

@@ -57,7 +57,7 @@ def evaluate(
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where)
+        reading = read_the_log(log, session, engine=where, outputs=[report])
         target = policy_for(policy, reading.log)
         chosen = chosen_method(method)
         if needs_propensities(chosen, reading.log):

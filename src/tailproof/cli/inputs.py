@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,13 +21,16 @@ from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
 from tailproof.engines import Engine
 from tailproof.errors import PolicyError, TailproofError
+from tailproof.files import require_replaceable
 from tailproof.lazy import AnyLog, LazyLog, in_memory
 from tailproof.method import Method
 from tailproof.naming import for_log
 from tailproof.policies import Uniform, UniformBox
 from tailproof.propensities import with_estimated_propensities
-from tailproof.sources import Reading, read
 from tailproof.spaces import ActionSpace, Continuous, Discrete
+
+if TYPE_CHECKING:
+    from tailproof.sources import Reading
 
 POLICY_FORMS = (
     "module:function or file.py:function (of states to actions), an .onnx file, a policy that "
@@ -33,8 +38,20 @@ POLICY_FORMS = (
 )
 
 
-def read_the_log(options: LogOptions, session: Session, *, engine: Engine | None = None) -> Reading:
-    """Read the log, or open it where it is too large, and say how it was understood."""
+def read_the_log(
+    options: LogOptions,
+    session: Session,
+    *,
+    engine: Engine | None = None,
+    outputs: Sequence[Path | None] = (),
+) -> Reading:
+    """Read the log, or open it where it is too large, and say how it was understood.
+
+    `outputs` are files that the command will write: refused now if they are none, or the log itself.
+    """
+    from tailproof.sources import read  # brings pyarrow, which --help can do without
+
+    _require_outputs([path for path in outputs if path is not None], options.log)
     with session.working(f"Reading {options.log}"):
         reading = read(
             options.log,
@@ -55,6 +72,19 @@ def read_the_log(options: LogOptions, session: Session, *, engine: Engine | None
         named = str(options.propensity).partition(":")[2]
         reading = with_propensities(reading, session, classifier=named or None)
     return reading
+
+
+def _require_outputs(outputs: Sequence[Path], log: str) -> None:
+    source = Path(os.path.realpath(log))
+    targets = [require_replaceable(path) for path in outputs]
+    for path, target in zip(outputs, targets, strict=True):
+        same = target.exists() and source.exists() and target.samefile(source)
+        if same or (target.exists() and target.is_relative_to(source)):
+            raise TailproofError(
+                f"{path} is the log, or a part of it, and would be replaced. Name another file."
+            )
+    if len(set(targets)) < len(targets):
+        raise TailproofError(f"One file cannot hold two results. Got {outputs[0]} for both.")
 
 
 def with_propensities(

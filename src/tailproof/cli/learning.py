@@ -76,7 +76,7 @@ def learn(
     Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
     """
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where)
+        reading = read_the_log(log, session, engine=where, outputs=[report, out])
         chosen = _learning_method(method)
         with session.working(f"Learning by {chosen}"):
             learned = run_learn(

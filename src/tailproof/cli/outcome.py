@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailproof.cli.options import LogOptions
 from tailproof.cli.session import Session
 from tailproof.report.page import Page
 from tailproof.report.pages import Context
 from tailproof.report.versions import versions
-from tailproof.sources import Reading
+
+if TYPE_CHECKING:
+    from tailproof.sources import Reading
 
 
 def conclude(
