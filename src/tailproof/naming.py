@@ -182,15 +182,19 @@ class Answering(_Matched):
     def _codes(self, answered: AnyArray) -> AnyArray:
         labels = [self.space.label(code) for code in range(self.space.n)]
         place = {label: code for code, label in enumerate(labels)}
-        if answered.dtype.kind in "UO" and all(isinstance(each, str) for each in answered.flat):
-            unknown = sorted({str(each) for each in answered.flat} - set(place))
+        is_text = answered.dtype.kind == "U" or (
+            answered.dtype.kind == "O" and all(isinstance(each, str) for each in answered.flat)
+        )
+        if is_text:
+            distinct, which = _distinct(answered)
+            unknown = [str(each) for each in distinct if each not in place]
             if unknown:
                 raise PolicyError(
                     f"The policy must answer with the log's actions, {_some(labels)}. "
                     f"Got {unknown[0]!r}."
                 )
-            codes = [place[str(each)] for each in answered.flat]
-            return np.array(codes, dtype=np.intp).reshape(answered.shape)
+            codes = np.array([place[str(each)] for each in distinct], dtype=np.intp)
+            return codes[which].reshape(answered.shape)
         if self.space.labels is None or answered.dtype.kind not in "iuf":
             return answered
         numbered = all(_is_whole(label) for label in labels)
@@ -213,6 +217,20 @@ class Answering(_Matched):
                 )
             meant[answered == each] = code
         return meant
+
+
+def _distinct(answered: AnyArray) -> tuple[list[str], IntArray]:
+    """Return the texts that occur, and which of them stands in each place, flat.
+
+    Found one by one by comparison: policies answer with few texts, and sorting many is slow.
+    """
+    flat = answered.ravel()
+    which = np.full(flat.shape, -1, dtype=np.intp)
+    distinct: list[str] = []
+    while len(left := np.flatnonzero(which < 0)):
+        distinct.append(str(flat[left[0]]))
+        which[left[flat[left] == distinct[-1]]] = len(distinct) - 1
+    return distinct, which
 
 
 def _is_whole(label: str) -> bool:

@@ -10,6 +10,9 @@ import numpy as np
 from tailproof.arrays import AnyArray
 from tailproof.errors import LogError
 
+#: More actions than this are identifiers that nobody coded.
+MOST_ACTIONS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Discrete:
@@ -58,7 +61,13 @@ def as_space(given: Any, actions: AnyArray) -> ActionSpace:
                     f"Integer actions must have the shape (n,). Got {actions.shape}; pass reals "
                     f"for continuous actions, or code combinations of actions as one integer."
                 )
-            return Discrete(max(int(actions.max()) + 1, 1))
+            highest = int(actions.max())
+            if highest >= MOST_ACTIONS:
+                raise LogError(
+                    f"Integer actions are codes 0..A-1. {highest} would make {highest + 1} of them. "
+                    f"Code the actions that occur, or pass action_space."
+                )
+            return Discrete(max(highest + 1, 1))
         if actions.dtype.kind != "f":
             raise LogError(f"actions must be integers or reals. Got dtype {actions.dtype} instead.")
         return Continuous(1 if actions.ndim == 1 else actions.shape[1])

@@ -74,7 +74,7 @@ def expected_transitions(rows):
     episodes = {}
     for row in rows:
         episodes.setdefault(row["episode"], []).append(row)
-    bandit = all(len(steps) == 1 for steps in episodes.values())
+    bandit = all(len(steps) == 1 and not steps[0].get("truncated") for steps in episodes.values())
     if "step" in rows[0]:
         episodes = {
             label: sorted(episodes[label], key=lambda row: row["step"])

@@ -20,7 +20,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_products
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
-from tailproof.lazy import PIECE, LazyLog, parts_of, pieces_of
+from tailproof.lazy import PIECE, LazyLog, parts_of, physical_memory, pieces_of
 from tailproof.log import Log
 from tailproof.partition import Folds
 
@@ -150,7 +150,14 @@ class Statistics:
 
     @classmethod
     def zeros(cls, members: int, size: int) -> Statistics:
-        """Return the statistics of no rows."""
+        """Return the statistics of no rows, if there is room for those of any."""
+        needed, allowed = 2 * 8 * members * size**2, physical_memory() // 4
+        if needed > allowed:
+            raise MethodError(
+                f"{size} features of {members} members need matrices of {needed / 1e9:.1f} GB, and may "
+                f"take {allowed / 1e9:.1f} GB. Use fewer state columns, actions or folds, or features "
+                f"of a lower degree."
+            )
         square = (members, size, size)
         return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
 

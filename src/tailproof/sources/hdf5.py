@@ -13,6 +13,7 @@ from tailproof.errors import LogError
 from tailproof.log import Log
 from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.sources.encode import Labelled
+from tailproof.sources.limits import require_own_data
 from tailproof.sources.steps import Steps, Told, assemble
 from tailproof.sources.tables import blaming
 
@@ -76,14 +77,14 @@ def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> 
         ) from error
     label = f"The file {path}"
     with blaming(label, ADVICE), h5py.File(path, "r") as file:
-        limit = 1000 * Path(path).stat().st_size + (1 << 20)  # what compression can stand for
+        require_own_data(file, label)
         keys = set(file)
         if {"columns", "num_episodes"} <= keys:
-            episodes = _dumped_episodes(file, limit)
+            episodes = _dumped_episodes(file)
         elif {"observations", "actions", "rewards", "terminals"} <= keys:
             names = ("observations", "actions", "rewards", "terminals", "timeouts")
             extra = ("next_observations", "episode_terminals")
-            arrays = {name: _value(file[name], limit) for name in (*names, *extra) if name in keys}
+            arrays = {name: _value(file[name]) for name in (*names, *extra) if name in keys}
             episodes = None
         else:
             folder = " Pass the Minari folder instead." if "episode_0" in keys else ""
@@ -96,26 +97,24 @@ def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> 
     return _d4rl_log(arrays, max_steps, told)
 
 
-def _value(item: Any, limit: int) -> Any:
+def _value(item: Any) -> Any:
     """Return the array of an HDF5 item; a group is a list of arrays in the order of its names."""
     if hasattr(item, "keys"):
-        return [_value(item[key], limit) for key in sorted(item)]
-    if item.nbytes > limit:
-        raise LogError(f"{item.name} claims {item.nbytes} bytes, more than its file can hold.")
+        return [_value(item[key]) for key in sorted(item)]
     return item[()]
 
 
-def _dumped_episodes(file: Any, limit: int) -> list[Recorded]:
+def _dumped_episodes(file: Any) -> list[Recorded]:
     count = int(file["num_episodes"][()])
     if count > len(file):
         raise LogError(f"The file claims {count} episodes and holds {len(file)} items.")
 
     def part(name: str, i: int) -> Any:
         if f"{name}_{i}" in file:
-            return _value(file[f"{name}_{i}"], limit)
+            return _value(file[f"{name}_{i}"])
         several: list[Any] = []
         while f"{name}_{i}_{len(several)}" in file:
-            several.append(_value(file[f"{name}_{i}_{len(several)}"], limit))
+            several.append(_value(file[f"{name}_{i}_{len(several)}"]))
         return several
 
     return [

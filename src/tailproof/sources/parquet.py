@@ -127,19 +127,40 @@ def _checked(source: Source) -> dict[str, Any]:
     try:
         description: dict[str, Any] = json.loads(source.metadata or b"")
         sum_then, version = description.pop("checksum"), description["version"]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sum_then, description, version = None, {}, VERSION
     if version != VERSION:
         raise LogError(
             f"{source.label} was written by another version of tailproof (its format is {version}, "
             f"not {VERSION}). Read it with that version and write it again."
         )
-    if sum_then != _checksum(description):
+    if sum_then != _checksum(description) or not _is_whole(description):
         raise LogError(
             f"{source.label} is damaged: its description of the log is not as it was written. "
             f"Write it again."
         )
     return description
+
+
+def _is_whole(description: dict[str, Any]) -> bool:
+    """Return whether a description has all that is read from it, of the kinds that are expected."""
+    try:
+        columns, types, space = (description[name] for name in ("columns", "types", "space"))
+        lists = [description[name] for name in (*_LISTS, "state_names")]
+        texts = [*columns, *columns.values(), *(each for names in lists for each in names)]
+        kinds = [np.dtype(types[name]).kind for name in ("states", "next_states", "episode")]
+        group = np.dtype(types["group"]).kind if types["group"] is not None else "i"
+        shape = described_space(description)
+        return (
+            all(isinstance(each, str) for each in texts)
+            and kinds[:2] == ["f", "f"]
+            and np.dtype(types["actions"]).kind in "iubf"
+            and {kinds[2], group} <= set("iufbMUO")
+            and len(description["state"]) == len(description["next_state"]) == len(lists[-1])
+            and (isinstance(shape, Continuous) or (type(space["n"]) is int and space["n"] > 0))
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _checksum(description: dict[str, Any]) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailproof.errors import LogError, TailproofError
+from tailproof.sources.limits import require_room
 
 #: What the files that tailproof writes keep their description under.
 METADATA_KEY = b"tailproof"
@@ -140,6 +141,7 @@ def _open_parquet(path: Path, label: str) -> Source:
 
     def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
         with blaming(label, advice), opened() as file:
+            require_room(label, file.metadata.num_rows, len(columns))
             return file.read(columns=list(columns)).select(list(columns))
 
     with blaming(label, advice), opened() as file:
@@ -167,6 +169,7 @@ def _open_folder(path: Path) -> Source:
 
     def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
         data.require_types(columns)
+        require_room(label, data.rows, len(columns))
         with blaming(label, advice):
             return data.table(columns)
 
