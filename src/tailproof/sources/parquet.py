@@ -157,7 +157,8 @@ def _is_whole(description: dict[str, Any]) -> bool:
             and np.dtype(types["actions"]).kind in "iubf"
             and {kinds[2], group} <= set("iufbMUO")
             and len(description["state"]) == len(description["next_state"]) == len(lists[-1])
-            and (isinstance(shape, Continuous) or (type(space["n"]) is int and space["n"] > 0))
+            and type(space.get("n", space.get("dimension"))) is int
+            and (isinstance(shape, Discrete) or shape.dimension == len(description["action"]))
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         return False

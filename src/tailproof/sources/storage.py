@@ -326,6 +326,8 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
         raise LogError(f"{label} has no rows. A log needs at least one.")
     # What a file says about itself holds for the data set if all others say the same.
     same = all(each.metadata == schemas[0].metadata for each in schemas)
-    schema = _united([files.schema, *schemas]).with_metadata(schemas[0].metadata if same else None)
+    with blaming(label, "Rename columns whose names are not UTF-8 text."):
+        united = _united([files.schema, *schemas])
+    schema = united.with_metadata(schemas[0].metadata if same else None)
     storage = Storage(filesystem, isinstance(filesystem, fs.LocalFileSystem), schema)
     return DataSet(label, storage, tuple(spans), tuple(schemas))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailproof.errors import LogError, TailproofError
-from tailproof.sources.limits import require_room
+from tailproof.sources.limits import LimitedStream, require_room
 
 #: What the files that tailproof writes keep their description under.
 METADATA_KEY = b"tailproof"
@@ -209,10 +209,15 @@ def _open_csv(path: Path, label: str) -> Source:
             quoted_strings_can_be_null=False,
         )
 
+    def opened() -> Any:
+        if path.suffix in (".gz", ".bz2", ".zst"):
+            return LimitedStream(pa.input_stream(str(path)), label)
+        return pa.OSFile(str(path))
+
     def read(columns: Sequence[str], labels: Sequence[str]) -> pa.Table:
-        with blaming(label, advice):
+        with blaming(label, advice), opened() as file:
             table = csv.read_csv(
-                path, parse_options=parsing, convert_options=converting(columns, labels)
+                file, parse_options=parsing, convert_options=converting(columns, labels)
             )
         for name in labels:
             at = table.column_names.index(name)
