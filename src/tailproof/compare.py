@@ -26,6 +26,7 @@ from tailproof.results import Estimate
 #: What the policy that made the log is called.
 LOGGED = "logged policy"
 _DRAWS = 20_000
+_EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
 
 
 def compare(
@@ -144,7 +145,7 @@ def compare(
                     value=estimate.value,
                     lower_bound=order_statistic_lower_bound(estimate.fold_values, level=level),
                     gain=difference_of(each, name, all_folds(estimate), folds, level=gate_level),
-                    estimate=estimate,
+                    estimate=estimate.within(_EVIDENCE // len(rivals)),
                 )
             )
     if not candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +15,13 @@ from tailproof.algorithms.mis import Unit, check_mean, unit_mean
 from tailproof.algorithms.residuals import bellman_residuals
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.errors import LogError, MethodError, PolicyError
+from tailproof.errors import LogError, MethodError, PolicyError, WeightWarning
 from tailproof.log import Log
 from tailproof.means import Mean, SampleMean
 from tailproof.partition import Folds
 from tailproof.policies import action_probabilities, log_densities
+
+_OFF = 0.2  # how far from one the mean weight may be without a word
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,22 @@ def importance_weights(task: Task, reweight: Clip | Shrink | None = None) -> Flo
             "none; pass propensity=, or use 'lstd' (the direct method), which needs none."
         )
     weights: FloatArray = target_density(task.policy, log) / log.propensity
+    _warn_of_their_mean(weights)
     return weights if reweight is None else reweight(weights)
+
+
+def _warn_of_their_mean(weights: FloatArray) -> None:
+    """Warn when the weights do not average one, as they must if propensities are what they were."""
+    mean = float(weights.mean())
+    error = float(weights.std()) / np.sqrt(len(weights))
+    if abs(mean - 1) > max(_OFF, 5 * error):
+        warnings.warn(
+            f"The importance weights average {mean:.3g} and should average 1: propensities are not "
+            f"those with which the actions were taken, or the policy does what was never tried. A plain "
+            f"weighted mean is off by about as much; check the propensity column, or use 'lstd'.",
+            WeightWarning,
+            stacklevel=3,
+        )
 
 
 def target_density(policy: Any, log: Log) -> FloatArray:

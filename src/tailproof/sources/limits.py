@@ -46,8 +46,8 @@ def require_own_data(file: Any, label: str) -> None:
             total += item.nbytes
             if total > limit:
                 raise LogError(
-                    f"{label} is not read: it claims more than {limit} bytes, {MOST_EXPANSION} times "
-                    f"its size. It is damaged or made to fill the memory."
+                    f"{label} is not read: it claims over {limit} bytes, more than its file can hold. "
+                    f"It is damaged, or made to fill the memory."
                 )
 
 
