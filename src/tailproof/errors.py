@@ -65,6 +65,10 @@ class HorizonWarning(TailproofWarning):
     """All episodes end at one step, and the state does not tell how many are left."""
 
 
+class EngineWarning(TailproofWarning):
+    """An engine that could not be used."""
+
+
 class SingularWarning(TailproofWarning):
     """A linear system that only the ridge makes solvable."""
 

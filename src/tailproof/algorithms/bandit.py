@@ -171,8 +171,8 @@ def _warn_of_their_mean(weights: FloatArray) -> None:
     if abs(mean - 1) > max(_OFF, 5 * error):
         warnings.warn(
             f"The importance weights average {mean:.3g} and should average 1: propensities are not "
-            f"those with which the actions were taken, or the policy does what was never tried. A plain "
-            f"weighted mean is off by about as much; check the propensity column, or use 'lstd'.",
+            f"those with which the actions were taken, or the policy does what was never tried. The "
+            f"plain weighted mean is off by about as much; check the propensity column, or use 'lstd'.",
             WeightWarning,
             stacklevel=3,
         )
