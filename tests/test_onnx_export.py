@@ -262,3 +262,17 @@ def test_an_onnx_policy_runs_in_processes_and_with_checkpoints(tmp_path, cartpol
     wanted = evaluate(log, policy, method="lstd", gamma=0.9).value
     with Local(workers=2, kind="processes", checkpoint=tmp_path / "progress") as engine:
         assert evaluate(log, policy, method="lstd", gamma=0.9, engine=engine).value == wanted
+
+
+def test_a_flipped_bit_in_a_graph_of_ours_is_noticed_wherever_it_is(tmp_path, rng):
+    policy = GreedyPolicy(
+        critic(3, 2, Polynomial(), 3, Median(), seed=1), 2, state_names=("a", "b", "c")
+    )
+    policy.save(tmp_path / "x.onnx")
+    whole = (tmp_path / "x.onnx").read_bytes()
+    for place in rng.integers(len(whole), size=300):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << int(rng.integers(8))
+        (tmp_path / "y.onnx").write_bytes(flipped)
+        with pytest.raises(SavedFileError, match=r"is damaged|is no ONNX graph|one input|takes"):
+            load_policy(tmp_path / "y.onnx")

@@ -242,6 +242,8 @@ class Learned:
                     f"{path} does not fit together: {known.size} features, but parameters of shape "
                     f"{theta.shape}. Pass the features that it was learned with."
                 )
+            if getattr(known, "n_actions", space.n) != space.n:
+                raise SavedFileError(f"{path} does not fit together: its actions are miscounted.")
             critic = Ensemble(LinearCritics(known, theta, diverged), method.aggregate)
             names = tuple(str(name) for name in header["state_names"])
             return cls(

@@ -6,6 +6,7 @@ runs ONNX can act with it; nothing of tailproof is needed.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from itertools import combinations
 from pathlib import Path
@@ -23,8 +24,9 @@ from tailproof.files import write_whole
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
-#: Under which property of a graph its description stands.
-METADATA_KEY = "tailproof"
+#: Under which properties of a graph its description stands, and the SHA-256 of its bytes.
+METADATA_KEY, CHECKSUM_KEY = "tailproof", "tailproof-sha256"
+UNSEALED = b"0" * 64  # what stands for the checksum while it is computed
 
 
 def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> None:
@@ -80,6 +82,18 @@ def _metadata(policy: GreedyPolicy | SoftmaxPolicy) -> dict[str, Any]:
         "action_labels": None if policy.action_labels is None else list(policy.action_labels),
         "n_actions": policy.n_actions,
     }
+
+
+def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
+    """Return the bytes of an ONNX model with a description and a checksum of all of them."""
+    given = {} if metadata is None else {METADATA_KEY: sealed_page(metadata).decode()}
+    for key, value in {**given, CHECKSUM_KEY: UNSEALED.decode()}.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, value
+    content: bytes = model.SerializeToString()
+    digest = hashlib.sha256(content).hexdigest().encode()
+    head, _, tail = content.rpartition(UNSEALED)
+    return head + digest + tail
 
 
 class _Graph:
@@ -165,9 +179,8 @@ class _Graph:
             graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="tailproof"
         )
         model.ir_version = _IR_VERSION
-        helper.set_model_props(model, {METADATA_KEY: sealed_page(metadata).decode()})
         self.onnx.checker.check_model(model)
-        write_whole(path, model.SerializeToString())
+        write_whole(path, sealed_graph(model, metadata))
 
 
 def require_onnx(module: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.container import SavedFileError, opened_page
 from tailproof.errors import PolicyError
-from tailproof.onnx_export import METADATA_KEY, require_onnx
+from tailproof.onnx_export import CHECKSUM_KEY, METADATA_KEY, UNSEALED, require_onnx
 
 _TYPES = {
     "tensor(double)": np.float64,
@@ -125,6 +127,7 @@ def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
         content = Path(path).read_bytes()
     except OSError as error:
         raise SavedFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    sealed = _is_sealed(content, str(path))
     session = _session(str(path), content)
     inputs = session.get_inputs()
     if len(inputs) != 1:
@@ -138,7 +141,7 @@ def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
         )
     stochastic = "probabilities" in (each.name for each in session.get_outputs())
     kind = OnnxStochasticPolicy if stochastic else OnnxPolicy
-    policy = kind(str(path), content, **_described(session, str(path)))
+    policy = kind(str(path), content, **_described(session, str(path), sealed))
     policy._sessions["own"] = session
     return policy
 
@@ -149,17 +152,42 @@ def _session(path: str, content: bytes) -> Any:
     options.intra_op_num_threads = 1  # small graphs gain nothing from more
     options.log_severity_level = 4
     try:
-        return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        return runtime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as error:  # onnxruntime has a type of its own for every way to fail
         reason = str(error).splitlines()[0]
         raise SavedFileError(f"{path} is no ONNX graph that can be run: {reason}") from error
 
 
-def _described(session: Any, path: str) -> dict[str, Any]:
+def _is_sealed(content: bytes, path: str) -> bool:
+    """Return whether a graph has our checksum; raise if it does not match."""
+    if CHECKSUM_KEY.encode() not in content:
+        return False
+    found = re.search(CHECKSUM_KEY.encode() + rb"\x12@([0-9a-f]{64})", content)
+    seal = b"" if found is None else found[1]
+    unsealed = content.replace(seal, UNSEALED) if seal else content
+    if hashlib.sha256(unsealed).hexdigest().encode() != seal:
+        raise _damaged(path)
+    return True
+
+
+def _damaged(path: str) -> SavedFileError:
+    return SavedFileError(
+        f"{path} is damaged: its content does not match its checksum. Copy it again, or save it anew."
+    )
+
+
+def _described(session: Any, path: str, sealed: bool) -> dict[str, Any]:
     """Return what a graph that tailproof wrote says about itself; nothing for others."""
-    text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
+    try:
+        text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
+    except UnicodeDecodeError as error:
+        raise SavedFileError(f"{path} has properties that are no text: {error}.") from error
     if text is None:
         return {}
+    if not sealed:
+        raise _damaged(path)
     page = opened_page(text.encode(), f"The description in {path}")
     try:
         labels = page["action_labels"]

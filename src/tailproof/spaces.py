@@ -22,7 +22,7 @@ class Discrete:
     labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.n < 1:
+        if not isinstance(self.n, int | np.integer) or self.n < 1:
             raise LogError(f"A discrete action space needs at least one action. Got n={self.n}.")
         if self.labels is not None and len(self.labels) != self.n:
             raise LogError(f"{self.n} actions need {self.n} labels. Got {len(self.labels)}.")
