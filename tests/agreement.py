@@ -150,8 +150,8 @@ def shaken(plain, seed):
 def disagreements(oracle, seed, *, surface, path, engine=None):
     """Return how many numbers were compared, and in words those that differ by more than rounding.
 
-    Rounding is a millionth of the scale of the answer; where a system is so nearly singular that the last
-    digits of the states move the oracle itself by more, it is a hundred times what they move.
+    Rounding is a millionth of the scale of the answer. Where a system is so nearly singular that the
+    last digits of the states move the oracle itself by more, it is a hundred times what they move.
     """
     bandit = seed % 3 == 0
     plain = oracle.random_log(seed, bandit=bandit)
