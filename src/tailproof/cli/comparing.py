@@ -21,7 +21,6 @@ from tailproof.comparison import Comparison
 from tailproof.diagnose import diagnose
 from tailproof.errors import PolicyError
 from tailproof.lazy_views import held
-from tailproof.report.comparison_page import comparison_page
 from tailproof.report.text import method_text, number, percent
 
 
@@ -69,6 +68,8 @@ def compare(
 
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
+    from tailproof.report.comparison_page import comparison_page  # --help needs no pages
+
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where, outputs=[report])
         policies = {name: policy_for(spec, reading.log) for name, spec in map(_named, policy)}

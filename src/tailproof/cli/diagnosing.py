@@ -17,7 +17,6 @@ from tailproof.cli.session import Session
 from tailproof.diagnose import diagnose as run_diagnose
 from tailproof.diagnosis import Diagnosis
 from tailproof.lazy_views import held
-from tailproof.report.pages import diagnosis_page
 from tailproof.report.text import count, number, percent
 from tailproof.tails.index import TailIndex
 
@@ -42,6 +41,8 @@ def diagnose(
 
     Example: tailproof diagnose log.csv --report diagnosis.html
     """
+    from tailproof.report.pages import diagnosis_page  # --help needs no pages
+
     reading = read_the_log(log, session, outputs=[report])
     target = None if policy is None else policy_for(policy, reading.log)
     with session.working("Diagnosing the log"):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tailproof.cli.options import LogOptions
 from tailproof.cli.session import Session
-from tailproof.report.page import Page
-from tailproof.report.pages import Context
 from tailproof.report.versions import versions
 
 if TYPE_CHECKING:
+    from tailproof.report.page import Page
+    from tailproof.report.pages import Context
     from tailproof.sources import Reading
 
 
@@ -55,6 +55,8 @@ def conclude(
         "versions": versions(),
     }
     if report is not None:
+        from tailproof.report.pages import Context  # --help needs no pages
+
         context = Context(
             source=options.log,
             settings=settings,

@@ -15,7 +15,6 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -114,6 +113,8 @@ def _digest(path: Path, stamp: int, size: int) -> bytes:  # noqa: ARG001 part of
 
 @lru_cache
 def _version() -> str:
+    from importlib.metadata import version  # slow to load, and few need it
+
     return version("tailproof")
 
 
