@@ -25,9 +25,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+DAMAGE = Path(__file__).resolve().parents[1] / "tests" / "damage.py"
+sys.path.insert(0, str(DAMAGE.parent))
 
-from fault_files import FORMATS, SEALED
+from damage import FORMATS, SEALED  # noqa: E402
 
 IN_A_ROW = 3  # kills before a run may end
 BATCH = 500  # damaged files that one process reads
@@ -151,7 +152,7 @@ def probe(name: str, first: int, count: int, folder: Path) -> dict[str, Any]:
     misses: list[str] = []
     place = first
     while place < first + count:
-        command = [sys.executable, str(Path(__file__).with_name("fault_files.py")), name]
+        command = [sys.executable, str(DAMAGE), name]
         command += [str(place), str(first + count - place), str(folder)]
         done = subprocess.run(command, capture_output=True, text=True)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -1,6 +1,7 @@
 """Files of every format that is read back, damaged, and what reading one of them ends in.
 
-Run by `faults.py`, in a process of its own: FORMAT FIRST COUNT FOLDER. Prints a JSON line a file.
+`benchmarks/faults.py` runs this in a process of its own: FORMAT FIRST COUNT FOLDER. It prints a JSON
+line for each file.
 """
 
 from __future__ import annotations

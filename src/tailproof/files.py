@@ -36,7 +36,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(unfinished, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise StorageError(
             f"{path} could not be written: {error.strerror or error}. Check that the folder exists, "
@@ -67,7 +67,7 @@ def require_replaceable(path: str | Path) -> Path:
     return target
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a new name in a folder survive a loss of power, where the system can do that."""
     if not hasattr(os, "O_DIRECTORY"):
         return

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from tailproof.errors import StorageError
+from tailproof.files import sync_folder
 
 
 class Journal:
@@ -104,7 +105,7 @@ class Journal:
         if about is None:
             self._file.truncate(0)
             self._write({"about": self._about})
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
             return
         if about != self._about:
             raise StorageError(
@@ -156,13 +157,3 @@ def _lock(file: IO[bytes], path: Path) -> None:
             f"{path} is being written by another run. Wait for it, or choose another folder with "
             f"out=."
         ) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
