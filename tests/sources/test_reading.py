@@ -434,6 +434,20 @@ def test_what_is_wrong_with_a_column_is_said(columns, text):
         read_log(table)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_numbers_with_a_misspelt_one_are_no_categories(tmp_path, lazy):
+    texts = [f"{i / 7:.3f}" for i in range(40)]
+    for wrong in ("2.5O", "1,5", "n/a", "0.1.2"):
+        texts[17] = wrong
+        table = {"x": texts, "action": [0, 1] * 20, "reward": [1.0] * 40}
+        pyarrow.parquet.write_table(pa.table(table), tmp_path / "log.parquet")
+        with pytest.raises(LogError, match=f"'x' holds numbers, but for 1 of its values.*{wrong}"):
+            read_log(tmp_path / "log.parquet", lazy=lazy)
+    codes = {"x": ["1", "2", "G", "10"] * 10, "action": [0, 1] * 20, "reward": [1.0] * 40}
+    pyarrow.parquet.write_table(pa.table(codes), tmp_path / "log.parquet")
+    assert len(read_log(tmp_path / "log.parquet", lazy=lazy).state_names) == 4
+
+
 def test_an_identifier_is_no_category():
     table = {"x": [str(i) for i in range(300)], "a": [0] * 300, "r": [1.0] * 300}
     with pytest.raises(LogError, match="300 distinct texts, more than 256"):

@@ -160,9 +160,8 @@ class Surveyor:
             values = order(columns.step, pa.chunked_array([batch.column(columns.step)]))
             inside = np.ones(m, dtype=bool)
             inside[starts] = False
-            before = np.concatenate([values[:1], values[:-1]])
-            late = inside & (values <= before)  # compared: differences of unsigned numbers wrap
-            if late.any():
+            before = np.append(values[:1], values[:-1])
+            if (late := inside & (values <= before)).any():  # differences of unsigned numbers wrap
                 raise _out_of_order(run_of(int(late.argmax())))
             steps = values[0], values[-1]
             if values.dtype.kind in "iu":
