@@ -51,7 +51,9 @@ def evaluate(
         beyond it, the default works on a sample of episodes and warns, and others refuse.
     policy
         A callable states → actions, an object with ``probabilities(states)``, or, for continuous
-        actions, one with ``sample(states, rng)``.
+        actions, one with ``sample(states, rng)``. Actions are codes 0..A−1, or the log's labels as
+        text. A policy that names its states and actions is matched with the log by these names, see
+        `tailproof.naming`; it gets copies of the states, which it may change.
     method
         A name of the catalogue (`tailproof.catalogue.names`), `method(name, ...)` or a `Method`.
     gamma
