@@ -212,6 +212,19 @@ def test_column_names_that_are_no_text_are_one_clear_error(tmp_path, lazy):
     assert log.n_transitions == 1
 
 
+@pytest.mark.parametrize("column", ["episode", "x", "action", "group"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_text_that_is_not_utf8_is_one_clear_error(tmp_path, column, lazy):
+    path = tmp_path / "log.parquet"
+    table = {"episode": ["aaaa", "bbbb"], "x": ["cccc", "dddd"], "action": ["eeee", "ffff"]}
+    table |= {"group": ["gggg", "hhhh"], "reward": [1.0, 2.0]}
+    pq.write_table(pa.table(table), path, compression="none", write_statistics=False)
+    letters = table[column][1].encode()
+    path.write_bytes(path.read_bytes().replace(letters, b"\xe5\xff\xfe\x80"))
+    with pytest.raises(LogError, match="cannot be read"):
+        read_log(path, lazy=lazy)
+
+
 def test_features_that_would_fill_the_memory_are_refused_by_name(rng):
     from tailproof import evaluate
 

@@ -86,7 +86,8 @@ def open_lazily(
     ranges = data.parts(PART)
     with running(engine) as where:
         survey = surveyor.merged(where.map(surveyor, ranges))
-    ids, group_ids = _labels(survey, columns, description)
+    with located(data.label):
+        ids, group_ids = _labels(survey, columns, description)
     ends = _ends(survey, columns, parts.get("terminated") is True, told)
     guessed = columns.guessed_episode(parts)
     if guessed is not None:

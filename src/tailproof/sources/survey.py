@@ -264,6 +264,11 @@ def located(where: str) -> Iterator[None]:
         yield
     except LogError as error:
         raise type(error)(f"In {where}: {error}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise LogError(
+            f"In {where}: a column cannot be read: {reason[:300]}. Convert it to numbers or UTF-8 text."
+        ) from error
 
 
 def _named(episode: Any) -> str:
