@@ -86,7 +86,8 @@ def open_lazily(
     ranges = data.parts(PART)
     with running(engine) as where:
         survey = surveyor.merged(where.map(surveyor, ranges))
-    with located(data.label):
+    label = data.label[0].lower() + data.label[1:]
+    with located(label):
         ids, group_ids = _labels(survey, columns, description)
     ends = _ends(survey, columns, parts.get("terminated") is True, told)
     guessed = columns.guessed_episode(parts)
@@ -115,7 +116,7 @@ def open_lazily(
             else tuple(part for each in reader.variables for part in each.parts)
         ),
         has_propensity=columns.propensity is not None,
-        label=data.label[0].lower() + data.label[1:],
+        label=label,
     )
     return log, columns
 
