@@ -24,6 +24,9 @@ class GreedyPolicy:
         Number of actions, A.
     actions
         The actions to choose from; by default all of them.
+    state_names, action_labels
+        What states and actions are called, so that a log in another order is read right; see
+        `tailproof.naming`.
 
     Examples
     --------
@@ -40,6 +43,8 @@ class GreedyPolicy:
     critic: Ensemble
     n_actions: int
     actions: tuple[int, ...] = ()
+    state_names: tuple[str, ...] = ()
+    action_labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))
@@ -69,7 +74,7 @@ class SoftmaxPolicy:
 
     Parameters
     ----------
-    critic, n_actions, actions
+    critic, n_actions, actions, state_names, action_labels
         As in `GreedyPolicy`.
     temperature
         In units of Q: near 0 is greedy, large is uniform.
@@ -88,6 +93,8 @@ class SoftmaxPolicy:
     n_actions: int
     actions: tuple[int, ...] = ()
     temperature: float = 1.0
+    state_names: tuple[str, ...] = ()
+    action_labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))

@@ -116,7 +116,15 @@ def _learned(
         fitted,
         task,
         seed=seed,
-        like=None if extracting else GreedyPolicy(critic, data.n_actions, actions),
+        like=None
+        if extracting
+        else GreedyPolicy(
+            critic,
+            data.n_actions,
+            actions,
+            state_names=data.state_names,
+            action_labels=getattr(data.action_space, "labels", None),
+        ),
     )
     return Learned(
         policy=policy,

@@ -176,7 +176,14 @@ class Learned:
     def softmax(self, temperature: float) -> SoftmaxPolicy:
         """Return π(a|s) ∝ exp(Q(s, a) / temperature)."""
         actions = self.policy.actions if isinstance(self.policy, GreedyPolicy) else ()
-        return SoftmaxPolicy(self.critic, self._n_actions(), actions, temperature)
+        return SoftmaxPolicy(
+            self.critic,
+            self._n_actions(),
+            actions,
+            temperature,
+            state_names=self.state_names,
+            action_labels=getattr(self.action_space, "labels", None),
+        )
 
     def save(self, path: str | Path) -> None:
         """Write policy, critics and settings to one file, which `Learned.load` reads.
@@ -235,9 +242,18 @@ class Learned:
                     f"{path} does not fit together: {known.size} features, but parameters of shape "
                     f"{theta.shape}. Pass the features that it was learned with."
                 )
+            if getattr(known, "n_actions", space.n) != space.n:
+                raise SavedFileError(f"{path} does not fit together: its actions are miscounted.")
             critic = Ensemble(LinearCritics(known, theta, diverged), method.aggregate)
+            names = tuple(str(name) for name in header["state_names"])
             return cls(
-                policy=GreedyPolicy(critic, space.n, tuple(header["actions"])),
+                policy=GreedyPolicy(
+                    critic,
+                    space.n,
+                    tuple(header["actions"]),
+                    state_names=names,
+                    action_labels=space.labels,
+                ),
                 critic=critic,
                 history=arrays["history"],
                 bad_folds=tuple(header["bad_folds"]),
@@ -247,11 +263,17 @@ class Learned:
                 n_transitions=header["n_transitions"],
                 n_episodes=header["n_episodes"],
                 action_space=space,
-                state_names=tuple(header["state_names"]),
+                state_names=names,
                 reasons=tuple(header["reasons"]),
             )
         except KeyError as error:
             raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
+        except SavedFileError:
+            raise
+        except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+            raise SavedFileError(
+                f"{path} does not fit together: {error}. Learn and save again."
+            ) from error
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import learned_html  # pages are for those who look

@@ -23,7 +23,7 @@ def load(path: str | Path) -> Any:
     if is_file_of(path, KIND):
         return Learned.load(path).policy
     if Path(path).suffix == ".onnx":
-        from tailproof.onnx_export import load_onnx
+        from tailproof.onnx_policy import load_onnx
 
         return load_onnx(path)
     raise SavedFileError(

@@ -14,8 +14,8 @@ from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
-    load_policy,
     needs_propensities,
+    policy_for,
     read_the_log,
     with_propensities,
 )
@@ -30,7 +30,6 @@ from tailproof.lazy import AnyLog
 from tailproof.lazy_views import held
 from tailproof.method import Method
 from tailproof.report.answers import Answer, answer
-from tailproof.report.pages import evaluation_page
 from tailproof.report.text import count, method_text, number, percent
 from tailproof.results import Estimate
 
@@ -56,9 +55,11 @@ def evaluate(
 
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
+    from tailproof.report.pages import evaluation_page  # --help needs no pages
+
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where)
-        target = load_policy(policy, reading.log.action_space)
+        reading = read_the_log(log, session, engine=where, outputs=[report])
+        target = policy_for(policy, reading.log)
         chosen = chosen_method(method)
         if needs_propensities(chosen, reading.log):
             reading = with_propensities(reading, session)

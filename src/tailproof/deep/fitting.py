@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from tailproof.deep.neural_fqe import FQELearner
 from tailproof.deep.settings import DeepSettings, Run
 from tailproof.deep.train import Learner, train
 from tailproof.engines import Local
-from tailproof.errors import MethodError
+from tailproof.errors import EngineWarning, MethodError
 from tailproof.log import Log
 from tailproof.partition import Folds
 
@@ -130,10 +131,19 @@ def _fit_parts(
         )
         for place, group in enumerate(groups)
     ]
+    threads = isinstance(task.engine, Local) and task.engine.kind == "threads"
+    given = settings.run.engine or (None if threads else task.engine)
     if workers == 1:
+        if given is not None or getattr(task.engine, "workers", 1) > 1:
+            warnings.warn(
+                f"{type(settings).__name__} trains all its members in one task, so the engine has "
+                f"nothing to share out. Pass run=Run(workers=...) to deal the members to workers.",
+                EngineWarning,
+                stacklevel=2,
+            )
         return trainer(parts[0])
-    if settings.run.engine is not None:
-        return _join(settings.run.engine.map(trainer, parts))
+    if given is not None:
+        return _join(given.map(trainer, parts))
     with Local(workers=workers, kind="processes") as engine:
         return _join(engine.map(trainer, parts))
 
