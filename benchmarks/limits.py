@@ -90,15 +90,15 @@ def main() -> int:
     record = {
         name: {"found": round(value, 3), "limit": limit} for name, (value, limit) in found.items()
     }
-    passed = [name for name, (value, limit) in found.items() if value > limit]
+    exceeded = [name for name, (value, limit) in found.items() if value > limit]
     if chosen.json:
-        print(json.dumps({"limits": record, "passed": passed}, indent=1))
+        print(json.dumps({"limits": record, "exceeded": exceeded}, indent=1))
     else:
         for name, each in record.items():
             print(
-                f"{name}: {each['found']} of {each['limit']}{' MISSED' if name in passed else ''}"
+                f"{name}: {each['found']} of {each['limit']}{' MISSED' if name in exceeded else ''}"
             )
-    return 1 if passed else 0
+    return 1 if exceeded else 0
 
 
 if __name__ == "__main__":
