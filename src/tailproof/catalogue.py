@@ -111,6 +111,13 @@ LEARNING: dict[str, Row] = {
         "Huber loss, and a low quantile of bootstrapped critics in every target.",
     ),
     "bc": _row(Cloning(), Whole(), Mean(), "pointwise", "Imitate the log; rewards do not matter."),
+    "percent-bc": _row(
+        Cloning(top=0.3),
+        Whole(),
+        Mean(),
+        "pointwise",
+        "Imitate the best episodes, ranked robustly.",
+    ),
     "zero-reward": _row(
         FQI(reward="zero"),
         Whole(),

@@ -133,6 +133,7 @@ def _learned(
         held_out=held_out,
         task=task,
         policy_history=training,
+        reasons=fitted.notes,
     )
 
 

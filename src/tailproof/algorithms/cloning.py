@@ -1,9 +1,10 @@
-"""Behaviour cloning with a linear model: what the log did, whatever it earned."""
+"""Cloning with a linear model: what the log did, or what its best episodes did."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.optimize import minimize
@@ -13,9 +14,10 @@ from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.greedy_backup import logged_actions, require_actions
 from tailproof.algorithms.linear import as_ridge
+from tailproof.algorithms.ranking import Rank, best_episodes, require_rank, require_top
 from tailproof.algorithms.sweeps import in_memory
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, at_actions, default_features
@@ -25,11 +27,13 @@ from tailproof.partition import Folds
 
 @dataclass(frozen=True, kw_only=True)
 class Cloning:
-    """Imitate the log: π(a|s) ∝ exp φ(s, a)ᵀθ, by maximum likelihood with a ridge.
+    """Imitate the log, or its best episodes: π(a|s) ∝ exp φ(s, a)ᵀθ, by maximum likelihood.
 
     θ minimises −Σ log π(a|s) + λ‖θ‖²/2 over the logged actions. Its "critics" are the scores φᵀθ, so
-    that the greedy policy is the likeliest action. Rewards do not matter; what does not beat this has
-    learned nothing from them.
+    that the greedy policy is the likeliest action. With ``top=1`` rewards do not matter, and what does
+    not beat this has learned nothing from them. With less (percent cloning) the rewards choose whom
+    to imitate; ranked robustly, it is hard to beat where each episode has one author and rewards
+    have heavy tails.
 
     Parameters
     ----------
@@ -37,6 +41,14 @@ class Cloning:
         As in `FQI`.
     iterations
         At most so many steps of L-BFGS.
+    top
+        Share of the episodes to imitate, the best ones; 1 for all.
+    rank
+        By which score: ``"sum"``, ``"winsorised"``, ``"median"``, or ``"auto"`` to choose from the
+        tails of the rewards (`tailproof.algorithms.ranking`).
+    model
+        What imitates: ``"linear"``, ``"neural"`` (a network, extra 'deep'), or ``"auto"``: linear where
+        actions are discrete, a network where they are continuous.
     """
 
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
@@ -45,9 +57,16 @@ class Cloning:
     features: Features | None = None
     ridge: Any = 1e-6
     iterations: int = 200
+    top: float = 1.0
+    rank: Rank = "auto"
+    model: Literal["auto", "linear", "neural"] = "auto"
 
     def __post_init__(self) -> None:
         as_ridge(self.ridge)
+        require_top(self.top)
+        require_rank(self.rank)
+        if self.model not in ("auto", "linear", "neural"):
+            raise MethodError(f"model must be auto, linear or neural. Got {self.model!r} instead.")
         if self.iterations < 1:
             raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
 
@@ -68,14 +87,19 @@ class Cloning:
         log = in_memory(task.log)
         features = self.features or default_features(log)
         require_actions(log, folds, features)
-        found = [self._fit(folds.log(log, k), features) for k in range(folds.count)]
+        parts = [folds.log(log, k) for k in range(folds.count)]
+        imitated, notes = imitated_episodes(parts, top=self.top, rank=self.rank)
+        found = [
+            self._fit(part.take(chosen), logged_actions(part), features)
+            for part, chosen in zip(parts, imitated, strict=True)
+        ]
         theta = np.stack([each for each, _ in found])
         history = np.array([[steps for _, steps in found]], dtype=float)
         nobody = np.zeros(folds.count, dtype=bool)
-        return Fitted(LinearCritics(features, theta, diverged=nobody), history)
+        return Fitted(LinearCritics(features, theta, diverged=nobody), history, notes)
 
-    def _fit(self, log: Log, features: Features) -> tuple[FloatArray, int]:
-        actions = logged_actions(log)
+    def _fit(self, log: Log, actions: IntArray, features: Features) -> tuple[FloatArray, int]:
+        """Fit to a log of episodes, among `actions`: the log's may be fewer, and never is one too."""
         every = np.broadcast_to(np.arange(log.n_actions), (log.n_transitions, log.n_actions))
         there = at_actions(features, log.states, every)
         taken = features(log.states, log.actions).mean(axis=0)  # (d,)
@@ -96,3 +120,16 @@ class Cloning:
             loss, start, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations}
         )
         return np.asarray(found.x), int(found.nit)
+
+
+def imitated_episodes(
+    parts: Sequence[Log], *, top: float, rank: Rank
+) -> tuple[list[IntArray], tuple[str, ...]]:
+    """Return the episodes of each part to imitate, and how they were ranked if that was chosen."""
+    if top == 1:
+        return [np.arange(part.n_episodes) for part in parts], ()
+    found = [best_episodes(part, top=top, rank=rank) for part in parts]
+    kept = sum(len(each.best) for each in found)
+    total = sum(part.n_episodes for part in parts)
+    reasons = dict.fromkeys(each.reason for each in found if each.reason)
+    return [each.best for each in found], (f"Imitates {kept} of {total} episodes.", *reasons)

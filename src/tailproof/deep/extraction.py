@@ -203,4 +203,4 @@ def fit_cloning(settings: BehaviourCloning, task: Task, folds: Folds, *, seed: i
         scaling,
         np.ones(folds.count, dtype=bool),
     )
-    return DeepFitted(zero, np.empty((0, folds.count)), training, policies[0])
+    return DeepFitted(zero, np.empty((0, folds.count)), training=training, policy=policies[0])

@@ -173,7 +173,7 @@ def _join(results: Sequence[DeepFitted]) -> DeepFitted:
     return DeepFitted(
         NeuralCritics(q, v, twins, found[0].scaling, alive),
         np.concatenate([result.history for result in results], axis=1),
-        training,
+        training=training,
     )
 
 
@@ -246,7 +246,7 @@ def _train_implicit(part: _Part) -> DeepFitted:
         part.scaling,
         learner.alive.numpy().copy(),
     )
-    return DeepFitted(critics, _losses(training, critics.count), training)
+    return DeepFitted(critics, _losses(training, critics.count), training=training)
 
 
 def _train_fqe(part: _Part) -> DeepFitted:
@@ -270,7 +270,7 @@ def _train_fqe(part: _Part) -> DeepFitted:
     critics = NeuralCritics(
         learner.q.slow.copy(), None, 1, part.scaling, learner.alive.numpy().copy()
     )
-    return DeepFitted(critics, _losses(training, critics.count), training)
+    return DeepFitted(critics, _losses(training, critics.count), training=training)
 
 
 def fit_actor_critic(
@@ -323,4 +323,5 @@ def fit_actor_critic(
     critics = NeuralCritics(
         learner.q.slow.copy(), None, settings.twins, scaling, learner.alive.numpy().copy()
     )
-    return DeepFitted(critics, _losses(training, critics.count), training, policies()[0])
+    losses = _losses(training, critics.count)
+    return DeepFitted(critics, losses, training=training, policy=policies()[0])
