@@ -93,6 +93,8 @@ def learn(
 def _learned(
     log: AnyLog, chosen: Method, gamma: float | None, seed: int, holdout: float, engine: Engine
 ) -> Learned:
+    if hasattr(chosen.base, "for_log"):
+        chosen = replace(chosen, base=chosen.base.for_log(log))
     taught, held_out = split_off(log, holdout, seed=seed)
     data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,13 +13,15 @@ from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.greedy_backup import logged_actions, require_actions
 from tailproof.algorithms.linear import as_ridge
-from tailproof.algorithms.ranking import Rank, best_episodes, require_rank, require_top
+from tailproof.algorithms.ranking import Rank, imitated_episodes, require_rank, require_top
+from tailproof.algorithms.regression import RegressionCloning
 from tailproof.algorithms.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, at_actions, default_features
+from tailproof.lazy import AnyLog
 from tailproof.log import Log
 from tailproof.partition import Folds
 
@@ -69,6 +70,25 @@ class Cloning:
             raise MethodError(f"model must be auto, linear or neural. Got {self.model!r} instead.")
         if self.iterations < 1:
             raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
+
+    def for_log(self, log: AnyLog) -> Any:
+        """Return the base that imitates this log's actions: this one, a regression or a network."""
+        if self.model == "neural" or (self.model == "auto" and not log.is_discrete):
+            return self.neural()
+        if log.is_discrete:
+            return self
+        if self.features is not None:
+            raise MethodError(
+                "features= are of states and discrete actions. A linear model of continuous actions "
+                "has its own; leave them out, or use model='neural'."
+            )
+        return RegressionCloning(ridge=self.ridge, top=self.top, rank=self.rank)
+
+    def neural(self) -> Any:
+        """Return the same imitation by a network."""
+        from tailproof.deep.bases import BehaviourCloning  # networks are for those who ask
+
+        return BehaviourCloning(top=self.top, rank=self.rank)
 
     def fit(
         self,
@@ -120,16 +140,3 @@ class Cloning:
             loss, start, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations}
         )
         return np.asarray(found.x), int(found.nit)
-
-
-def imitated_episodes(
-    parts: Sequence[Log], *, top: float, rank: Rank
-) -> tuple[list[IntArray], tuple[str, ...]]:
-    """Return the episodes of each part to imitate, and how they were ranked if that was chosen."""
-    if top == 1:
-        return [np.arange(part.n_episodes) for part in parts], ()
-    found = [best_episodes(part, top=top, rank=rank) for part in parts]
-    kept = sum(len(each.best) for each in found)
-    total = sum(part.n_episodes for part in parts)
-    reasons = dict.fromkeys(each.reason for each in found if each.reason)
-    return [each.best for each in found], (f"Imitates {kept} of {total} episodes.", *reasons)

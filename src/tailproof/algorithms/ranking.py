@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal, get_args
@@ -67,6 +68,19 @@ def best_episodes(log: Log, *, top: float, rank: Rank = "auto") -> Ranking:
     order = np.argsort(-scores, kind="stable")
     tied = int((scores >= scores[order[kept - 1]]).sum())
     return Ranking(order[:tied], rank, reason)
+
+
+def imitated_episodes(
+    parts: Sequence[Log], *, top: float, rank: Rank
+) -> tuple[list[IntArray], tuple[str, ...]]:
+    """Return the episodes of each part to imitate, and how they were ranked if that was chosen."""
+    if top == 1:
+        return [np.arange(part.n_episodes) for part in parts], ()
+    found = [best_episodes(part, top=top, rank=rank) for part in parts]
+    kept = sum(len(each.best) for each in found)
+    total = sum(part.n_episodes for part in parts)
+    reasons = dict.fromkeys(each.reason for each in found if each.reason)
+    return [each.best for each in found], (f"Imitates {kept} of {total} episodes.", *reasons)
 
 
 def episode_scores(log: Log, rank: Rank) -> FloatArray:

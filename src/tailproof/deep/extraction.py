@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Fitted
-from tailproof.algorithms.cloning import imitated_episodes
+from tailproof.algorithms.ranking import imitated_episodes
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.deep.checkpoint import fingerprint
