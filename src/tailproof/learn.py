@@ -150,10 +150,9 @@ def _learn_by_default(
     strays from the log.
     """
     if not log.is_discrete:
-        raise MethodError(
-            "method='auto' learns from discrete actions. For continuous ones choose a neural row, for "
-            "instance method='iql' (extra 'deep')."
-        )
+        from tailproof.deep.choosing import learn_continuous  # torch is for those who need it
+
+        return learn_continuous(log, gamma=gamma, seed=seed, holdout=holdout, engine=engine)
     taught, held_out = split_off(log, holdout, seed=seed)
     pick, reasons = choose_learner(taught, seed=seed)
     best = learn(taught, method=pick, gamma=gamma, seed=seed, engine=engine)

@@ -147,15 +147,16 @@ def warn_unless_converged(history: History, settings: DeepSettings, log: Log, ga
         return
     horizon = horizon_of(log, gamma)
     rate = settings.rate(horizon)
-    steps = int(np.ceil(TIME_CONSTANTS * horizon / rate))
+    steps = int(np.ceil(TIME_CONSTANTS * horizon / rate - 1e-6))
     faster = TIME_CONSTANTS * horizon / settings.steps
     how = f"steps={steps:_}" + (f" or target_rate={faster:.2g}" if rate < faster <= 0.1 else "")
     share = (
         f"; theirs are {found.ratio:.0%} of the logged returns" if np.isfinite(found.ratio) else ""
     )
     warnings.warn(
-        f"The critics were trained for {found.time_constants:.2g} time constants (steps · target rate "
-        f"{rate:g} / {horizon:.0f} steps ahead), and values need {TIME_CONSTANTS:g} to settle{share}. "
+        f"The critics were trained for {found.time_constants:.2g} time constants (a target rate of "
+        f"{rate:g}, and values that look {horizon:.0f} steps ahead). Values need "
+        f"{TIME_CONSTANTS:g} to settle{share}. "
         f"Use {how}; target_rate='auto' follows the steps.",
         ConvergenceWarning,
         stacklevel=2,

@@ -26,6 +26,7 @@ RewardScale = float | Literal["auto"]
 TargetRate = float | Literal["auto"]
 
 TIME_CONSTANTS = 3.0  # after so many, values have come within e⁻³ = 5 % of where they go
+_AIM = 5.0  # what an automatic target rate goes for, because networks lag behind their targets too
 _PUBLISHED_RATE, _FASTEST_RATE = 0.005, 0.1
 
 
@@ -161,7 +162,7 @@ class DeepSettings:
     target_rate
         How fast the target networks follow, ρ in θ̄ ← (1 − ρ)θ̄ + ρθ. Values settle after about
         1/(ρ(1 − γ)) steps, three times over. ``"auto"`` lets ρ follow `steps`: the usual 0.005 where
-        that gives three such time constants, and otherwise as much more as it takes, up to 0.1.
+        that gives five such time constants, and otherwise as much more as it takes, up to 0.1.
     reward_scale
         Rewards are multiplied by this while training; ``"auto"`` makes the median absolute reward
         one. Values of critics are given in the log's own unit.
@@ -200,7 +201,7 @@ class DeepSettings:
         """Return ρ for values that look `horizon` = 1/(1 − γ) steps ahead."""
         if self.target_rate != "auto":
             return self.target_rate
-        needed = TIME_CONSTANTS * horizon / self.steps
+        needed = _AIM * horizon / self.steps
         return min(max(_PUBLISHED_RATE, needed), _FASTEST_RATE)
 
 
