@@ -121,6 +121,8 @@ def learn(
     """
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where)
+        if report is not None and not reading.log.is_discrete:
+            raise TailproofError("Reports are of discrete actions. Leave out --report.")
         chosen = saved_in(_learning_method(method), reading.log, engine.checkpoint)
         with session.working(f"Learning by {chosen}"):
             learned = run_learn(
@@ -136,8 +138,6 @@ def learn(
                 with session.working("Judging it by the other episodes"):
                     shown = held(judging, "The diagnosis", seed=seed)
                     diagnosis = diagnose(shown, learned.policy, gamma=learned.gamma, seed=seed)
-            elif report is not None:
-                raise TailproofError("Reports are of discrete actions. Leave out --report.")
             found = evaluated(
                 judging,
                 learned.policy,

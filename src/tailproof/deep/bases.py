@@ -237,7 +237,8 @@ class NeuralFQE(DeepSettings):
     """Fitted Q-evaluation with a neural Q, for continuous actions and for states without features.
 
     Q_k regresses on r + γ(1 − terminal)·E_π Q_k(s', ·) of a slow copy; at ``"backup"`` the aggregate of
-    the members takes its place (ROAM-FQE).
+    the members takes its place (ROAM-FQE). With ``reward_scale="auto"`` and no `huber`, values are made
+    to have size one while training.
 
     Parameters
     ----------

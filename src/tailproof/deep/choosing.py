@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.stats import binom
 
-from tailproof.aggregate import Aggregate, Mean, Median
 from tailproof.algorithms.ranking import choose_rank
 from tailproof.arrays import FloatArray
 from tailproof.catalogue import method as named_method
@@ -38,6 +37,8 @@ class Budget:
         Widths of the hidden layers.
     folds
         Members of the judge, which the held-out episodes are split between.
+    judging
+        Steps of the judge.
     level
         Confidence that a candidate is better than the clone.
     """
@@ -49,7 +50,8 @@ class Budget:
     policies: tuple[int, ...] = (256, 256)
     judges: tuple[int, ...] = (64, 64)
     folds: int = 5
-    level: float = 0.9
+    judging: int = 5_000
+    level: float = 0.8
 
     def steps(self, log: Log) -> int:
         """Return the gradient steps for a log."""
@@ -58,25 +60,26 @@ class Budget:
 
 @dataclass(frozen=True)
 class Gain:
-    """How much better than the clone a candidate is on held-out episodes, by fold."""
+    """How much better than the clone a candidate is on held-out episodes, by fold.
+
+    Order statistics of the folds, because one fold whose FQE went astray must not decide.
+    """
 
     differences: FloatArray  # (K,)
-    aggregate: Aggregate
     level: float
 
     @property
     def value(self) -> float:
-        """The aggregate over folds."""
-        return float(self.aggregate(self.differences[:, None])[0])
+        """The median over folds."""
+        return float(np.median(self.differences))
 
     @property
     def bound(self) -> float:
-        """A lower bound by Student's t over folds."""
+        """The largest order statistic that is below the median of the fold law at this level."""
         count = len(self.differences)
-        if count < 2:
-            return -float("inf")
-        error = float(self.differences.std(ddof=1)) / np.sqrt(count)
-        return self.value - float(stdtrit(count - 1, self.level)) * error
+        chances = binom.cdf(np.arange(count), count, 0.5)  # P(fewer than j + 1 folds lie below)
+        below = int((chances <= 1 - self.level).sum())
+        return float(np.sort(self.differences)[below - 1]) if below else -float("inf")
 
 
 def candidates(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
@@ -131,11 +134,8 @@ def learn_continuous(
         for name, row in rows.items()
     }
     values = {name: _judged(each, held_out, budget, seed) for name, each in found.items()}
-    aggregate: Aggregate = Mean() if "iql" in rows else Median()
     gains = {
-        name: Gain(values[name] - values[CLONE], aggregate, budget.level)
-        for name in rows
-        if name != CLONE
+        name: Gain(values[name] - values[CLONE], budget.level) for name in rows if name != CLONE
     }
     best = max(gains, key=lambda name: gains[name].bound)
     said = [
@@ -153,7 +153,9 @@ def learn_continuous(
 
 def judge(folds: int, budget: Budget) -> Method:
     """Return the neural FQE that judges candidates, a value for each fold."""
-    base = NeuralFQE(steps=budget.fewest, hidden=budget.judges, run=Run(progress=False))
+    base = NeuralFQE(
+        steps=budget.judging, hidden=budget.judges, learning_rate=1e-3, run=Run(progress=False)
+    )
     return Method(base=base, partition=Split(folds), at="value")
 
 

@@ -81,6 +81,7 @@ def fit_fqe(
         raise MethodError(
             "NeuralFQE evaluates a policy and was given none; to learn one use IQL(), SQL() or SAC()."
         )
+    settings = _with_values_of_order_one(settings, task)
     actions, weights = task.next_actions(slice(None))
     if task.log.is_discrete:
         extra = {"policy": weights}
@@ -91,6 +92,17 @@ def fit_fqe(
         scaled = scaling.actions(kept.reshape(n * count, -1))
         extra = {"next_actions": scaled.reshape(n, -1)}
     return _fit_parts(_train_fqe, settings, task, folds, backup, seeds, extra)
+
+
+def _with_values_of_order_one(settings: NeuralFQE, task: Task) -> NeuralFQE:
+    """Return settings in which values, not rewards, have size one: networks learn these sooner.
+
+    IQL and SQL cannot have this, because β and α are in units of scaled reward; nor can a Huber loss.
+    """
+    if settings.reward_scale != "auto" or settings.huber is not None:
+        return settings
+    usual = _scaling(settings, task.log).reward_scale
+    return replace(settings, reward_scale=usual / horizon_of(task.log, task.gamma))
 
 
 def _scaling(settings: DeepSettings, log: Log) -> Scaling:
