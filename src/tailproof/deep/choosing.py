@@ -22,6 +22,7 @@ from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.partition import Split
 
+_ROOM_FOLDS = 5
 CLONE = "bc-neural"  # the logged behaviour: what a candidate must beat, and the answer if none does
 
 
@@ -49,7 +50,7 @@ class Budget:
     critics: tuple[int, ...] = (128, 128)
     policies: tuple[int, ...] = (256, 256)
     judges: tuple[int, ...] = (64, 64)
-    folds: int = 5
+    folds: int = 3
     judging: int = 5_000
     level: float = 0.8
 
@@ -71,15 +72,16 @@ class Gain:
     @property
     def value(self) -> float:
         """The median over folds."""
-        return float(np.median(self.differences))
+        return float(np.nanmedian(self.differences))
 
     @property
     def bound(self) -> float:
         """The largest order statistic that is below the median of the fold law at this level."""
-        count = len(self.differences)
+        known = self.differences[np.isfinite(self.differences)]  # of folds whose FQE did not fail
+        count = len(known)
         chances = binom.cdf(np.arange(count), count, 0.5)  # P(fewer than j + 1 folds lie below)
         below = int((chances <= 1 - self.level).sum())
-        return float(np.sort(self.differences)[below - 1]) if below else -float("inf")
+        return float(np.sort(known)[below - 1]) if below else -float("inf")
 
 
 def candidates(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
@@ -99,7 +101,7 @@ def candidates(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
         "run": run,
     }
     room = "iql" if rank == "sum" else "room-vm-iql"
-    folds = None if rank == "sum" else min(budget.folds, log.n_groups)
+    folds = None if rank == "sum" else min(_ROOM_FOLDS, log.n_groups)
     return {
         CLONE: named_method(CLONE, **cloning),
         "percent-bc-neural": named_method("percent-bc-neural", rank=rank, **cloning),
@@ -162,4 +164,6 @@ def judge(folds: int, budget: Budget) -> Method:
 def _judged(learned: Learned, held_out: Log, budget: Budget, seed: int) -> FloatArray:
     chosen = judge(min(budget.folds, held_out.n_groups), budget)
     estimate = evaluate(held_out, learned.policy, method=chosen, gamma=learned.gamma, seed=seed)
-    return estimate.fold_values
+    found = np.full(chosen.folds, np.nan)
+    found[np.setdiff1d(np.arange(chosen.folds), estimate.bad_folds)] = estimate.fold_values
+    return found
