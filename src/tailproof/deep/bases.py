@@ -204,11 +204,15 @@ class BehaviourCloning(TrainsPolicy):
     ----------
     top, rank
         Share of the episodes to imitate and the score that ranks them, as in `Cloning`.
+    learning_rate
+        Adam's at the start; it falls to zero with a cosine. Regression on actions takes a larger one
+        than critics do.
     """
 
     supports: ClassVar[tuple[At, ...]] = ("pointwise",)
 
     steps: int = 200_000
+    learning_rate: float = 1e-3
     top: float = 1.0
     rank: Rank = "auto"
 
