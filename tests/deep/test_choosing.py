@@ -3,11 +3,12 @@
 import json
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
-from tailproof import Continuous, Log, learn, load_policy
-from tailproof.cli import app, networks
-from tailproof.deep import choosing
+from tailproof import Continuous, Log, evaluate, learn, load_policy, method
+from tailproof.cli import app
+from tailproof.deep import choosing, judging
 from tailproof.deep.choosing import Budget, Gain, candidates
 
 SMALL = Budget(
@@ -19,6 +20,8 @@ SMALL = Budget(
     folds=3,
     judging=400,
 )
+
+QUICK = {"folds": 5, "steps": 100, "hidden": (8,)}
 
 
 def arrays(*, episodes=60, steps=20, noise=None, good=0.34, seed=0):
@@ -70,6 +73,15 @@ def test_a_bound_is_an_order_statistic():
     )  # of a fold that failed: nothing
 
 
+def test_what_is_too_good_to_be_true_is_not_believed():
+    three = np.array([3.0, 4.0, 5.0])
+    assert Gain(three, 0.8, most=10.0).credible
+    assert not Gain(three, 0.8, most=2.0).credible
+    assert "exceeds the middle one by 2 only" in str(Gain(three, 0.8, most=2.0))
+    log = make_log(noise=lambda rng, n: np.where(np.arange(n) == 0, 1e9, 0.0))
+    assert choosing.spread_of_returns(log, 0.5) < 5
+
+
 def test_the_better_author_is_found_without_naming_a_method(monkeypatch):
     monkeypatch.setattr(choosing, "Budget", lambda: SMALL)
     log = make_log()
@@ -96,7 +108,7 @@ def test_without_held_out_episodes_nothing_is_compared(monkeypatch):
 
 
 def test_the_command_line_trains_judges_plays_and_saves(tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "_JUDGING_STEPS", 100)
+    monkeypatch.setattr(judging.neural_judge, "__kwdefaults__", QUICK)
     rng = np.random.default_rng(0)
     n = 400
     states = rng.uniform(-1, 1, (n, 3))
@@ -129,6 +141,20 @@ def test_the_command_line_trains_judges_plays_and_saves(tmp_path, monkeypatch):
     assert "--hidden takes widths such as 256,256" in wrong.stderr
 
 
+def test_policies_of_continuous_actions_are_evaluated_without_naming_a_method(monkeypatch):
+    monkeypatch.setattr(judging.neural_judge, "__kwdefaults__", {**QUICK, "steps": 800})
+    log = make_log(good=1.0)
+
+    def right(states):
+        return 0.8 * np.tanh(states[:, :1])
+
+    found = evaluate(log, right, gamma=0.5)
+    assert found.fold_values.shape == (5,)
+    assert found.value == pytest.approx(1 / (1 - 0.5), rel=0.1)  # it earns 1 a step
+    learned = learn(log, method=method("percent-bc", model="linear"), gamma=0.5, holdout=0.3)
+    assert learned.evaluate().estimate.value == pytest.approx(2, rel=0.15)
+
+
 def test_methods_lists_networks_without_loading_them():
     import subprocess
     import sys
@@ -154,7 +180,5 @@ def test_a_log_without_bounds_is_learned_from_too():
         episode=np.arange(60) // 10,
         action_space=Continuous(1),
     )
-    from tailproof import method
-
     learned = learn(log, method=method("percent-bc", model="linear", top=1.0), gamma=0.5)
     np.testing.assert_allclose(learned.policy(states), 3 * states[:, :1], atol=0.01)

@@ -15,7 +15,7 @@ from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.evaluating import evaluated, evaluation_lines
 from tailproof.cli.inputs import chosen_method, read_the_log
-from tailproof.cli.networks import NETWORKS, network_settings, neural_judge, saved_in, score_facts
+from tailproof.cli.networks import NETWORKS, network_settings, saved_in, score_facts
 from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
@@ -141,7 +141,7 @@ def learn(
             found = evaluated(
                 judging,
                 learned.policy,
-                named_method("auto") if judging.is_discrete else neural_judge(),
+                named_method("auto"),
                 diagnosis,
                 session,
                 gamma=learned.gamma,
