@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from rivals.workload import ACTIONS, BATCH, ROWS, STATES
+from parts.workload import ACTIONS, BATCH, ROWS, STATES
 from torch import Tensor, nn
 
 from tailproof.deep.actors import LOG_STD
