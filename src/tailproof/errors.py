@@ -69,6 +69,10 @@ class EngineWarning(TailproofWarning):
     """An engine that could not be used."""
 
 
+class ConvergenceWarning(TailproofWarning):
+    """Critics that were trained too briefly for their values to have settled."""
+
+
 class SingularWarning(TailproofWarning):
     """A linear system that only the ridge makes solvable."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,6 +60,22 @@ class Scaling:
             space.n if isinstance(space, Discrete) else None,
             _automatic(log.rewards) if reward_scale == "auto" else float(reward_scale),
         )
+
+    def plain(self) -> dict[str, Any]:
+        """Return numbers and lists, for a file."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_plain(cls, given: dict[str, Any]) -> Scaling:
+        """Return the scaling of `plain`."""
+        arrays: dict[str, Any] = {
+            name: np.asarray(value, dtype=float) if isinstance(value, list) else value
+            for name, value in given.items()
+        }
+        return cls(**arrays)
 
     @property
     def action_width(self) -> int:
@@ -238,6 +255,16 @@ def all_rows(log: Log, folds: Folds) -> IntArray:
 def shares_draws(folds: Folds) -> bool:
     """Whether every member sees the same rows, so that one draw serves all."""
     return bool((folds.counts == folds.counts[0]).all())
+
+
+def value_bounds(
+    log: Log, folds: Folds, horizon: float, reward_scale: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the smallest and largest value that each member's scaled rewards allow, (K, 1) each."""
+    scaled = [log.rewards[rows] * reward_scale for rows in member_rows(log, folds)]
+    low = np.array([[min(0.0, float(each.min()))] for each in scaled])
+    high = np.array([[max(0.0, float(each.max()))] for each in scaled])
+    return low * horizon, high * horizon
 
 
 def value_limits(log: Log, folds: Folds, gamma: float, reward_scale: float) -> FloatArray:

@@ -1,0 +1,190 @@
+"""The default for continuous actions: a few candidates by the tails, judged on other episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from tailproof.algorithms.ranking import choose_rank
+from tailproof.arrays import FloatArray
+from tailproof.catalogue import method as named_method
+from tailproof.deep.convergence import discounted_returns
+from tailproof.deep.judging import neural_judge
+from tailproof.deep.settings import Run
+from tailproof.engines import Engine
+from tailproof.evaluate import evaluate
+from tailproof.lazy import AnyLog, in_memory
+from tailproof.learn import learn, split_off
+from tailproof.learned import Learned
+from tailproof.log import Log
+from tailproof.method import Method
+
+_ROOM_FOLDS = 5
+CLONE = "bc-neural"  # the logged behaviour: what a candidate must beat, and the answer if none does
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long networks are trained where nobody says: minutes of one core, not hours.
+
+    Attributes
+    ----------
+    rows_a_step, fewest, most
+        Steps are rows / `rows_a_step`, within [`fewest`, `most`].
+    critics, policies, judges
+        Widths of the hidden layers.
+    folds
+        Members of the judge, which the held-out episodes are split between.
+    judging
+        Steps of the judge.
+    level
+        Confidence that a candidate is better than the clone.
+    """
+
+    rows_a_step: int = 6
+    fewest: int = 3_000
+    most: int = 15_000
+    critics: tuple[int, ...] = (128, 128)
+    policies: tuple[int, ...] = (256, 256)
+    judges: tuple[int, ...] = (64, 64)
+    folds: int = 3
+    judging: int = 5_000
+    level: float = 0.8
+
+    def steps(self, log: Log) -> int:
+        """Return the gradient steps for a log."""
+        return int(np.clip(log.n_transitions // self.rows_a_step, self.fewest, self.most))
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much better than the clone a candidate is on held-out episodes, by fold.
+
+    Order statistics of the folds, because one fold whose FQE went astray must not decide. `most` is by
+    how much the best logged episode exceeds the middle one: FQE that promises more extrapolates.
+    """
+
+    differences: FloatArray  # (K,)
+    level: float
+    most: float = float("inf")
+
+    @property
+    def value(self) -> float:
+        """The median over folds."""
+        return float(np.nanmedian(self.differences))
+
+    @property
+    def bound(self) -> float:
+        """The largest order statistic that is below the median of the fold law at this level."""
+        known = self.differences[np.isfinite(self.differences)]  # of folds whose FQE did not fail
+        count = len(known)
+        chances = binom.cdf(np.arange(count), count, 0.5)  # P(fewer than j + 1 folds lie below)
+        below = int((chances <= 1 - self.level).sum())
+        return float(np.sort(known)[below - 1]) if below else -float("inf")
+
+    @property
+    def credible(self) -> bool:
+        """Whether the candidate is better, and not too good to be true."""
+        return self.bound > 0 and self.value <= self.most
+
+    def __str__(self) -> str:
+        text = (
+            f"better than cloning by {self.value:.4g} on held-out episodes, above {self.bound:.4g} "
+            f"with confidence {self.level:g}"
+        )
+        if self.value > self.most:
+            text += f"; the best logged episode exceeds the middle one by {self.most:.4g} only"
+        return text
+
+
+def candidates(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
+    """Return the rows to try by name, cloning among them, and what was seen of the tails.
+
+    Percent cloning and IQL; where tails are heavy, percent cloning ranked robustly and ROOM-VM.
+    """
+    rank, reason = choose_rank(log)
+    steps = budget.steps(log)
+    run = Run(progress=False)
+    cloning: dict[str, Any] = {"steps": steps, "hidden": budget.policies, "run": run}
+    implicit: dict[str, Any] = {
+        "steps": steps,
+        "policy_steps": steps,
+        "hidden": budget.critics,
+        "policy_hidden": budget.policies,
+        "run": run,
+    }
+    room = "iql" if rank == "sum" else "room-vm-iql"
+    folds = None if rank == "sum" else min(_ROOM_FOLDS, log.n_groups)
+    return {
+        CLONE: named_method(CLONE, **cloning),
+        "percent-bc-neural": named_method("percent-bc-neural", rank=rank, **cloning),
+        room: named_method(room, folds=folds, **implicit),
+    }, reason
+
+
+def learn_continuous(
+    log: AnyLog,
+    *,
+    gamma: float | None,
+    seed: int,
+    holdout: float,
+    engine: Engine | None = None,
+    budget: Budget | None = None,
+) -> Learned:
+    """Learn by the candidate that is credibly better than cloning the log, if there is one.
+
+    Each candidate and the clone are judged by neural FQE on the same folds of held-out episodes. What
+    FQE says of the clone beyond the log's own value is error, so that candidates are compared with the
+    clone, fold by fold. A gain larger than that of the best logged episode over the middle one is not
+    believed. Percent cloning comes before critics, because it imitates episodes that were seen to go
+    well; where neither is credibly better, the logged behaviour is kept.
+    """
+    budget = budget or Budget()
+    taught, held_out = split_off(in_memory(log, "Networks"), holdout, seed=seed)
+    rows, seen = candidates(taught, budget)
+    if held_out is None:
+        name = "percent-bc-neural"
+        learned = learn(taught, method=rows[name], gamma=gamma, seed=seed, engine=engine)
+        return replace(learned, reasons=(*learned.reasons, "Nothing was held out to compare with."))
+    found = {
+        name: learn(taught, method=row, gamma=gamma, seed=seed, engine=engine)
+        for name, row in rows.items()
+    }
+    values = {name: _judged(each, held_out, budget, seed) for name, each in found.items()}
+    most = spread_of_returns(taught, found[CLONE].gamma)
+    gains = {
+        name: Gain(values[name] - values[CLONE], budget.level, most)
+        for name in rows
+        if name != CLONE
+    }
+    said = [f"{name}: {gain}." for name, gain in gains.items()]
+    credible = [name for name, gain in gains.items() if gain.credible]
+    best = next(iter(credible), CLONE)  # percent cloning first: it imitates what was seen to work
+    if credible:
+        said.append(f"Chosen: {best}.")
+    else:
+        said.append("No candidate is credibly better than the log: this policy imitates it.")
+    return replace(found[best], held_out=held_out, reasons=(seen, *said))
+
+
+def spread_of_returns(log: Log, gamma: float) -> float:
+    """Return by how much the best episode's discounted return exceeds the median one.
+
+    Rewards are winsorised at 2 % first: an outlier makes no episode good.
+    """
+    tamed = np.clip(log.rewards, *np.quantile(log.rewards, [0.02, 0.98]))
+    returns = discounted_returns(log.with_rewards(tamed), gamma)[log.starts[:-1]]
+    return float(returns.max() - np.median(returns))
+
+
+def _judged(learned: Learned, held_out: Log, budget: Budget, seed: int) -> FloatArray:
+    chosen = neural_judge(
+        held_out.n_groups, folds=budget.folds, steps=budget.judging, hidden=budget.judges
+    )
+    estimate = evaluate(held_out, learned.policy, method=chosen, gamma=learned.gamma, seed=seed)
+    found = np.full(chosen.folds, np.nan)
+    found[np.setdiff1d(np.arange(chosen.folds), estimate.bad_folds)] = estimate.fold_values
+    return found
