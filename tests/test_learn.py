@@ -52,7 +52,8 @@ from tailproof.policies import Uniform, action_probabilities
 from tailproof.worlds import TabularMDP
 
 GAMMA = 0.9
-SEEING = [name for name in LEARNING if name not in ("bc", "zero-reward", "constant-reward")]
+BLIND = ("bc", "percent-bc", "zero-reward", "constant-reward")
+SEEING = [name for name in LEARNING if name not in BLIND]
 AT_THE_END = ["ma", "room-vm", "p-room-vm", "p-room-vm-released", "pb", "pb-released"]
 
 

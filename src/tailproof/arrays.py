@@ -1,5 +1,7 @@
 """Array types and the checks that every front door shares."""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -33,3 +35,15 @@ def require_fraction(
     """Raise `error` unless `value` is a number with `low <= value <= high`."""
     if not low <= value <= high:  # NaN fails too
         raise error(f"{name} must lie in [{low:g}, {high:g}]. Got {value!r} instead.")
+
+
+def one_or_many(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let a policy's method of states (n, p) also take one state (p,), and give its action alone."""
+
+    @wraps(method)
+    def call(self: Any, states: Any) -> Any:
+        if np.ndim(states) == 1:
+            return method(self, np.asarray(states)[None])[0]
+        return method(self, states)
+
+    return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil, log
 from typing import Any
 
@@ -155,6 +156,13 @@ LEARNING: dict[str, Row] = {
         "Huber loss, and a low quantile of bootstrapped critics in every target.",
     ),
     "bc": _row(Cloning(), Whole(), Mean(), "pointwise", "Imitate the log; rewards do not matter."),
+    "percent-bc": _row(
+        Cloning(top=0.3),
+        Whole(),
+        Mean(),
+        "pointwise",
+        "Imitate the best episodes, ranked robustly.",
+    ),
     "zero-reward": _row(
         FQI(reward="zero"),
         Whole(),
@@ -180,9 +188,26 @@ BASES: dict[str, Any] = {
 CATALOGUE: dict[str, Row] = {**EVALUATION, **LEARNING}
 
 
+@cache
+def deep() -> dict[str, Row]:
+    """Return the rows that train networks; they need torch when they are fitted, not before."""
+    from tailproof.deep.rows import deep_rows
+
+    return deep_rows()
+
+
 def names() -> tuple[str, ...]:
     """Return the names that `method` knows."""
-    return tuple(CATALOGUE)
+    return (*CATALOGUE, *deep())
+
+
+def _base(name: str) -> Any:
+    from tailproof.deep.rows import DEEP_BASES
+
+    known = {**BASES, **DEEP_BASES}
+    if name not in known:
+        raise MethodError(f"There is no base {name!r}. Known are {', '.join(known)}.")
+    return known[name]
 
 
 def method(
@@ -206,7 +231,8 @@ def method(
     confidence
         Instead of `folds`: K = ⌈8 log(2/δ)⌉ for δ = 1 − confidence, the theory's choice.
     base
-        Another base algorithm, or its name: ``base="lstd"``, ``base=FQE(iterations=50)``.
+        Another base algorithm, or its name: ``base="lstd"``, ``base=FQE(iterations=50)``. ROOM over
+        networks is ``method("room-vm", base="iql")``.
     aggregate
         Another aggregate.
     clip
@@ -221,12 +247,13 @@ def method(
     >>> method("roam-dm", confidence=0.95).folds
     30
     """
-    if name not in CATALOGUE:
+    row = CATALOGUE.get(name) or deep().get(name)
+    if row is None:
         raise MethodError(
-            f"There is no method {name!r}. Known are {', '.join(CATALOGUE)}; or compose a "
+            f"There is no method {name!r}. Known are {', '.join(names())}; or compose a "
             f"Method(base=..., partition=..., aggregate=..., at=...)."
         )
-    chosen = CATALOGUE[name].method
+    chosen = row.method
     if confidence is not None:
         if folds is not None:
             raise MethodError("Give folds or confidence, not both.")
@@ -236,11 +263,7 @@ def method(
             )
         folds = ceil(8 * log(2 / (1 - confidence)))
     if base is not None:
-        if isinstance(base, str):
-            if base not in BASES:
-                raise MethodError(f"There is no base {base!r}. Known are {', '.join(BASES)}.")
-            base = BASES[base]
-        chosen = replace(chosen, base=base)
+        chosen = replace(chosen, base=_base(base) if isinstance(base, str) else base)
     if folds is not None:
         if isinstance(chosen.partition, Whole):
             raise MethodError(

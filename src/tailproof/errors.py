@@ -61,6 +61,10 @@ class HorizonWarning(TailproofWarning):
     """All episodes end at one step, and the state does not tell how many are left."""
 
 
+class ConvergenceWarning(TailproofWarning):
+    """Critics that were trained too briefly for their values to have settled."""
+
+
 class SingularWarning(TailproofWarning):
     """A linear system that only the ridge makes solvable."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tailproof.arrays import FloatArray, IntArray
+from tailproof.arrays import FloatArray, IntArray, one_or_many
 from tailproof.critics import Ensemble
 from tailproof.errors import PolicyError
 
@@ -44,8 +44,9 @@ class GreedyPolicy:
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))
 
+    @one_or_many
     def __call__(self, states: FloatArray) -> IntArray:
-        """Return the best action in each state, (n,)."""
+        """Return the best action in each state, (n,); of one state (p,), its action."""
         chosen: IntArray = np.asarray(self.actions)[self.values(states).argmax(axis=1)]
         return chosen
 

@@ -93,6 +93,8 @@ def learn(
 def _learned(
     log: AnyLog, chosen: Method, gamma: float | None, seed: int, holdout: float, engine: Engine
 ) -> Learned:
+    if hasattr(chosen.base, "for_log"):
+        chosen = replace(chosen, base=chosen.base.for_log(log))
     taught, held_out = split_off(log, holdout, seed=seed)
     data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)
@@ -133,6 +135,7 @@ def _learned(
         held_out=held_out,
         task=task,
         policy_history=training,
+        reasons=fitted.notes,
     )
 
 
@@ -147,10 +150,9 @@ def _learn_by_default(
     strays from the log.
     """
     if not log.is_discrete:
-        raise MethodError(
-            "method='auto' learns from discrete actions. For continuous ones choose a neural row, for "
-            "instance method='iql' (extra 'deep')."
-        )
+        from tailproof.deep.choosing import learn_continuous  # torch is for those who need it
+
+        return learn_continuous(log, gamma=gamma, seed=seed, holdout=holdout, engine=engine)
     taught, held_out = split_off(log, holdout, seed=seed)
     pick, reasons = choose_learner(taught, seed=seed)
     best = learn(taught, method=pick, gamma=gamma, seed=seed, engine=engine)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +14,21 @@ from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import CriticAlgorithm, Fitted
 from tailproof.algorithms.task import Task
 from tailproof.container import SavedFileError, read_file, write_file
-from tailproof.critics import Critics, Ensemble, LinearCritics
+from tailproof.critics import Critics, Ensemble
 from tailproof.errors import MethodError, PartitionError
 from tailproof.evaluate import evaluate
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
 from tailproof.intervals import Bound
 from tailproof.lazy import AnyLog
+from tailproof.learned_file import parts_of, restored
 from tailproof.method import Method
 from tailproof.policies import EpsilonGreedy
 from tailproof.results import Estimate
 from tailproof.spaces import ActionSpace, Discrete
 from tailproof.specs import from_plain, to_plain
+
+if TYPE_CHECKING:
+    from tailproof.deep.scores import Score
 
 KIND, VERSION = "learned policy", 1
 
@@ -169,6 +174,34 @@ class Learned:
         )
         return HeldOut(estimate, estimate.lower_bound(level))
 
+    def score(
+        self, environment: str | Callable[[], Any], *, episodes: int = 20, seed: int = 0
+    ) -> Score:
+        """Play the policy in an environment, and return its mean return with a standard error.
+
+        Parameters
+        ----------
+        environment
+            A Gymnasium id such as ``"Hopper-v5"``, or a callable that makes an environment.
+        episodes
+            How many, from different starts. Returns of one policy differ much: five seeds of training
+            and twenty episodes each are what a claim needs.
+        seed
+            Seeds the starts.
+
+        Examples
+        --------
+        >>> from tailproof import learn
+        >>> from tailproof.worlds import CartPole
+        >>> learned = learn(CartPole().log(episodes=100), method="bc", gamma=0.99)
+        >>> found = learned.score("CartPole-v1", episodes=5)
+        >>> found.mean > 100, len(found.returns)
+        (True, 5)
+        """
+        from tailproof.deep.scores import score_of  # environments are for those who have one
+
+        return score_of(environment, self.policy, episodes=episodes, seed=seed)
+
     def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
         """Return the policy with uniform exploration: ε of the time any action at all."""
         return EpsilonGreedy(self.policy, epsilon, n_actions=self._n_actions())
@@ -181,22 +214,17 @@ class Learned:
     def save(self, path: str | Path) -> None:
         """Write policy, critics and settings to one file, which `Learned.load` reads.
 
-        The file holds numbers and text; loading it executes nothing. Held-out episodes are not in it.
-        Critics by scikit-learn regressors are refused, because only pickle can hold them.
+        One format serves linear and neural learners. The file holds numbers and text, with a checksum;
+        loading it executes nothing. Held-out episodes are not in it, nor where and how networks were
+        trained (`Run`). Critics by scikit-learn regressors are refused, because only pickle can hold
+        them.
         """
-        members = self.members
-        if not isinstance(members, LinearCritics) or not isinstance(self.policy, GreedyPolicy):
-            raise MethodError(
-                f"Only linear critics can be saved. {type(members).__name__} need a format of their "
-                f"own (scikit-learn's is pickle, which would execute code when it is loaded). Keep the "
-                f"result in memory, save `policy` if it can be, or learn with ridge features."
-            )
+        described, arrays = parts_of(self.policy, self.members, self.history, self.policy_history)
         header = {
+            **described,
             "method": to_plain(self.method),
-            "features": to_plain(members.features),
             "action_space": to_plain(self.action_space),
             "state_names": list(self.state_names),
-            "actions": list(self.policy.actions),
             "gamma": self.gamma,
             "seed": self.seed,
             "n_transitions": self.n_transitions,
@@ -204,7 +232,6 @@ class Learned:
             "bad_folds": list(self.bad_folds),
             "reasons": list(self.reasons),
         }
-        arrays = {"theta": members.theta, "diverged": members.diverged, "history": self.history}
         write_file(path, KIND, VERSION, header, arrays)
 
     @classmethod
@@ -228,18 +255,15 @@ class Learned:
         try:
             method = from_plain(header["method"], features=features)
             space = from_plain(header["action_space"])
-            known = from_plain(header["features"], features=features)
-            theta, diverged = arrays["theta"], arrays["diverged"]
-            if theta.ndim != 2 or theta.shape[1] != known.size or diverged.shape != theta.shape[:1]:
-                raise SavedFileError(
-                    f"{path} does not fit together: {known.size} features, but parameters of shape "
-                    f"{theta.shape}. Pass the features that it was learned with."
-                )
-            critic = Ensemble(LinearCritics(known, theta, diverged), method.aggregate)
+            found = restored(header, arrays, features)
+            critic = Ensemble(found.critics, method.aggregate)
+            policy = found.policy
+            if policy is None:
+                policy = GreedyPolicy(critic, space.n, tuple(header["actions"]))
             return cls(
-                policy=GreedyPolicy(critic, space.n, tuple(header["actions"])),
+                policy=policy,
                 critic=critic,
-                history=arrays["history"],
+                history=found.history,
                 bad_folds=tuple(header["bad_folds"]),
                 method=method,
                 gamma=float(header["gamma"]),
@@ -249,9 +273,12 @@ class Learned:
                 action_space=space,
                 state_names=tuple(header["state_names"]),
                 reasons=tuple(header["reasons"]),
+                policy_history=found.policy_history,
             )
         except KeyError as error:
             raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
+        except SavedFileError as error:
+            raise SavedFileError(f"{path} cannot be used. {error}") from error
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import learned_html  # pages are for those who look

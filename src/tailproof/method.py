@@ -89,9 +89,11 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
         return self.partition.count
 
     def with_settings(self, **settings: Any) -> Method:
-        """Return this method with other settings of its base."""
+        """Return this method with other settings of its base, or of the network that stands for it."""
         known = {each.name for each in fields(self.base)}  # type: ignore[arg-type]
         unknown = sorted(set(settings) - known)
+        if unknown and hasattr(self.base, "neural"):
+            return replace(self, base=self.base.neural()).with_settings(**settings)
         if unknown:
             raise MethodError(
                 f"{type(self.base).__name__} has no setting {unknown[0]!r}. "

@@ -16,12 +16,19 @@ def load(path: str | Path) -> Any:
     ----------
     path
         An ``.onnx`` graph (from `GreedyPolicy.save`, or any other with states as input), or a file that
-        `Learned.save` wrote.
+        `Learned.save`, or the `save` of a neural policy, wrote.
     """
     if not Path(path).is_file():
         raise SavedFileError(f"There is no file {str(path)!r}.")
     if is_file_of(path, KIND):
         return Learned.load(path).policy
+    if is_file_of(path, "neural policy"):
+        from tailproof.deep.settings import require_torch
+
+        require_torch()
+        from tailproof.deep.critics import load_policy
+
+        return load_policy(path)
     if Path(path).suffix == ".onnx":
         from tailproof.onnx_export import load_onnx
 

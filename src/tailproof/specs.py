@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tailproof.algorithms.cloning import Cloning
 from tailproof.algorithms.fitted_q import FQI
 from tailproof.algorithms.linear import Absolute, PerObservation
 from tailproof.algorithms.lspi import LSPI
+from tailproof.algorithms.regression import RegressionCloning
 from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
 from tailproof.container import SavedFileError
 from tailproof.errors import MethodError
@@ -23,10 +25,34 @@ from tailproof.spaces import Continuous, Discrete
 _TYPES: tuple[type, ...] = (
     *(Mean, Median, Quantile, TrimmedMean, MeanMinusStd),
     *(Whole, Split, Bootstrap, OutOfBag, Replicate),
-    *(FQI, LSPI, Cloning, HuberRewards, ConstantRewards, Absolute, PerObservation),
+    *(
+        FQI,
+        LSPI,
+        Cloning,
+        RegressionCloning,
+        HuberRewards,
+        ConstantRewards,
+        Absolute,
+        PerObservation,
+    ),
     *(PerAction, Polynomial, Joint, Discrete, Continuous, Method),
 )
 _KNOWN: dict[str, Any] = {each.__name__: each for each in _TYPES}
+
+
+@cache
+def _deep() -> dict[str, Any]:
+    """Return the bases that train networks; where and how they ran is no part of what they are."""
+    from tailproof.deep.bases import BehaviourCloning
+    from tailproof.deep.rows import DEEP_BASES
+    from tailproof.deep.settings import EarlyStopping
+
+    types = (*map(type, DEEP_BASES.values()), BehaviourCloning, EarlyStopping)
+    return {each.__name__: each for each in types}
+
+
+def _type(name: Any) -> Any:
+    return _KNOWN.get(name) or _deep().get(name)
 
 
 def to_plain(value: Any) -> Any:
@@ -49,11 +75,9 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return {"type": "tuple", "items": [to_plain(each) for each in value]}
     name = type(value).__name__
-    if _KNOWN.get(name) is type(value):
-        return {
-            "type": name,
-            **{each.name: to_plain(getattr(value, each.name)) for each in fields(value)},
-        }
+    if is_dataclass(value) and _type(name) is type(value):
+        kept = [each.name for each in fields(value) if each.name != "run"]
+        return {"type": name, **{each: to_plain(getattr(value, each)) for each in kept}}
     if hasattr(value, "size") and callable(value):
         return {"type": "own features", "text": repr(value)}
     raise MethodError(
@@ -78,11 +102,10 @@ def from_plain(plain: Any, *, features: Any = None) -> Any:
                 f"which a saved file does not hold: pass them again as features=."
             )
         return features
-    if name not in _KNOWN:
+    known = _type(name)
+    if known is None:
         raise SavedFileError(f"The file names {name!r}, which this tailproof does not know.")
     try:
-        return _KNOWN[name](
-            **{key: from_plain(each, features=features) for key, each in items.items()}
-        )
+        return known(**{key: from_plain(each, features=features) for key, each in items.items()})
     except TypeError as error:
         raise SavedFileError(f"The file's {name} does not fit this tailproof: {error}.") from error

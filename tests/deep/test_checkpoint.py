@@ -21,6 +21,9 @@ from tailproof.deep import IQL, SAC, Run
 from tailproof.deep import checkpoint as checkpoints
 from tailproof.deep.checkpoint import CheckpointError, CheckpointWarning, latest, save
 
+#: What these tests train has no time to converge, and need not.
+pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
+
 SMALL = {"hidden": (16, 16), "batch": 32, "steps": 60}
 RUN = Run(threads=1, log_every=10, checkpoint_every=10)
 

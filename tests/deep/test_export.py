@@ -8,6 +8,9 @@ from tailproof.deep import IQL, SAC, Run
 from tailproof.deep.export import export_critic, export_policy
 from tailproof.errors import MethodError
 
+#: What these tests train has no time to converge, and need not.
+pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
+
 onnxruntime = pytest.importorskip("onnxruntime")
 SMALL = {"hidden": (16, 16), "batch": 32, "steps": 30, "run": Run(threads=1)}
 AGGREGATES = [Mean(), Median(), Quantile(0.0), Quantile(0.3), TrimmedMean(0.2), MeanMinusStd(2.0)]

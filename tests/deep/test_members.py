@@ -1,5 +1,7 @@
 """Members trained together are the members trained alone."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
@@ -17,10 +19,13 @@ from tailproof import (
     learn,
     method,
 )
+from tailproof.catalogue import deep
 from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
-from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.fitting import fit_implicit, member_seeds
 from tailproof.errors import MethodError
+
+#: What these tests train has no time to converge, and need not.
+pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
 
 SMALL = {"hidden": (16, 16), "batch": 32, "steps": 60, "run": Run(threads=1, log_every=20)}
 
@@ -197,21 +202,6 @@ def test_critics_speak_the_logs_units(task):
     np.testing.assert_allclose(values[1], 1000 * values[0], rtol=1e-3, atol=1e-3)
 
 
-def test_critics_and_policies_survive_saving(task, tmp_path):
-    from tailproof.deep.critics import load_policy
-
-    base = SQL(policy_steps=5, **SMALL)
-    fitted = base.fit(task, Split(2).assign(task.log, rng()), backup=None, rng=rng(1))
-    policy = base.extract(task, fitted, aggregate=Median(), rng=rng(2)).policy
-    fitted.critics.save(tmp_path / "a" / "critics")
-    policy.save(tmp_path / "policy")
-    critics = NeuralCritics.load(tmp_path / "a" / "critics")
-    states, actions = task.log.states, task.log.actions
-    assert (critics.values(states, actions) == fitted.critics.values(states, actions)).all()
-    assert (critics.state_values(states) == fitted.critics.state_values(states)).all()
-    assert (load_policy(tmp_path / "policy")(states) == policy(states)).all()
-
-
 def test_learn_takes_the_rows_and_asks_the_same_critics_again(log, discrete_log):
     base = IQL(policy_steps=40, **SMALL)
     for chosen in (log, discrete_log):
@@ -228,15 +218,40 @@ def test_learn_takes_the_rows_and_asks_the_same_critics_again(log, discrete_log)
         assert "policy loss" in room.policy_history
 
 
-def test_learn_takes_every_deep_row(log):
-    from dataclasses import fields, replace
+LEARNING_ROWS = [name for name in deep() if not isinstance(method(name).base, NeuralFQE)]
 
-    from tailproof.deep.rows import deep_rows
 
-    for name, row in deep_rows().items():
-        settings = {**SMALL, "steps": 5, "policy_steps": 5}
-        known = {each.name for each in fields(row.method.base)}
-        base = replace(row.method.base, **{k: v for k, v in settings.items() if k in known})
-        learned = learn(log, method=replace(row.method, base=base), gamma=0.9)
-        assert learned.policy(log.states).shape == (log.n_transitions, 2), name
-        assert learned.members.count == row.method.folds
+def small(name):
+    """Return a row with settings that train in no time."""
+    base = method(name).base
+    known = {each.name for each in fields(base)}
+    settings = {**SMALL, "steps": 5, "policy_steps": 5}
+    return method(name, **{key: value for key, value in settings.items() if key in known})
+
+
+@pytest.mark.parametrize("name", LEARNING_ROWS)
+def test_learn_takes_every_deep_row(name, log):
+    learned = learn(log, method=small(name), gamma=0.9)
+    again = learn(log, method=small(name), gamma=0.9)
+    assert learned.policy(log.states).shape == (log.n_transitions, 2)
+    assert (learned.policy(log.states) == again.policy(log.states)).all()
+    assert learned.members.count == learned.method.folds
+    assert learned.to_dict()["method"] == str(learned.method)
+
+
+@pytest.mark.parametrize("name", [name for name in deep() if name not in LEARNING_ROWS])
+def test_evaluate_takes_every_deep_row_that_evaluates(name, log):
+    def still(states):
+        return np.zeros((len(states), 2))
+
+    found = evaluate(log, still, method=small(name), gamma=0.9)
+    assert found.value == evaluate(log, still, method=small(name), gamma=0.9).value
+    assert found.fold_values.shape == (small(name).folds,)
+
+
+def test_rows_are_composed_by_the_name_of_their_base():
+    assert method("room-vm", base="iql") == method("room-vm-iql")
+    assert method("ma", base="sql") == method("ma-sql")
+    assert method("room-fqi", base="iql", steps=7).base.steps == 7
+    with pytest.raises(MethodError, match=r"There is no base 'dqn'. Known are fqe, .*, iql, sql"):
+        method("room-vm", base="dqn")

@@ -29,6 +29,9 @@ from tailproof.deep.history import History
 from tailproof.deep.settings import require_module
 from tailproof.errors import FoldError, FoldWarning, LogError, MethodError, TailproofError
 
+#: What these tests train has no time to converge, and need not.
+pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
+
 SMALL = {"hidden": (16, 16), "batch": 32, "steps": 40}
 RUN = Run(threads=1, log_every=10)
 

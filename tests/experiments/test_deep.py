@@ -7,11 +7,14 @@ import pytest
 pytest.importorskip("torch")
 
 from tailproof.errors import TailproofError
-from tailproof.experiments import d4rl_sql, datasets, iql_table, sac_n
+from tailproof.experiments import d4rl_sql, datasets, iql_table, percent_cloning, sac_n
 from tailproof.experiments.experiment import Job
 from tailproof.experiments.implicit import LOOKS
 from tailproof.experiments.results import Results
 from tailproof.experiments.runner import run
+
+#: What these tests train has no time to converge, and need not.
+pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
 
 
 @pytest.fixture
@@ -46,7 +49,9 @@ def _short_pendulum():
     return gymnasium.make("Pendulum-v1", max_episode_steps=10)
 
 
-@pytest.mark.parametrize("module", [d4rl_sql, iql_table, sac_n], ids=lambda m: m.EXPERIMENT.name)
+@pytest.mark.parametrize(
+    "module", [d4rl_sql, iql_table, sac_n, percent_cloning], ids=lambda m: m.EXPERIMENT.name
+)
 def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(
     module, rollouts, tmp_path
 ):

@@ -21,10 +21,11 @@ At = Literal["value", "pointwise", "backup"]
 
 @dataclass(frozen=True)
 class Fitted:
-    """K critics and how far each moved in every iteration, (iterations, K)."""
+    """K critics, how far each moved in every iteration, (iterations, K), and what a reader is told."""
 
     critics: Critics
     history: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tailproof.catalogue import EVALUATION, LEARNING
+from tailproof.catalogue import EVALUATION, LEARNING, deep
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import (
@@ -110,7 +110,9 @@ def methods(session: Session) -> None:
 
     Example: tailproof methods
     """
-    listed = {"evaluate": EVALUATION, "learn": LEARNING}
+    learns = {name: row for name, row in deep().items() if hasattr(row.method.base, "extract")}
+    evaluates = {name: row for name, row in deep().items() if name not in learns}
+    listed = {"evaluate": {**EVALUATION, **evaluates}, "learn": {**LEARNING, **learns}}
     rows: dict[str, dict[str, Any]] = {
         name: {
             "for": purpose,

@@ -15,6 +15,7 @@ from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.evaluating import evaluated, evaluation_lines
 from tailproof.cli.inputs import chosen_method, read_the_log
+from tailproof.cli.networks import NETWORKS, network_settings, neural_judge, saved_in, score_facts
 from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
@@ -43,6 +44,37 @@ class LearningOptions(MethodOptions):
         ),
     ] = AUTO
 
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Gradient steps of a network, of its critics and its policy alike.",
+            min=1,
+            rich_help_panel=NETWORKS,
+            show_default=False,
+        ),
+    ] = None
+    hidden: Annotated[
+        str | None,
+        typer.Option(
+            help="Widths of a network's hidden layers.",
+            metavar="256,256",
+            rich_help_panel=NETWORKS,
+            show_default=False,
+        ),
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="Where networks train: cpu, cuda, cuda:1, ….",
+            rich_help_panel=NETWORKS,
+            show_default=False,
+        ),
+    ] = None
+
+    def changes(self) -> dict[str, Any]:
+        """Return the keyword arguments of `tailproof.method`."""
+        return {**super().changes(), **network_settings(self)}
+
 
 @command
 def learn(
@@ -66,6 +98,18 @@ def learn(
             rich_help_panel="Method",
         ),
     ] = 0.3,
+    evaluate: Annotated[
+        str | None,
+        typer.Option(
+            help="Also play the policy in this Gymnasium environment.",
+            metavar="ENVIRONMENT",
+            rich_help_panel="Method",
+            show_default=False,
+        ),
+    ] = None,
+    episodes: Annotated[
+        int, typer.Option(help="Episodes to play there.", min=1, rich_help_panel="Method")
+    ] = 20,
     gamma: Gamma = None,
     level: Level = 0.9,
     seed: Seed = 0,
@@ -77,7 +121,7 @@ def learn(
     """
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where)
-        chosen = _learning_method(method)
+        chosen = saved_in(_learning_method(method), reading.log, engine.checkpoint)
         with session.working(f"Learning by {chosen}"):
             learned = run_learn(
                 reading.log, method=chosen, gamma=gamma, seed=seed, holdout=holdout, engine=where
@@ -88,13 +132,16 @@ def learn(
         diagnosis: Diagnosis | None = None
         found: Answer | None = None
         if judging is not None:
-            with session.working("Judging it by the other episodes"):
-                shown = held(judging, "The diagnosis", seed=seed)
-                diagnosis = diagnose(shown, learned.policy, gamma=learned.gamma, seed=seed)
+            if judging.is_discrete:
+                with session.working("Judging it by the other episodes"):
+                    shown = held(judging, "The diagnosis", seed=seed)
+                    diagnosis = diagnose(shown, learned.policy, gamma=learned.gamma, seed=seed)
+            elif report is not None:
+                raise TailproofError("Reports are of discrete actions. Leave out --report.")
             found = evaluated(
                 judging,
                 learned.policy,
-                named_method("auto"),
+                named_method("auto") if judging.is_discrete else neural_judge(),
                 diagnosis,
                 session,
                 gamma=learned.gamma,
@@ -104,6 +151,10 @@ def learn(
             )
         elif report is not None:
             raise TailproofError("A report judges the policy by other episodes: use --holdout 0.3.")
+    played = None
+    if evaluate is not None:
+        with session.working(f"Playing {episodes} episodes of {evaluate}"):
+            played = learned.score(evaluate, episodes=episodes, seed=seed)
     shares = action_shares(reading.log, learned.policy)
     conclude(
         session,
@@ -122,8 +173,9 @@ def learn(
             "actions": shares,
             "saved": None if out is None else str(out),
             "held_out": None if found is None else found.to_dict(),
+            "played": None if played is None else score_facts(evaluate, played),
         },
-        lines=_lines(learned, found, shares, out),
+        lines=_lines(learned, found, shares, out, played),
         page=lambda context: _page(shown, learned, found, diagnosis, shares, context),
         report=report,
     )
@@ -168,6 +220,7 @@ def _lines(
     found: Answer | None,
     shares: dict[str, dict[str, float]],
     out: Path | None,
+    played: Any,
 ) -> list[Any]:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("action", "the policy takes it", "the log took it"):
@@ -181,6 +234,8 @@ def _lines(
             f"Judged by {found.estimate.n_episodes:,} episodes that it was not learned from:",
             *evaluation_lines(found),
         ]
+    if played is not None:
+        lines += ["", f"Played: return {played}."]
     if out is not None:
         lines += ["", f"Saved to {out}; evaluate it with --policy {out}."]
     return lines

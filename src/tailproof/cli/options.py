@@ -177,7 +177,7 @@ class MethodOptions:
     base: Annotated[
         str | None,
         typer.Option(
-            help="Another base: fqe, lstd, mis, dr or ips.",
+            help="Another base: fqe, lstd, mis, dr or ips; iql or sql for networks.",
             rich_help_panel=METHOD,
             show_default=False,
         ),

@@ -3,10 +3,12 @@
 Importing this package loads no torch; fitting one of its bases does.
 """
 
-from tailproof.deep.bases import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE
+from tailproof.deep.actor_bases import SAC, TD3BC
+from tailproof.deep.bases import IQL, SQL, BehaviourCloning, NeuralFQE
 from tailproof.deep.environments import play
-from tailproof.deep.history import CSVLogger, MLflowLogger, TensorBoardLogger, WandbLogger
-from tailproof.deep.settings import Evaluation, Run
+from tailproof.deep.history import History
+from tailproof.deep.loggers import CSVLogger, MLflowLogger, TensorBoardLogger, WandbLogger
+from tailproof.deep.settings import EarlyStopping, Evaluation, Run
 
 __all__ = [
     "IQL",
@@ -15,7 +17,9 @@ __all__ = [
     "TD3BC",
     "BehaviourCloning",
     "CSVLogger",
+    "EarlyStopping",
     "Evaluation",
+    "History",
     "MLflowLogger",
     "NeuralFQE",
     "Run",

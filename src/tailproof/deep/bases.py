@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.ranking import Rank, require_rank, require_top
 from tailproof.algorithms.task import Task
 from tailproof.arrays import require_fraction
 from tailproof.deep.settings import (
     DeepSettings,
+    TrainsPolicy,
     require_count,
     require_positive,
     require_torch,
@@ -25,6 +27,14 @@ from tailproof.partition import Folds
 if TYPE_CHECKING:
     from tailproof.deep.extraction import DeepFitted, Extracted
     from tailproof.deep.implicit import Rule
+
+_PUBLISHED: dict[str, Any] = {
+    "policy": "gaussian",
+    "limit": 100.0,
+    "share": 0.0,
+    "target_rate": 0.005,
+    "reward_scale": 1.0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +58,10 @@ class Implicit(DeepSettings):
         Threshold beyond which Q's regression counts errors linearly, in scaled rewards; none: squared.
     limit
         Largest weight of an action in the policy.
+    policy
+        ``"deterministic"``: continuous actions by weighted squared error, as the paper says.
+        ``"gaussian"``: by weighted likelihood with a learned standard deviation for each entry of the
+        action, as its release does; it acts by its mean.
     share
         Advantages are shrunk by one factor until the weights are worth at least this share of the
         log, (Σw)²/nΣw²; 0: never. Without it, errors of a critic that was trained briefly or on noisy
@@ -61,6 +75,7 @@ class Implicit(DeepSettings):
     twins: int = 2
     huber: float | None = None
     limit: float = 100.0
+    policy: Literal["deterministic", "gaussian"] = "deterministic"
     share: float = 0.7
 
     def __post_init__(self) -> None:
@@ -74,6 +89,19 @@ class Implicit(DeepSettings):
             raise MethodError(f"share must be at least 0 and below 1. Got {self.share!r} instead.")
         if self.huber is not None:
             require_positive("huber", self.huber)
+        if self.policy not in ("deterministic", "gaussian"):
+            raise MethodError(
+                f"policy must be deterministic or gaussian. Got {self.policy!r} instead."
+            )
+
+    @classmethod
+    def as_published(cls, **settings: Any) -> Self:
+        """Return the base without this library's departures from the published code.
+
+        A Gaussian policy, weights of at most 100 that nothing spreads (`share` 0), rewards and target
+        rate as they are (0.005), and for SQL α = 10. Settings given here come on top.
+        """
+        return cls(**{**_PUBLISHED, **settings})
 
     def rule(self) -> Rule:
         """Return the loss of V and the weight of an action."""
@@ -167,145 +195,27 @@ class SQL(Implicit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ActorCritic(DeepSettings):
-    """What SAC and TD3+BC share: the policy is trained with the critics, which meet in the backup."""
+class BehaviourCloning(TrainsPolicy):
+    """Imitate the log, or its best episodes, with a network; every row has the same weight.
 
-    supports: ClassVar[tuple[At, ...]] = ("backup",)
-    twins: ClassVar[int] = 1
-    delay: ClassVar[int] = 1
-
-    def extract(
-        self,
-        task: Task,  # noqa: ARG002
-        fitted: Fitted,
-        *,
-        aggregate: Aggregate,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> Extracted:
-        """Return the policy that was trained with the critics."""
-        from tailproof.deep.extraction import DeepFitted, Extracted
-        from tailproof.deep.history import History
-
-        if not isinstance(fitted, DeepFitted) or fitted.policy is None:
-            raise MethodError(f"{type(self).__name__} takes its policy from its own fit.")
-        return Extracted(fitted.policy, History())
-
-
-@dataclass(frozen=True, kw_only=True)
-class SAC(_ActorCritic):
-    """Soft actor-critic whose critics meet in the backup: SAC-N (An et al., 2021) and its kin.
-
-    Every critic regresses on r + γ(1 − terminal)(aggregate_k Q_k(s', a') − α·log π(a'|s')), a' ~ π; the
-    policy, a squashed Gaussian, climbs aggregate_k Q_k(s, a) − α·log π(a|s); α holds its entropy near
-    the target. SAC-N aggregates with the minimum, SAC-N (STD) with mean − 2·std.
+    With ``top=1`` rewards do not matter. With less (percent cloning) they choose whom to imitate.
 
     Parameters
     ----------
-    temperature
-        α at the start.
-    target_entropy
-        Entropy that α aims at; by default minus the number of action entries.
+    top, rank
+        Share of the episodes to imitate and the score that ranks them, as in `Cloning`.
     """
-
-    steps: int = 1_000_000
-    hidden: tuple[int, ...] = (256, 256, 256)
-    temperature: float = 0.2
-    target_entropy: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive("temperature", self.temperature)
-
-    def fit(
-        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
-    ) -> DeepFitted:
-        """Train critics and policy."""
-        require_torch()
-        from tailproof.deep.actors import SoftActor
-        from tailproof.deep.fitting import fit_actor_critic, member_seeds
-
-        def actor(states: int, actions: int, seed: int, rows: int) -> SoftActor:
-            target = -float(actions) if self.target_entropy is None else self.target_entropy
-            return SoftActor(
-                states,
-                actions,
-                seed,
-                rows,
-                hidden=self.hidden,
-                learning_rate=self.learning_rate,
-                target_entropy=target,
-                temperature=self.temperature,
-                device=self.run.device,
-            )
-
-        seeds = member_seeds(folds.count, rng)
-        return fit_actor_critic(
-            self, task, folds, backup=backup, seeds=seeds, make_actor=actor, kind="gaussian"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TD3BC(_ActorCritic):
-    """TD3+BC (Fujimoto & Gu, 2021): the policy maximises λQ(s, π(s)) − (π(s) − a)².
-
-    λ = α / mean |Q|, so that α weighs value against imitation whatever the reward's unit.
-
-    Parameters
-    ----------
-    alpha
-        α.
-    noise, noise_limit
-        Standard deviation and bound of the noise on the target policy's actions.
-    """
-
-    twins: ClassVar[int] = 2
-    delay: ClassVar[int] = 2
-
-    steps: int = 1_000_000
-    alpha: float = 2.5
-    noise: float = 0.2
-    noise_limit: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive("alpha", self.alpha)
-
-    def fit(
-        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
-    ) -> DeepFitted:
-        """Train critics and policy."""
-        require_torch()
-        from tailproof.deep.actors import ClonedActor
-        from tailproof.deep.fitting import fit_actor_critic, member_seeds
-
-        def actor(states: int, actions: int, seed: int, rows: int) -> ClonedActor:
-            return ClonedActor(
-                states,
-                actions,
-                seed,
-                rows,
-                hidden=self.hidden,
-                learning_rate=self.learning_rate,
-                target_rate=self.target_rate,
-                alpha=self.alpha,
-                noise=self.noise,
-                noise_limit=self.noise_limit,
-                device=self.run.device,
-            )
-
-        seeds = member_seeds(folds.count, rng)
-        return fit_actor_critic(
-            self, task, folds, backup=backup, seeds=seeds, make_actor=actor, kind="deterministic"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BehaviourCloning(DeepSettings):
-    """Imitate the log, every action with the same weight; rewards do not matter."""
 
     supports: ClassVar[tuple[At, ...]] = ("pointwise",)
 
     steps: int = 200_000
+    top: float = 1.0
+    rank: Rank = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_top(self.top)
+        require_rank(self.rank)
 
     def fit(
         self,
@@ -320,8 +230,6 @@ class BehaviourCloning(DeepSettings):
         from tailproof.deep.extraction import fit_cloning
 
         return fit_cloning(self, task, folds, seed=int(rng.integers(2**62)))
-
-    extract = _ActorCritic.extract
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tailproof.deep.actors import LOG_STD
 from tailproof.deep.adam import Adam, cosine
 from tailproof.deep.data import Draws, Table
 from tailproof.deep.losses import (
     cross_entropy_gradient,
     cross_entropy_loss,
+    likelihood_gradients,
+    likelihood_loss,
     regression_gradient,
     regression_loss,
 )
@@ -22,8 +25,9 @@ from tailproof.deep.qfunctions import generators, healthy
 class CloningLearner:
     """P policies that imitate the same rows with different weights.
 
-    Continuous actions: π(s) = tanh of a network, by squared error; discrete ones: a softmax, by
-    likelihood. The learning rate falls with a cosine to zero.
+    Continuous actions: π(s) = tanh of a network, by squared error, or, if `gaussian`, by the likelihood
+    of a normal distribution around it; discrete ones: a softmax, by likelihood. The learning rate falls
+    with a cosine to zero.
 
     Parameters
     ----------
@@ -44,6 +48,7 @@ class CloningLearner:
         n_actions: int | None,
         learning_rate: float,
         steps: int,
+        gaussian: bool = False,
     ) -> None:
         self.table, self.draws, self.steps = table, draws, steps
         self.discrete = n_actions is not None
@@ -60,12 +65,22 @@ class CloningLearner:
         self._pass = Pass(self.stack, batch, self.parameters.gradients["policy"])
         self._states = torch.empty(self.members, batch, widths[0], device=device)
         self.adam = Adam(self.parameters.flat, self.parameters.gradient, learning_rate)
+        # One standard deviation for each entry of the action, the same in all states.
+        self.log_std = torch.zeros(self.members, 1, outputs, device=device)
+        self._by_log_std = torch.zeros_like(self.log_std)
+        self._adam_std = None
+        if gaussian and not self.discrete:
+            self._adam_std = Adam(self.log_std, self._by_log_std, learning_rate)
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def update(self, step: int) -> None:
         """Take one gradient step."""
         self.gradients(step)
-        self.adam.step(rate=cosine(step, self.steps))
+        rate = cosine(step, self.steps)
+        self.adam.step(rate=rate)
+        if self._adam_std is not None:
+            self._adam_std.step(rate=rate)
+            self.log_std.clamp_(*LOG_STD)
 
     def gradients(self, step: int) -> None:
         """Write the gradient of every parameter at this step's batch."""
@@ -79,13 +94,19 @@ class CloningLearner:
         else:
             logged = batch["actions"]
             outputs = outputs.tanh_()
-            gradient = regression_gradient(outputs, logged, weight)
+            if self._adam_std is None:
+                gradient = regression_gradient(outputs, logged, weight)
+            else:
+                gradient, by_log_std = likelihood_gradients(outputs, logged, weight, self.log_std)
+                self._by_log_std.copy_(by_log_std)
         self._pass.backward(gradient)
         self._last = (outputs, logged, weight)
 
     def metrics(self) -> dict[str, Tensor]:
         """Return the last step's loss by policy, (P,)."""
         assert self._last is not None
+        if self._adam_std is not None:
+            return {"policy loss": likelihood_loss(*self._last, self.log_std)}
         loss = cross_entropy_loss if self.discrete else regression_loss
         return {"policy loss": loss(*self._last)}
 
@@ -99,4 +120,5 @@ class CloningLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that training changes, by name."""
-        return {**self.adam.tensors("policy"), "alive": self.alive}
+        spread = {} if self._adam_std is None else self._adam_std.tensors("spread")
+        return {**self.adam.tensors("policy"), **spread, "alive": self.alive}

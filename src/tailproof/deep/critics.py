@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, one_or_many
+from tailproof.container import SavedFileError, read_file, write_file
 from tailproof.deep.actors import LOG_STD
-from tailproof.deep.checkpoint import CheckpointError, serialise, write_whole
 from tailproof.deep.data import Scaling
 from tailproof.deep.networks import Shape, Stack
 from tailproof.errors import MethodError
+
+POLICY_KIND, POLICY_VERSION = "neural policy", 1
+#: What a file holds of networks: a description for JSON, and arrays.
+Parts = tuple[dict[str, Any], dict[str, AnyArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,25 +94,28 @@ class NeuralCritics:
             smallest = values.view(self.twins, self.count, *values.shape[1:]).amin(0)
         return np.asarray(smallest.double().cpu().numpy() / self.scaling.reward_scale)
 
-    def save(self, path: str | Path) -> None:
-        """Write the critics to ``<path>.safetensors`` and ``<path>.json``."""
-        tensors = {"q": self.q.flat, "alive": torch.from_numpy(self.alive)}
+    def parts(self) -> Parts:
+        """Return header and arrays of a file, which `from_parts` understands."""
+        header = {
+            "twins": self.twins,
+            "widths": [self.q.shape.widths, None if self.v is None else self.v.shape.widths],
+            "scaling": self.scaling.plain(),
+        }
+        arrays = {"q": self.q.flat.cpu().numpy(), "alive": self.alive}
         if self.v is not None:
-            tensors["v"] = self.v.flat
-        widths = [self.q.shape.widths, None if self.v is None else self.v.shape.widths]
-        _save(path, "critics", tensors, self.scaling, {"twins": self.twins, "widths": widths})
+            arrays["v"] = self.v.flat.cpu().numpy()
+        return header, arrays
 
     @classmethod
-    def load(cls, path: str | Path) -> NeuralCritics:
-        """Read critics that `save` wrote; executes nothing."""
-        tensors, scaling, page = _load(path, "critics")
-        alive = tensors["alive"].numpy()
-        twins, (q, v) = page["twins"], page["widths"]
+    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> NeuralCritics:
+        """Return the critics of `parts`, or say what does not fit."""
+        alive = np.asarray(arrays["alive"], dtype=bool)
+        twins, (q, v) = header["twins"], header["widths"]
         return cls(
-            Stack(Shape(twins * len(alive), tuple(q)), tensors["q"]),
-            None if v is None else Stack(Shape(len(alive), tuple(v)), tensors["v"]),
+            _stack(twins * len(alive), q, arrays["q"]),
+            None if v is None else _stack(len(alive), v, arrays["v"]),
             twins,
-            scaling,
+            Scaling.from_plain(header["scaling"]),
             alive,
         )
 
@@ -127,8 +132,9 @@ class NeuralPolicy:
 
     kind = "deterministic"
 
+    @one_or_many
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return the action in each state, (n, q)."""
+        """Return the action in each state, (n, q); of one state (p,), its action (q,)."""
         outputs = self.outputs(states)[:, : self.scaling.action_width]
         return self.scaling.raw_actions(outputs.tanh().cpu().numpy())
 
@@ -137,14 +143,23 @@ class NeuralPolicy:
         with torch.no_grad():
             return self.stack(torch.from_numpy(self.scaling.states(states)).to(self.stack.flat))[0]
 
+    def parts(self) -> Parts:
+        """Return header and arrays of a file, which `policy_from_parts` understands."""
+        header = {
+            "kind": self.kind,
+            "widths": self.stack.shape.widths,
+            "scaling": self.scaling.plain(),
+        }
+        return header, {"network": self.stack.flat.cpu().numpy()}
+
     def save(self, path: str | Path) -> None:
-        """Write the policy to ``<path>.safetensors`` and ``<path>.json``, or as ``<name>.onnx``."""
+        """Write the policy to a file for `tailproof.load_policy`, or, as ``<name>.onnx``, a graph."""
         if Path(path).suffix == ".onnx":
             from tailproof.deep.export import export_policy
 
             return export_policy(self, path)
-        page = {"kind": self.kind, "widths": self.stack.shape.widths}
-        return _save(path, "policy", {"policy": self.stack.flat}, self.scaling, page)
+        header, arrays = self.parts()
+        return write_file(path, POLICY_KIND, POLICY_VERSION, header, arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +168,9 @@ class CategoricalPolicy(NeuralPolicy):
 
     kind = "categorical"
 
+    @one_or_many
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return the likeliest action in each state, (n,)."""
+        """Return the likeliest action in each state, (n,); of one state (p,), its action."""
         return self.outputs(states).argmax(-1).cpu().numpy()
 
     def probabilities(self, states: FloatArray) -> FloatArray:
@@ -182,10 +198,22 @@ _KINDS: dict[str, type[NeuralPolicy]] = {
 
 
 def load_policy(path: str | Path) -> NeuralPolicy:
-    """Read a policy that its `save` wrote; executes nothing."""
-    tensors, scaling, page = _load(path, "policy")
-    stack = Stack(Shape(1, tuple(page["widths"])), tensors["policy"])
-    return _KINDS[page["kind"]](stack, scaling)
+    """Read a policy that its `save` wrote, checked by its checksum; executes nothing."""
+    header, arrays = read_file(path, POLICY_KIND, POLICY_VERSION)
+    try:
+        return policy_from_parts(header, arrays)
+    except KeyError as error:
+        raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
+
+
+def policy_from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> NeuralPolicy:
+    """Return the policy of `NeuralPolicy.parts`, or say what does not fit."""
+    if header["kind"] not in _KINDS:
+        raise SavedFileError(
+            f"The file holds a {header['kind']!r} policy; this tailproof knows {', '.join(_KINDS)}."
+        )
+    stack = _stack(1, header["widths"], arrays["network"])
+    return _KINDS[header["kind"]](stack, Scaling.from_plain(header["scaling"]))
 
 
 def split_policies(stack: Stack, scaling: Scaling, kind: str) -> Sequence[NeuralPolicy]:
@@ -193,33 +221,12 @@ def split_policies(stack: Stack, scaling: Scaling, kind: str) -> Sequence[Neural
     return [_KINDS[kind](stack.members([k]), scaling) for k in range(stack.shape.count)]
 
 
-def _save(
-    path: str | Path, what: str, tensors: dict[str, Tensor], scaling: Scaling, page: dict[str, Any]
-) -> None:
-    base = Path(path)
-    base.parent.mkdir(parents=True, exist_ok=True)
-    written = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in asdict(scaling).items()
-    }
-    page = {"format": f"tailproof {what} 1", **page, "scaling": written}
-    write_whole(base.with_name(base.name + ".safetensors"), serialise(tensors))
-    write_whole(base.with_name(base.name + ".json"), json.dumps(page, indent=1).encode())
-
-
-def _load(path: str | Path, what: str) -> tuple[dict[str, Tensor], Scaling, dict[str, Any]]:
-    base = Path(path)
-    try:
-        page = json.loads(base.with_name(base.name + ".json").read_bytes())
-        tensors = safetensors.torch.load(base.with_name(base.name + ".safetensors").read_bytes())
-    except (OSError, json.JSONDecodeError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read: {type(error).__name__}: {error}.") from error
-    if page.get("format") != f"tailproof {what} 1":
-        raise CheckpointError(
-            f"{path} holds {page.get('format')!r}; a 'tailproof {what} 1' was expected."
+def _stack(count: int, widths: Sequence[int], flat: AnyArray) -> Stack:
+    """Return the networks of a file, if it holds as many numbers as they have parameters."""
+    shape = Shape(count, tuple(int(width) for width in widths))
+    if flat.shape != (shape.parameters,):
+        raise SavedFileError(
+            f"The file does not fit together: networks {shape.widths} have {shape.parameters} "
+            f"parameters, and it holds {flat.shape}."
         )
-    given: dict[str, Any] = {
-        name: np.asarray(value, dtype=float) if isinstance(value, list) else value
-        for name, value in page["scaling"].items()
-    }
-    return tensors, Scaling(**given), page
+    return Stack(shape, torch.from_numpy(np.array(flat, dtype=np.float32)))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Fitted
+from tailproof.algorithms.ranking import imitated_episodes
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.deep.checkpoint import fingerprint
@@ -115,6 +116,7 @@ def clone(
         n_actions=scaling.n_actions,
         learning_rate=settings.learning_rate,
         steps=steps,
+        gaussian=getattr(settings, "policy", "") == "gaussian",
     )
     mark = fingerprint(replace(settings, run=Run()), seed, steps, hidden, table.values)
     folder = None if run.checkpoint is None else Path(run.checkpoint) / mark[:12]
@@ -130,6 +132,7 @@ def clone(
         run=replace(run, checkpoint=folder),
         fingerprint=mark,
         evaluate=player(run, policies),
+        stop=settings.stop,
     )
     return policies(), training
 
@@ -183,13 +186,15 @@ def player(
 
 
 def fit_cloning(settings: BehaviourCloning, task: Task, folds: Folds, *, seed: int) -> DeepFitted:
-    """Train one policy on every transition alike; its critics say zero."""
+    """Train one policy on the imitated episodes, every transition alike; its critics say zero."""
     scaling = Scaling.of(task.log, standardise=settings.standardise, reward_scale=1.0)
+    (chosen,), notes = imitated_episodes([task.log], top=settings.top, rank=settings.rank)
+    log = task.log if settings.top == 1 else task.log.take(chosen)
     policies, training = clone(
         settings,
-        task.log,
+        log,
         scaling,
-        np.ones((1, task.log.n_transitions)),
+        np.ones((1, log.n_transitions)),
         steps=settings.steps,
         seed=seed,
         hidden=settings.hidden,
@@ -203,4 +208,6 @@ def fit_cloning(settings: BehaviourCloning, task: Task, folds: Folds, *, seed: i
         scaling,
         np.ones(folds.count, dtype=bool),
     )
-    return DeepFitted(zero, np.empty((0, folds.count)), training, policies[0])
+    return DeepFitted(
+        zero, np.empty((0, folds.count)), notes, training=training, policy=policies[0]
+    )

@@ -15,6 +15,7 @@ from tailproof.arrays import FloatArray
 from tailproof.deep.actor_critic import ActorCriticLearner
 from tailproof.deep.actors import Actor
 from tailproof.deep.checkpoint import fingerprint
+from tailproof.deep.convergence import Yardstick, horizon_of, warn_unless_converged
 from tailproof.deep.critics import NeuralCritics, NeuralPolicy, split_policies
 from tailproof.deep.data import (
     Draws,
@@ -41,7 +42,7 @@ from tailproof.partition import Folds
 if TYPE_CHECKING:
     from tailproof.deep.bases import Implicit, NeuralFQE
 
-_WATCHED = 512  # rows at which the members' Q are compared while they train
+_WATCHED = 512  # rows at which the members' Q are compared while they train, and V with returns
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,19 @@ def _fit_parts(
         )
         for place, group in enumerate(groups)
     ]
-    if workers == 1:
+    found = _trained(trainer, parts, settings.run)
+    warn_unless_converged(found.training, settings, task.log, task.gamma)
+    return found
+
+
+def _trained(
+    trainer: Callable[[_Part], DeepFitted], parts: Sequence[_Part], run: Run
+) -> DeepFitted:
+    if len(parts) == 1:
         return trainer(parts[0])
-    if settings.run.engine is not None:
-        return _join(settings.run.engine.map(trainer, parts))
-    with Local(workers=workers, kind="processes") as engine:
+    if run.engine is not None:
+        return _join(run.engine.map(trainer, parts))
+    with Local(workers=len(parts), kind="processes") as engine:
         return _join(engine.map(trainer, parts))
 
 
@@ -173,7 +182,7 @@ def _join(results: Sequence[DeepFitted]) -> DeepFitted:
     return DeepFitted(
         NeuralCritics(q, v, twins, found[0].scaling, alive),
         np.concatenate([result.history for result in results], axis=1),
-        training,
+        training=training,
     )
 
 
@@ -202,6 +211,38 @@ def _watched(log: Log, folds: Folds, device: str) -> torch.Tensor:
     return torch.from_numpy(rows[:: max(1, len(rows) // _WATCHED)][:_WATCHED]).to(device)
 
 
+def _yardstick(part: _Part) -> Yardstick:
+    """Return the clock of this training, and the returns of rows that each member sees."""
+    seen = member_rows(part.log, part.folds)
+    count = min(_WATCHED, *map(len, seen))
+    rows = np.stack([each[np.linspace(0, len(each) - 1, count).astype(int)] for each in seen])
+    return Yardstick.of(part.log, rows, part.gamma, part.settings)
+
+
+def _measure(
+    learner: Learner, part: _Part, yardstick: Yardstick
+) -> Callable[[int], dict[str, FloatArray]]:
+    """Return what measures time constants, mean values and, where there is a V, logged returns."""
+    device = part.settings.run.device
+    rows, ends = (torch.from_numpy(each).to(device) for each in (yardstick.rows, yardstick.ends))
+    watched = _watched(part.log, part.folds, device)
+    unit = part.scaling.reward_scale
+
+    def measure(steps: int) -> dict[str, FloatArray]:
+        found = {"time constants": np.array([yardstick.time_constants(steps)])}
+        if not isinstance(learner, ImplicitLearner):
+            return {**found, "mean value": learner.probe(watched).mean(1).cpu().numpy() / unit}
+        values = learner.state_values(rows).cpu().numpy()
+        beyond = yardstick.carried * learner.state_values(ends, after=True).cpu().numpy()
+        return {
+            **found,
+            "mean value": (values - beyond).mean(axis=1) / unit,
+            "logged return": yardstick.returns.mean(axis=1),
+        }
+
+    return measure
+
+
 def _run(learner: Learner, part: _Part, table: Table, **options: Any) -> History:
     return train(
         learner,
@@ -211,6 +252,8 @@ def _run(learner: Learner, part: _Part, table: Table, **options: Any) -> History
         fingerprint=_fingerprint(part, table),
         limits=part.limits,
         rows=_watched(part.log, part.folds, part.settings.run.device),
+        also=_measure(learner, part, _yardstick(part)),
+        stop=part.settings.stop,
         **options,
     )
 
@@ -236,7 +279,7 @@ def _train_implicit(part: _Part) -> DeepFitted:
         huber=settings.huber,
         n_actions=part.scaling.n_actions,
         learning_rate=settings.learning_rate,
-        target_rate=settings.target_rate,
+        target_rate=settings.rate(horizon_of(part.log, part.gamma)),
     )
     training = _run(learner, part, table)
     critics = NeuralCritics(
@@ -246,7 +289,7 @@ def _train_implicit(part: _Part) -> DeepFitted:
         part.scaling,
         learner.alive.numpy().copy(),
     )
-    return DeepFitted(critics, _losses(training, critics.count), training)
+    return DeepFitted(critics, _losses(training, critics.count), training=training)
 
 
 def _train_fqe(part: _Part) -> DeepFitted:
@@ -264,13 +307,13 @@ def _train_fqe(part: _Part) -> DeepFitted:
         huber=settings.huber,
         n_actions=part.scaling.n_actions,
         learning_rate=settings.learning_rate,
-        target_rate=settings.target_rate,
+        target_rate=settings.rate(horizon_of(part.log, part.gamma)),
     )
     training = _run(learner, part, table)
     critics = NeuralCritics(
         learner.q.slow.copy(), None, 1, part.scaling, learner.alive.numpy().copy()
     )
-    return DeepFitted(critics, _losses(training, critics.count), training)
+    return DeepFitted(critics, _losses(training, critics.count), training=training)
 
 
 def fit_actor_critic(
@@ -312,7 +355,7 @@ def fit_actor_critic(
         twins=settings.twins,
         delay=settings.delay,
         learning_rate=settings.learning_rate,
-        target_rate=settings.target_rate,
+        target_rate=settings.rate(horizon_of(log, task.gamma)),
     )
     stack = actor.parameters.stacks["policy"]
 
@@ -320,7 +363,9 @@ def fit_actor_critic(
         return split_policies(stack, scaling, kind)
 
     training = _run(learner, part, table, evaluate=player(run, policies))
+    warn_unless_converged(training, settings, log, task.gamma)
     critics = NeuralCritics(
         learner.q.slow.copy(), None, settings.twins, scaling, learner.alive.numpy().copy()
     )
-    return DeepFitted(critics, _losses(training, critics.count), training, policies()[0])
+    losses = _losses(training, critics.count)
+    return DeepFitted(critics, losses, training=training, policy=policies()[0])

@@ -1,18 +1,22 @@
-"""What training measured on its way, and who is told."""
+"""What training measured on its way."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.deep.settings import require_module
+from tailproof.deep.convergence import Convergence, convergence_of
+from tailproof.frames import as_frame
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Measurements = Mapping[str, FloatArray]
 
@@ -25,9 +29,20 @@ class Series:
     values: FloatArray  # (R, K)
 
 
+class Measurement(NamedTuple):
+    """One number that training measured."""
+
+    step: int
+    quantity: str
+    member: int
+    value: float
+
+
 @dataclass(frozen=True)
 class History:
-    """Named series: losses, Q scale, fold disagreement, evaluation returns.
+    """Named series: losses, Q scale, fold disagreement, values and time constants, evaluation returns.
+
+    Iterating over it gives every `Measurement`.
 
     Examples
     --------
@@ -44,6 +59,45 @@ class History:
 
     def __contains__(self, name: object) -> bool:
         return name in self.series
+
+    def __iter__(self) -> Iterator[Measurement]:
+        for name, series in self.series.items():
+            for step, row in zip(series.steps, series.values, strict=True):
+                for member, value in enumerate(row):
+                    yield Measurement(int(step), name, member, float(value))
+
+    def __len__(self) -> int:
+        """Return how many numbers were measured."""
+        return sum(series.values.size for series in self.series.values())
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The names of what was measured."""
+        return tuple(self.series)
+
+    @property
+    def convergence(self) -> Convergence:
+        """How far the critics have come: time constants, values against returns, trend."""
+        return convergence_of(self)
+
+    def members(self, name: str) -> FloatArray:
+        """Return a quantity of all members, (R, K), also where workers measured it apart."""
+        found = [
+            series.values
+            for key, series in self.series.items()
+            if key == name or key.endswith(f": {name}")
+        ]
+        return np.concatenate(found, axis=1) if found else np.empty((0, 1))
+
+    def to_frame(self) -> Any:
+        """Return a frame of step, quantity, member and value: pandas, or pyarrow without it."""
+        return as_frame([measured._asdict() for measured in self])
+
+    def plot(self, *quantities: str) -> Figure:
+        """Draw quantities over steps, a panel each and a line for each member; by default all."""
+        from tailproof.deep.drawing import draw_history  # matplotlib is for those who look
+
+        return draw_history(self, quantities or self.quantities)
 
     def with_row(self, step: int, measured: Measurements) -> History:
         """Return the history with one more row of each of these quantities."""
@@ -92,136 +146,6 @@ class History:
     def _csv(self) -> str:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_HEADER)
-        for name, series in self.series.items():
-            for step, row in zip(series.steps, series.values, strict=True):
-                writer.writerows(_rows(int(step), name, row))
+        writer.writerow(Measurement._fields)
+        writer.writerows(self)
         return text.getvalue()
-
-
-_HEADER = ("step", "quantity", "member", "value")
-
-
-def _rows(step: int, name: str, values: FloatArray) -> list[tuple[int, str, int, float]]:
-    return [(step, name, member, float(value)) for member, value in enumerate(np.ravel(values))]
-
-
-class Logger(Protocol):
-    """Someone who is told what training measures."""
-
-    def start(self, phase: str, history: History) -> None:
-        """Begin a phase (``"critics"``, ``"policy"``), after what a resumed run already measured."""
-
-    def write(self, step: int, measured: Measurements) -> None:
-        """Take one row."""
-
-    def close(self) -> None:
-        """End the phase."""
-
-
-@dataclass
-class CSVLogger:
-    """Writes ``<folder>/<phase>.csv`` while training goes on: step, quantity, member, value."""
-
-    folder: str | Path
-    _file: Any = field(default=None, init=False, repr=False)
-
-    def start(self, phase: str, history: History) -> None:
-        """Begin a file with what is already known; a resumed run repeats nothing."""
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{phase}.csv"
-        history.to_csv(path)
-        self._file = path.open("a", encoding="utf-8", newline="")
-
-    def write(self, step: int, measured: Measurements) -> None:
-        """Append one row for each quantity and member."""
-        writer = csv.writer(self._file, lineterminator="\n")
-        for name, values in measured.items():
-            writer.writerows(_rows(step, name, values))
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-@dataclass
-class TensorBoardLogger:
-    """Writes TensorBoard event files to ``<folder>/<phase>``; needs the package tensorboard."""
-
-    folder: str | Path
-    _writer: Any = field(default=None, init=False, repr=False)
-
-    def start(self, phase: str, history: History) -> None:
-        """Begin to write; TensorBoard drops what a resumed run repeats after this step."""
-        require_module("tensorboard", "tensorboard", "TensorBoard logs")
-        from torch.utils.tensorboard import SummaryWriter
-
-        steps = [int(series.steps[-1]) for series in history.series.values()]
-        self._writer = SummaryWriter(
-            str(Path(self.folder) / phase), purge_step=max(steps) + 1 if steps else None
-        )
-
-    def write(self, step: int, measured: Measurements) -> None:
-        """Add a scalar for each quantity and member."""
-        for name, value in _scalars(measured).items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self._writer.close()
-
-
-@dataclass
-class MLflowLogger:
-    """Reports to the active MLflow run; needs the package mlflow."""
-
-    _phase: str = field(default="", init=False, repr=False)
-
-    def start(self, phase: str, history: History) -> None:  # noqa: ARG002
-        """Name the phase."""
-        self._phase = phase
-
-    def write(self, step: int, measured: Measurements) -> None:
-        """Log a metric for each quantity and member."""
-        mlflow = require_module("mlflow", "mlflow", "MLflow logs")
-        named = {f"{self._phase}/{name}": value for name, value in _scalars(measured).items()}
-        mlflow.log_metrics(named, step=step)
-
-    def close(self) -> None:
-        """Leave the run open: it is the caller's."""
-
-
-@dataclass
-class WandbLogger:
-    """Reports to a Weights & Biases run, for instance ``wandb.init(...)``."""
-
-    run: Any
-    _phase: str = field(default="", init=False, repr=False)
-
-    def start(self, phase: str, history: History) -> None:  # noqa: ARG002
-        """Name the phase and give it its own step."""
-        self._phase = phase
-        self.run.define_metric(f"{phase}/step")
-        self.run.define_metric(f"{phase}/*", step_metric=f"{phase}/step")
-
-    def write(self, step: int, measured: Measurements) -> None:
-        """Log a value for each quantity and member."""
-        named: dict[str, float] = {
-            f"{self._phase}/{name}": value for name, value in _scalars(measured).items()
-        }
-        self.run.log({f"{self._phase}/step": step, **named})
-
-    def close(self) -> None:
-        """Leave the run open: it is the caller's."""
-
-
-def _scalars(measured: Measurements) -> dict[str, float]:
-    """Return a name for each member's value; the bare name where there is one value."""
-    named = {}
-    for name, values in measured.items():
-        flat = np.ravel(values)
-        for member, value in enumerate(flat):
-            named[name if len(flat) == 1 else f"{name}/{member}"] = float(value)
-    return named

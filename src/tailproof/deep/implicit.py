@@ -205,6 +205,11 @@ class ImplicitLearner:
             return at_actions(smallest, batch.column("actions").long().expand(self.members, -1))
         return smallest.squeeze(-1)
 
+    def state_values(self, rows: Tensor, *, after: bool = False) -> Tensor:
+        """Return each member's V at rows (K, m) of its own, or at the states after them, (K, m)."""
+        states = self.table["next_states" if after else "states"]
+        return self.v(states[rows.reshape(-1)].view(*rows.shape, -1)).squeeze(-1)
+
     def health(self) -> Tensor:
         """Return which members' numbers are all finite, the optimiser's included, (K,)."""
         second = self.adam.second

@@ -84,6 +84,23 @@ def regression_gradient(action: Tensor, logged: Tensor, weight: Tensor) -> Tenso
     return (action - logged) * (1 - action.square()) * scale
 
 
+def likelihood_loss(action: Tensor, logged: Tensor, weight: Tensor, log_std: Tensor) -> Tensor:
+    """Return the weighted Gaussian likelihood of logged actions, mean w·Σ((π − a)²/2σ² + log σ)."""
+    terms = (action - logged).square() / (2 * (2 * log_std).exp()) + log_std
+    return (weight * terms.sum(-1)).mean(-1)
+
+
+def likelihood_gradients(
+    action: Tensor, logged: Tensor, weight: Tensor, log_std: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return its gradients by u where π(s) = tanh u, (P, B, q), and by log σ, (P, 1, q)."""
+    precision = (-2 * log_std).exp()
+    share = (weight / weight.shape[-1]).unsqueeze(-1)
+    by_mean = regression_gradient(action, logged, weight) * (precision / 2)
+    by_log_std = share * (1 - (action - logged).square() * precision)
+    return by_mean, by_log_std.sum(1, keepdim=True)
+
+
 def cross_entropy_loss(logits: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
     """Return the weighted log-likelihood of logged discrete actions, mean −w·log π(a|s)."""
     log_likelihood = log_softmax(logits, -1).gather(-1, logged.unsqueeze(-1)).squeeze(-1)

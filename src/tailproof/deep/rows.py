@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
-from tailproof.algorithms.base import At
-from tailproof.deep.bases import IQL, SAC, SQL, TD3BC, BehaviourCloning
+from tailproof.algorithms.base import Algorithm, At
+from tailproof.catalogue import Row
+from tailproof.deep.actor_bases import SAC, TD3BC
+from tailproof.deep.bases import IQL, SQL, BehaviourCloning, NeuralFQE
 from tailproof.method import Method
 from tailproof.partition import Partition, Replicate, Split, Whole
 
+#: The bases that train networks, by name: ``method("room-vm", base="iql")``.
+DEEP_BASES: dict[str, Algorithm] = {
+    "iql": IQL(),
+    "sql": SQL(),
+    "sac": SAC(),
+    "td3+bc": TD3BC(),
+    "neural-fqe": NeuralFQE(),
+}
 
-class DeepRow(NamedTuple):
-    """One named method and a sentence about it."""
 
-    method: Method
-    about: str
-
-
-def deep_rows() -> dict[str, DeepRow]:
+def deep_rows() -> dict[str, Row]:
     """Return the named methods that learn with networks.
 
     ROOM-VM, P-ROOM-VM and MA are there over IQL and over SQL, such as ``"room-vm-sql"``.
@@ -30,7 +32,7 @@ def deep_rows() -> dict[str, DeepRow]:
     >>> print(deep_rows()["sac-n"].method)
     SAC, replicated 10, quantile 0 at backup
     """
-    rows: dict[str, DeepRow] = {}
+    rows: dict[str, Row] = {}
     for name, base in (("iql", IQL()), ("sql", SQL())):
         kind = type(base).__name__
         rows |= {
@@ -69,11 +71,25 @@ def deep_rows() -> dict[str, DeepRow]:
             "Soft actor-critic, mean − 2 std of N.",
         ),
         "td3+bc": _row(TD3BC(), Whole(), Mean(), "backup", "TD3 that stays near the log."),
-        "bc-neural": _row(BehaviourCloning(), Whole(), Mean(), "pointwise", "Imitate the log."),
+        "bc-neural": _row(
+            BehaviourCloning(), Whole(), Mean(), "pointwise", "Imitate the log with a network."
+        ),
+        "percent-bc-neural": _row(
+            BehaviourCloning(top=0.3),
+            Whole(),
+            Mean(),
+            "pointwise",
+            "Imitate the best episodes with a network, ranked robustly.",
+        ),
+        "neural-fqe": _row(
+            NeuralFQE(), Whole(), Mean(), "value", "Fitted Q-evaluation with a network."
+        ),
+        "roam-neural-fqe": _row(
+            NeuralFQE(), Split(5), Median(), "value", "Median of K values, each by a network."
+        ),
     }
     return rows
 
 
-def _row(base: object, partition: Partition, aggregate: Aggregate, at: At, about: str) -> DeepRow:
-    method = Method(base=base, partition=partition, aggregate=aggregate, at=at)  # type: ignore[arg-type]
-    return DeepRow(method, about)
+def _row(base: Algorithm, partition: Partition, aggregate: Aggregate, at: At, about: str) -> Row:
+    return Row(Method(base=base, partition=partition, aggregate=aggregate, at=at), about)

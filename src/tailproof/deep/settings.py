@@ -9,13 +9,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.base import Fitted
+from tailproof.algorithms.task import Task
 from tailproof.errors import MethodError, TailproofError
 
 if TYPE_CHECKING:
-    from tailproof.deep.history import Logger
+    from tailproof.deep.extraction import Extracted
+    from tailproof.deep.history import History
+    from tailproof.deep.loggers import Logger
     from tailproof.engines import Engine
 
 RewardScale = float | Literal["auto"]
+TargetRate = float | Literal["auto"]
+
+TIME_CONSTANTS = 3.0  # after so many, values have come within e⁻³ = 5 % of where they go
+_AIM = 5.0  # what an automatic target rate goes for, because networks lag behind their targets too
+_PUBLISHED_RATE, _FASTEST_RATE = 0.005, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +108,44 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EarlyStopping:
+    """Stop training once a quantity of the history has settled.
+
+    It has settled when its mean over members moved by at most `tolerance` of its size over the last
+    `patience` rows; critics also need three time constants behind them. A phase that does not measure
+    the quantity trains to its last step.
+
+    Parameters
+    ----------
+    quantity
+        ``"mean value"`` for critics; ``"policy loss"``, ``"return"`` or ``"score"`` for policies.
+    patience
+        Rows of the history, `Run.log_every` steps apart (evaluations, for returns and scores).
+    tolerance
+        Largest relative movement that counts as none.
+    """
+
+    quantity: str = "mean value"
+    patience: int = 5
+    tolerance: float = 0.01
+
+    def __post_init__(self) -> None:
+        require_count("patience", self.patience)
+        require_positive("tolerance", self.tolerance)
+
+    def reached(self, history: History) -> bool:
+        """Return whether the quantity has settled."""
+        if self.quantity not in history:
+            return False
+        recent = history[self.quantity].values[-self.patience - 1 :].mean(axis=1)
+        if len(recent) <= self.patience:
+            return False
+        if "time constants" in history and history["time constants"].values[-1, 0] < TIME_CONSTANTS:
+            return False
+        return bool(np.ptp(recent) <= self.tolerance * np.abs(recent).mean())
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeepSettings:
     """The settings that every deep learner has.
 
@@ -110,7 +160,9 @@ class DeepSettings:
     learning_rate
         Adam's.
     target_rate
-        How fast the target networks follow, ρ in θ̄ ← (1 − ρ)θ̄ + ρθ.
+        How fast the target networks follow, ρ in θ̄ ← (1 − ρ)θ̄ + ρθ. Values settle after about
+        1/(ρ(1 − γ)) steps, three times over. ``"auto"`` lets ρ follow `steps`: the usual 0.005 where
+        that gives five such time constants, and otherwise as much more as it takes, up to 0.1.
     reward_scale
         Rewards are multiplied by this while training; ``"auto"`` makes the median absolute reward
         one. Values of critics are given in the log's own unit.
@@ -118,6 +170,8 @@ class DeepSettings:
         Whether each state variable is given mean 0 and standard deviation 1.
     zero_rewards
         Train on rewards of zero: the baseline that shows how much of a score the rewards earned.
+    stop
+        End a phase of training early; none: train to the last step.
     run
         Where and how training runs.
     """
@@ -126,10 +180,11 @@ class DeepSettings:
     batch: int = 256
     hidden: tuple[int, ...] = (256, 256)
     learning_rate: float = 3e-4
-    target_rate: float = 0.005
+    target_rate: TargetRate = "auto"
     reward_scale: RewardScale = "auto"
     standardise: bool = True
     zero_rewards: bool = False
+    stop: EarlyStopping | None = None
     run: Run = field(default_factory=Run)
 
     def __post_init__(self) -> None:
@@ -137,9 +192,38 @@ class DeepSettings:
             require_count(name, getattr(self, name))
         require_widths("hidden", self.hidden)
         require_positive("learning_rate", self.learning_rate)
-        require_positive("target_rate", self.target_rate, at_most=1.0)
+        if self.target_rate != "auto":
+            require_positive("target_rate", self.target_rate, at_most=1.0)
         if self.reward_scale != "auto":
             require_positive("reward_scale", self.reward_scale)
+
+    def rate(self, horizon: float) -> float:
+        """Return ρ for values that look `horizon` = 1/(1 − γ) steps ahead."""
+        if self.target_rate != "auto":
+            return self.target_rate
+        needed = _AIM * horizon / self.steps
+        return min(max(_PUBLISHED_RATE, needed), _FASTEST_RATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainsPolicy(DeepSettings):
+    """A learner whose policy comes from its own fit."""
+
+    def extract(
+        self,
+        task: Task,  # noqa: ARG002
+        fitted: Fitted,
+        *,
+        aggregate: Aggregate,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Extracted:
+        """Return the policy that was trained with the critics."""
+        from tailproof.deep.extraction import DeepFitted, Extracted
+        from tailproof.deep.history import History
+
+        if not isinstance(fitted, DeepFitted) or fitted.policy is None:
+            raise MethodError(f"{type(self).__name__} takes its policy from its own fit.")
+        return Extracted(fitted.policy, History())
 
 
 def require_count(name: str, value: int) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from tailproof.arrays import FloatArray
 from tailproof.deep import checkpoint
 from tailproof.deep.history import History, Measurements
-from tailproof.deep.settings import Run
+from tailproof.deep.settings import EarlyStopping, Run
 from tailproof.errors import FoldError
 
 _MOST_THREADS = 4
@@ -57,6 +57,8 @@ def train(
     limits: FloatArray | None = None,
     rows: Tensor | None = None,
     evaluate: Callable[[], Measurements] | None = None,
+    also: Callable[[int], Measurements] | None = None,
+    stop: EarlyStopping | None = None,
 ) -> History:
     """Train to `steps`, from the last checkpoint if there is one, and return what was measured.
 
@@ -72,6 +74,10 @@ def train(
         Rows of the table at which Q is watched, (m,).
     evaluate
         Plays the policy, every ``run.evaluation.every`` steps and at the end.
+    also
+        Measures more after so many steps, with every row of the history.
+    stop
+        When to end before `steps`.
     """
     folder = None if run.checkpoint is None else Path(run.checkpoint) / phase
     history, start = History(), 0
@@ -80,6 +86,8 @@ def train(
             learner.alive &= torch.from_numpy(limits > 0)
         if folder is not None:
             history, start = _resume(learner, folder, fingerprint)
+        if stop is not None and stop.reached(history):
+            start = steps  # it had stopped before
         for logger in run.loggers:
             logger.start(phase, history)
             closing.callback(logger.close)
@@ -90,15 +98,20 @@ def train(
             measured: dict[str, FloatArray] = {}
             if done % run.log_every == 0 or done == steps:
                 measured |= _measure(learner, limits, rows, done)
+                measured |= {} if also is None else also(done)
             if evaluate is not None and _evaluates(run, done, steps):
                 measured |= evaluate()
             if measured:
                 history = history.with_row(done, measured)
                 for logger in run.loggers:
                     logger.write(done, measured)
-            if folder is not None and (done % run.checkpoint_every == 0 or done == steps):
+            settled = bool(measured) and stop is not None and stop.reached(history)
+            saves = done % run.checkpoint_every == 0 or done == steps or settled
+            if folder is not None and saves:
                 checkpoint.save(folder, done, _state(learner, history), fingerprint=fingerprint)
             advance(done)
+            if settled:
+                break
     return history
 
 

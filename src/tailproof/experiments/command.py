@@ -24,12 +24,13 @@ EXPERIMENTS = {
     "d4rl-sql": "d4rl_sql",
     "iql-table": "iql_table",
     "sac-n": "sac_n",
+    "percent-cloning": "percent_cloning",
 }
 #: Names for several at once.
 GROUPS = {
     "all": tuple(EXPERIMENTS),
     "cartpole": ("ope", "opo", "bootstrap", "tradeoff", "choose-k", "choose-q"),
-    "deep": ("d4rl-sql", "iql-table", "sac-n"),
+    "deep": ("d4rl-sql", "iql-table", "sac-n", "percent-cloning"),
 }
 
 

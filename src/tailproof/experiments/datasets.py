@@ -16,6 +16,7 @@ from tailproof.deep.tasks import PRESETS
 from tailproof.errors import TailproofError
 from tailproof.experiments.experiment import Job, Settings
 from tailproof.log import Log
+from tailproof.sources import read as read_any
 
 NEEDED = {"torch": "deep", "mujoco": "mujoco", "imageio": "mujoco"}
 FORMS = (
@@ -72,19 +73,7 @@ def read(job: Job) -> Log:
     assert job.data is not None
     known: Mapping[str, Any] = job.settings["datasets"][job.cell["dataset"]]
     path = job.data / known["file"]
-    if path.suffix == ".npz":
-        from tailproof.deep.study import rollout_log
-
-        with np.load(path, allow_pickle=False) as arrays:
-            log = rollout_log(dict(arrays))
-    elif path.suffix == ".hdf5":
-        from tailproof.sources.hdf5 import read_d4rl
-
-        log = read_d4rl(path)
-    else:
-        from tailproof.sources import read as read_any
-
-        log = read_any(str(path)).log
+    log: Log = read_any(str(path)).log
     most = job.settings["most_episodes"]
     return log if most is None or log.n_episodes <= most else log.take(np.arange(most))
 

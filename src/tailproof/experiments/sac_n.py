@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.deep.bases import SAC
+from tailproof.deep.actor_bases import SAC
 from tailproof.deep.settings import Run
 from tailproof.experiments import drawing
 from tailproof.experiments.datasets import evaluation, find, read

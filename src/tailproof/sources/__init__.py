@@ -6,6 +6,7 @@ from tailproof.sources.hdf5 import read_d4rl
 from tailproof.sources.minari import read_minari
 from tailproof.sources.parquet import write_log
 from tailproof.sources.reading import Reading, read, read_log
+from tailproof.sources.rollouts import read_rollouts
 from tailproof.sources.storage import open_data_set
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "read_d4rl",
     "read_log",
     "read_minari",
+    "read_rollouts",
     "to_d3rlpy",
     "write_log",
 ]

@@ -50,7 +50,7 @@ def read_d4rl(source: str | Path | Mapping[str, Any], *, max_steps: int | None =
     (array([3, 2]), array([False, False,  True, False, False]))
     """
     if isinstance(source, Mapping):
-        return _d4rl_log(dict(source), max_steps, Told())
+        return d4rl_log(dict(source), max_steps, Told())
     return read_hdf5(source, Told(), max_steps=max_steps)
 
 
@@ -93,7 +93,7 @@ def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> 
             )
     if episodes is not None:
         return log_of_recorded(episodes, told)
-    return _d4rl_log(arrays, max_steps, told)
+    return d4rl_log(arrays, max_steps, told)
 
 
 def _value(item: Any, limit: int) -> Any:
@@ -129,7 +129,8 @@ def _dumped_episodes(file: Any, limit: int) -> list[Recorded]:
     ]
 
 
-def _d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
+def d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
+    """Return the log of arrays that are named as D4RL's."""
     states = _finite("observations", flat("observations", _required(arrays, "observations")))
     n = len(states)
     rewards = _finite("rewards", _column(arrays, "rewards", n).astype(float))

@@ -12,7 +12,7 @@ from typing import Any
 from tailproof.engines import Engine
 from tailproof.errors import LogError, TailproofWarning
 from tailproof.lazy import in_memory
-from tailproof.sources import d3rlpy, hdf5, minari
+from tailproof.sources import d3rlpy, hdf5, minari, rollouts
 from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.lazily import data_set_to_stay, open_lazily
 from tailproof.sources.steps import Told
@@ -81,9 +81,9 @@ def read_log(
     Parameters
     ----------
     source
-        A Parquet, CSV, Arrow or HDF5 (D4RL or d3rlpy) file; a folder of Parquet files; an Arrow
-        table, pandas or polars frame, or mapping of arrays; a Minari id or folder; a d3rlpy
-        `MDPDataset` or `ReplayBuffer`; Parquet on any file system (`open_data_set`).
+        A Parquet, CSV, Arrow, HDF5 (D4RL or d3rlpy) or .npz file (D4RL's arrays); a folder of Parquet
+        files; an Arrow table, pandas or polars frame, or mapping of arrays; a Minari id or folder; a
+        d3rlpy `MDPDataset` or `ReplayBuffer`; Parquet on any file system (`open_data_set`).
     state
         Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, a variable
         ``column=value`` for each value; a list column gives a variable for each entry.
@@ -178,7 +178,8 @@ row is an episode of one step.
                 f"{', '.join(named)} name{'s' if len(named) == 1 else ''} columns of a table, but "
                 f"this source has its own names for them. Leave out the column names."
             )
-        extra = {"max_steps": max_steps} if adapter is hdf5.read_hdf5 else {}
+        limited = adapter in (hdf5.read_hdf5, rollouts.read_rollouts)
+        extra = {"max_steps": max_steps} if limited else {}
         log = adapter(source, told, **extra)
         return Reading(log, None, tuple(told.notes), tuple(told.cautions))
     if max_steps is not None:
@@ -198,4 +199,6 @@ def _adapter(source: Any) -> Any:
             return minari.read_path
         if hdf5.is_hdf5(Path(source)):
             return hdf5.read_hdf5
+        if rollouts.is_rollouts(Path(source)):
+            return rollouts.read_rollouts
     return None

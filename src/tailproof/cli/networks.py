@@ -1,0 +1,102 @@
+"""What the command line says about networks: their settings, their judge, what they played."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tailproof.catalogue import method as named_method
+from tailproof.errors import MethodError
+from tailproof.lazy import AnyLog
+from tailproof.method import Method
+
+NETWORKS = "Networks"
+_JUDGING_STEPS, _JUDGING_WIDTHS = 5_000, (64, 64)
+
+
+class NetworkOptions(Protocol):
+    """The options that only networks have."""
+
+    @property
+    def method(self) -> str:
+        """The row."""
+
+    @property
+    def base(self) -> str | None:
+        """Another base than the row's."""
+
+    @property
+    def steps(self) -> int | None:
+        """Gradient steps."""
+
+    @property
+    def hidden(self) -> str | None:
+        """Widths, as text."""
+
+    @property
+    def device(self) -> str | None:
+        """Where to train."""
+
+
+def network_settings(options: NetworkOptions) -> dict[str, Any]:
+    """Return the settings of a base that these options ask for."""
+    found: dict[str, Any] = {}
+    if options.steps is not None:
+        found["steps"] = options.steps
+        if _has_policy_steps(options):
+            found["policy_steps"] = options.steps
+    if options.hidden is not None:
+        found["hidden"] = widths(options.hidden)
+    if options.device is not None:
+        from tailproof.deep.settings import Run
+
+        found["run"] = Run(device=options.device)
+    return found
+
+
+def saved_in(chosen: str | Method, log: AnyLog, checkpoint: Path | None) -> str | Method:
+    """Return the method with networks that save their training in this folder, if it has any."""
+    if isinstance(chosen, str) or checkpoint is None:
+        return chosen
+    if hasattr(chosen.base, "for_log"):
+        chosen = replace(chosen, base=chosen.base.for_log(log))
+    run = getattr(chosen.base, "run", None)
+    if run is None:
+        return chosen
+    return chosen.with_settings(run=replace(run, checkpoint=checkpoint / "training"))
+
+
+def widths(text: str) -> tuple[int, ...]:
+    """Return the widths of hidden layers.
+
+    >>> widths("256,256")
+    (256, 256)
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise MethodError(f"--hidden takes widths such as 256,256. Got {text!r}.") from None
+
+
+def neural_judge() -> Method:
+    """Return how policies of continuous actions are judged: the median of five neural FQE."""
+    return named_method("roam-neural-fqe", steps=_JUDGING_STEPS, hidden=_JUDGING_WIDTHS)
+
+
+def score_facts(environment: str | None, score: Any) -> dict[str, Any]:
+    """Return what was played, for JSON."""
+    return {
+        "environment": environment,
+        "episodes": len(score.returns),
+        "mean_return": score.mean,
+        "standard_error": score.standard_error,
+        "normalised": score.normalised,
+        "returns": score.returns,
+    }
+
+
+def _has_policy_steps(options: NetworkOptions) -> bool:
+    """Return whether critics and policy of this row have steps of their own."""
+    chosen = named_method(options.method, base=options.base)
+    return "policy_steps" in {each.name for each in fields(chosen.base)}  # type: ignore[arg-type]

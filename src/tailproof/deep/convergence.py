@@ -1,0 +1,163 @@
+"""Have the critics been trained for long enough? Time constants, and values against returns.
+
+Bootstrapped values approach their fixed point like 1 − exp(−t), t = steps · ρ · (1 − γ): target
+networks that follow at a rate ρ carry a change of one step's value to the next in about 1/ρ steps,
+and a value looks 1/(1 − γ) steps ahead. No torch here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
+from tailproof.errors import ConvergenceWarning
+from tailproof.log import Log
+
+if TYPE_CHECKING:
+    from tailproof.deep.history import History
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """How far the critics of a run have come.
+
+    Attributes
+    ----------
+    time_constants
+        steps · ρ · (1 − γ). Below 3 the values still lag behind what the rewards say.
+    value, logged_return
+        Mean V over states of the log, and the mean discounted return that was recorded from there on,
+        in the log's unit; what lies beyond a truncated end is left out of both. NaN where a base has
+        no V.
+    trend
+        Relative change of the mean value over the last quarter of training.
+    """
+
+    time_constants: float
+    value: float
+    logged_return: float
+    trend: float
+
+    @property
+    def ratio(self) -> float:
+        """Value as a multiple of the logged return; an expectile above ½ may bring it above one."""
+        return self.value / self.logged_return if self.logged_return else float("nan")
+
+    def __str__(self) -> str:
+        text = f"{self.time_constants:.2g} time constants"
+        if np.isfinite(self.ratio):
+            text += f", mean V {self.value:.4g} against logged returns of {self.logged_return:.4g}"
+        return text + (
+            "" if np.isnan(self.trend) else f", still moving by {100 * self.trend:+.2g} %"
+        )
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What training is measured against: the clock, and the recorded returns of watched rows.
+
+    Attributes
+    ----------
+    horizon, rate
+        1/(1 − γ) and ρ.
+    rows, ends
+        Rows of the log that each member sees, and the last row of the episode of each, (K, m).
+    returns, carried
+        The discounted return recorded from each row on, and the weight γʰ of what follows the last
+        recorded step, 0 where the episode terminated, (K, m).
+    """
+
+    horizon: float
+    rate: float
+    rows: IntArray
+    ends: IntArray
+    returns: FloatArray
+    carried: FloatArray
+
+    @classmethod
+    def of(cls, log: Log, rows: IntArray, gamma: float, settings: DeepSettings) -> Yardstick:
+        """Measure the log at these rows."""
+        horizon = horizon_of(log, gamma)
+        ends = (log.starts[1:] - 1)[log.episode_of_row[rows]]
+        left = ends - rows + 1
+        return cls(
+            horizon,
+            settings.rate(horizon),
+            rows,
+            ends,
+            discounted_returns(log, gamma)[rows],
+            np.where(log.terminated[ends], 0.0, gamma**left),
+        )
+
+    def time_constants(self, steps: int) -> float:
+        """Return steps · ρ · (1 − γ)."""
+        return steps * self.rate / self.horizon
+
+
+def horizon_of(log: Log, gamma: float) -> float:
+    """Return how many steps a value looks ahead: 1/(1 − γ), or the longest episode if all terminate."""
+    longest = float(log.lengths.max()) if log.always_terminates else float("inf")
+    return min(longest, float("inf") if gamma == 1 else 1 / (1 - gamma))
+
+
+def discounted_returns(log: Log, gamma: float) -> FloatArray:
+    """Return Σ γᵗ r of the recorded steps from each row to the end of its episode, (n,).
+
+    Examples
+    --------
+    >>> from tailproof import Log
+    >>> log = Log.from_arrays(
+    ...     np.zeros((3, 1)), [0, 1, 0], [1.0, 2.0, 4.0], np.zeros((3, 1)), episode=[0, 0, 1]
+    ... )
+    >>> discounted_returns(log, 0.5).tolist()
+    [2.0, 2.0, 4.0]
+    """
+    returns = np.array(log.rewards, dtype=float)
+    last = np.zeros(log.n_transitions, dtype=bool)
+    last[log.starts[1:] - 1] = True
+    for row in range(log.n_transitions - 2, -1, -1):
+        if not last[row]:
+            returns[row] += gamma * returns[row + 1]
+    return returns
+
+
+def convergence_of(history: History) -> Convergence:
+    """Return how far the critics came, from what their training measured."""
+    value = history.members("mean value").mean(axis=1)
+    returns = history.members("logged return")
+    clock = history.members("time constants")
+    before = value[(3 * len(value)) // 4 - 1] if len(value) >= 4 else np.nan
+    return Convergence(
+        float(clock[-1, 0]) if len(clock) else 0.0,
+        float(value[-1]) if len(returns) else float("nan"),
+        float(returns[-1].mean()) if len(returns) else float("nan"),
+        float((value[-1] - before) / abs(value[-1])) if len(value) and value[-1] else float("nan"),
+    )
+
+
+def warn_unless_converged(history: History, settings: DeepSettings, log: Log, gamma: float) -> None:
+    """Warn of critics with fewer than three time constants behind them, and say what would do."""
+    found = convergence_of(history)
+    if found.time_constants >= TIME_CONSTANTS * (1 - 1e-9):
+        return
+    horizon = horizon_of(log, gamma)
+    rate = settings.rate(horizon)
+    steps = int(np.ceil(TIME_CONSTANTS * horizon / rate - 1e-6))
+    faster = TIME_CONSTANTS * horizon / settings.steps
+    how = f"steps={steps:_}" + (f" or target_rate={faster:.2g}" if rate < faster <= 0.1 else "")
+    share = (
+        f"; theirs are {found.ratio:.0%} of the logged returns" if np.isfinite(found.ratio) else ""
+    )
+    warnings.warn(
+        f"The critics were trained for {found.time_constants:.2g} time constants (a target rate of "
+        f"{rate:g}, and values that look {horizon:.0f} steps ahead). Values need "
+        f"{TIME_CONSTANTS:g} to settle{share}. "
+        f"Use {how}; target_rate='auto' follows the steps.",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
