@@ -9,7 +9,8 @@ import numpy as np
 from tailproof.algorithms.huber import huber_regression
 from tailproof.algorithms.mean_choice import CAUTION, SKEWED, clusters
 from tailproof.catalogue import method as named_method
-from tailproof.features import Features, default_features
+from tailproof.features import Features
+from tailproof.features.ladder import basis_for
 from tailproof.lazy import AnyLog
 from tailproof.lazy_views import held
 from tailproof.lepski import huber_estimates
@@ -83,7 +84,7 @@ def choose_learner(
     >>> chosen.base.reward
     'huber'
     """
-    features = features or default_features(log)
+    features = features or basis_for(held(log, "The choice of features", seed=seed))
     shape = reward_shape(
         held(log, "The choice of a learner", features=features.size, seed=seed), features
     )

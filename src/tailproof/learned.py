@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import CriticAlgorithm, Fitted
 from tailproof.algorithms.task import Task
+from tailproof.careful.judgement import Judgement
 from tailproof.container import SavedFileError, read_file, write_file
 from tailproof.critics import Critics, Ensemble
 from tailproof.errors import MethodError, PartitionError
@@ -79,6 +80,11 @@ class Learned:
         The episodes that `learn(..., holdout=...)` kept away from learning.
     reasons
         Why `learn` chose this method, if it was left to choose.
+    improves
+        Whether the policy is credibly better than what was logged, if `learn` was left to choose; if
+        not, the policy is the logged behaviour.
+    judged
+        What the held-out episodes said about the best candidate; None where none got so far.
     """
 
     policy: Any
@@ -96,6 +102,8 @@ class Learned:
     task: Task | None = field(default=None, repr=False)
     policy_history: Any = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
+    judged: Judgement | None = None
+    improves: bool | None = None
 
     @property
     def members(self) -> Critics:

@@ -58,6 +58,17 @@ class EpsilonGreedy:
 
 
 @dataclass(frozen=True)
+class Always:
+    """The same action in every state."""
+
+    action: int
+
+    def __call__(self, states: FloatArray) -> IntArray:
+        """Return the action for each state, (n,)."""
+        return np.full(len(states), self.action)
+
+
+@dataclass(frozen=True)
 class Uniform:
     """Every action with the same probability."""
 

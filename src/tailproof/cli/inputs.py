@@ -22,7 +22,7 @@ from tailproof.engines import Engine
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.lazy import AnyLog, LazyLog, in_memory
 from tailproof.method import Method
-from tailproof.policies import Uniform, UniformBox
+from tailproof.policies import Always, Uniform, UniformBox
 from tailproof.propensities import with_estimated_propensities
 from tailproof.sources import Reading, read
 from tailproof.spaces import ActionSpace, Continuous, Discrete
@@ -98,17 +98,6 @@ def load_policy(text: str, space: ActionSpace) -> Any:
             f"{POLICY_FORMS}."
         )
     return _understanding_labels(_imported(module, name), space)
-
-
-@dataclass(frozen=True)
-class Always:
-    """The same action in every state."""
-
-    action: int
-
-    def __call__(self, states: FloatArray) -> AnyArray:
-        """Return the action for each state, (n,)."""
-        return np.full(len(states), self.action)
 
 
 @dataclass(frozen=True)
