@@ -24,6 +24,8 @@ class GreedyPolicy:
         Number of actions, A.
     actions
         The actions to choose from; by default all of them.
+    taught
+        Marks of the episodes that taught the critics (`tailproof.marks`), or None.
 
     Examples
     --------
@@ -40,6 +42,7 @@ class GreedyPolicy:
     critic: Ensemble
     n_actions: int
     actions: tuple[int, ...] = ()
+    taught: IntArray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))
@@ -70,7 +73,7 @@ class SoftmaxPolicy:
 
     Parameters
     ----------
-    critic, n_actions, actions
+    critic, n_actions, actions, taught
         As in `GreedyPolicy`.
     temperature
         In units of Q: near 0 is greedy, large is uniform.
@@ -89,6 +92,7 @@ class SoftmaxPolicy:
     n_actions: int
     actions: tuple[int, ...] = ()
     temperature: float = 1.0
+    taught: IntArray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))

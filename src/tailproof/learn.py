@@ -31,6 +31,7 @@ from tailproof.lazy import AnyLog, LazyLog
 from tailproof.lazy_views import held, take_episodes
 from tailproof.learned import ExtractingAlgorithm, Learned, extract_policy
 from tailproof.log import Log
+from tailproof.marks import episode_marks
 from tailproof.method import Method
 from tailproof.partition import shuffled_groups
 from tailproof.spaces import Discrete
@@ -130,13 +131,14 @@ def _taught(task: Task, chosen: Method) -> Learned:
         critics = critics.subset(np.flatnonzero(healthy))
     critic = Ensemble(critics, chosen.aggregate)
     fitted = replace(members.fitted, critics=critics)
+    taught = episode_marks(task.log) if isinstance(task.log, Log) else None
     policy, training = extract_policy(
         chosen,
         critic,
         fitted,
         task,
         seed=seed,
-        like=None if extracting else GreedyPolicy(critic, data.n_actions, actions),
+        like=None if extracting else GreedyPolicy(critic, data.n_actions, actions, taught=taught),
     )
     return Learned(
         policy=policy,
@@ -153,6 +155,7 @@ def _taught(task: Task, chosen: Method) -> Learned:
         task=task,
         policy_history=training,
         reasons=fitted.notes,
+        taught=taught,
     )
 
 

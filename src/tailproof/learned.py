@@ -13,10 +13,11 @@ import numpy.typing as npt
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import CriticAlgorithm, Fitted
 from tailproof.algorithms.task import Task
+from tailproof.arrays import IntArray
 from tailproof.careful.judgement import Judgement
 from tailproof.container import SavedFileError, read_file, write_file
 from tailproof.critics import Critics, Ensemble
-from tailproof.errors import MethodError, PartitionError
+from tailproof.errors import LevelError, MethodError, PartitionError
 from tailproof.evaluate import evaluate
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
 from tailproof.intervals import Bound
@@ -46,13 +47,29 @@ class ExtractingAlgorithm(Protocol):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How good a learned policy is, judged by episodes that it was not learned from."""
+    """How good a learned policy is, judged by episodes that it was not learned from.
+
+    Attributes
+    ----------
+    estimate
+        Its value.
+    lower_bound
+        A number that the value exceeds, or None where no bound is honest.
+    why_no_bound
+        The reason, or None.
+    """
 
     estimate: Estimate
-    lower_bound: Bound
+    lower_bound: Bound | None
+    why_no_bound: str | None = None
 
     def __str__(self) -> str:
         bound = self.lower_bound
+        if bound is None:
+            return (
+                f"{self.estimate.value:.4g} ({self.estimate.n_episodes} held-out episodes). "
+                f"{self.why_no_bound}"
+            )
         return (
             f"{self.estimate.value:.4g}, above {bound.value:.4g} with confidence {bound.level:.3g} "
             f"({self.estimate.n_episodes} held-out episodes)"
@@ -85,6 +102,8 @@ class Learned:
         not, the policy is the logged behaviour.
     judged
         What the held-out episodes said about the best candidate; None where none got so far.
+    taught
+        Marks of the episodes that taught the policy (`tailproof.marks`).
     """
 
     policy: Any
@@ -104,6 +123,7 @@ class Learned:
     reasons: tuple[str, ...] = ()
     judged: Judgement | None = None
     improves: bool | None = None
+    taught: IntArray | None = field(default=None, repr=False)
 
     @property
     def members(self) -> Critics:
@@ -180,7 +200,10 @@ class Learned:
             initial_states=initial_states,
             seed=self.seed if seed is None else seed,
         )
-        return HeldOut(estimate, estimate.lower_bound(level))
+        try:
+            return HeldOut(estimate, estimate.lower_bound(level))
+        except LevelError as error:
+            return HeldOut(estimate, None, str(error))
 
     def score(
         self, environment: str | Callable[[], Any], *, episodes: int = 20, seed: int = 0
@@ -217,7 +240,9 @@ class Learned:
     def softmax(self, temperature: float) -> SoftmaxPolicy:
         """Return π(a|s) ∝ exp(Q(s, a) / temperature)."""
         actions = self.policy.actions if isinstance(self.policy, GreedyPolicy) else ()
-        return SoftmaxPolicy(self.critic, self._n_actions(), actions, temperature)
+        return SoftmaxPolicy(
+            self.critic, self._n_actions(), actions, temperature, taught=self.taught
+        )
 
     def save(self, path: str | Path) -> None:
         """Write policy, critics and settings to one file, which `Learned.load` reads.
@@ -239,7 +264,11 @@ class Learned:
             "n_episodes": self.n_episodes,
             "bad_folds": list(self.bad_folds),
             "reasons": list(self.reasons),
+            "improves": self.improves,
+            "judged": None if self.judged is None else self.judged.to_dict(),
         }
+        if self.taught is not None:
+            arrays = {**arrays, "taught": self.taught}
         write_file(path, KIND, VERSION, header, arrays)
 
     @classmethod
@@ -266,8 +295,13 @@ class Learned:
             found = restored(header, arrays, features)
             critic = Ensemble(found.critics, method.aggregate)
             policy = found.policy
+            taught, judged = arrays.get("taught"), header.get("judged")
             if policy is None:
-                policy = GreedyPolicy(critic, space.n, tuple(header["actions"]))
+                actions = tuple(header["actions"])
+                policy = GreedyPolicy(critic, space.n, actions, taught=taught)
+                if "temperature" in header:
+                    warm = float(header["temperature"])
+                    policy = SoftmaxPolicy(critic, space.n, actions, warm, taught=taught)
             return cls(
                 policy=policy,
                 critic=critic,
@@ -282,6 +316,9 @@ class Learned:
                 state_names=tuple(header["state_names"]),
                 reasons=tuple(header["reasons"]),
                 policy_history=found.policy_history,
+                judged=None if judged is None else Judgement.from_dict(judged),
+                improves=header.get("improves"),
+                taught=taught,
             )
         except KeyError as error:
             raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
@@ -304,6 +341,9 @@ class Learned:
             "transitions": self.n_transitions,
             "episodes": self.n_episodes,
             "held_out_episodes": 0 if self.held_out is None else self.held_out.n_episodes,
+            "improves": self.improves,
+            "judged": None if self.judged is None else self.judged.to_dict(),
+            "reasons": list(self.reasons),
         }
 
     def _n_actions(self) -> int:
@@ -314,7 +354,20 @@ class Learned:
         )
 
     def __str__(self) -> str:
-        return f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
+        learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
+        return learned if self.improves is None else f"{self.advice()}\n{learned}"
+
+    def advice(self) -> str:
+        """Return whether to use the policy, in a sentence; empty where nobody judged it."""
+        if self.improves is None:
+            return ""
+        if not self.improves:
+            return "Keep the logged behaviour: nothing learned from this log is credibly better."
+        assert self.judged is not None
+        return (
+            f"Better than the logged behaviour by {self.judged.gain:.4g}, and by more than "
+            f"{self.judged.bound:.4g} with {self.judged.level:.0%} confidence."
+        )
 
 
 def extract_policy(

@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 
 from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile, TrimmedMean
+from tailproof.algorithms.state_critics import StateCritics
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.container import SavedFileError
 from tailproof.critics import LinearCritics
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.features import PerAction, Polynomial
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.onnx_scores import scores_in, state_features
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
 
 
 def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> None:
-    """Write a policy over linear critics as ONNX.
+    """Write a policy over linear critics or trees as ONNX.
 
     Input ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
     (n, A) of a softmax, and ``values``, the aggregated Q(s, a) of the actions to choose from.
@@ -36,25 +38,8 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
             f"policy.save writes ONNX, to a file that ends in .onnx. Got {str(path)!r}; "
             f"Learned.save writes tailproof's own format."
         )
-    members, features = policy.critic.members, getattr(policy.critic.members, "features", None)
-    if not isinstance(members, LinearCritics) or not isinstance(features, PerAction):
-        raise PolicyError(
-            f"Only linear critics over PerAction features can be exported to ONNX. Got "
-            f"{type(members).__name__}"
-            + (f" over {features!r}" if features is not None else "")
-            + "."
-        )
-    if not isinstance(features.state_features, Polynomial):
-        raise PolicyError(
-            f"Only Polynomial features of the state can be exported to ONNX. "
-            f"Got {features.state_features!r}."
-        )
     graph = _Graph()
-    psi = graph.polynomial("states", features.state_features, features.state_dimension)  # (n, p')
-    blocks = members.theta.reshape(members.count, policy.n_actions, -1)[:, list(policy.actions)]
-    weights = graph.constant(np.swapaxes(blocks, 1, 2))  # (K, p', A)
-    each = graph.node("MatMul", psi, weights)  # (K, n, A)
-    values = graph.aggregate(each, policy.critic.aggregate, members.count)  # (n, A)
+    values, dimension = _values(graph, policy)
     outputs: dict[str, tuple[str, str, list[Any]]] = {
         "values": (values, "DOUBLE", ["n", len(policy.actions)])
     }
@@ -68,7 +53,37 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
         best = graph.node("ArgMax", values, axis=1, keepdims=0)
         codes = graph.constant(np.asarray(policy.actions, dtype=np.int64))
         outputs = {"actions": (graph.node("Gather", codes, best), "INT64", ["n"]), **outputs}
-    graph.write(Path(path), features.state_dimension, outputs)
+    graph.write(Path(path), dimension, outputs)
+
+
+def _values(graph: _Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, int | str]:
+    """Return the aggregated Q(s, a) of the actions to choose from, (n, A), and the states' size.
+
+    Trees look at some columns only, and take states of any size that has them.
+    """
+    members, features = policy.critic.members, getattr(policy.critic.members, "features", None)
+    if isinstance(members, StateCritics):
+        axis = graph.constant(np.array([0], dtype=np.int64))
+        single = [
+            graph.node("Unsqueeze", scores_in(graph, "states", member), axis)
+            for member in members.members
+        ]
+        every = graph.node("Concat", *single, axis=0)  # (K, n, A)
+        combined = graph.aggregate(every, policy.critic.aggregate, members.count)
+        return graph.columns(combined, list(policy.actions)), "p"
+    if not isinstance(members, LinearCritics) or not isinstance(features, PerAction):
+        raise PolicyError(
+            f"Only linear critics over PerAction features, and trees, can be exported to ONNX. Got "
+            f"{type(members).__name__}"
+            + (f" over {features!r}" if features is not None else "")
+            + "."
+        )
+    dimension = features.state_dimension
+    psi = state_features(graph, "states", features.state_features, dimension)  # (n, p')
+    blocks = members.theta.reshape(members.count, policy.n_actions, -1)[:, list(policy.actions)]
+    weights = graph.constant(np.swapaxes(blocks, 1, 2))  # (K, p', A)
+    each = graph.node("MatMul", psi, weights)  # (K, n, A)
+    return graph.aggregate(each, policy.critic.aggregate, members.count), dimension
 
 
 class _Graph:
@@ -136,7 +151,7 @@ class _Graph:
         return self.node("Softmax", scaled, axis=1)
 
     def write(
-        self, path: Path, dimension: int, outputs: dict[str, tuple[str, str, list[Any]]]
+        self, path: Path, dimension: int | str, outputs: dict[str, tuple[str, str, list[Any]]]
     ) -> None:
         """Check the graph and write it."""
         helper, kinds = self.onnx.helper, self.onnx.TensorProto

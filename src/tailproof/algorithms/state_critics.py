@@ -77,7 +77,9 @@ class LinearScores:
 
     def __call__(self, states: FloatArray) -> FloatArray:
         """Return the scores, (n, A)."""
-        every = np.broadcast_to(np.arange(self.features.n_actions), (len(states), self.features.n_actions))
+        every = np.broadcast_to(
+            np.arange(self.features.n_actions), (len(states), self.features.n_actions)
+        )
         return at_actions(self.features, states, every).values(self.theta[None])[0].T
 
     def parts(self) -> Parts:

@@ -133,7 +133,10 @@ class TreeValues:
     def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> TreeValues:
         """Return what `parts` was taken from."""
         scaled = Standardise(
-            tuple(header["columns"]), tuple(header["centre"]), tuple(header["scale"]), header["tame"]
+            tuple(header["columns"]),
+            tuple(header["centre"]),
+            tuple(header["scale"]),
+            header["tame"],
         )
         trees = TreeArrays(**{each.name: arrays[each.name] for each in fields(TreeArrays)})
         return cls(scaled, trees, arrays["values"], int(header["n_actions"]))

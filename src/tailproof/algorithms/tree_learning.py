@@ -194,9 +194,7 @@ def fit_advantages(log: Log, lesson: Lesson, *, pessimism: float, seed: int) -> 
     return TreeValues(lesson.standardise, trees, means, lesson.n_actions)
 
 
-def _state_values(
-    lesson: Lesson, taught: BoolArray, *, seed: int
-) -> tuple[TreeArrays, FloatArray]:
+def _state_values(lesson: Lesson, taught: BoolArray, *, seed: int) -> tuple[TreeArrays, FloatArray]:
     """Return trees of states and V of what was done in their leaves."""
     gamma, z = lesson.gamma, lesson.z[taught]
     rewards, targets = lesson.rewards[taught], lesson.first_targets()[taught]

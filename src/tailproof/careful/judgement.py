@@ -57,12 +57,14 @@ class Judgement:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
-        return {**asdict(self), "better": self.better}
+        bound = self.bound if np.isfinite(self.bound) else None
+        return {**asdict(self), "bound": bound, "better": self.better}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Judgement:
         """Return what `to_dict` was taken from."""
-        return cls(**{key: value for key, value in plain.items() if key != "better"})
+        known = {key: value for key, value in plain.items() if key != "better"}
+        return cls(**{**known, "bound": -np.inf if plain["bound"] is None else plain["bound"]})
 
 
 @dataclass(frozen=True, eq=False)
