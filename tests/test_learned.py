@@ -130,7 +130,8 @@ def test_features_of_another_size_are_refused(short_log, tmp_path):
 def test_what_only_pickle_could_hold_is_not_saved(short_log, tmp_path):
     tree = method("fqi", model=DecisionTreeRegressor(), iterations=2)
     with pytest.raises(
-        MethodError, match=r"Only linear and neural critics can be saved\. RegressorCritics need"
+        MethodError,
+        match=r"Only linear critics, trees and networks can be saved\. RegressorCritics need",
     ):
         learn(short_log, method=tree, gamma=GAMMA).save(tmp_path / "x")
     own = Method(base=FQI(), partition=Split(3), aggregate=lambda values: values[0], at="pointwise")

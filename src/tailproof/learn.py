@@ -11,8 +11,8 @@ import numpy as np
 
 from tailproof.algorithms.base import CriticAlgorithm
 from tailproof.algorithms.greedy_backup import logged_actions
-from tailproof.algorithms.task import Task
 from tailproof.algorithms.one_step.levels import check_level
+from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.careful.learning import learn_carefully
 from tailproof.catalogue import method as named_method

@@ -40,8 +40,8 @@ def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Pa
         policy, GreedyPolicy | LinearPolicy
     ):
         raise MethodError(
-            f"Only linear critics, trees and networks can be saved. {type(members).__name__} need a format of "
-            f"their own (scikit-learn's is pickle, which would execute code when it is loaded). Keep "
+            f"Only linear critics, trees and networks can be saved. {type(members).__name__} need a "
+            f"format of their own (scikit-learn's is pickle, which would execute code when it is loaded). Keep "
             f"the result in memory, save `policy` if it can be, or learn with ridge features."
         )
     header: dict[str, Any] = {"features": to_plain(members.features)}

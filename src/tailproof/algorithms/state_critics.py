@@ -182,7 +182,7 @@ class StateCritics:
         header, arrays = [], {}
         for k, member in enumerate(self.members):
             said, inside = member.parts()
-            header.append({"kind": type(member).__name__, **{"parts": said}})
+            header.append({"kind": type(member).__name__, "parts": said})
             arrays |= {f"{k}.{key}": value for key, value in inside.items()}
         return {"members": header}, arrays
 

@@ -7,14 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
-from tailproof.algorithms.auto import FEWEST, evaluate_log
+from tailproof.algorithms.auto import FEWEST, evaluate_log, tame
 from tailproof.algorithms.choice import Choice
-from tailproof.algorithms.one_step.choice import OneStepChoice
+from tailproof.algorithms.climb import Blend
+from tailproof.algorithms.forest import cross_fit_forests
+from tailproof.algorithms.one_step.choice import OneStepChoice, standard_error
 from tailproof.algorithms.one_step.estimator import evaluate_rows
 from tailproof.algorithms.one_step.rows import canonical_rows, is_one_step
+from tailproof.algorithms.rungs import forest_rung, jackknife_error
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray
 from tailproof.careful.seen import SeenPairs
 from tailproof.log import Log
 from tailproof.threads import one_thread
@@ -74,7 +77,9 @@ class Judge:
     The behaviour is valued twice: by what it earned, and as its clone by the estimator. Where the
     second is higher, the difference is an error of the estimator, and is taken off every gain. An
     action that the teaching rows never took in this very state may be a catastrophe (a cliff beside
-    the path): where states are few, the chance of ever taking one costs the worst that was seen.
+    the path): where states are few, the chance of ever taking one costs the worst that was seen. And
+    where smooth critics agree with each other, trees are asked too: far from the log all smooth
+    critics extrapolate, and trees cannot.
     """
 
     log: Log
@@ -93,24 +98,25 @@ class Judge:
         gain = bare.choice(clone)[0].gain.value
         return cls(log, gamma, level, seed, seen, max(0.0, gain) if np.isfinite(gain) else 0.0)
 
-    def choice(self, policy: Any) -> tuple[Choice | OneStepChoice, FloatArray]:
-        """Return the default's answer, and the weights of the rows where they are known."""
+    def choice(self, policy: Any) -> tuple[Choice | OneStepChoice, Blend | None]:
+        """Return the default's answer, and its critics where the log has more than one step."""
         task = Task(self.log, self.gamma, policy, None, seed=self.seed)
         rng = np.random.default_rng([self.seed, 5])
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
             if is_one_step(task):
-                return evaluate_rows(canonical_rows(task, rng)), np.ones(self.log.n_transitions)
-            found, blend = evaluate_log(task, None, rng)
-        return found, blend.weights
+                return evaluate_rows(canonical_rows(task, rng)), None
+            return evaluate_log(task, None, rng)
 
     def __call__(self, policy: Any) -> Judgement:
         """Judge a policy."""
-        choice, weights = self.choice(policy)
-        gain = choice.gain
+        choice, blend = self.choice(policy)
         cost = self.shift
+        if blend is not None:
+            cost += extrapolated(blend, seed=self.seed)
         if self.seen is not None:
-            cost += self.seen.cost(policy, self.log, weights, choice.value, self.gamma)
-        bound = gain.lower_bound(self.level).value - cost
+            visits = None if blend is None else blend.weights
+            cost += self.seen.cost(policy, self.log, visits, choice.value, self.gamma)
+        bound = gain_bound(choice, self.level) - cost
         low = high = None
         if choice.declined is None:
             interval = choice.interval(self.level)
@@ -120,8 +126,8 @@ class Judge:
             low=low,
             high=high,
             logged_value=choice.logged_value,
-            gain=gain.value,
-            bound=float(bound) if np.isfinite(bound) else -np.inf,
+            gain=choice.gain.value,
+            bound=bound if np.isfinite(bound) else -np.inf,
             level=self.level,
             episodes=self.log.n_episodes,
             why_not=self._why_not(choice.declined),
@@ -134,3 +140,32 @@ class Judge:
                 f"least {FEWEST} are needed"
             )
         return declined
+
+
+def gain_bound(choice: Choice | OneStepChoice, level: float) -> float:
+    """Return a number that the gain exceeds: the lower of two bounds.
+
+    The one combines the bounds of both values with their correlation, which is short where both lean on
+    the same few rows; the other is that of the paired differences, which is short where these are
+    skewed.
+    """
+    differences = choice.influence - choice.logged_influence
+    paired = choice.gain.value - float(ndtri(level)) * standard_error(differences)
+    return min(choice.gain.lower_bound(level).value, paired)
+
+
+def extrapolated(blend: Blend, *, seed: int) -> float:
+    """Return how far the value lies above that of trees, beyond the error of the difference.
+
+    Trees are part of a mixture of critics already; then there is nothing to add.
+    """
+    if len(blend.rungs) > 1:
+        return 0.0
+    rung = blend.rungs[0]
+    target = rung.system.target
+    level = float(np.median(target.log.rewards)) if target.endless else 0.0
+    rewards = tame(target.log, target.log.rewards - level)
+    with one_thread():
+        trees = forest_rung(rung.system, rewards, cross_fit_forests(target, rewards, seed=seed))
+    error = jackknife_error(trees.left_out - rung.left_out)
+    return max(0.0, rung.value - trees.value - error)

@@ -50,11 +50,11 @@ class SeenPairs:
         Parameters
         ----------
         weights
-            How often the policy visits each row, up to a factor, (n,).
+            How often the policy visits each row, up to a factor, (n,); None for all alike.
         value
             Of the policy.
         """
-        visits = np.maximum(weights, 0.0)
+        visits = np.ones(log.n_transitions) if weights is None else np.maximum(weights, 0.0)
         if not visits.sum() > 0:
             visits = np.ones(log.n_transitions)
         unseen = self.unseen(log.states, action_probabilities(policy, log.states, log.n_actions))
