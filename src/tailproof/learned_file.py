@@ -41,8 +41,9 @@ def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Pa
     ):
         raise MethodError(
             f"Only linear critics, trees and networks can be saved. {type(members).__name__} need a "
-            f"format of their own (scikit-learn's is pickle, which would execute code when it is loaded). Keep "
-            f"the result in memory, save `policy` if it can be, or learn with ridge features."
+            f"format of their own (scikit-learn's is pickle, which would execute code when it is "
+            f"loaded). Keep the result in memory, save `policy` if it can be, or learn with ridge "
+            f"features."
         )
     header: dict[str, Any] = {"features": to_plain(members.features)}
     arrays = {"theta": members.theta, "diverged": members.diverged, "history": history}

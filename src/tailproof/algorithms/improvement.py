@@ -118,7 +118,11 @@ class OneStep(TreeLearner):
         def expected(values: FloatArray, rows: Any) -> FloatArray:
             return np.asarray((values * following[rows]).sum(axis=1))
 
-        return _known(task, "values", self, lambda: fit_values(lesson, expected, seed=seed))
+        key = ("values", repr(self.reward))  # what is supported changes nothing in it
+        if key not in task.known:
+            task.known[key] = fit_values(lesson, expected, seed=seed)
+        found: TreeValues = task.known[key]
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,11 +221,3 @@ def refuse_evaluation(task: Task, name: str) -> None:
             f"{name} chooses between discrete actions. Got {log.action_space}; learn with a neural row "
             f"such as method='iql' (extra 'deep')."
         )
-
-
-def _known(task: Task, key: str, settings: Any, make: Any) -> Any:
-    """Return what was made for these settings before; what is supported changes nothing in it."""
-    full = (key, repr(settings.reward))
-    if full not in task.known:
-        task.known[full] = make()
-    return task.known[full]

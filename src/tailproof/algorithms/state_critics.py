@@ -80,7 +80,7 @@ class LinearScores:
         every = np.broadcast_to(
             np.arange(self.features.n_actions), (len(states), self.features.n_actions)
         )
-        return at_actions(self.features, states, every).values(self.theta[None])[0].T
+        return np.asarray(at_actions(self.features, states, every).values(self.theta[None])[0].T)
 
     def parts(self) -> Parts:
         """Return a description for JSON, and arrays."""
@@ -179,7 +179,8 @@ class StateCritics:
 
     def parts(self) -> Parts:
         """Return a description for JSON, and arrays."""
-        header, arrays = [], {}
+        header: list[dict[str, Any]] = []
+        arrays: dict[str, AnyArray] = {}
         for k, member in enumerate(self.members):
             said, inside = member.parts()
             header.append({"kind": type(member).__name__, "parts": said})

@@ -1,4 +1,4 @@
-"""Rewards without their outliers: what trees cannot explain is clipped, the less the more it is skewed."""
+"""Rewards without their outliers: what trees cannot explain is clipped, less so if it is skewed."""
 
 from __future__ import annotations
 

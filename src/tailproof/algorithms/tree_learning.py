@@ -1,8 +1,8 @@
 """Learning with trees as averages: fitted values that cannot diverge, and steps that stay in reach.
 
-With the trees fixed, Q(s, a) is the mean over trees of the mean target in the leaf of (s, a): an average
-with weights that do not depend on the targets, so that every backup is a contraction and no value
-leaves the range of the returns (Gordon, 1995; Ernst, Geurts and Wehenkel, 2005).
+With the trees fixed, Q(s, a) is the mean over trees of the mean target in the leaf of (s, a): an
+average with weights that do not depend on the targets, so that every backup is a contraction and no
+value leaves the range of the returns (Gordon, 1995; Ernst, Geurts and Wehenkel, 2005).
 """
 
 from __future__ import annotations
@@ -139,18 +139,19 @@ def fit_values(lesson: Lesson, backup: Backup, *, seed: int) -> TreeValues:
                 found[lesson.alive] += gamma * backup(q, lesson.alive)
             return found
 
-        values = iterated(lambda v, a=average, t=target: a @ t(v), lesson, average)
+        values = iterated(average, target, lesson.rewards, gamma)
         targets = target(values)
     return TreeValues(lesson.standardise, trees, values, n_actions)
 
 
-def iterated(step: Callable[[FloatArray], FloatArray], lesson: Lesson, average: Any) -> FloatArray:
-    """Iterate a contraction from the averages of r / (1 − γ) until little of them is left."""
-    gamma = lesson.gamma
-    values: FloatArray = average @ (lesson.rewards / (1 - gamma) if gamma < 1 else lesson.rewards)
+def iterated(
+    average: Any, target: Callable[[FloatArray], FloatArray], rewards: FloatArray, gamma: float
+) -> FloatArray:
+    """Iterate the averages of targets from those of r / (1 − γ), until little of these is left."""
+    values: FloatArray = average @ (rewards / (1 - gamma) if gamma < 1 else rewards)
     count = 1 if gamma == 0 else _UNDISCOUNTED if gamma == 1 else ceil(log(_LEFT) / log(gamma))
     for _ in range(min(count, _MOST)):
-        previous, values = values, step(values)
+        previous, values = values, average @ target(values)
         if np.abs(values - previous).max() <= _SETTLED * np.abs(values).max():
             break
     return values
@@ -208,9 +209,6 @@ def _state_values(lesson: Lesson, taught: BoolArray, *, seed: int) -> tuple[Tree
         def target(values: FloatArray, after: Any = after) -> FloatArray:
             return np.asarray(rewards + gamma * alive * (after @ values))
 
-        values = average @ (rewards / (1 - gamma) if gamma < 1 else rewards)
-        count = 1 if gamma == 0 else _UNDISCOUNTED if gamma == 1 else ceil(log(_LEFT) / log(gamma))
-        for _ in range(min(count, _MOST)):
-            values = average @ target(values)
+        values = iterated(average, target, rewards, gamma)
         targets = target(values)
     return trees, values

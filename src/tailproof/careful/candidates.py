@@ -18,6 +18,8 @@ from tailproof.method import Method
 
 #: Shares of the likeliest action's probability that an action must have in such a state.
 SUPPORTS = (0.3, 0.1, 0.0)
+#: Candidates at most, for a progress bar.
+MOST = 20
 _TOP = 0.3  # of the episodes that are imitated
 _LONG = 3  # mean steps of an episode from which it has an author to imitate
 _DEPTHS = (1, 2, 3)

@@ -31,8 +31,8 @@ _RAREST = 0.02  # propensity below which a weight stops growing
 class ScoredPolicy:
     """What the learners from doubly robust scores share.
 
-    Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ by trees that never saw the row, and the
-    propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
+    Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ by trees that never saw the row, and
+    the propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
     """
 
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
