@@ -56,7 +56,7 @@ class Judgement:
     @property
     def better(self) -> bool:
         """Whether the gain is above zero with the confidence that was asked."""
-        return self.why_not is None and self.bound > 0
+        return bool(self.why_not is None and self.bound > 0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
@@ -127,7 +127,7 @@ class Judge:
             high=high,
             logged_value=choice.logged_value,
             gain=choice.gain.value,
-            bound=bound if np.isfinite(bound) else -np.inf,
+            bound=float(bound) if np.isfinite(bound) else -np.inf,
             level=self.level,
             episodes=self.log.n_episodes,
             why_not=self._why_not(choice.declined),
