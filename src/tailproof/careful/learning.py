@@ -108,7 +108,7 @@ def learn_carefully(
     if not trials:
         return _kept(both, parts, gamma, seed, teach, None, (), failed)
     best = max(trials, key=lambda trial: trial.judgement.bound)
-    if not best.judgement.better:
+    if not promising(best.judgement, log):
         return _kept(both, parts, gamma, seed, teach, best, trials, failed)
     verdict = judge(parts.judge, 2)(best.learned.policy)
     if not verdict.better:
@@ -126,6 +126,16 @@ def learn_carefully(
             *_failures(failed),
         ),
     )
+
+
+def promising(found: Judgement, log: Log) -> bool:
+    """Return whether the best candidate is worth judging.
+
+    What an estimator of several steps gets wrong, it gets wrong twice: the gain must be credible on the
+    choosing episodes too. One-step estimators have no critic to be wrong about, and the judge alone
+    keeps the risk.
+    """
+    return found.better if not log.is_bandit else found.gain > 0
 
 
 def behaviour(clone: Learned) -> Learned:
@@ -175,7 +185,7 @@ def _kept(
             f"{found.gain:.4g} on {parts.choose.n_episodes:,} episodes that did not teach it, but with "
             f"{found.level:.0%} confidence only by {found.bound:.4g}."
         ]
-        if found.better:
+        if promising(found, log):
             reasons[0] = (
                 f"The best of {len(trials)} candidates, {best.row.name}, did not hold on episodes "
                 f"that neither taught nor chose it."
