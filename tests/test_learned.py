@@ -55,12 +55,13 @@ def saved(learned, tmp_path):
     return path
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize("name", [name for name in LEARNING if not name.startswith("policy-")])
 def test_every_row_comes_back_as_it_was(name, short_log, tmp_path):
     learned = learn(short_log, method=name, gamma=GAMMA, seed=6)
     learned.save(tmp_path / "x")
     again = Learned.load(tmp_path / "x")
-    assert np.array_equal(again.members.theta, learned.members.theta)
+    values = [each.critic.action_values(short_log.states, 2) for each in (again, learned)]
+    assert np.array_equal(*values)
     assert np.array_equal(again.history, learned.history)
     assert np.array_equal(again.policy(short_log.states), learned.policy(short_log.states))
     for attribute in ("method", "gamma", "seed", "n_transitions", "n_episodes", "bad_folds"):

@@ -33,7 +33,7 @@ class Restored(NamedTuple):
 def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
     """Return header and arrays of a policy and its critics, or say why there are none."""
     if isinstance(members, StateCritics):
-        return _score_parts(policy, members)
+        return _score_parts(policy, members, history)
     if hasattr(policy, "parts") and hasattr(members, "parts"):
         return _neural_parts(policy, members, history, policy_history)
     if not isinstance(members, LinearCritics) or not isinstance(
@@ -59,7 +59,7 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features
         return _restored_neural(header, arrays)
     if "scores" in header:
         found = StateCritics.from_parts(header["scores"], _within(arrays, "scores"))
-        return Restored(found, None, np.empty((0, 0)), None)
+        return Restored(found, None, arrays["history"], None)
     known = from_plain(header["features"], features=features)
     theta, diverged = arrays["theta"], arrays["diverged"]
     if theta.ndim != 2 or theta.shape[1] != known.size or diverged.shape != theta.shape[:1]:
@@ -73,12 +73,15 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features
     return Restored(LinearCritics(known, theta, diverged), policy, arrays["history"], None)
 
 
-def _score_parts(policy: GreedyPolicy | SoftmaxPolicy, members: StateCritics) -> Parts:
+def _score_parts(
+    policy: GreedyPolicy | SoftmaxPolicy, members: StateCritics, history: Any
+) -> Parts:
     header, arrays = members.parts()
     said: dict[str, Any] = {"scores": header, "actions": list(policy.actions)}
     if isinstance(policy, SoftmaxPolicy):
         said["temperature"] = policy.temperature
-    return said, {f"scores/{key}": value for key, value in arrays.items()}
+    named = {f"scores/{key}": value for key, value in arrays.items()}
+    return said, {**named, "history": history}
 
 
 def _neural_parts(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:

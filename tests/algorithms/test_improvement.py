@@ -101,7 +101,7 @@ def test_linear_critics_are_kept_to_the_support_too(heavy_log):
 
 def test_the_behaviour_is_estimated(log):
     rng = np.random.default_rng(0)
-    law = fit_behaviour(log)(rng.integers(4, size=(100, 1)).astype(float))
+    law = fit_behaviour(log)(np.eye(4)[rng.integers(4, size=100)])
     assert law.sum(axis=1) == pytest.approx(1.0)
     assert np.abs(law - 0.5).max() < 0.1
 

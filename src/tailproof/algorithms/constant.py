@@ -11,7 +11,7 @@ from tailproof.aggregate import Aggregate
 from tailproof.algorithms.auto import Auto
 from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.improvement import refuse_evaluation, tasks_of
-from tailproof.algorithms.state_critics import Fixed, StateCritics
+from tailproof.algorithms.state_critics import Fixed, fitted_scores
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_fraction
 from tailproof.errors import MethodError, TailproofError
@@ -51,8 +51,7 @@ class Constant:
         """Value every action on each fold."""
         refuse_evaluation(task, type(self).__name__)
         key = int(rng.integers(2**63))
-        members = [Fixed(self._values(each, key)) for each in tasks_of(task, folds)]
-        return Fitted(StateCritics(tuple(members)))
+        return fitted_scores(Fixed(self._values(each, key)) for each in tasks_of(task, folds))
 
     def _values(self, task: Task, key: int) -> FloatArray:
         shares = np.bincount(task.log.actions, minlength=task.log.n_actions) / len(task.log.actions)

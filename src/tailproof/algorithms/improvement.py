@@ -15,6 +15,7 @@ from tailproof.algorithms.state_critics import (
     LinearScores,
     StateCritics,
     Supported,
+    fitted_scores,
     supported,
 )
 from tailproof.algorithms.sweeps import in_memory
@@ -64,8 +65,7 @@ class TreeLearner:
     ) -> Fitted:
         """Fit scores of all actions on each fold."""
         refuse_evaluation(task, type(self).__name__)
-        members = [self._member(own) for own in tasks_of(task, folds)]
-        return Fitted(StateCritics(tuple(members)))
+        return fitted_scores(self._member(own) for own in tasks_of(task, folds))
 
     def _member(self, task: Task) -> Any:
         behaviour = behaviour_of(task)

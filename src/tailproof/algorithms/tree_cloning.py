@@ -12,7 +12,7 @@ from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.behaviour import behaviour_of, fit_behaviour
 from tailproof.algorithms.improvement import refuse_evaluation, tasks_of
 from tailproof.algorithms.ranking import Rank, imitated_episodes, require_rank, require_top
-from tailproof.algorithms.state_critics import LogShares, StateCritics
+from tailproof.algorithms.state_critics import LogShares, fitted_scores
 from tailproof.algorithms.task import Task
 from tailproof.partition import Folds
 
@@ -60,4 +60,4 @@ class TreeCloning:
             else fit_behaviour(each.log.take(np.sort(chosen)), seed=each.seed)
             for each, chosen in zip(own, imitated, strict=True)
         ]
-        return Fitted(StateCritics(tuple(map(LogShares, members))), notes=notes)
+        return fitted_scores(map(LogShares, members), notes)

@@ -94,6 +94,9 @@ def learn_carefully(
         Called after each candidate.
     """
     parts = three_parts(log, holdout, seed=seed)
+    both = log.take(_episodes_of(log, parts.teach, parts.choose))
+    if len(np.unique(parts.teach.actions)) < 2:  # the other action is too rare to learn about
+        return _kept(log, parts, gamma, seed, teach, None, (), [])
     task = Task(parts.teach, gamma, None, parts.teach.first_states, seed=seed)
     clone = behaviour(teach(task, behaviour_row().method))
     seen = SeenPairs.of(parts.teach)
@@ -104,7 +107,6 @@ def learn_carefully(
         )
 
     trials, failed = _tried(parts.teach, task, judge(parts.choose, 1), teach, advance)
-    both = log.take(_episodes_of(log, parts.teach, parts.choose))
     if not trials:
         return _kept(both, parts, gamma, seed, teach, None, (), failed)
     best = max(trials, key=lambda trial: trial.judgement.bound)

@@ -12,7 +12,7 @@ from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.behaviour import behaviour_of
 from tailproof.algorithms.improvement import refuse_evaluation, rewarded, tasks_of
 from tailproof.algorithms.one_step.designs import gcv_ridge
-from tailproof.algorithms.state_critics import LinearScores, StateCritics
+from tailproof.algorithms.state_critics import LinearScores, fitted_scores
 from tailproof.algorithms.task import Task
 from tailproof.algorithms.tree_arrays import TreeArrays, TreeValues, with_action
 from tailproof.algorithms.tree_learning import averages, grown
@@ -53,8 +53,7 @@ class ScoredPolicy:
                 f"{type(self).__name__} learns from one-step episodes. Got episodes of up to "
                 f"{int(task.log.lengths.max())} steps; use method='one-step'."
             )
-        members = [self._member(each) for each in tasks_of(task, folds)]
-        return Fitted(StateCritics(tuple(members)))
+        return fitted_scores(self._member(each) for each in tasks_of(task, folds))
 
     def _member(self, task: Task) -> Any:
         raise NotImplementedError
