@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from tailproof import Log, Method, Split, learn, method
+from tailproof import Continuous, Log, Method, PerAction, Polynomial, Split, learn, method
 from tailproof.algorithms.cloning import Cloning
-from tailproof.errors import MethodError
+from tailproof.algorithms.regression import RegressionCloning
+from tailproof.errors import MethodError, PolicyError
 
 
 def authors(rng, *, episodes=40, steps=25, noise=None):
@@ -68,3 +69,45 @@ def test_settings_are_checked():
         Cloning(model="forest")
     with pytest.raises(MethodError, match="rank must be one of"):
         Cloning(rank="best")
+
+
+def steered(rng, *, episodes=40, steps=25):
+    """Return a log of two authors of continuous actions: one earns 1 and steers by the state."""
+    n = episodes * steps
+    states = rng.standard_normal((n, 2))
+    good = np.repeat(np.arange(episodes) % 4 == 0, steps)
+    actions = np.where(good, 1, -1)[:, None] * (0.2 + 0.3 * states[:, :1])
+    actions = np.clip(actions + 0.02 * rng.standard_normal((n, 1)), -1, 1)
+    return Log.from_arrays(
+        states,
+        actions,
+        good + 0.1 * rng.standard_normal(n),
+        states,
+        episode=np.repeat(np.arange(episodes), steps),
+        action_space=Continuous(1, (-1.0,), (1.0,)),
+    )
+
+
+def test_continuous_actions_of_the_best_episodes_by_regression():
+    log = steered(np.random.default_rng(4))
+    best = learn(log, method=method("percent-bc", model="linear", top=0.25), gamma=0.9)
+    states = np.random.default_rng(5).standard_normal((50, 2))
+    np.testing.assert_allclose(best.policy(states)[:, 0], 0.2 + 0.3 * states[:, 0], atol=0.05)
+    assert best.policy(states[0]).shape == (1,)
+    assert np.abs(best.policy(100 * states)).max() == 1  # within the bounds of the actions
+    all_of_it = learn(log, method=method("bc", model="linear"), gamma=0.9)
+    np.testing.assert_allclose(
+        all_of_it.policy(states)[:, 0], -0.5 * (0.2 + 0.3 * states[:, 0]), atol=0.1
+    )
+    with pytest.raises(PolicyError, match=r"shape \(n, 2\)"):
+        best.policy(np.zeros((3, 5)))
+
+
+def test_a_regression_refuses_what_it_cannot_do():
+    log = steered(np.random.default_rng(6))
+    features = PerAction(Polynomial(), 2, 2)
+    with pytest.raises(MethodError, match="leave them out, or use model='neural'"):
+        learn(log, method=method("bc", model="linear", features=features), gamma=0.9)
+    discrete = authors(np.random.default_rng(7))
+    with pytest.raises(MethodError, match="is for continuous actions"):
+        learn(discrete, method=Method(RegressionCloning(), at="pointwise"), gamma=0.9)

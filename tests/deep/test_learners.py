@@ -158,6 +158,27 @@ def test_cloning(log, discrete_log, discrete):
     close(learner.parameters.gradient, flat.grad)
 
 
+def test_cloning_by_likelihood_learns_the_spread_of_the_actions(log):
+    weights = np.ones((log.n_transitions, 1))
+    learner = CloningLearner(
+        table_of(log, {"weights": weights}),
+        Draws([np.arange(log.n_transitions)], [0], 128),
+        0,
+        hidden=HIDDEN,
+        batch=128,
+        n_actions=None,
+        learning_rate=1e-2,
+        steps=300,
+        gaussian=True,
+    )
+    with torch.no_grad():
+        for step in range(300):
+            learner.update(step)
+    # The logged actions are even on [−1, 1] whatever the state: their standard deviation is 1/√3.
+    np.testing.assert_allclose(learner.log_std.exp().numpy(), 3**-0.5, rtol=0.1)
+    assert {"spread.parameters", "spread.first"} <= set(learner.tensors())
+
+
 def actor_critic(log, actor, shared, backup, members, twins):
     table = table_of(log)
     rows = BATCH * (1 if shared else members)

@@ -1,5 +1,6 @@
 """Every hand-written gradient equals autograd's of the loss beside it."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -65,6 +66,21 @@ def test_regression():
     expected = autograd(losses.regression_loss(raw.tanh(), logged, weight), raw)
     got = losses.regression_gradient(raw.tanh().detach(), logged, weight)
     torch.testing.assert_close(got, expected)
+
+
+def test_likelihood():
+    raw, logged = normal(K, B, Q), normal(1, B, Q, seed=1, grad=False).tanh()
+    log_std = normal(K, 1, Q, seed=3)
+    weight = normal(K, B, seed=2, grad=False).exp()
+    loss = losses.likelihood_loss(raw.tanh(), logged, weight, log_std)
+    expected = torch.autograd.grad(loss.sum(), [raw, log_std])
+    given = (raw.tanh().detach(), logged, weight, log_std.detach())
+    for got, right in zip(losses.likelihood_gradients(*given), expected, strict=True):
+        torch.testing.assert_close(got, right)
+    law = torch.distributions.Normal(raw.tanh(), log_std.exp())
+    constant = Q * 0.5 * np.log(2 * np.pi)
+    likelihood = law.log_prob(logged.expand(K, -1, -1)).sum(-1) + constant
+    torch.testing.assert_close(loss, -(weight * likelihood).mean(-1))
 
 
 def test_cross_entropy():

@@ -74,7 +74,7 @@ def test_the_budget_is_printed_on_the_figure(rollouts, tmp_path):
     settings = d4rl_sql.EXPERIMENT.settled(quick=False, data=rollouts)
     text = budget(Results("d4rl-sql", settings, 3, ()), "SQL")
     assert "rollouts of trained agents, not D4RL" in text
-    assert "6,000 critic and 8,000 policy steps (paper: 200,000 and 1,000,000)" in text
+    assert "6,000 critic and 10,000 policy steps (paper: 200,000 and 1,000,000)" in text
     assert "3 seeds (5)" in text
 
 
@@ -130,7 +130,7 @@ def table_results(scores):
     settings = {
         **iql_table.EXPERIMENT.settings,
         "datasets": {"hopper-expert": {"origin": "D4RL"}},
-        "evaluations": 2,
+        "kappas": (100.0,),
     }
     rows = tuple(
         {
@@ -140,6 +140,9 @@ def table_results(scores):
             "method": name,
             "step": settings["policy_steps"] // 2 * (place + 1),
             "score": score,
+            "time_constants": 5.0,
+            "value": 80.0,
+            "logged_return": 100.0,
         }
         for name in LOOKS
         for replicate, score in enumerate(scores[name])
@@ -156,6 +159,16 @@ def test_one_seed_without_a_score_does_not_decide_a_ratio():
     assert "hopper-expert κ 100 1.67 ±" in claim.found
 
 
+def test_claims_say_how_many_seeds_would_decide():
+    scores = {**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "room-vm": (41.0, 53.0, 59.0)}
+    claims = iql_table.EXPERIMENT.judge(table_results(scores))
+    # Differences 1, 3, −1: mean 1, standard deviation 2, so (2 · 2 / 1)² = 16 seeds.
+    assert "ROOM-VM: better in 0 of 1 cells, undecided in 1" in claims[0].found
+    assert "about 16 seeds would decide" in claims[0].found
+    assert claims[-1].verdict == "holds"
+    assert "mean V is 0.80 to 0.80 of the logged returns" in claims[-1].found
+
+
 def test_no_ratio_to_a_score_of_nothing():
     results = table_results({**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (2, 1, 0)})
     assert iql_table.ratios(results, "room-vm", iql_table.cells(results.settings)[0]) is None
@@ -164,8 +177,15 @@ def test_no_ratio_to_a_score_of_nothing():
     assert [each.get_text() for each in axis.texts] == ["IQL scores about nothing"] * 2
 
 
-@pytest.mark.parametrize(("score", "verdict"), [(1.0, "undecided"), (60.0, "holds")])
-def test_learners_that_learn_nothing_are_not_alike(score, verdict, rng):
+@pytest.mark.parametrize(
+    ("score", "clock", "verdict", "said"),
+    [
+        (1.0, 5.0, "undecided", "neither learns anything"),
+        (60.0, 3.0, "holds", ""),
+        (60.0, 1.2, "undecided", "not trained long enough to judge (1.2 time constants)"),
+    ],
+)
+def test_learners_that_learn_nothing_or_briefly_are_not_alike(score, clock, verdict, said, rng):
     settings = {
         **sac_n.EXPERIMENT.settings,
         "datasets": {"halfcheetah-medium": {}},
@@ -181,6 +201,7 @@ def test_learners_that_learn_nothing_are_not_alike(score, verdict, rng):
             "step": every * (place + 1),
             "score": score + 0.1 * rng.standard_normal(),
             "diverged": name == "sac-n" and replicate < 2,
+            "time_constants": None if name == "sac-n" and replicate < 2 else clock,
         }
         for replicate in range(5)
         for name in sac_n.LOOKS
@@ -188,7 +209,8 @@ def test_learners_that_learn_nothing_are_not_alike(score, verdict, rng):
     )
     (claim,) = sac_n.EXPERIMENT.judge(Results("sac-n", settings, 5, rows))
     assert claim.verdict == verdict
-    assert ("neither learns anything" in claim.found) == (verdict == "undecided")
+    assert said in claim.found
+    assert (": " in claim.found.partition("late scores")[2]) == bool(said)
     assert claim.found.count("(2 of 5 diverged and count as 0)") == 1
 
 

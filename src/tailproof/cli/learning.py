@@ -16,7 +16,7 @@ from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.evaluating import evaluated, evaluation_lines
 from tailproof.cli.inputs import chosen_method, read_the_log
-from tailproof.cli.networks import NETWORKS, network_settings, neural_judge, saved_in, score_facts
+from tailproof.cli.networks import NETWORKS, network_settings, saved_in, score_facts
 from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
@@ -133,6 +133,8 @@ def learn(
     """
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where)
+        if report is not None and not reading.log.is_discrete:
+            raise TailproofError("Reports are of discrete actions. Leave out --report.")
         chosen = saved_in(_learning_method(method), reading.log, engine.checkpoint)
         if holdout is None and chosen != AUTO:
             holdout = 0.3
@@ -157,12 +159,10 @@ def learn(
                 with session.working("Judging it by the other episodes"):
                     shown = held(judging, "The diagnosis", seed=seed)
                     diagnosis = diagnose(shown, learned.policy, gamma=learned.gamma, seed=seed)
-            elif report is not None:
-                raise TailproofError("Reports are of discrete actions. Leave out --report.")
             found = evaluated(
                 judging,
                 learned.policy,
-                named_method("auto") if judging.is_discrete else neural_judge(),
+                named_method("auto"),
                 diagnosis,
                 session,
                 gamma=learned.gamma,

@@ -1,4 +1,4 @@
-"""What the command line says about networks: their settings, their judge, what they played."""
+"""What the command line says about networks: their settings, and what their policies played."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tailproof.lazy import AnyLog
 from tailproof.method import Method
 
 NETWORKS = "Networks"
-_JUDGING_STEPS, _JUDGING_WIDTHS = 5_000, (64, 64)
 
 
 class NetworkOptions(Protocol):
@@ -77,11 +76,6 @@ def widths(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise MethodError(f"--hidden takes widths such as 256,256. Got {text!r}.") from None
-
-
-def neural_judge() -> Method:
-    """Return how policies of continuous actions are judged: the median of five neural FQE."""
-    return named_method("roam-neural-fqe", steps=_JUDGING_STEPS, hidden=_JUDGING_WIDTHS)
 
 
 def score_facts(environment: str | None, score: Any) -> dict[str, Any]:

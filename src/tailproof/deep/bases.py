@@ -204,11 +204,15 @@ class BehaviourCloning(TrainsPolicy):
     ----------
     top, rank
         Share of the episodes to imitate and the score that ranks them, as in `Cloning`.
+    learning_rate
+        Adam's at the start; it falls to zero with a cosine. Regression on actions takes a larger one
+        than critics do.
     """
 
     supports: ClassVar[tuple[At, ...]] = ("pointwise",)
 
     steps: int = 200_000
+    learning_rate: float = 1e-3
     top: float = 1.0
     rank: Rank = "auto"
 
@@ -237,7 +241,8 @@ class NeuralFQE(DeepSettings):
     """Fitted Q-evaluation with a neural Q, for continuous actions and for states without features.
 
     Q_k regresses on r + γ(1 − terminal)·E_π Q_k(s', ·) of a slow copy; at ``"backup"`` the aggregate of
-    the members takes its place (ROAM-FQE).
+    the members takes its place (ROAM-FQE). With ``reward_scale="auto"`` and no `huber`, values are made
+    to have size one while training.
 
     Parameters
     ----------

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.stats import binom
 
-from tailproof.aggregate import Aggregate, Mean, Median
 from tailproof.algorithms.ranking import choose_rank
 from tailproof.arrays import FloatArray
 from tailproof.catalogue import method as named_method
-from tailproof.deep.bases import NeuralFQE
+from tailproof.deep.convergence import discounted_returns
+from tailproof.deep.judging import neural_judge
 from tailproof.deep.settings import Run
 from tailproof.engines import Engine
 from tailproof.evaluate import evaluate
@@ -21,8 +21,8 @@ from tailproof.learn import learn, split_off
 from tailproof.learned import Learned
 from tailproof.log import Log
 from tailproof.method import Method
-from tailproof.partition import Split
 
+_ROOM_FOLDS = 5
 CLONE = "bc-neural"  # the logged behaviour: what a candidate must beat, and the answer if none does
 
 
@@ -38,6 +38,8 @@ class Budget:
         Widths of the hidden layers.
     folds
         Members of the judge, which the held-out episodes are split between.
+    judging
+        Steps of the judge.
     level
         Confidence that a candidate is better than the clone.
     """
@@ -48,8 +50,9 @@ class Budget:
     critics: tuple[int, ...] = (128, 128)
     policies: tuple[int, ...] = (256, 256)
     judges: tuple[int, ...] = (64, 64)
-    folds: int = 5
-    level: float = 0.9
+    folds: int = 3
+    judging: int = 5_000
+    level: float = 0.8
 
     def steps(self, log: Log) -> int:
         """Return the gradient steps for a log."""
@@ -58,25 +61,43 @@ class Budget:
 
 @dataclass(frozen=True)
 class Gain:
-    """How much better than the clone a candidate is on held-out episodes, by fold."""
+    """How much better than the clone a candidate is on held-out episodes, by fold.
+
+    Order statistics of the folds, because one fold whose FQE went astray must not decide. `most` is by
+    how much the best logged episode exceeds the middle one: FQE that promises more extrapolates.
+    """
 
     differences: FloatArray  # (K,)
-    aggregate: Aggregate
     level: float
+    most: float = float("inf")
 
     @property
     def value(self) -> float:
-        """The aggregate over folds."""
-        return float(self.aggregate(self.differences[:, None])[0])
+        """The median over folds."""
+        return float(np.nanmedian(self.differences))
 
     @property
     def bound(self) -> float:
-        """A lower bound by Student's t over folds."""
-        count = len(self.differences)
-        if count < 2:
-            return -float("inf")
-        error = float(self.differences.std(ddof=1)) / np.sqrt(count)
-        return self.value - float(stdtrit(count - 1, self.level)) * error
+        """The largest order statistic that is below the median of the fold law at this level."""
+        known = self.differences[np.isfinite(self.differences)]  # of folds whose FQE did not fail
+        count = len(known)
+        chances = binom.cdf(np.arange(count), count, 0.5)  # P(fewer than j + 1 folds lie below)
+        below = int((chances <= 1 - self.level).sum())
+        return float(np.sort(known)[below - 1]) if below else -float("inf")
+
+    @property
+    def credible(self) -> bool:
+        """Whether the candidate is better, and not too good to be true."""
+        return self.bound > 0 and self.value <= self.most
+
+    def __str__(self) -> str:
+        text = (
+            f"better than cloning by {self.value:.4g} on held-out episodes, above {self.bound:.4g} "
+            f"with confidence {self.level:g}"
+        )
+        if self.value > self.most:
+            text += f"; the best logged episode exceeds the middle one by {self.most:.4g} only"
+        return text
 
 
 def candidates(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
@@ -96,7 +117,7 @@ def candidates(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
         "run": run,
     }
     room = "iql" if rank == "sum" else "room-vm-iql"
-    folds = None if rank == "sum" else min(budget.folds, log.n_groups)
+    folds = None if rank == "sum" else min(_ROOM_FOLDS, log.n_groups)
     return {
         CLONE: named_method(CLONE, **cloning),
         "percent-bc-neural": named_method("percent-bc-neural", rank=rank, **cloning),
@@ -117,7 +138,9 @@ def learn_continuous(
 
     Each candidate and the clone are judged by neural FQE on the same folds of held-out episodes. What
     FQE says of the clone beyond the log's own value is error, so that candidates are compared with the
-    clone, fold by fold. The largest lower bound wins; none above zero keeps the logged behaviour.
+    clone, fold by fold. A gain larger than that of the best logged episode over the middle one is not
+    believed. Percent cloning comes before critics, because it imitates episodes that were seen to go
+    well; where neither is credibly better, the logged behaviour is kept.
     """
     budget = budget or Budget()
     taught, held_out = split_off(in_memory(log, "Networks"), holdout, seed=seed)
@@ -131,33 +154,37 @@ def learn_continuous(
         for name, row in rows.items()
     }
     values = {name: _judged(each, held_out, budget, seed) for name, each in found.items()}
-    aggregate: Aggregate = Mean() if "iql" in rows else Median()
+    most = spread_of_returns(taught, found[CLONE].gamma)
     gains = {
-        name: Gain(values[name] - values[CLONE], aggregate, budget.level)
+        name: Gain(values[name] - values[CLONE], budget.level, most)
         for name in rows
         if name != CLONE
     }
-    best = max(gains, key=lambda name: gains[name].bound)
-    said = [
-        f"{name}: better than cloning by {gain.value:.4g} on held-out episodes, "
-        f"above {gain.bound:.4g} with confidence {budget.level:g}."
-        for name, gain in gains.items()
-    ]
-    if gains[best].bound > 0:
+    said = [f"{name}: {gain}." for name, gain in gains.items()]
+    credible = [name for name, gain in gains.items() if gain.credible]
+    best = next(iter(credible), CLONE)  # percent cloning first: it imitates what was seen to work
+    if credible:
         said.append(f"Chosen: {best}.")
     else:
-        best = CLONE
         said.append("No candidate is credibly better than the log: this policy imitates it.")
     return replace(found[best], held_out=held_out, reasons=(seen, *said))
 
 
-def judge(folds: int, budget: Budget) -> Method:
-    """Return the neural FQE that judges candidates, a value for each fold."""
-    base = NeuralFQE(steps=budget.fewest, hidden=budget.judges, run=Run(progress=False))
-    return Method(base=base, partition=Split(folds), at="value")
+def spread_of_returns(log: Log, gamma: float) -> float:
+    """Return by how much the best episode's discounted return exceeds the median one.
+
+    Rewards are winsorised at 2 % first: an outlier makes no episode good.
+    """
+    tamed = np.clip(log.rewards, *np.quantile(log.rewards, [0.02, 0.98]))
+    returns = discounted_returns(log.with_rewards(tamed), gamma)[log.starts[:-1]]
+    return float(returns.max() - np.median(returns))
 
 
 def _judged(learned: Learned, held_out: Log, budget: Budget, seed: int) -> FloatArray:
-    chosen = judge(min(budget.folds, held_out.n_groups), budget)
+    chosen = neural_judge(
+        held_out.n_groups, folds=budget.folds, steps=budget.judging, hidden=budget.judges
+    )
     estimate = evaluate(held_out, learned.policy, method=chosen, gamma=learned.gamma, seed=seed)
-    return estimate.fold_values
+    found = np.full(chosen.folds, np.nan)
+    found[np.setdiff1d(np.arange(chosen.folds), estimate.bad_folds)] = estimate.fold_values
+    return found

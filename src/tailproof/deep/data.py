@@ -257,6 +257,16 @@ def shares_draws(folds: Folds) -> bool:
     return bool((folds.counts == folds.counts[0]).all())
 
 
+def value_bounds(
+    log: Log, folds: Folds, horizon: float, reward_scale: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the smallest and largest value that each member's scaled rewards allow, (K, 1) each."""
+    scaled = [log.rewards[rows] * reward_scale for rows in member_rows(log, folds)]
+    low = np.array([[min(0.0, float(each.min()))] for each in scaled])
+    high = np.array([[max(0.0, float(each.max()))] for each in scaled])
+    return low * horizon, high * horizon
+
+
 def value_limits(log: Log, folds: Folds, gamma: float, reward_scale: float) -> FloatArray:
     """Return how large |Q| can be for each member, max(1, max |r|)·Σγᵗ over its fold, (K,).
 

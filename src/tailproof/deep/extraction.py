@@ -187,9 +187,9 @@ def player(
 
 def fit_cloning(settings: BehaviourCloning, task: Task, folds: Folds, *, seed: int) -> DeepFitted:
     """Train one policy on the imitated episodes, every transition alike; its critics say zero."""
-    scaling = Scaling.of(task.log, standardise=settings.standardise, reward_scale=1.0)
     (chosen,), notes = imitated_episodes([task.log], top=settings.top, rank=settings.rank)
     log = task.log if settings.top == 1 else task.log.take(chosen)
+    scaling = Scaling.of(log, standardise=settings.standardise, reward_scale=1.0)
     policies, training = clone(
         settings,
         log,

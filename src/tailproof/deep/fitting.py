@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,21 +15,22 @@ from tailproof.arrays import FloatArray
 from tailproof.deep.actor_critic import ActorCriticLearner
 from tailproof.deep.actors import Actor
 from tailproof.deep.checkpoint import fingerprint
-from tailproof.deep.convergence import Yardstick, horizon_of, warn_unless_converged
+from tailproof.deep.convergence import horizon_of, warn_unless_converged
 from tailproof.deep.critics import NeuralCritics, NeuralPolicy, split_policies
 from tailproof.deep.data import (
     Draws,
     Normals,
     Scaling,
     Table,
-    all_rows,
     member_rows,
     shares_draws,
+    value_bounds,
     value_limits,
 )
 from tailproof.deep.extraction import DeepFitted, player
 from tailproof.deep.history import History
 from tailproof.deep.implicit import ImplicitLearner
+from tailproof.deep.measuring import Part, measure, watched
 from tailproof.deep.networks import concatenate
 from tailproof.deep.neural_fqe import FQELearner
 from tailproof.deep.settings import DeepSettings, Run
@@ -41,24 +42,6 @@ from tailproof.partition import Folds
 
 if TYPE_CHECKING:
     from tailproof.deep.bases import Implicit, NeuralFQE
-
-_WATCHED = 512  # rows at which the members' Q are compared while they train, and V with returns
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What trains in one process: some members, their folds and seeds."""
-
-    log: Log
-    gamma: float
-    folds: Folds
-    seeds: tuple[int, ...]
-    scaling: Scaling
-    limits: FloatArray
-    settings: Any
-    backup: Aggregate | None
-    extra: Mapping[str, FloatArray]
-    phase: str
 
 
 def member_seeds(count: int, rng: np.random.Generator) -> tuple[int, ...]:
@@ -81,6 +64,7 @@ def fit_fqe(
         raise MethodError(
             "NeuralFQE evaluates a policy and was given none; to learn one use IQL(), SQL() or SAC()."
         )
+    settings = _with_values_of_order_one(settings, task)
     actions, weights = task.next_actions(slice(None))
     if task.log.is_discrete:
         extra = {"policy": weights}
@@ -93,12 +77,23 @@ def fit_fqe(
     return _fit_parts(_train_fqe, settings, task, folds, backup, seeds, extra)
 
 
+def _with_values_of_order_one(settings: NeuralFQE, task: Task) -> NeuralFQE:
+    """Return settings in which values, not rewards, have size one: networks learn these sooner.
+
+    IQL and SQL cannot have this, because β and α are in units of scaled reward; nor can a Huber loss.
+    """
+    if settings.reward_scale != "auto" or settings.huber is not None:
+        return settings
+    usual = _scaling(settings, task.log).reward_scale
+    return replace(settings, reward_scale=usual / horizon_of(task.log, task.gamma))
+
+
 def _scaling(settings: DeepSettings, log: Log) -> Scaling:
     return Scaling.of(log, standardise=settings.standardise, reward_scale=settings.reward_scale)
 
 
 def _fit_parts(
-    trainer: Callable[[_Part], DeepFitted],
+    trainer: Callable[[Part], DeepFitted],
     settings: DeepSettings,
     task: Task,
     folds: Folds,
@@ -117,7 +112,7 @@ def _fit_parts(
         )
     groups = np.array_split(np.arange(folds.count), workers)
     parts = [
-        _Part(
+        Part(
             task.log,
             task.gamma,
             folds.subset(group),
@@ -136,9 +131,7 @@ def _fit_parts(
     return found
 
 
-def _trained(
-    trainer: Callable[[_Part], DeepFitted], parts: Sequence[_Part], run: Run
-) -> DeepFitted:
+def _trained(trainer: Callable[[Part], DeepFitted], parts: Sequence[Part], run: Run) -> DeepFitted:
     if len(parts) == 1:
         return trainer(parts[0])
     if run.engine is not None:
@@ -186,7 +179,7 @@ def _join(results: Sequence[DeepFitted]) -> DeepFitted:
     )
 
 
-def _fingerprint(part: _Part, table: Table) -> str:
+def _fingerprint(part: Part, table: Table) -> str:
     return fingerprint(
         replace(part.settings, run=Run()),
         part.gamma,
@@ -198,7 +191,7 @@ def _fingerprint(part: _Part, table: Table) -> str:
     )
 
 
-def _draws(part: _Part) -> tuple[Draws, bool]:
+def _draws(part: Part) -> tuple[Draws, bool]:
     """Return each member's draws, or, where members that see the same rows meet, one for all."""
     run, rows = part.settings.run, member_rows(part.log, part.folds)
     shared = part.backup is not None and shares_draws(part.folds)
@@ -206,44 +199,7 @@ def _draws(part: _Part) -> tuple[Draws, bool]:
     return Draws(rows[:count], part.seeds[:count], part.settings.batch, run.device), shared
 
 
-def _watched(log: Log, folds: Folds, device: str) -> torch.Tensor:
-    rows = all_rows(log, folds)
-    return torch.from_numpy(rows[:: max(1, len(rows) // _WATCHED)][:_WATCHED]).to(device)
-
-
-def _yardstick(part: _Part) -> Yardstick:
-    """Return the clock of this training, and the returns of rows that each member sees."""
-    seen = member_rows(part.log, part.folds)
-    count = min(_WATCHED, *map(len, seen))
-    rows = np.stack([each[np.linspace(0, len(each) - 1, count).astype(int)] for each in seen])
-    return Yardstick.of(part.log, rows, part.gamma, part.settings)
-
-
-def _measure(
-    learner: Learner, part: _Part, yardstick: Yardstick
-) -> Callable[[int], dict[str, FloatArray]]:
-    """Return what measures time constants, mean values and, where there is a V, logged returns."""
-    device = part.settings.run.device
-    rows, ends = (torch.from_numpy(each).to(device) for each in (yardstick.rows, yardstick.ends))
-    watched = _watched(part.log, part.folds, device)
-    unit = part.scaling.reward_scale
-
-    def measure(steps: int) -> dict[str, FloatArray]:
-        found = {"time constants": np.array([yardstick.time_constants(steps)])}
-        if not isinstance(learner, ImplicitLearner):
-            return {**found, "mean value": learner.probe(watched).mean(1).cpu().numpy() / unit}
-        values = learner.state_values(rows).cpu().numpy()
-        beyond = yardstick.carried * learner.state_values(ends, after=True).cpu().numpy()
-        return {
-            **found,
-            "mean value": (values - beyond).mean(axis=1) / unit,
-            "logged return": yardstick.returns.mean(axis=1),
-        }
-
-    return measure
-
-
-def _run(learner: Learner, part: _Part, table: Table, **options: Any) -> History:
+def _run(learner: Learner, part: Part, table: Table, **options: Any) -> History:
     return train(
         learner,
         part.settings.steps,
@@ -251,8 +207,8 @@ def _run(learner: Learner, part: _Part, table: Table, **options: Any) -> History
         run=part.settings.run,
         fingerprint=_fingerprint(part, table),
         limits=part.limits,
-        rows=_watched(part.log, part.folds, part.settings.run.device),
-        also=_measure(learner, part, _yardstick(part)),
+        rows=watched(part),
+        also=measure(learner, part),
         stop=part.settings.stop,
         **options,
     )
@@ -262,7 +218,7 @@ def _losses(training: History, count: int) -> FloatArray:
     return training["q loss"].values if "q loss" in training else np.empty((0, count))
 
 
-def _train_implicit(part: _Part) -> DeepFitted:
+def _train_implicit(part: Part) -> DeepFitted:
     settings: Implicit = part.settings
     table = Table.of(part.log, part.scaling, part.gamma, settings)
     draws, shared = _draws(part)
@@ -292,10 +248,17 @@ def _train_implicit(part: _Part) -> DeepFitted:
     return DeepFitted(critics, _losses(training, critics.count), training=training)
 
 
-def _train_fqe(part: _Part) -> DeepFitted:
+def _train_fqe(part: Part) -> DeepFitted:
     settings: NeuralFQE = part.settings
     table = Table.of(part.log, part.scaling, part.gamma, settings, dict(part.extra))
     draws, shared = _draws(part)
+    horizon = horizon_of(part.log, part.gamma)
+    bounds = [
+        torch.from_numpy(each).float().to(settings.run.device)
+        for each in value_bounds(part.log, part.folds, horizon, part.scaling.reward_scale)
+    ]
+    if shared:  # members that meet have one target
+        bounds = [bounds[0].amin(0, keepdim=True), bounds[1].amax(0, keepdim=True)]
     learner = FQELearner(
         table,
         draws,
@@ -307,7 +270,8 @@ def _train_fqe(part: _Part) -> DeepFitted:
         huber=settings.huber,
         n_actions=part.scaling.n_actions,
         learning_rate=settings.learning_rate,
-        target_rate=settings.rate(horizon_of(part.log, part.gamma)),
+        target_rate=settings.rate(horizon),
+        bounds=(bounds[0], bounds[1]),
     )
     training = _run(learner, part, table)
     critics = NeuralCritics(
@@ -335,7 +299,7 @@ def fit_actor_critic(
         )
     scaling = _scaling(settings, log)
     limits = value_limits(log, folds, task.gamma, scaling.reward_scale)
-    part = _Part(
+    part = Part(
         log, task.gamma, folds, tuple(seeds), scaling, limits, settings, backup, {}, "critics"
     )
     table = Table.of(log, scaling, task.gamma, settings)

@@ -20,7 +20,9 @@ class FQELearner:
 
     The table holds what the policy does in the next states: for discrete actions the column
     ``"policy"`` with π(a|s'), for continuous ones ``"next_actions"`` with L draws of an action each,
-    which the steps take in turn.
+    which the steps take in turn. `bounds`, (K, 1) each, are the smallest and largest values that the
+    rewards allow: what follows a step is kept between them, so that a critic which extrapolates to
+    actions that the log never took cannot run away.
     """
 
     def __init__(
@@ -37,8 +39,9 @@ class FQELearner:
         n_actions: int | None,
         learning_rate: float,
         target_rate: float,
+        bounds: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        self.table, self.draws, self.backup = table, draws, backup
+        self.table, self.draws, self.backup, self.bounds = table, draws, backup, bounds
         self.huber, self.target_rate = huber, target_rate
         self.members = len(seeds)
         self.alive = torch.ones(self.members, dtype=torch.bool)
@@ -62,6 +65,8 @@ class FQELearner:
         """Write the gradient of every parameter at this step's batch."""
         batch = self.table.gather(self.draws(step))
         after = self._after(batch, step)
+        if self.bounds is not None:
+            after = after.clamp(*self.bounds)
         target = torch.addcmul(batch.column("rewards"), batch.column("discounts"), after)
         self._error = self.q.predict(batch) - target  # (1, K, B)
         self.q.learn(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.algorithms.base import Algorithm, At
 from tailproof.catalogue import Row
@@ -32,27 +34,37 @@ def deep_rows() -> dict[str, Row]:
     >>> print(deep_rows()["sac-n"].method)
     SAC, replicated 10, quantile 0 at backup
     """
-    rows: dict[str, Row] = {}
-    for name, base in (("iql", IQL()), ("sql", SQL())):
-        kind = type(base).__name__
-        rows |= {
-            name: _row(base, Whole(), Mean(), "pointwise", f"{kind} on the whole log."),
-            f"ma-{name}": _row(base, Split(5), Mean(), "pointwise", f"Mean of K {kind} critics."),
-            f"room-vm-{name}": _row(
-                base, Split(5), Median(), "pointwise", f"Median of K {kind} critics."
-            ),
-            f"p-room-vm-{name}": _row(
-                base, Split(5), Quantile(0.0), "pointwise", f"Smallest of K {kind} critics."
-            ),
-            f"zero-reward-{name}": _row(
-                type(base)(zero_rewards=True),
-                Whole(),
-                Mean(),
-                "pointwise",
-                f"{kind} with rewards of zero: what the rewards must beat.",
-            ),
-        }
-    rows |= {
+    return {
+        **_implicit_rows("iql", IQL()),
+        **_implicit_rows("sql", SQL()),
+        **_other_rows(),
+    }
+
+
+def _implicit_rows(name: str, base: IQL | SQL) -> dict[str, Row]:
+    """Return a base that learns in the sample, its ROOM rows, and itself without rewards."""
+    kind = type(base).__name__
+    return {
+        name: _row(base, Whole(), Mean(), "pointwise", f"{kind} on the whole log."),
+        f"ma-{name}": _row(base, Split(5), Mean(), "pointwise", f"Mean of K {kind} critics."),
+        f"room-vm-{name}": _row(
+            base, Split(5), Median(), "pointwise", f"Median of K {kind} critics."
+        ),
+        f"p-room-vm-{name}": _row(
+            base, Split(5), Quantile(0.0), "pointwise", f"Smallest of K {kind} critics."
+        ),
+        f"zero-reward-{name}": _row(
+            replace(base, zero_rewards=True),
+            Whole(),
+            Mean(),
+            "pointwise",
+            f"{kind} with rewards of zero: what the rewards must beat.",
+        ),
+    }
+
+
+def _other_rows() -> dict[str, Row]:
+    return {
         "robust-iql": _row(
             IQL(huber=1.0, twins=1),
             Replicate(5),
@@ -88,7 +100,6 @@ def deep_rows() -> dict[str, Row]:
             NeuralFQE(), Split(5), Median(), "value", "Median of K values, each by a network."
         ),
     }
-    return rows
 
 
 def _row(base: Algorithm, partition: Partition, aggregate: Aggregate, at: At, about: str) -> Row:

@@ -123,6 +123,7 @@ def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]
     One that diverges leaves no policy, which is a result too: it has the reason and no scores.
     """
     result: dict[str, Any] = {"scores": {}, "evaluations": {}, "q scale": {}, "diverged": {}}
+    result["time constants"] = {}
     task = Task(log, 0.99, None, log.first_states)
     for name, aggregate in (("sac-n", Quantile(0.0)), ("sac-n-std", MeanMinusStd(2.0))):
         rng = np.random.default_rng(seed)
@@ -139,5 +140,6 @@ def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]
         scores = training["score"].values[:, 0]
         result["scores"][name] = float(scores[-10:].mean())
         result["evaluations"][name] = scores.tolist()
+        result["time constants"][name] = training.convergence.time_constants
         result["q scale"][name] = training["q scale"].values.mean(axis=1).tolist()
     return result

@@ -1,0 +1,184 @@
+"""Learning from continuous actions without naming a method, and from the command line."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tailproof import Continuous, Log, evaluate, learn, load_policy, method
+from tailproof.cli import app
+from tailproof.deep import choosing, judging
+from tailproof.deep.choosing import Budget, Gain, candidates
+
+SMALL = Budget(
+    fewest=1_200,
+    most=1_200,
+    critics=(16,),
+    policies=(64, 64),
+    judges=(16,),
+    folds=3,
+    judging=400,
+)
+
+QUICK = {"folds": 5, "steps": 100, "hidden": (8,)}
+
+
+def arrays(*, episodes=60, steps=20, noise=None, good=0.34, seed=0):
+    """Return rollouts of two authors: a third of the episodes follows the state, and earns more."""
+    rng = np.random.default_rng(seed)
+    n = episodes * steps
+    states = rng.standard_normal((n, 2))
+    author = np.repeat(rng.random(episodes) < good, steps)
+    actions = np.clip(np.where(author, 1, -1) * 0.8 * np.tanh(states[:, 0]), -1, 1)[:, None]
+    rewards = 1 - (actions[:, 0] - 0.8 * np.tanh(states[:, 0])) ** 2
+    rewards = rewards + 0.05 * rng.standard_normal(n) + (0 if noise is None else noise(rng, n))
+    ends = np.arange(n) % steps == steps - 1
+    return {
+        "observations": states,
+        "actions": actions,
+        "rewards": rewards,
+        "terminals": np.zeros(n, bool),
+        "timeouts": ends,
+        "final_observations": rng.standard_normal((episodes, 2)),
+    }
+
+
+def make_log(**given):
+    from tailproof.sources import read_rollouts
+
+    return read_rollouts(arrays(**given))
+
+
+def test_tails_choose_the_candidates():
+    light, reason = candidates(make_log(), SMALL)
+    assert list(light) == ["bc-neural", "percent-bc-neural", "iql"]
+    assert light["percent-bc-neural"].base.rank == "sum"
+    assert "light" in reason
+    heavy, reason = candidates(make_log(noise=lambda rng, n: rng.standard_cauchy(n)), SMALL)
+    assert list(heavy) == ["bc-neural", "percent-bc-neural", "room-vm-iql"]
+    assert heavy["percent-bc-neural"].base.rank == "median"
+    assert heavy["room-vm-iql"].folds == 5
+    assert "heavy" in reason
+
+
+def test_a_bound_is_an_order_statistic():
+    five = np.array([3.0, -1e9, 1.0, 2.0, 1e9])
+    assert Gain(five, 0.8).bound == 1.0  # at 81 %, the second smallest of five
+    assert Gain(five, 0.95).bound == -1e9
+    assert Gain(five, 0.99).bound == -np.inf  # five folds cannot know that
+    assert Gain(five, 0.8).value == 2.0
+    assert (
+        Gain(np.array([np.nan, 4.0, 3.0, 5.0]), 0.8).bound == 3.0
+    )  # of a fold that failed: nothing
+
+
+def test_what_is_too_good_to_be_true_is_not_believed():
+    three = np.array([3.0, 4.0, 5.0])
+    assert Gain(three, 0.8, most=10.0).credible
+    assert not Gain(three, 0.8, most=2.0).credible
+    assert "exceeds the middle one by 2 only" in str(Gain(three, 0.8, most=2.0))
+    log = make_log(noise=lambda rng, n: np.where(np.arange(n) == 0, 1e9, 0.0))
+    assert choosing.spread_of_returns(log, 0.5) < 5
+
+
+def test_the_better_author_is_found_without_naming_a_method(monkeypatch):
+    monkeypatch.setattr(choosing, "Budget", lambda: SMALL)
+    log = make_log()
+    learned = learn(log, gamma=0.5)
+    wanted = 0.8 * np.tanh(log.states[:, 0])
+    assert np.abs(learned.policy(log.states)[:, 0] - wanted).mean() < 0.25
+    assert learned.held_out.n_episodes == 12
+    assert "Chosen: " in learned.reasons[-1]
+
+
+def test_where_nothing_is_better_the_behaviour_is_kept(monkeypatch):
+    monkeypatch.setattr(choosing, "Budget", lambda: SMALL)
+    log = make_log(good=1.0, noise=lambda rng, n: rng.standard_normal(n))
+    learned = learn(log, gamma=0.5)
+    wanted = 0.8 * np.tanh(log.states[:, 0])
+    assert np.abs(learned.policy(log.states)[:, 0] - wanted).mean() < 0.15
+
+
+def test_without_held_out_episodes_nothing_is_compared(monkeypatch):
+    monkeypatch.setattr(choosing, "Budget", lambda: SMALL)
+    learned = learn(make_log(), gamma=0.5, holdout=0.0)
+    assert learned.reasons[-1] == "Nothing was held out to compare with."
+    assert type(learned.method.base).__name__ == "BehaviourCloning"
+
+
+def test_the_command_line_trains_judges_plays_and_saves(tmp_path, monkeypatch):
+    monkeypatch.setattr(judging.neural_judge, "__kwdefaults__", QUICK)
+    rng = np.random.default_rng(0)
+    n = 400
+    states = rng.uniform(-1, 1, (n, 3))
+    np.savez(
+        tmp_path / "pendulum.npz",
+        observations=states,
+        actions=np.clip(states[:, :1], -1, 1),
+        rewards=rng.standard_normal(n),
+        terminals=np.zeros(n, bool),
+        timeouts=np.arange(n) % 20 == 19,
+        final_observations=np.zeros((20, 3)),
+    )
+    words = [
+        *("learn", str(tmp_path / "pendulum.npz"), "--method", "percent-bc", "--gamma", "0.5"),
+        *("--steps", "60", "--hidden", "8,8", "--device", "cpu", "--evaluate", "Pendulum-v1"),
+        *("--episodes", "2", "--checkpoint", str(tmp_path / "saved"), "--json"),
+        *("--out", str(tmp_path / "policy")),
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["played"]["episodes"] == len(found["played"]["returns"]) == 2
+    assert found["played"]["mean_return"] < 0
+    assert found["held_out"]["episodes"] == 6
+    assert load_policy(tmp_path / "policy")(states).shape == (n, 1)
+    assert list((tmp_path / "saved" / "training").rglob("*.safetensors"))
+    refused = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "page.html")])
+    assert "Reports are of discrete actions" in refused.stderr
+    wrong = CliRunner().invoke(app, [*words[:6], "--hidden", "wide"])
+    assert "--hidden takes widths such as 256,256" in wrong.stderr
+
+
+def test_policies_of_continuous_actions_are_evaluated_without_naming_a_method(monkeypatch):
+    monkeypatch.setattr(judging.neural_judge, "__kwdefaults__", {**QUICK, "steps": 800})
+    log = make_log(good=1.0)
+
+    def right(states):
+        return 0.8 * np.tanh(states[:, :1])
+
+    found = evaluate(log, right, gamma=0.5)
+    assert found.fold_values.shape == (5,)
+    assert found.value == pytest.approx(1 / (1 - 0.5), rel=0.1)  # it earns 1 a step
+    learned = learn(log, method=method("percent-bc", model="linear"), gamma=0.5, holdout=0.3)
+    assert learned.evaluate().estimate.value == pytest.approx(2, rel=0.15)
+
+
+def test_methods_lists_networks_without_loading_them():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from typer.testing import CliRunner; from tailproof.cli import app\n"
+        "out = CliRunner().invoke(app, ['methods', '--json']).stdout\n"
+        "import json; rows = json.loads(out)['methods']\n"
+        "assert rows['room-vm-iql']['for'] == 'learn' and rows['neural-fqe']['for'] == 'evaluate'\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_log_without_bounds_is_learned_from_too():
+    rng = np.random.default_rng(1)
+    states = rng.standard_normal((60, 2))
+    log = Log.from_arrays(
+        states,
+        3 * states[:, :1],
+        rng.standard_normal(60),
+        states,
+        episode=np.arange(60) // 10,
+        action_space=Continuous(1),
+    )
+    learned = learn(log, method=method("percent-bc", model="linear", top=1.0), gamma=0.5)
+    np.testing.assert_allclose(learned.policy(states), 3 * states[:, :1], atol=0.01)
