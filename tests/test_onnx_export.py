@@ -139,7 +139,9 @@ def test_a_graph_of_single_precision_is_fed_what_it_wants(tmp_path, rng):
 def test_what_cannot_be_exported_says_so(cartpole, tmp_path):
     log = cartpole.log(episodes=12, steps=30, seed=3)
     joint = LinearCritics(Joint(4, 1), np.zeros((1, Joint(4, 1).size)), np.zeros(1, dtype=bool))
-    with pytest.raises(PolicyError, match="Only linear critics over PerAction features"):
+    with pytest.raises(
+        PolicyError, match="Only linear critics over PerAction or Additive features"
+    ):
         GreedyPolicy(Ensemble(joint, Mean()), 2).save(tmp_path / "x.onnx")
     own = Method(base=FQI(), partition=Split(3), aggregate=lambda values: values[0], at="pointwise")
     with pytest.raises(PolicyError, match=r"Only Mean\(\), Median\(\)"):
@@ -155,7 +157,7 @@ def test_what_cannot_be_exported_says_so(cartpole, tmp_path):
             return np.asarray(states) ** 2
 
     squares = PerAction(Squares(), 4, 2)
-    with pytest.raises(PolicyError, match="Only Polynomial features of the state"):
+    with pytest.raises(PolicyError, match="Only Polynomial and Basis features of the state"):
         learn(log, method=Method(base=Cloning(features=squares)), gamma=0.9).policy.save(
             tmp_path / "x.onnx"
         )

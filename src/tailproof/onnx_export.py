@@ -20,9 +20,9 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.container import SavedFileError
 from tailproof.critics import LinearCritics
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.features import PerAction, Polynomial
+from tailproof.features import Polynomial
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
-from tailproof.onnx_scores import scores_in, state_features
+from tailproof.onnx_scores import linear_values, scores_in
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
 
@@ -61,7 +61,7 @@ def _values(graph: _Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, i
 
     Trees look at some columns only, and take states of any size that has them.
     """
-    members, features = policy.critic.members, getattr(policy.critic.members, "features", None)
+    members = policy.critic.members
     if isinstance(members, StateCritics):
         axis = graph.constant(np.array([0], dtype=np.int64))
         single = [
@@ -71,19 +71,15 @@ def _values(graph: _Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, i
         every = graph.node("Concat", *single, axis=0)  # (K, n, A)
         combined = graph.aggregate(every, policy.critic.aggregate, members.count)
         return graph.columns(combined, list(policy.actions)), "p"
-    if not isinstance(members, LinearCritics) or not isinstance(features, PerAction):
+    if not isinstance(members, LinearCritics):
         raise PolicyError(
-            f"Only linear critics over PerAction features, and trees, can be exported to ONNX. Got "
-            f"{type(members).__name__}"
-            + (f" over {features!r}" if features is not None else "")
-            + "."
+            f"Only linear critics over PerAction or Additive features, and trees, can be exported to "
+            f"ONNX. Got {type(members).__name__}."
         )
-    dimension = features.state_dimension
-    psi = state_features(graph, "states", features.state_features, dimension)  # (n, p')
-    blocks = members.theta.reshape(members.count, policy.n_actions, -1)[:, list(policy.actions)]
-    weights = graph.constant(np.swapaxes(blocks, 1, 2))  # (K, p', A)
-    each = graph.node("MatMul", psi, weights)  # (K, n, A)
-    return graph.aggregate(each, policy.critic.aggregate, members.count), dimension
+    each = linear_values(graph, "states", members.features, members.theta)  # (K, n, A)
+    combined = graph.aggregate(each, policy.critic.aggregate, members.count)
+    dimension = members.features.state_dimension  # type: ignore[attr-defined]
+    return graph.columns(combined, list(policy.actions)), dimension
 
 
 class _Graph:

@@ -12,9 +12,9 @@ import numpy as np
 
 from tailproof.algorithms.state_critics import Fixed, LinearScores, LogShares, Supported
 from tailproof.algorithms.tree_arrays import TreeArrays, TreeValues
-from tailproof.arrays import AnyArray
+from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import PolicyError
-from tailproof.features import Basis, PerAction, Polynomial, Standardise
+from tailproof.features import Additive, Basis, PerAction, Polynomial, Standardise
 from tailproof.features.standardise import REACH
 
 
@@ -28,7 +28,9 @@ def scores_in(graph: Any, states: str, member: Any) -> str:
         zero = graph.node("Mul", graph.columns(states, [0]), graph.constant(np.zeros(1)))
         return str(graph.node("Add", zero, graph.constant(np.asarray(member.scores, dtype=float))))
     if isinstance(member, LinearScores):
-        return _linear(graph, states, member)
+        first = graph.constant(np.array([0], dtype=np.int64))
+        single = linear_values(graph, states, member.features, member.theta[None])
+        return str(graph.node("Squeeze", single, first))
     if isinstance(member, Supported):
         shares = _tree_values(graph, states, member.behaviour)
         last = graph.constant(np.array([1], dtype=np.int64))
@@ -51,13 +53,21 @@ def state_features(graph: Any, states: str, features: Any, dimension: int) -> st
     )
 
 
-def _linear(graph: Any, states: str, member: LinearScores) -> str:
-    features = member.features
-    if not isinstance(features, PerAction):
-        raise PolicyError(f"Only PerAction features can be exported to ONNX. Got {features!r}.")
+def linear_values(graph: Any, states: str, features: Any, theta: FloatArray) -> str:
+    """Return φ(s, a)ᵀθ_k at every action, (K, n, A)."""
+    if not isinstance(features, PerAction | Additive):
+        raise PolicyError(
+            f"Only linear critics over PerAction or Additive features, and trees, can be exported to "
+            f"ONNX. Got {features!r}."
+        )
     psi = state_features(graph, states, features.state_features, features.state_dimension)
-    weights = member.theta.reshape(features.n_actions, -1).T
-    return str(graph.node("MatMul", psi, graph.constant(weights)))
+    count, n_actions = len(theta), features.n_actions
+    if isinstance(features, PerAction):
+        blocks = theta.reshape(count, n_actions, -1)
+        return str(graph.node("MatMul", psi, graph.constant(np.swapaxes(blocks, 1, 2))))
+    shared = np.pad(theta[:, n_actions:], ((0, 0), (1, 0)))[..., None]  # nothing for the bias
+    common = graph.node("MatMul", psi, graph.constant(shared))  # (K, n, 1)
+    return str(graph.node("Add", common, graph.constant(theta[:, None, :n_actions])))
 
 
 def _standardised(graph: Any, states: str, standardise: Standardise) -> str:

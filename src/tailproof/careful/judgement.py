@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tailproof.algorithms.rungs import forest_rung, jackknife_error
 from tailproof.algorithms.task import Task
 from tailproof.careful.seen import SeenPairs
 from tailproof.log import Log
+from tailproof.policies import action_probabilities
 from tailproof.threads import one_thread
 
 
@@ -97,6 +99,12 @@ class Judge:
         bare = cls(log, gamma, level, seed, seen)
         gain = bare.choice(clone)[0].gain.value
         return cls(log, gamma, level, seed, seen, max(0.0, gain) if np.isfinite(gain) else 0.0)
+
+    def acts(self, policy: Any) -> bytes:
+        """Return what a policy does in the states of the log: all that its judgement depends on."""
+        states = np.concatenate([self.log.states, self.log.next_states])
+        law = action_probabilities(policy, states, self.log.n_actions)
+        return sha256(np.ascontiguousarray(law)).digest()
 
     def choice(self, policy: Any) -> tuple[Choice | OneStepChoice, Blend | None]:
         """Return the default's answer, and its critics where the log has more than one step."""

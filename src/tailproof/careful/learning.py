@@ -149,12 +149,16 @@ def _tried(
     log: Log, task: Task, judge: Judge, teach: Teach, advance: Callable[[], Any]
 ) -> tuple[list[Trial], list[str]]:
     trials, failed = [], []
+    known: dict[bytes, Judgement] = {}  # several candidates often come to the same policy
     for row in candidates(log, task.gamma):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FoldWarning)
                 learned = teach(task, row.method)
-            trials.append(Trial(row, learned, judge(learned.policy)))
+            acts = judge.acts(learned.policy)
+            if acts not in known:
+                known[acts] = judge(learned.policy)
+            trials.append(Trial(row, learned, known[acts]))
         except (TailproofError, np.linalg.LinAlgError) as error:
             failed.append(f"{row.name} ({str(error).split('.')[0]})")
         advance()
