@@ -10,12 +10,12 @@ ROAM-Variant by more than noise.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
+from parts.options import parser as options_parser
+from parts.options import print_json
 
 from tailproof import evaluate, method
 from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans
@@ -59,9 +59,7 @@ def replicate(job: tuple[Noise, int]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="8 replicates")
-    parser.add_argument("--json", action="store_true")
+    parser = options_parser(__doc__, quick="8 replicates")
     parser.add_argument("--replicates", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -85,7 +83,7 @@ def main() -> int:
         if row["roam-fqe"] > row["roam-dm"]:
             missed.append(f"ROAM-FQE {row['roam-fqe']:.2f}, ROAM-DM {row['roam-dm']:.2f}: {noise}")
     if options.json:
-        print(json.dumps({"replicates": count, "rmse": table, "missed": missed}, indent=1))
+        print_json({"replicates": count, "rmse": table, "missed": missed})
     else:
         print(f"RMSE over {count} logs" + "".join(f"{name:>14}" for name in METHODS))
         for label, row in table.items():

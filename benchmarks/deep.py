@@ -9,7 +9,6 @@ wall's. Exit code 1 when a target is missed.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import subprocess
@@ -21,6 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from parts.options import parser as options_parser
+from parts.options import print_json
 from rivals.autograd import LoopedIQL, LoopedSAC, StackedIQL
 from rivals.d3rlpy_rate import d3rlpy_rate
 from rivals.workload import ACTIONS, BATCH, ROWS, STATES, products, table
@@ -230,9 +231,7 @@ def measure(seconds: float, threads: int, python: str | None) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short rounds, and K up to 5 only")
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
+    parser = options_parser(__doc__, quick="short rounds, and K up to 5 only")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, help="of each comparison")
     parser.add_argument(
@@ -250,7 +249,7 @@ def main() -> int:
     found["growth"] = growth((1, 5) if given.quick else (1, 2, 5, 10, 20), seconds / 4)
     missed = [name for name, value in found["ratios"].items() if value < TARGETS[name]]
     if given.json:
-        print(json.dumps({**found, "targets": TARGETS, "missed": missed}, indent=1))
+        print_json({**found, "targets": TARGETS, "missed": missed})
     else:
         show(found, given.threads)
     return 1 if missed else 0

@@ -26,13 +26,13 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy loads
 
-import argparse
-import json
 import sys
 import time
 from typing import Any
 
 import numpy as np
+from parts.options import parser as options_parser
+from parts.options import print_json
 from scipy.stats import binom
 
 from tailproof import evaluate, method
@@ -213,9 +213,7 @@ def speed() -> tuple[dict[str, Any], list[str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="4 logs a cell, of 2,000 steps")
-    parser.add_argument("--json", action="store_true")
+    parser = options_parser(__doc__, quick="4 logs a cell, of 2,000 steps")
     parser.add_argument("--replicates", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=2611, help="of every log of the battery")
@@ -246,7 +244,7 @@ def main() -> int:
         "missed": missed,
     }
     if options.json:
-        print(json.dumps(record, indent=1, ensure_ascii=False))
+        print_json(record)
     else:
         _show(record)
     return 1 if judged else 0

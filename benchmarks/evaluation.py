@@ -13,13 +13,13 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy loads
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
 
 import numpy as np
+from parts.options import parser as options_parser
+from parts.options import print_json
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -78,9 +78,7 @@ def seconds(function: Callable[[], object], repeats: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="up to 10⁶ rows, fewer repeats")
-    parser.add_argument("--json", action="store_true")
+    parser = options_parser(__doc__, quick="up to 10⁶ rows, fewer repeats")
     options = parser.parse_args()
     repeats = 5 if options.quick else 15
     world = CartPole()
@@ -132,7 +130,7 @@ def main() -> int:
         and (results[name] < bound if side == "at least" else results[name] > bound)
     ]
     if options.json:
-        print(json.dumps({"results": results, "missed": missed}, indent=1, ensure_ascii=False))
+        print_json({"results": results, "missed": missed})
     else:
         for name, value in results.items():
             bound = " ".join(map(str, reversed(targets[name]))) if name in targets else ""

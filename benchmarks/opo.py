@@ -24,7 +24,6 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy loads
 
-import argparse
 import json
 import sys
 import warnings
@@ -35,6 +34,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from parts.options import parser as options_parser
+from parts.options import print_json
 
 from tailproof import (
     Absolute,
@@ -231,10 +232,8 @@ def show(found: Table, digits: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options_parser(__doc__, quick="2 replicates of 2 cells")
     parser.add_argument("--world", choices=("cartpole", "tabular"), default="cartpole")
-    parser.add_argument("--quick", action="store_true", help="2 replicates of 2 cells")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--replicates", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--output", type=Path)
@@ -260,7 +259,7 @@ def main() -> int:
     tables = {ridge: table(records, ridge) for ridge in RIDGES[options.world]}
     missed = missed_targets(options.world, tables)
     if options.json:
-        print(json.dumps({"replicates": count, "regret": tables, "missed": missed}, indent=1))
+        print_json({"replicates": count, "regret": tables, "missed": missed})
     else:
         for ridge, found in tables.items():
             print(f"\nMean regret over {count} logs of {options.world}, ridge {ridge}")

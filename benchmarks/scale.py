@@ -24,7 +24,6 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy loads
 
-import argparse
 import json
 import signal
 import subprocess
@@ -41,6 +40,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from parts.options import parser as options_parser
+from parts.options import print_json
 
 from tailproof import Method, evaluate, method
 from tailproof.engines import Engine, Local
@@ -329,9 +330,7 @@ def main() -> int:
         run = {"run": measure, "floor": floor}[what]
         print(json.dumps(run(Path(folder), name)))
         return 0
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="up to 5 million rows")
-    parser.add_argument("--json", action="store_true")
+    parser = options_parser(__doc__, quick="up to 5 million rows")
     parser.add_argument("--data", type=Path, help="a folder for the data, kept for the next run")
     parser.add_argument(
         "--only",
@@ -365,7 +364,7 @@ def main() -> int:
                 results |= parts[name]()
     missed = missed_targets(results)
     if options.json:
-        print(json.dumps({"results": results, "missed": missed}, indent=1, ensure_ascii=False))
+        print_json({"results": results, "missed": missed})
     else:
         for name, value in results.items():
             print(f"{name:70} {value:9.3f}  {'MISSED: ' + missed[name] if name in missed else ''}")

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof import FQE, Comparison, Joint, Log, compare, evaluate, method
-from tailproof.compare import LOGGED, probability_first_is_best
+from tailproof.baselines import probability_first_is_best
+from tailproof.comparison import LOGGED
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
 from tailproof.log import discounted_returns
 from tailproof.logged import is_settled, logged_value
@@ -39,7 +40,7 @@ def bandit(*, n: int = 2000, gap: float = 4.0, seed: int = 0, propensity: bool =
 
 @pytest.fixture(scope="module")
 def clear() -> Comparison:
-    return compare(bandit(), {"zero": zero, "one": one})
+    return compare(bandit(), {"zero": zero, "one": one}, method="roam-dm")
 
 
 def test_the_better_policy_comes_first_and_passes(clear: Comparison):
@@ -79,7 +80,7 @@ def test_pairing_cancels_what_folds_share():
     rewards[:40] -= 1e4
     groups = np.minimum(np.arange(2000) // 40, 49)
     hit = log.with_rewards(rewards).with_groups(groups)
-    found = compare(hit, {"one": one}, baseline=zero)
+    found = compare(hit, {"one": one}, baseline=zero, method="roam-dm")
     assert found.best.lower_bound.value < -100
     assert found.best.gain.fold_values.std() < found.best.estimate.fold_values.std()
 
@@ -93,7 +94,7 @@ def test_equal_policies_neither_pass_nor_win():
 
 def test_many_candidates_raise_the_level_and_the_folds():
     many = {f"policy {i}": one for i in range(10)}
-    found = compare(bandit(), many)
+    found = compare(bandit(), many, method="roam-dm")
     assert found.gate_level == pytest.approx(0.99)
     assert found.method.folds == 7
     assert "7 folds instead of 5" in found.notes[0]
@@ -222,7 +223,8 @@ def test_continuous_actions_are_compared_and_continued():
 
 
 def test_the_same_seed_gives_the_same_comparison(clear: Comparison):
-    assert compare(bandit(), {"zero": zero, "one": one}).to_dict() == clear.to_dict()
+    again = compare(bandit(), {"zero": zero, "one": one}, method="roam-dm")
+    assert again.to_dict() == clear.to_dict()
 
 
 def test_results_become_text_json_and_frames(clear: Comparison):
@@ -278,3 +280,80 @@ def test_bad_input_is_named():
         compare(log, {"one": one}, method=FQE())
     with pytest.raises(KeyError, match="There is no candidate 'two'"):
         compare(log, {"one": one})["two"]
+
+
+def class_of(share: float):
+    class Mixed:
+        def probabilities(self, states: np.ndarray) -> np.ndarray:
+            return np.tile([1 - share, share], (len(states), 1))
+
+    return Mixed()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_one_step_logs_are_compared_by_scores(known: bool):
+    log = bandit(propensity=known)
+    found = compare(log, {"zero": zero, "half": class_of(0.5), "one": one})
+    assert not found.has_folds
+    assert [each.name for each in found.candidates] == ["one", "half", "zero"]
+    assert found.baseline_value == pytest.approx(log.rewards.mean())
+    for each in found.candidates:
+        assert each.value == pytest.approx(found.baseline_value + each.gain.value)
+        assert each.lower_bound.value <= each.value
+        assert each.gain.lower_bound.value <= each.gain.value
+        assert each.gain.lower_bound.level == pytest.approx(1 - 0.1 / 3)
+        alone = evaluate(log, {"zero": zero, "half": class_of(0.5), "one": one}[each.name])
+        assert each.value == alone.value
+        assert each.lower_bound == alone.lower_bound(0.9)
+    assert [each.passes for each in found.candidates] == [True, False, False]
+    assert found.probability_best > 0.95
+    ahead = found.difference("one", "zero")
+    assert ahead.value == pytest.approx(found["one"].value - found["zero"].value)
+    assert 0 < ahead.lower_bound.value < ahead.value
+    assert found.difference("one").value == found["one"].gain.value
+    assert "folds" not in str(found)
+    assert "folds_won" not in found.to_frame().columns
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert "passes" in found._repr_html_()
+
+
+def test_baselines_of_scored_comparisons():
+    log = bandit()
+    by_policy = compare(log, {"one": one}, baseline=zero)
+    named = compare(log, {"one": one, "zero": zero}, baseline="zero")
+    assert named.best.gain.lower_bound == by_policy.best.gain.lower_bound
+    assert by_policy.passes
+    assert by_policy.difference("one").value == by_policy.best.gain.value
+    number = compare(log, {"one": one}, baseline=1.0)
+    assert number.baseline_value == 1.0
+    assert number.best.gain.value == pytest.approx(number.best.value - 1)
+    assert number.passes
+    assert number.difference("one").lower_bound == number.best.gain.lower_bound
+    itself = compare(log, {"one": one}, baseline=one)
+    assert itself.best.gain.value == 0
+    assert not itself.passes
+
+
+def test_named_rows_that_score_the_log_are_compared_too():
+    log = bandit(propensity=True)
+    found = compare(log, {"one": one}, method="snips")
+    assert found.passes
+    with pytest.raises(MethodError, match="or one that scores every row"):
+        compare(log, {"one": one}, method="lstd")
+
+
+def test_a_policy_without_effect_rarely_passes():
+    passed = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n = 600
+        states = rng.normal(size=(n, 2))
+        rare = np.where(np.abs(states[:, 0]) < 0.5, 0.3, 0.05)  # a small pilot, by a curved rule
+        actions = (rng.random(n) < rare).astype(int)
+        rewards = rng.lognormal(sigma=1.2, size=n) + 2 * (np.abs(states[:, 0]) < 0.5)
+        log = Log.from_arrays(
+            states, actions, rewards, states, episode=range(n),
+            propensity=np.where(actions == 1, rare, 1 - rare),
+        )  # fmt: skip
+        passed.append(compare(log, {"one": one}).passes)
+    assert np.mean(passed) <= 0.2

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from parts.nulls import null_populations
+from parts.nulls import EFFECTS, null_populations
 from parts.populations import Population, made_populations, real_populations
 from parts.records import Records
 from tailproof import compare, evaluate
@@ -32,10 +32,9 @@ MILLISECONDS = 400
 
 
 def measure(
-    folder: Path | None, records: Records, *, quick: bool, seed: int
+    folder: Path | None, records: Records, *, logs: int, quick: bool, seed: int
 ) -> tuple[dict[str, Any], list[str]]:
     """Measure the default on every population; return what was found, and the targets missed."""
-    logs = 10 if quick else 200
     cells: dict[str, dict[str, float]] = {}
     for place, population in enumerate([*real_populations(folder), *made_populations()]):
         for n in SIZES[:2] if quick else SIZES:
@@ -52,22 +51,25 @@ def measure(
 
 
 def gate(
-    folder: Path | None, records: Records, *, quick: bool, seed: int
+    folder: Path | None, records: Records, *, logs: int, quick: bool, seed: int
 ) -> tuple[dict[str, Any], list[str]]:
     """Measure how often `compare` passes policies without effect, and with one."""
-    logs = 10 if quick else 150
     found: dict[str, dict[str, float]] = {}
-    for place, (effect, population) in enumerate(null_populations(folder)):
+    cells = list(enumerate(null_populations(folder)))
+    for effect in EFFECTS:
         for n in SIZES[:2] if quick else SIZES:
-            name = f"{population.name}, {n:,} rows"
-            passed = [
-                records.once(
-                    f"{effect}, {name}, log {i}, seed {seed}",
-                    lambda p=population, n=n, s=[seed, 100 + place, n, i]: _passes(p, n, s),
-                )
-                for i in range(logs)
-            ]
-            found.setdefault(effect, {})[name] = float(np.mean(passed))
+            for place, (kind, population) in cells:
+                if kind != effect:
+                    continue
+                name = f"{population.name}, {n:,} rows"
+                passed = [
+                    records.once(
+                        f"{effect}, {name}, log {i}, seed {seed}",
+                        lambda p=population, n=n, s=[seed, 100 + place, n, i]: _passes(p, n, s),
+                    )
+                    for i in range(logs)
+                ]
+                found.setdefault(effect, {})[name] = float(np.mean(passed))
     missed = []
     nulls = found["no effect"]
     pooled = float(np.mean(list(nulls.values())))

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import FloatArray
+from tailproof.baselines import baseline_by_folds, baseline_by_scores
 from tailproof.catalogue import method as named_method
-from tailproof.comparison import Candidate, Comparison, difference_of
+from tailproof.comparison import Candidate, Comparison
 from tailproof.engines import Engine, running
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
 from tailproof.evaluate import evaluate
 from tailproof.fit import check_gamma, prepare
-from tailproof.intervals import folds_for, order_statistic_lower_bound
+from tailproof.intervals import Bound, folds_for
 from tailproof.lazy import AnyLog
-from tailproof.logged import all_folds, logged_value
 from tailproof.method import Method
-from tailproof.partition import Split
+from tailproof.partition import Split, Whole
 from tailproof.results import Estimate
-
-#: What the policy that made the log is called.
-LOGGED = "logged policy"
-_DRAWS = 20_000
 
 
 def compare(
@@ -33,23 +27,28 @@ def compare(
     policies: Mapping[str, Any],
     *,
     gamma: float | None = None,
-    method: str | Method = "roam-dm",
+    method: str | Method = "auto",
     level: float = 0.9,
     baseline: Any = None,
     seed: int = 0,
     engine: str | Engine | None = None,
 ) -> Comparison:
-    """Rank policies by their lower bounds, and ask whether any beats the logged one.
+    """Rank policies by their estimates, and ask whether any beats the logged one.
 
-    All policies are evaluated on the same folds, so that differences are paired: a storm that sits
-    in one fold is in it for everybody. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the difference
-    is an order statistic of D_1, …, D_K, whose level is exact for the median of their law.
+    One-step logs are compared with the default of `evaluate`: every policy has a score for every row,
+    and the bound of a difference combines both values' own bounds with the correlation of their scores
+    (`algorithms.gain`). The same holds for `snips` and other methods that score the log.
+
+    Other methods evaluate all policies on the same folds, so that differences are paired: a storm that
+    sits in one fold is in it for everybody. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the
+    difference is an order statistic of D_1, …, D_K, whose level is exact for the median of their law.
 
     The gate is Bonferroni's: with m candidates each difference to the baseline is bounded at
     1 − (1 − level)/m, so that all bounds hold at once with `level`, and the best of many does not
     pass by luck.
 
-    The probability that the first is best: give every fold's verdict ("the first is ahead of this
+    The probability that the first is best, from scores: values drawn from the normal law with their
+    standard errors and correlations. From folds: give every fold's verdict ("the first is ahead of this
     rival") a weight, and two more to one fictitious win and one loss against all rivals; draw the
     weights from a flat Dirichlet law, and count how often the first is ahead of every rival with
     more than half of the weight. Against one rival that is the posterior of "ahead in most folds"
@@ -64,8 +63,10 @@ def compare(
     gamma
         The discount; a log of one-step episodes needs none.
     method
-        One with folds that share no data. A name gets as many folds as the gate needs; a `Method`
-        is taken as it is, and refused with a `LevelError` if it has too few.
+        ``"auto"``: the default of `evaluate` for one-step logs with discrete actions, `roam-dm` for
+        others. Or one with folds that share no data: a name gets as many folds as the gate needs; a
+        `Method` is taken as it is, and refused with a `LevelError` if it has too few. Or one that
+        scores the log as a whole, such as `snips`.
     level
         Of the bounds.
     baseline
@@ -78,6 +79,7 @@ def compare(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from tailproof import Log
     >>> rng = np.random.default_rng(1)
     >>> states, actions = rng.normal(size=4000), rng.integers(2, size=4000)
@@ -107,56 +109,36 @@ def compare(
         def run(policy: Any) -> Estimate:
             return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
 
-        name: str = LOGGED
-        folds: FloatArray
-        if baseline is None:
-            logged = logged_value(data, method=chosen, gamma=discount, seed=seed, engine=where)
-            value, folds = logged.value, logged.fold_values
-            if logged.how == "continued":
-                notes.append(
-                    "The log was cut off before its episodes ended: the logged policy's value "
-                    "continues them with a value function of the state, fitted by the same method."
-                )
-        elif isinstance(baseline, Real):
-            name, value = f"{float(baseline):g}", float(baseline)
-            folds = np.full(chosen.folds, value)
+        estimates = _estimates(rivals, run, notes)
+        if isinstance(chosen.partition, Split):
+            against = baseline_by_folds(
+                data, policies, baseline, chosen, discount, seed, where, run
+            )
         else:
-            named = isinstance(baseline, str)
-            name = baseline if named else "baseline"
-            estimate = run(policies[baseline] if named else baseline)
-            value, folds = estimate.value, all_folds(estimate)
-        if chosen.at == "backup":
-            notes.append(
-                "The folds meet in every backup, so they are not independent: levels are nominal."
-            )
-        candidates = []
-        for each, policy in rivals.items():
-            try:
-                estimate = run(policy)
-            except FoldError as error:
-                if len(rivals) == 1:
-                    raise
-                notes.append(f"{each} is left out, because it could not be evaluated. {error}")
-                continue
-            candidates.append(
-                Candidate(
-                    name=each,
-                    value=estimate.value,
-                    lower_bound=order_statistic_lower_bound(estimate.fold_values, level=level),
-                    gain=difference_of(each, name, all_folds(estimate), folds, level=gate_level),
-                    estimate=estimate,
-                )
-            )
-    if not candidates:
-        raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
-    candidates.sort(key=lambda each: (-each.lower_bound.value, -each.value, each.name))
-    everyone = np.stack([*(all_folds(each.estimate) for each in candidates), folds])  # (m + 1, K)
+            against = baseline_by_scores(policies, baseline, estimates, run)
+    notes += against.notes
+    if chosen.at == "backup":
+        notes.append(
+            "The folds meet in every backup, so they are not independent: levels are nominal."
+        )
+    candidates = [
+        Candidate(
+            name=each,
+            value=estimate.value,
+            lower_bound=_bound(estimate, level),
+            gain=against.gain(each, estimate, gate_level),
+            estimate=estimate,
+        )
+        for each, estimate in estimates.items()
+    ]
+    candidates.sort(key=lambda each: (-each.value, -each.lower_bound.value, each.name))
     return Comparison(
         candidates=tuple(candidates),
-        baseline=name,
-        baseline_value=value,
-        baseline_folds=folds,
-        probability_best=probability_first_is_best(everyone, seed=seed),
+        baseline=against.name,
+        baseline_value=against.value,
+        baseline_folds=against.folds,
+        baseline_choice=against.choice,
+        probability_best=against.probability(candidates, seed),
         level=level,
         gate_level=gate_level,
         method=chosen,
@@ -166,27 +148,29 @@ def compare(
     )
 
 
-def probability_first_is_best(fold_values: FloatArray, *, seed: int = 0) -> float:
-    """Return the probability that the first of some policies is the best; see `compare`.
+def _estimates(
+    rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
+) -> dict[str, Estimate]:
+    """Return the estimates of those that can be evaluated, and note who cannot."""
+    found = {}
+    for name, policy in rivals.items():
+        try:
+            found[name] = run(policy)
+        except FoldError as error:
+            if len(rivals) == 1:
+                raise
+            notes.append(f"{name} is left out, because it could not be evaluated. {error}")
+    if not found:
+        raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
+    return found
 
-    Parameters
-    ----------
-    fold_values
-        (policies, K): the values of each policy on the same K folds. Ties count as half a win.
 
-    Examples
-    --------
-    >>> ahead = np.array([[2.0, 3.0, 2.0], [1.0, 1.0, 1.0]])  # in three folds of three
-    >>> abs(probability_first_is_best(ahead) - (1 - 2**-4)) < 0.01
-    True
-    """
-    kept = np.isfinite(fold_values).all(axis=0)
-    lead = fold_values[0, kept] - fold_values[1:, kept]  # (rivals, K)
-    wins = (lead > 0) + 0.5 * (lead == 0)
-    rng = np.random.default_rng([seed, len(fold_values)])
-    weights = rng.dirichlet(np.ones(wins.shape[1] + 2), size=_DRAWS)  # (draws, K + 2)
-    share = weights[:, :-2] @ wins.T + weights[:, -2:-1]  # the fictitious win; the loss adds none
-    return float((share > 0.5).all(axis=1).mean())
+def _bound(estimate: Estimate, level: float) -> Bound:
+    """Return the estimate's lower bound; without end where it has none, with the reason."""
+    if estimate.choice is None or estimate.choice.declined is None:
+        return estimate.lower_bound(level)
+    note = f"no honest bound: {estimate.choice.declined}"
+    return Bound(value=-np.inf, level=level, requested=level, kind="none", note=note)
 
 
 def _check_policies(policies: Any, baseline: Any) -> None:
@@ -214,6 +198,8 @@ def _with_folds(method: str | Method, gate_level: float, notes: list[str]) -> Me
     chosen = named_method(method) if isinstance(method, str) else method
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    if isinstance(chosen.partition, Whole):
+        return chosen  # whether it scores rows shows in what it estimates
     if not isinstance(chosen.partition, Split):
         raise MethodError(
             f"compare needs a method with folds that share no data, such as 'roam-dm' or "

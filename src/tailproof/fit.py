@@ -83,8 +83,8 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
     if isinstance(log, LazyLog) and not getattr(method.base, "reads_pieces", False):
         who = type(method.base).__name__
         if getattr(method.base, "works_on_samples", False):
-            features = getattr(method.base, "features", None)
-            log = held(log, who, features=None if features is None else features.size, seed=seed)
+            size = getattr(getattr(method.base, "features", None), "size", None)
+            log = held(log, who, features=size, seed=seed)
         else:
             log = in_memory(log, who)
     if not method.clip:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Numbers
-from tailproof.algorithms.choice import Choice
+from tailproof.algorithms.choice import Scored
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.arrays import FloatArray
 from tailproof.critics import Critics
@@ -27,7 +27,7 @@ from tailproof.intervals import (
 from tailproof.method import Method
 
 IntervalKind = Literal["order", "t"]
-BoundKind = Literal["order", "t", "tail-aware"]
+BoundKind = Literal["order", "t", "tail-aware", "guaranteed"]
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,12 @@ class Estimate:
         """Return a value that J exceeds with at least this confidence.
 
         ``"tail-aware"`` holds for left-skewed tails of index `tail_index` in (1, 2) too; the others
-        for folds that are as often too high as too low.
+        for folds that are as often too high as too low. ``"guaranteed"`` is for one-step logs whose
+        propensities are known and whose rewards are never negative: it holds at any sample size,
+        whatever the tail, and is lower.
         """
+        if kind == "guaranteed":
+            return self._guaranteed(level)
         if self.choice is not None:
             return self.choice.lower_bound(level)
         values = self._independent_values()
@@ -104,14 +108,24 @@ class Estimate:
             return Bound(
                 value=both.low, level=level, requested=level, kind="fold t", note=both.note
             )
-        raise LevelError(f"kind must be 'order', 't' or 'tail-aware'. Got {kind!r} instead.")
+        raise LevelError(
+            f"kind must be 'order', 't', 'tail-aware' or 'guaranteed'. Got {kind!r} instead."
+        )
+
+    def _guaranteed(self, level: float) -> Bound:
+        if isinstance(self.choice, OneStepChoice):
+            return self.choice.guaranteed_lower_bound(level)
+        raise LevelError(
+            f"There is no guaranteed bound: it is for weighted rewards, such as those of 'auto' on "
+            f"one-step logs, 'ips' and 'tis'. Got {self.method}."
+        )
 
     def quantile_bound(self, q: float = 0.1, **options: Any) -> Bound:
         """Return the paper's lower bound Q_q({Ĵ_k}) with its true level; see `quantile_bound`."""
         return quantile_bound(self._independent_values(), q=q, **options)
 
     @property
-    def choice(self) -> Choice | OneStepChoice | None:
+    def choice(self) -> Scored | None:
         """What the default method chose and why; None for methods that leave no choice."""
         return None if self.numbers is None else self.numbers.choice
 

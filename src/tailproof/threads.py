@@ -1,4 +1,4 @@
-"""One BLAS thread while we work: our matrices are small, and threads that spin slow each other down."""
+"""One thread while we work: our matrices and trees are small, and threads that spin slow each other."""
 
 from __future__ import annotations
 
@@ -17,4 +17,21 @@ def _controller() -> ThreadpoolController:
 def one_thread() -> AbstractContextManager[Any]:
     """Return a context in which numpy's matrix products use a single thread."""
     context: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return context
+
+
+@lru_cache(maxsize=1)
+def _tree_controller() -> ThreadpoolController:
+    import sklearn.ensemble  # noqa: F401  (a controller knows only what is loaded)
+
+    return ThreadpoolController()
+
+
+def one_tree_thread() -> AbstractContextManager[Any]:
+    """Return a context in which scikit-learn's trees use a single thread.
+
+    On cores that others use too, the threads of small trees wait for each other a hundred times as long
+    as they work.
+    """
+    context: AbstractContextManager[Any] = _tree_controller().limit(limits=1, user_api="openmp")
     return context

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tailproof import IPS, BanditDR, Clip, Log, Median, Method, Shrink, Split, evaluate, method
-from tailproof.errors import LogError, MethodError, PolicyError
+from tailproof.errors import LevelError, LogError, MethodError, PolicyError
 from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans, TrimmedMean, Winsorised
 from tailproof.policies import Uniform
 
@@ -36,10 +36,28 @@ def bandit_log(n=4000, seed=0, noise=0.0, with_propensity=True):
 
 @pytest.mark.parametrize(
     "name",
-    ["ips", "snips", "bandit-dm", "bandit-dr", "clipped-ips", "shrunk-ips", "lstd", "mis", "dr"],
+    [
+        "ips",
+        "snips",
+        "bandit-dm",
+        "bandit-dr",
+        "lstd",
+        "mis",
+        "dr",
+        "lse",
+        "ix-ips",
+        "clipped-ips",
+        "shrunk-ips",
+        "power-mean-ips",
+        "smoothed-ips",
+        "tis",
+        "pdis",
+    ],
 )
 def test_every_bandit_row_finds_the_value_without_a_discount(name):
-    tolerance = 0.25 if name == "shrunk-ips" else 0.05  # shrinking trades bias for variance
+    # smaller weights trade bias for variance
+    biased = {"shrunk-ips": 0.25, "power-mean-ips": 0.4, "smoothed-ips": 0.5, "ix-ips": 0.1}
+    tolerance = biased.get(name, 0.05)
     assert evaluate(bandit_log(), Fixed(TARGET), method=name).value == pytest.approx(
         VALUE, abs=tolerance
     )
@@ -62,6 +80,39 @@ def test_limits_of_clipping_and_shrinking():
     plain = evaluate(log, Fixed(TARGET), method="ips").value
     unclipped = Method(base=IPS(reweight=Clip(1e9)))
     assert evaluate(log, Fixed(TARGET), method=unclipped).value == plain
+
+
+@pytest.mark.parametrize("name", ["ips", "snips", "bandit-dr", "lse"])
+def test_named_rows_have_intervals_bounds_and_a_gain(name):
+    log = bandit_log(noise=0.2)
+    estimate = evaluate(log, Fixed(TARGET), method=name)
+    interval = estimate.interval(0.95)
+    assert interval.low < VALUE < interval.high
+    assert interval.low < estimate.value < interval.high
+    assert estimate.lower_bound(0.9).value < estimate.value
+    gain = estimate.choice.gain
+    assert gain.value == pytest.approx(estimate.value - log.rewards.mean())
+    assert 0 < gain.lower_bound(0.9).value < gain.value
+    assert estimate.choice.reasons == ()
+
+
+def test_changed_weights_and_robust_means_are_cautioned_in_the_note():
+    log = bandit_log(noise=0.2)
+    clipped = evaluate(log, Fixed(TARGET), method="clipped-ips")
+    assert "bias of the changed weights" in clipped.interval(0.9).note
+    robust = evaluate(log, Fixed(TARGET), method=method("ips", mean=AdaptiveHuber()))
+    assert "interval of the plain mean" in robust.interval(0.9).note
+    assert robust.interval(0.5).low <= robust.value <= robust.interval(0.5).high
+
+
+def test_the_guaranteed_bound_of_ips_is_below_it():
+    log = bandit_log()
+    estimate = evaluate(log, Fixed(TARGET), method="ips")
+    assert 0 < estimate.lower_bound(0.9, kind="guaranteed").value < estimate.value
+    with pytest.raises(LevelError, match="as they are"):
+        evaluate(log, Fixed(TARGET), method="clipped-ips").lower_bound(0.9, kind="guaranteed")
+    with pytest.raises(LevelError, match="There is no guaranteed bound"):
+        evaluate(log, Fixed(TARGET), method="lstd").lower_bound(0.9, kind="guaranteed")
 
 
 def test_snips_recovers_constant_rewards_exactly():

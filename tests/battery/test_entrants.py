@@ -20,7 +20,7 @@ from tailproof.evaluate import evaluate
 def problem():
     clean = ground("linear", "fair").problem(20, np.random.default_rng(1))
     noisy = NOISES["t, df 2.5"].put_on(clean.log, np.random.SeedSequence(2))
-    return Problem(noisy, clean.policy, clean.gamma, clean.features)
+    return Problem(noisy, clean.policy, clean.gamma)
 
 
 def test_every_default_entrant_answers(problem):
@@ -30,11 +30,11 @@ def test_every_default_entrant_answers(problem):
         assert abs(reading.value - ground("linear", "fair").truth) < 20
 
 
-def test_a_named_entrant_is_evaluate_in_the_problems_features(problem):
+def test_a_named_entrant_is_evaluate(problem):
     expected = evaluate(
         problem.log,
         problem.policy,
-        method=method("roam-dm", features=problem.features),
+        method="roam-dm",
         gamma=problem.gamma,
         seed=4,
     )
@@ -51,9 +51,7 @@ def test_members_that_depend_on_each_other_give_no_interval(problem):
 def test_huber_rewards_ignore_one_wild_reward(problem):
     rewards = problem.log.rewards.copy()
     rewards[7] = 1e9
-    wild = Problem(
-        problem.log.with_rewards(rewards), problem.policy, problem.gamma, problem.features
-    )
+    wild = Problem(problem.log.with_rewards(rewards), problem.policy, problem.gamma)
     calm, spoiled = (read(HuberThenLSTD(), each, seed=0).value for each in (problem, wild))
     assert spoiled == pytest.approx(calm, abs=0.2)
 

@@ -20,7 +20,7 @@ from tailproof.log import Log
 @pytest.fixture
 def problem():
     clean = ground("linear", "good").problem(6, np.random.default_rng(1))
-    return Problem(clean.log, clean.policy, clean.gamma, clean.features)
+    return Problem(clean.log, clean.policy, clean.gamma)
 
 
 def test_what_is_not_installed_takes_no_part(monkeypatch):
@@ -95,7 +95,7 @@ def scope_rl(monkeypatch):
 def test_importance_sampling_of_the_logging_policy_is_its_mean_return(problem):
     log = problem.log
     behaviour = ground("linear", "good").behaviour
-    own = Problem(log, behaviour, problem.gamma, problem.features)
+    own = Problem(log, behaviour, problem.gamma)
     reading = rivals.ScopeRL("PerDecisionImportanceSampling")(own, seed=0)
     returns = log.rewards.reshape(log.n_episodes, -1) @ problem.gamma ** np.arange(100)
     assert reading.value == pytest.approx(returns.mean())

@@ -46,15 +46,19 @@ def test_nothing_is_quoted_where_members_depend_or_folds_are_missing(heavy_log, 
     assert "without an interval" in plain.sentence()
 
 
-def test_a_skewed_log_gets_a_bound_but_no_interval():
+def test_folds_of_a_skewed_log_give_a_bound_but_no_interval_and_scores_give_both():
     log = skewed_log()
     verdict = diagnose(log, first).verdict
     assert verdict.interval_level is None
     folds = evaluate(log, first, method=verdict.bounds())
+    by_folds = answer(folds, verdict=verdict)
+    assert by_folds.interval is None
+    assert by_folds.bound is not None
     found = answer(evaluate(log, first), folds=folds, verdict=verdict)
-    assert found.interval is None
-    assert found.bound is not None
-    assert "No honest" in found.why_no_interval()
+    assert found.interval.name == "chosen mean"
+    assert found.bound.low < found.estimate.value < found.interval.high
+    assert found.why_no_interval() == ""
+    assert found.how().endswith("chosen by the log")
 
 
 def test_a_heavy_left_tail_is_allowed_for():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -12,12 +12,13 @@ from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.choice import Allowed, Choice
 from tailproof.algorithms.climb import Blend, climb, single
 from tailproof.algorithms.huber import huber_regression, robust_scale
-from tailproof.algorithms.mean_choice import MeanChoice, choose_mean
+from tailproof.algorithms.linear import as_ridge
+from tailproof.algorithms.mean_choice import MeanChoice, Residuals, choose_mean
 from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
-from tailproof.algorithms.one_step.spreads import Hall, Spread, hall_spread
 from tailproof.algorithms.rungs import logged_rung
-from tailproof.algorithms.target import Target
+from tailproof.algorithms.spreads import Hall, Spread, hall_spread
+from tailproof.algorithms.target import Target, shuffled_groups
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.features import Features, as_features
@@ -25,6 +26,7 @@ from tailproof.features.ladder import basis_for
 from tailproof.log import Log, discounted_returns
 from tailproof.partition import Folds
 
+LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
 FEWEST = 10  # independent groups of episodes below which no interval is given
 _APART = 5.0  # standard errors between critics beyond which they contradict each other, and
 _MATTERS = 0.5  # of the gain over the log, or of the spread of returns, that this must be worth
@@ -47,11 +49,19 @@ class Auto:
     ----------
     features
         A feature map, or a name of `tailproof.features.NAMES`, to use instead of the ladder.
+    ridge
+        The penalty of given features, per observation or `Absolute`; by default a small one in units of
+        each feature, which spares the constant.
     """
 
     works_on_samples: ClassVar[bool] = True
 
     features: Features | str | None = None
+    ridge: Any = None
+
+    def __post_init__(self) -> None:
+        if self.ridge is not None:
+            as_ridge(self.ridge)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold, with reasons."""
@@ -60,9 +70,9 @@ class Auto:
         choices, samples, weights = [], [], []
         for k in range(folds.count):
             own = task if folds.count == 1 else _on(task, folds.log(task.log, k))
-            choice, blend = evaluate_log(own, self.features, rng)
+            choice, blend = evaluate_log(own, self.features, rng, ridge=self.ridge)
             choices.append(choice)
-            samples.append(blend.weights * own.log.rewards)
+            samples.append(blend.weights * blend.rungs[0].system.target.log.rewards)
             weights.append(blend.weights)
         values = np.array([choice.value for choice in choices])
         return Numbers(
@@ -74,33 +84,64 @@ class Auto:
 
 
 def evaluate_log(
-    task: Task, features: Features | str | None, rng: np.random.Generator
+    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
 ) -> tuple[Choice, Blend]:
-    """Return the default's answer for one log."""
+    """Return the default's answer for one log.
+
+    Of a log with more than 200,000 rows, groups of episodes with so many climb the ladder. If the first
+    rung suffices there, all rows are used after all.
+    """
+    log = task.log
+    if features is not None or log.n_transitions <= LADDER_ROWS:
+        return _evaluate(task, features, rng, ridge=ridge)
+    some = _on(task, _some_groups(log, LADDER_ROWS, task.seed))
+    choice, blend = _evaluate(some, None, rng)
+    if len(blend.rungs) == 1:
+        return _evaluate(task, blend.features, rng)
+    used = f"{some.log.n_transitions:,} of {log.n_transitions:,} rows"
+    return replace(choice, critic=f"{choice.critic}; on {used}"), blend
+
+
+def _some_groups(log: Log, rows: int, seed: int) -> Log:
+    """Return whole groups of episodes, drawn by their labels, with about this many rows."""
+    place = shuffled_groups(log, seed)
+    order = np.argsort(place, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
+    last = place[order[min(enough, len(order)) - 1]]
+    return log.take(np.flatnonzero(place <= last))
+
+
+def _evaluate(
+    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
+) -> tuple[Choice, Blend]:
     target = Target.of(task)
     log = task.log
     # constants are known exactly where nothing ends: rewards are then measured from their middle
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
     rewards = log.rewards - level
-    tamed = tame(log, rewards)
+    low = basis_for(log)
+    tamed = tame(log, rewards, low)
     if features is None:
-        blend = climb(target, tamed, seed=task.seed)
+        blend = climb(target, tamed, low, seed=task.seed)
     else:
-        blend = single(target, as_features(features, log), tamed, seed=task.seed)
+        penalty = None if ridge is None else as_ridge(ridge)
+        given = as_features(features, log)
+        blend = single(target, given, tamed, ridge=penalty, seed=task.seed)
     phi = blend.features(log.states, log.actions)
     fit = huber_regression(phi, rewards)
     smooth = rewards - fit.residuals
     base, transition, starts = blend.influences(smooth)
-    mean = choose_mean(log, blend.weights, fit, phi, transition, rng=rng)
+    residuals = Residuals.of(log, fit, phi)
+    mean = choose_mean(residuals, blend.weights, transition)
     if mean.skewed:  # r̃ is no mean then, and transitions matter by the value of what it misses too
         _, full, starts = blend.influences(rewards)
         mean = mean.with_influence(full)
     influence = _influence(target, mean, starts)
-    spread = _spread(base + offset + mean.value, influence, mean, floor=blend.error)
+    spread = _spread(base + offset, influence, mean, floor=blend.error)
     logged = logged_rung(target, blend.rungs[0].system.groups)
     paid, moved, begun = logged.influences(smooth)
-    other = choose_mean(log, logged.weights, fit, phi, moved, rng=rng)
+    other = choose_mean(residuals, logged.weights, moved)
     if other.skewed:
         _, full, begun = logged.influences(rewards)
         other = other.with_influence(full)
@@ -112,25 +153,24 @@ def evaluate_log(
         units=mean.units,
         asymmetry=mean.asymmetry,
         skewed=mean.skewed,
-        spread=Allowed(spread, blend.allowance),
+        spread=Allowed(spread, blend.allowance + mean.doubt),
         plain_error=mean.plain_error,
         critic=blend.words(),
         allowance=blend.allowance,
         disagreement=blend.disagreement,
         lost=blend.lost,
         logged_value=paid + offset + other.value,
-        logged_spread=_spread(paid + offset + other.value, behind, other),
+        logged_spread=_spread(paid + offset, behind, other),
         influence=influence,
         logged_influence=behind,
-        declined=_why_not(target, blend, abs(base + mean.value - paid - other.value)),
-        alternatives={name: base + offset + value for name, value in mean.others.items()},
+        objection=_why_not(target, blend, abs(base + mean.value - paid - other.value)),
+        alternatives={name: base + offset + value for name, value in mean.others(rng).items()},
     )
     return choice, blend
 
 
-def tame(log: Log, rewards: FloatArray) -> FloatArray:
+def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
     """Return rewards whose residuals from a robust regression are clipped: to compare critics on."""
-    features = basis_for(log)
     fit = huber_regression(features(log.states, log.actions), rewards)
     size = np.abs(fit.residuals)
     scale = robust_scale(fit.residuals)
@@ -154,17 +194,20 @@ def _influence(
     return np.asarray(sums * log.n_groups)
 
 
-def _spread(value: float, influence: FloatArray, mean: MeanChoice, *, floor: float = 0.0) -> Spread:
-    """Return the spread of a value, with the tail that was not seen where the mean is not robust."""
+def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float = 0.0) -> Spread:
+    """Return the spread of a value, with the tail that was not seen where the mean is not robust.
+
+    Of skewed samples the plain mean is the centre: clipping makes a mean steadier, and biased.
+    """
+    value = base + (float(mean.path.estimates[-1]) if mean.skewed else mean.value)
     count = len(influence)
-    spread = hall_spread(
-        value,
-        influence,
-        np.ones(count, dtype=bool),
-        look_beyond=mean.how != "Huber mean",
+    robust = mean.how == "Huber mean"
+    every = np.ones(count, dtype=bool)
+    spread = hall_spread(value, influence, every, look_beyond=not robust)
+    # what groups left out say holds for the plain mean of tamed rewards, not for a robust one
+    error = max(
+        spread.error if np.isfinite(spread.error) else 0.0, mean.error, 0.0 if robust else floor
     )
-    singly = float(np.sqrt((mean.influence**2).sum())) / mean.units
-    error = max(spread.error if np.isfinite(spread.error) else 0.0, singly, floor)
     # Student's quantiles for a handful of groups, at the level that is asked for most
     widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
     if error == 0:

@@ -12,7 +12,12 @@ from tailproof.algorithms.dr import cross_fit
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import Unit, check_mean, unit_mean
 from tailproof.algorithms.one_step.choice import OneStepChoice
-from tailproof.algorithms.one_step.simple import BIASED, scored_choice, weighted_choice
+from tailproof.algorithms.one_step.simple import (
+    BIASED,
+    OF_THE_PLAIN_MEAN,
+    scored_choice,
+    weighted_choice,
+)
 from tailproof.algorithms.residuals import bellman_residuals
 from tailproof.algorithms.task import Task
 from tailproof.algorithms.weighting import Reweight
@@ -60,12 +65,13 @@ class IPS:
             samples.append(product)
             weights.append(own)
         return Numbers(
-            values, tuple(samples), tuple(weights), choice=self._choice(task, folds, all_weights)
+            values,
+            tuple(samples),
+            tuple(weights),
+            choice=self._choice(task, all_weights, values[0]) if folds.count == 1 else None,
         )
 
-    def _choice(self, task: Task, folds: Folds, weights: FloatArray) -> OneStepChoice | None:
-        if folds.count > 1 or not isinstance(self.mean, SampleMean):
-            return None
+    def _choice(self, task: Task, weights: FloatArray, value: float) -> OneStepChoice | None:
         return weighted_choice(
             task.log,
             task.log.rewards,
@@ -73,7 +79,8 @@ class IPS:
             self_normalised=self.self_normalised,
             estimator="self-normalised weighted mean" if self.self_normalised else "weighted mean",
             guaranteed=self.reweight is None,
-            cautions=() if self.reweight is None else (BIASED,),
+            cautions=_cautions(self.mean, self.reweight),
+            point=value,
         )
 
 
@@ -136,15 +143,21 @@ class BanditDR:
                     model + scores,
                     weights=all_weights,
                     estimator="doubly robust mean",
-                    cautions=() if self.reweight is None else (BIASED,),
+                    cautions=_cautions(self.mean, self.reweight),
+                    point=values[0],
                 )
         return Numbers(values, tuple(samples), tuple(weights), choice=choice)
 
     def _has_choice(self, task: Task, folds: Folds) -> bool:
-        """Return whether every row has a score: one fold, a plain mean, starts as logged."""
-        plain = folds.count == 1 and isinstance(self.mean, SampleMean)
+        """Return whether every row has a score: one fold, starts as logged."""
         starts = task.initial_states
-        return plain and (starts is None or np.array_equal(starts, task.log.states))
+        return folds.count == 1 and (starts is None or np.array_equal(starts, task.log.states))
+
+
+def _cautions(mean: Mean, reweight: Reweight | None) -> tuple[str, ...]:
+    """Return what the interval of such an estimate does not know."""
+    changed = () if reweight is None else (BIASED,)
+    return changed if isinstance(mean, SampleMean) else (*changed, OF_THE_PLAIN_MEAN)
 
 
 def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArray:

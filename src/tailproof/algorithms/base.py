@@ -8,8 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 
 from tailproof.aggregate import Aggregate
-from tailproof.algorithms.choice import Choice
-from tailproof.algorithms.one_step.choice import OneStepChoice
+from tailproof.algorithms.choice import Scored
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.critics import Critics
@@ -35,7 +34,7 @@ class Numbers:
     values: FloatArray  # (K,)
     samples: tuple[FloatArray, ...] = ()
     weights: tuple[FloatArray, ...] = ()
-    choice: Choice | OneStepChoice | None = None
+    choice: Scored | None = None
 
 
 @runtime_checkable

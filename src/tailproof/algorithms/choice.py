@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tailproof.algorithms.one_step.gain import PairedGain
-from tailproof.algorithms.one_step.levels import check_level
-from tailproof.algorithms.one_step.spreads import Spread
+import numpy as np
+
+from tailproof.algorithms.gain import Mover, PairedGain
+from tailproof.algorithms.levels import check_level
+from tailproof.algorithms.spreads import Spread
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.intervals import Bound, Interval
@@ -65,59 +67,37 @@ class Allowed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The estimator that the log called for, the evidence, and what the others would have said.
+class Scored:
+    """A value from independent observations, with its own spread and that of the logged policy.
 
     Attributes
     ----------
     value
         The estimate.
-    estimator, unit
-        The mean that was taken, and over what: steps, episodes, groups.
-    units
-        How many of them there are.
-    asymmetry
-        Largest squared difference between more and less robust means, in units of its variance: about
-        3 when residuals are symmetric.
-    skewed
-        Whether that is too much for chance.
+    estimator, unit, units
+        The mean that was taken, over what, and how many of them there are.
     spread
-        The uncertainty of the value, with the allowance for the critic in it.
+        Of the value before it was moved towards a steadier one.
     plain_error
         Standard error of the plain mean.
-    critic
-        The critics that were averaged, in words.
-    allowance, disagreement
-        How far they are apart beyond chance, and in standard errors.
-    lost
-        Share of the policy's visits for which the log has no similar row.
     logged_value, logged_spread
         Of the policy that was logged.
     influence, logged_influence
-        How much each independent group of episodes moves the two values, (U,).
-    declined
-        Why no interval is given, or None.
+        How much each independent observation moves the two values, centred at 0, (U,).
     alternatives
-        The other estimators' values.
+        What other estimators say.
     """
 
     value: float
     estimator: str
     unit: str
     units: int
-    asymmetry: float
-    skewed: bool
     spread: Spread
     plain_error: float
-    critic: str
-    allowance: float
-    disagreement: float
-    lost: float
     logged_value: float
     logged_spread: Spread
     influence: FloatArray = field(repr=False)
     logged_influence: FloatArray = field(repr=False)
-    declined: str | None
     alternatives: dict[str, float]
 
     @property
@@ -126,17 +106,119 @@ class Choice:
         return self.spread.error
 
     @property
+    def declined(self) -> str | None:
+        """Why no interval is given, or None."""
+        return None
+
+    @property
+    def limits(self) -> str:
+        """What limits the interval, in words."""
+        return ""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The choice in sentences."""
+        return ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and strings, ready for JSON."""
+        return {
+            "estimator": self.estimator,
+            "unit": self.unit,
+            "units": self.units,
+            "standard_error": _finite(self.standard_error),
+            "plain_error": _finite(self.plain_error),
+            "logged_value": self.logged_value,
+            "gain": self.gain.value,
+            "declined": self.declined,
+            "limits": self.limits,
+            "alternatives": dict(self.alternatives),
+            "reasons": list(self.reasons),
+        }
+
+    @property
     def gain(self) -> PairedGain:
-        """The difference to the logged policy, on the same episodes."""
-        sizes = float((self.influence**2).sum() * (self.logged_influence**2).sum())
-        together = float((self.influence * self.logged_influence).sum())
+        """The difference to the logged policy, on the same data."""
+        return self.ahead_of(self.logged_value, self.logged_spread, self.logged_influence)
+
+    def ahead_of(
+        self, reference: float, spread: Spread, influence: FloatArray | None
+    ) -> PairedGain:
+        """Return the difference to a value from the same units, or to a number that has none."""
+        correlation = 0.0
+        if influence is not None:
+            sizes = float((self.influence**2).sum() * (influence**2).sum())
+            if sizes > 0:
+                correlation = float((self.influence * influence).sum()) / sizes**0.5
         return PairedGain(
-            value=self.value - self.logged_value,
-            reference=self.logged_value,
-            ahead=self.spread,
-            behind=self.logged_spread,
-            correlation=together / sizes**0.5 if sizes > 0 else 0.0,
+            value=self.value - reference,
+            reference=reference,
+            spread=Mover(self.spread, spread, correlation),
         )
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return the ends that miss as often below as above; the estimate is always inside."""
+        miss = (1 - check_level(level)) / 2
+        self._require_interval(level)
+        low, high = map(float, self.spread.ends(miss, miss))
+        return Interval(
+            low=min(low, self.value),
+            high=max(high, self.value),
+            level=level,
+            requested=level,
+            kind=self.spread.kind,
+            note=self.limits,
+        )
+
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a number that the value exceeds with about this confidence."""
+        miss = 1 - check_level(level)
+        self._require_interval(level)
+        low = min(float(self.spread.ends(miss, miss)[0]), self.value)
+        return Bound(
+            value=low, level=level, requested=level, kind=self.spread.kind, note=self.limits
+        )
+
+    def _require_interval(self, level: float) -> None:
+        if self.declined is not None:
+            raise LevelError(
+                f"No honest {100 * level:g} % interval exists for this log: {self.declined}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Scored):
+    """The estimator that the log called for, the evidence, and what the others would have said.
+
+    Attributes
+    ----------
+    asymmetry
+        Largest squared difference between more and less robust means, in units of its variance: about
+        3 when residuals are symmetric.
+    skewed
+        Whether that is too much for chance.
+    critic
+        The critics that were averaged, in words.
+    allowance, disagreement
+        How far they are apart beyond chance, and in standard errors.
+    lost
+        Share of the policy's visits for which the log has no similar row.
+    objection
+        Why no interval is given, or None.
+    """
+
+    asymmetry: float
+    skewed: bool
+    critic: str
+    allowance: float
+    disagreement: float
+    lost: float
+    objection: str | None
+
+    @property
+    def declined(self) -> str | None:
+        """Why no interval is given, or None."""
+        return self.objection
 
     @property
     def limits(self) -> str:
@@ -176,46 +258,19 @@ class Choice:
         )
         return f"Critic: {self.critic}.", clustered, sided, gained
 
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return the ends that miss as often below as above, or say why there are none."""
-        miss = (1 - check_level(level)) / 2
-        self._require_interval(level)
-        low, high = self.spread.ends(miss, miss)
-        return Interval(
-            low=low, high=high, level=level, requested=level, kind="auto", note=self.limits
-        )
-
-    def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a number that the value exceeds with about this confidence."""
-        miss = 1 - check_level(level)
-        self._require_interval(level)
-        low = self.spread.ends(miss, miss)[0]
-        return Bound(value=low, level=level, requested=level, kind="auto", note=self.limits)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
         return {
-            "estimator": self.estimator,
-            "unit": self.unit,
-            "units": self.units,
+            **super().to_dict(),
             "asymmetry": self.asymmetry,
             "skewed": self.skewed,
-            "standard_error": self.standard_error,
-            "plain_error": self.plain_error,
             "critic": self.critic,
             "allowance": self.allowance,
             "disagreement": self.disagreement,
             "lost": self.lost,
-            "logged_value": self.logged_value,
-            "gain": self.gain.value,
-            "declined": self.declined,
-            "limits": self.limits,
-            "alternatives": dict(self.alternatives),
-            "reasons": list(self.reasons),
         }
 
-    def _require_interval(self, level: float) -> None:
-        if self.declined is not None:
-            raise LevelError(
-                f"No honest {100 * level:g} % interval exists for this log: {self.declined}."
-            )
+
+def _finite(number: float) -> float | None:
+    """Return a number that JSON can hold."""
+    return number if np.isfinite(number) else None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tailproof.algorithms.forest import cross_fit_forests
+from tailproof.algorithms.linear import Ridge
 from tailproof.algorithms.rungs import (
     Groups,
     Plain,
@@ -39,7 +40,7 @@ class Rules:
     agree: float = 1.5  # standard errors of a difference up to which a witness agrees
     negligible: float = 0.2  # of the first rung's standard error: a difference that does not matter
     precise: float = 1.1  # how much less precise than a witness the first rung may be
-    waves: int = 40  # of the Fourier witness
+    waves: int = 24  # of the Fourier witness
     fine_waves: int = 150  # of the Fourier rung, and its bandwidth in median distances
     bandwidth: float = 0.5
 
@@ -74,10 +75,8 @@ class Blend:
     @cached_property
     def weights(self) -> FloatArray:
         """The weights w with Ĵ = constant + mean(w·r), (n,)."""
-        total: FloatArray = sum(
-            share * rung.weights for share, rung in zip(self.shares, self.rungs, strict=True)
-        )  # type: ignore[assignment]
-        return total
+        each = [share * rung.weights for share, rung in zip(self.shares, self.rungs, strict=True)]
+        return np.asarray(np.sum(each, axis=0))
 
     @cached_property
     def error(self) -> float:
@@ -105,7 +104,12 @@ class Blend:
 
 
 def climb(
-    target: Target, rewards: FloatArray, *, seed: int = 0, rules: Rules | None = None
+    target: Target,
+    rewards: FloatArray,
+    low: Features,
+    *,
+    seed: int = 0,
+    rules: Rules | None = None,
 ) -> Blend:
     """Return the rungs that this log calls for.
 
@@ -123,10 +127,11 @@ def climb(
     ----------
     rewards
         Tamed ones, (n,): one outlier must not decide which critic is right.
+    low
+        The features of the first rung: standardised polynomials.
     """
     rules = rules or Rules()
     log, groups = target.log, Groups.deal(target, seed=seed)
-    low = basis_for(log)
     high = table_for(log) or basis_for(log, knots=KNOTS)
     on_states = _state_map(low, log), _state_map(high, log)
 
@@ -159,12 +164,20 @@ def climb(
             "Use more episodes, fewer state columns, or a smaller gamma."
         )
     witness = forest_rung(systems[0], rewards, forest)
-    return _mixed(first, rungs, witness, low, high)
+    blend = _mixed(first, rungs, witness, low, high)
+    return replace(blend, lost=forest.lost)
 
 
-def single(target: Target, features: Features, rewards: FloatArray, *, seed: int = 0) -> Blend:
+def single(
+    target: Target,
+    features: Features,
+    rewards: FloatArray,
+    *,
+    ridge: Ridge | None = None,
+    seed: int = 0,
+) -> Blend:
     """Return the one rung of features that were given."""
-    system = System(Plain(features), target, Groups.deal(target, seed=seed), None)
+    system = System(Plain(features), target, Groups.deal(target, seed=seed), ridge=ridge)
     rung = fit_rung("the given features", system, rewards)
     if rung is None:
         raise SingularError(
@@ -253,7 +266,7 @@ def _mixed(
         left_out,
         allowance,
         disagreement,
-        witness.forest.lost,
+        0.0,
         low if alpha > 0.5 else high,
     )
 

@@ -20,7 +20,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics import LinearCritics
 from tailproof.errors import MethodError
-from tailproof.features import Features, at_actions, default_features
+from tailproof.features import Features, as_features, at_actions
 from tailproof.lazy import AnyLog
 from tailproof.log import Log
 from tailproof.partition import Folds
@@ -55,7 +55,7 @@ class Cloning:
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
     learns: ClassVar[bool] = True
 
-    features: Features | None = None
+    features: Features | str | None = None
     ridge: Any = 1e-6
     iterations: int = 200
     top: float = 1.0
@@ -105,7 +105,7 @@ class Cloning:
                 "for instance method='roam-dm', or call learn."
             )
         log = in_memory(task.log)
-        features = self.features or default_features(log)
+        features = as_features(self.features, log)
         require_actions(log, folds, features)
         parts = [folds.log(log, k) for k in range(folds.count)]
         imitated, notes = imitated_episodes(parts, top=self.top, rank=self.rank)

@@ -46,7 +46,7 @@ class DR:
     """
 
     critic: CriticAlgorithm = field(default_factory=LSTD)
-    features: Features | None = None
+    features: Features | str | None = None
     ridge: Any = 1e-6
     mean: Mean = SampleMean()
     unit: Unit = "step"

@@ -34,7 +34,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.critics import LinearCritics
 from tailproof.errors import MethodError
-from tailproof.features import Features, default_features
+from tailproof.features import Features, as_features
 from tailproof.partition import Folds
 
 Start = Literal["reward", "zero"]
@@ -70,7 +70,7 @@ class FittedQ:
 
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise", "backup")
 
-    features: Features | None = None
+    features: Features | str | None = None
     ridge: Any = 1e-6
     iterations: int = 100
     start: Start = "reward"
@@ -110,7 +110,7 @@ class FittedQ:
                 aggregate_first=self.aggregate_first,
                 rng=rng,
             )
-        features = self.features or default_features(task.log)
+        features = as_features(self.features, task.log)
         design = Design(task, features, folds, keep=backup is not None)
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
         stats = statistics(design)
@@ -191,7 +191,7 @@ class FQI(FittedQ):
         task = with_rewards(task, self.reward, self.features)
         if self.model is not None:
             return super().fit(task, folds, backup=backup, rng=rng)
-        features = self.features or default_features(task.log)
+        features = as_features(self.features, task.log)
         require_actions(task.log, folds, features)
         design, sweeps = Design(task, features, folds), Sweeps(task, features, folds)
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)

@@ -16,15 +16,17 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
-from tailproof.algorithms.target import Actions, Pairs, Target
+from tailproof.algorithms.target import Actions, Pairs, Target, shuffled_groups
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.features import Standardise
+from tailproof.log import Log
 
 _TREES = 15
 _ROUNDS = 2  # trees of reward and change of state first, then of the fitted values
 _PARTS = 3
 _TAUGHT = 20_000  # rows that teach one forest; more make it slower, not much better
-_SETTLED = 1e-6
+_SETTLED = 1e-8
+_DIGITS = 5  # of what trees see: what differs by rounding only must not grow other trees
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,16 +60,30 @@ class Inputs:
 
     standardise: Standardise
     n_actions: int | None  # None for continuous ones
+    actions: tuple[int, ...] = ()  # the indicators that are seen, by how often each was taken
+
+    @classmethod
+    def fit(cls, log: Log) -> Inputs:
+        """Return the inputs of this log; the order of columns and labels in a file changes nothing."""
+        standardise = Standardise.fit(log.states, tame=True)
+        if not log.is_discrete:
+            return cls(standardise, None)
+        count = np.bincount(log.actions, minlength=log.n_actions)
+        ranks = np.unique(log.rewards, return_inverse=True)[1]
+        paid = np.bincount(log.actions, ranks, minlength=log.n_actions)
+        order = np.lexsort((paid, count))
+        seen = order if log.n_actions > 2 else order[:1]  # of two, the other says the same
+        return cls(standardise, log.n_actions, tuple(seen.tolist()))
 
     def __call__(self, pairs: Pairs) -> FloatArray:
         """Return the inputs, (P, p + A + 1) or (P, p + q + 1)."""
         taken: AnyArray = pairs.actions
         if self.n_actions is not None:
-            taken = np.eye(self.n_actions, dtype=np.float32)[taken]
+            taken = np.eye(self.n_actions)[:, list(self.actions)][taken]
         else:
             taken = np.asarray(taken).reshape(len(pairs.row), -1)
         z = self.standardise(pairs.states)
-        return np.column_stack([z, taken, pairs.agreement]).astype(np.float32)
+        return np.column_stack([z, taken, pairs.agreement]).round(_DIGITS).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +111,13 @@ def cross_fit_forests(target: Target, rewards: FloatArray, *, seed: int = 0) -> 
     """Fit a forest on each two thirds of the groups of episodes, and ask it about the other third."""
     log, rng = target.log, np.random.default_rng(seed)
     parts = min(_PARTS, log.n_groups)
-    part = rng.permutation(log.n_groups)[log.group_of_episode] % parts  # (E,)
+    part = shuffled_groups(log, seed + 1) % parts  # (E,)
     n, m = log.n_transitions, len(target.first.states)
     part_of_first = part if target.starts_with_episodes else np.arange(m) % parts
     occupancy, values, following = np.empty(n), np.empty(n), np.zeros(n)
     first, lost = np.empty(m), 0.0
     here = logged_pairs(target)
-    inputs = Inputs(
-        Standardise.fit(log.states, tame=True), log.n_actions if log.is_discrete else None
-    )
+    inputs = Inputs.fit(log)
     for k in range(parts):
         taught = _some_rows(log, np.flatnonzero(part != k) if parts > 1 else np.arange(1), rng)
         forest = grow_forest(target, here, inputs, rewards, taught, seed=seed + k)
@@ -133,6 +147,8 @@ def grow_forest(
     log, gamma = target.log, target.gamma
     smallest = int(np.clip(len(rows) // 400, 5, 30))
     seen = inputs(_take(here, rows))
+    rows = rows[np.lexsort((*seen.T, rewards[rows]))]  # sums then do not depend on the file's order
+    seen = inputs(_take(here, rows))
     following = target.next.take(rows).pairs()
     reward = rewards[rows]
     targets = _first_targets(inputs.standardise, log.states[rows], log.next_states[rows], reward)
@@ -141,9 +157,9 @@ def grow_forest(
             _TREES,
             min_samples_leaf=smallest,
             max_features=1.0,
-            random_state=seed * _ROUNDS + number,
+            random_state=(seed * _ROUNDS + number) % 2**32,
             n_jobs=1,
-        ).fit(seen, targets if gamma > 0 else reward)
+        ).fit(seen, _standard(targets if gamma > 0 else reward))
         counts = [each.tree_.node_count for each in trees.estimators_]
         offset, nodes = np.cumsum([0, *counts[:-1]]), sum(counts)
         leaves = _leaves(trees, offset, seen)
@@ -160,12 +176,17 @@ def grow_forest(
 def _first_targets(
     standardise: Standardise, states: FloatArray, following: FloatArray, rewards: FloatArray
 ) -> FloatArray:
-    """Return standardised rewards and changes of state: what the first trees are grown on."""
+    """Return rewards and changes of state, standardised: what the first trees are grown on."""
     change = standardise(following) - standardise(states)
-    targets = np.column_stack([rewards, change])
-    targets -= targets.mean(axis=0)
-    scale = targets.std(axis=0)
-    return np.asarray(targets / np.where(scale > 0, scale, 1.0))
+    scale = change.std(axis=0)
+    return np.column_stack([_standard(rewards), change / np.where(scale > 0, scale, 1.0)])
+
+
+def _standard(targets: FloatArray) -> FloatArray:
+    """Return targets in standard deviations, rounded: trees then do not split on rounding errors."""
+    centred = targets - targets.mean(axis=0)
+    scale = centred.std(axis=0)
+    return np.asarray((centred / np.where(scale > 0, scale, 1.0)).round(_DIGITS))
 
 
 def _visits(

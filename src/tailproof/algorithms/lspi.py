@@ -19,7 +19,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.critics import LinearCritics
 from tailproof.errors import MethodError
-from tailproof.features import Features, default_features
+from tailproof.features import Features, as_features
 from tailproof.partition import Folds
 
 
@@ -42,7 +42,7 @@ class LSPI:
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
     learns: ClassVar[bool] = True
 
-    features: Features | None = None
+    features: Features | str | None = None
     ridge: Any = 2.5e-3
     iterations: int = 50
     reward: Any = None
@@ -74,7 +74,7 @@ class LSPI:
                 "LSTD(), for instance method='lstd', or call learn."
             )
         task = with_rewards(task, self.reward, self.features)
-        features = self.features or default_features(task.log)
+        features = as_features(self.features, task.log)
         require_actions(task.log, folds, features)
         design, sweeps = Design(task, features, folds), Sweeps(task, features, folds)
         ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)

@@ -14,7 +14,7 @@ from tailproof.algorithms.ridge import choose_ridge
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.critics import LinearCritics
-from tailproof.features import Features, default_features
+from tailproof.features import Features, as_features
 from tailproof.partition import Folds
 
 
@@ -32,7 +32,7 @@ class LSTD:
 
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
 
-    features: Features | None = None
+    features: Features | str | None = None
     ridge: Any = 1e-6
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class LSTD:
 
     def design(self, task: Task, folds: Folds, *, keep: bool = False) -> Design:
         """Return the task in this base's features."""
-        return Design(task, self.features or default_features(task.log), folds, keep)
+        return Design(task, as_features(self.features, task.log), folds, keep)
 
     def system(self, design: Design, *, rng: np.random.Generator) -> tuple[FloatArray, Statistics]:
         """Return A for each fold, (K, d, d), and the statistics it came from."""

@@ -32,16 +32,17 @@ class MeanChoice:
         Which mean, over what, and of how many.
     asymmetry, skewed
         The evidence of skew, and whether it is too much for chance.
-    unsure
-        Whether tails are heavy, symmetry matters and the log is too small to settle it.
-    plain_error
-        The standard error of the plain mean.
+    doubt
+        How far the adaptive Huber mean lies from this one, where tails are heavy, symmetry matters and
+        the log is too small to settle it; otherwise 0.
+    error, plain_error
+        The standard error of this mean and of the plain one, the regression's noise included.
     influence
         Of each unit on the estimate, (U,), the transitions' noise included.
     unit_of_row
         (n,)
-    others
-        What other means would have said.
+    path
+        The Huber means of all thresholds, and of which samples, (U,).
     """
 
     value: float
@@ -50,48 +51,75 @@ class MeanChoice:
     units: int
     asymmetry: float
     skewed: bool
-    unsure: bool
+    doubt: float
+    error: float
     plain_error: float
     influence: FloatArray
     unit_of_row: IntArray
-    others: dict[str, float]
+    path: Path
+    samples: FloatArray
+
+    def others(self, rng: np.random.Generator) -> dict[str, float]:
+        """Return what other means would have said."""
+        return {
+            "plain LSTD": float(self.path.estimates[-1]),
+            "adaptive Huber": adaptive_huber(self.samples),
+            "Catoni": catoni(self.samples),
+            "median of 20 means": median_of_means(
+                self.samples, blocks=min(20, self.units), rng=rng
+            ),
+            "Huber regression": 0.0,
+        }
 
     def with_influence(self, rows: FloatArray) -> MeanChoice:
         """Return the choice with the influence of each row, (n,), in place of its own."""
         total = _sums(self.unit_of_row, rows, self.units) * self.units / len(rows)
-        return replace(self, influence=total - total.mean())
+        total -= total.mean()
+        error = float(np.sqrt((total**2).sum())) / self.units
+        return replace(self, influence=total, error=error)
 
 
-def choose_mean(
-    log: Log,
-    weights: FloatArray,
-    fit: Regression,
-    phi: FloatArray,
-    transition: FloatArray,
-    *,
-    rng: np.random.Generator,
-) -> MeanChoice:
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Residuals r − r̃ of a log, and what they show whatever the weights."""
+
+    fit: Regression
+    phi: FloatArray  # (n, d) the regression's features
+    unit: str
+    unit_of_row: IntArray  # (n,)
+    units: int
+    asymmetry: float
+    worthwhile: bool  # whether a robust mean of them would have much less variance
+
+    @classmethod
+    def of(cls, log: Log, fit: Regression, phi: FloatArray) -> Residuals:
+        """Look at the residuals of a robust regression of the rewards."""
+        name, unit = clusters(log, np.abs(fit.residuals))
+        count = int(unit.max()) + 1
+        sums = _sums(unit, fit.residuals, count)
+        path = huber_estimates(sums[:: max(1, count // _ENOUGH)])
+        sturdy = path.variances[path.choose(CAUTION)]
+        worthwhile = bool(path.variances[-1] >= _worth(count) * sturdy)
+        return cls(fit, phi, name, unit, count, path.asymmetry(), worthwhile)
+
+
+def choose_mean(residuals: Residuals, weights: FloatArray, transition: FloatArray) -> MeanChoice:
     """Choose the mean of w·(r − r̃).
 
     Parameters
     ----------
-    fit, phi
-        The robust regression r̃ of the rewards, and its features, (n, d).
+    weights
+        w, (n,)
     transition
         w·δ with r̃ in place of the rewards, (n,): noise that every mean shares.
     """
-    n = log.n_transitions
-    name, unit = clusters(log, np.abs(fit.residuals))
-    count = int(unit.max()) + 1
+    fit, unit, count = residuals.fit, residuals.unit_of_row, residuals.units
+    n = len(weights)
     samples = _sums(unit, weights * fit.residuals, count) * count / n
     common = _sums(unit, transition, count) * count / n
-    path = huber_estimates(
-        samples, nuisance=_nuisance(unit, count, phi, weights, fit), common=common
-    )
-    # the residuals without weights are the same for every policy, and so is what they decide
-    residuals = _sums(unit, fit.residuals, count)
-    unweighted = huber_estimates(residuals[:: max(1, count // _ENOUGH)])
-    asymmetry = max(path.asymmetry(), unweighted.asymmetry())
+    nuisance = _nuisance(unit, count, residuals.phi, weights, fit)
+    path = huber_estimates(samples, nuisance=nuisance, common=common)
+    asymmetry = max(path.asymmetry(), residuals.asymmetry)
     skewed = asymmetry > SKEWED
     adaptive, plain = adaptive_huber(samples), float(path.estimates[-1])
     last = len(path.estimates) - 1
@@ -102,31 +130,25 @@ def choose_mean(
         chosen, mean = last, plain if keep_all else adaptive
         how = "plain mean" if keep_all else "adaptive Huber mean"
     else:
-        chosen = path.choose(CAUTION)
-        sturdy = unweighted.variances[unweighted.choose(CAUTION)]
-        if unweighted.variances[-1] < _worth(count) * sturdy:
-            chosen = last
+        chosen = path.choose(CAUTION) if residuals.worthwhile else last
         mean = float(path.estimates[chosen])
         how = "plain mean" if chosen == last else "Huber mean"
     matters = path.variances[-1] > 2 * path.variances[chosen]
+    unsure = not skewed and count < _SETTLING and asymmetry > UNSURE and matters
     return MeanChoice(
         value=mean,
         how=how,
-        unit=name,
+        unit=residuals.unit,
         units=count,
         asymmetry=asymmetry,
         skewed=skewed,
-        unsure=bool(not skewed and count < _SETTLING and asymmetry > UNSURE and matters),
+        doubt=abs(adaptive - mean) if unsure else 0.0,
+        error=float(np.sqrt(path.variances[chosen])),
         plain_error=float(np.sqrt(path.variances[-1])),
         influence=_influence(samples, path, chosen) + common,
         unit_of_row=unit,
-        others={
-            "plain LSTD": plain,
-            "adaptive Huber": adaptive,
-            "Catoni": catoni(samples),
-            "median of 20 means": median_of_means(samples, blocks=min(20, count), rng=rng),
-            "Huber regression": 0.0,
-        },
+        path=path,
+        samples=samples,
     )
 
 
@@ -137,7 +159,7 @@ def _influence(samples: FloatArray, path: Path, chosen: int) -> FloatArray:
     if limit == 0:
         return np.zeros_like(samples)
     inside = max(float(np.mean(np.abs(off) < limit)), 1 / len(samples))
-    return np.clip(off, -limit, limit) / inside
+    return np.asarray(np.clip(off, -limit, limit) / inside)
 
 
 def _worth(count: int) -> float:

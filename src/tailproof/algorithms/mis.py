@@ -49,7 +49,7 @@ class MIS:
         transitions, where that mean is one in expectation.
     """
 
-    features: Features | None = None
+    features: Features | str | None = None
     ridge: Any = 1e-6
     mean: Mean = SampleMean()
     unit: Unit = "step"

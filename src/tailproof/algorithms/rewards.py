@@ -14,7 +14,7 @@ from tailproof.algorithms.taming import TamedRewards
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
-from tailproof.features import Features, default_features
+from tailproof.features import Features, as_features
 from tailproof.log import Log
 
 #: A log and features to rewards, (n,).
@@ -83,10 +83,10 @@ def as_rewards(given: Any) -> Rewards | None:
     )
 
 
-def with_rewards(task: Task, given: Any, features: Features | None) -> Task:
+def with_rewards(task: Task, given: Any, features: Features | str | None) -> Task:
     """Return the task with the rewards that a reward model makes of its log."""
     rewards = as_rewards(given)
     if rewards is None:
         return task
     log = in_memory(task.log)
-    return replace(task, log=log.with_rewards(rewards(log, features or default_features(log))))
+    return replace(task, log=log.with_rewards(rewards(log, as_features(features, log))))

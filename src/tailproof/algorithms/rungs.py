@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from tailproof.algorithms.forest import CrossFitted
-from tailproof.algorithms.target import Actions, Target
+from tailproof.algorithms.linear import Ridge
+from tailproof.algorithms.target import Actions, Target, shuffled_groups
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.features import Basis, Features, mixed_features
 from tailproof.features.ladder import KNOTS
@@ -125,11 +126,22 @@ class Groups:
         """Deal the log's groups (or episodes) at random into at most 20."""
         log = target.log
         count = min(GROUPS, log.n_groups)
-        dealt = np.random.default_rng(seed).permutation(log.n_groups) % count
-        of_episode = dealt[log.group_of_episode]
+        of_episode = shuffled_groups(log, seed) % count
         m = len(target.first.states)
         of_first = of_episode if target.starts_with_episodes else np.arange(m) % count
         return cls(count, of_episode[log.episode_of_row], of_first)
+
+    @cached_property
+    def order(self) -> IntArray:
+        """The rows, one group after the other, (n,)."""
+        return np.argsort(self.of_row, kind="stable")
+
+    def spans(self, rows: IntArray) -> Iterator[tuple[int, slice]]:
+        """Yield the groups of some rows in that order, and where each stands among them."""
+        own = self.of_row[rows]
+        edges = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(rows)]
+        for first, last in pairwise(edges):
+            yield int(own[first]), slice(first, last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +151,11 @@ class System:
     map: Map
     target: Target
     groups: Groups
-    occupancy: FloatArray | None  # (n,) of mean one; None for all rows alike
+    occupancy: FloatArray | None = None  # (n,) of mean one; None for all rows alike
+    ridge: Ridge | None = None  # on all features alike; None for one in their own units
 
     def chunks(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
-        """Yield rows, φ and φ − γφ', as they are or as they were made before."""
+        """Yield rows in the order of their groups, φ and φ − γφ', made before or made anew."""
         if self._kept is not None:
             yield from self._kept
         else:
@@ -157,16 +170,13 @@ class System:
 
     def _make(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
         target, log = self.target, self.target.log
-        order = np.argsort(self.groups.of_row, kind="stable")
-        edges = np.searchsorted(self.groups.of_row[order], np.arange(self.groups.count + 1))
-        for first, last in pairwise(edges):
-            for start in range(first, last, _CHUNK):
-                rows = order[start : min(start + _CHUNK, last)]
-                phi = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
-                diff = phi
-                if target.gamma > 0:
-                    diff = phi - target.gamma * self.map.under(target.next.take(rows))
-                yield rows, phi, diff
+        for start in range(0, log.n_transitions, _CHUNK):
+            rows = self.groups.order[start : start + _CHUNK]
+            phi = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
+            diff = phi
+            if target.gamma > 0:
+                diff = phi - target.gamma * self.map.under(target.next.take(rows))
+            yield rows, phi, diff
 
     def weighted(self, rows: Any, phi: FloatArray) -> FloatArray:
         """Return ωφ of some rows."""
@@ -184,17 +194,21 @@ class System:
         total = np.zeros((self.groups.count, d, d))
         squares, count = np.zeros(d), np.zeros(self.groups.count)
         for rows, phi, diff in self.chunks():
-            group = int(self.groups.of_row[rows[0]])
             weighted = self.weighted(rows, phi)
-            total[group] += weighted.T @ diff
-            squares += (weighted * phi).sum(axis=0)
-            count[group] += len(rows)
+            squares += np.einsum("nd,nd->d", weighted, phi)
+            for group, span in self.groups.spans(rows):
+                total[group] += weighted[span].T @ diff[span]
+                count[group] += span.stop - span.start
         return total, squares, count
 
     @cached_property
     def penalty(self) -> FloatArray:
         """The ridge per row in units of each feature's mean square, without the constant, (d, d)."""
-        squares = self.matrices[1] / self.target.log.n_transitions
+        n = self.target.log.n_transitions
+        if self.ridge is not None:
+            own = float(self.ridge.penalty(np.array([float(n)]))[0]) / n
+            return own * np.eye(self.first.shape[1])
+        squares = self.matrices[1] / n
         largest = max(float(squares.max(initial=0.0)), 1e-300)
         scale = np.sqrt(np.maximum(squares, 1e-14 * largest))
         penalty = np.eye(len(scale))
@@ -210,9 +224,9 @@ class System:
         """Return Σωφr of each group, (G, d)."""
         total = np.zeros((self.groups.count, self.first.shape[1]))
         for rows, phi, _ in self.chunks():
-            total[int(self.groups.of_row[rows[0]])] += (
-                self.weighted(rows, phi) * rewards[rows, None]
-            ).sum(axis=0)
+            own = rewards[rows] if self.occupancy is None else rewards[rows] * self.occupancy[rows]
+            for group, span in self.groups.spans(rows):
+                total[group] += own[span] @ phi[span]
         return total
 
     def _solved(self, right: FloatArray, transposed: bool = False) -> FloatArray:
@@ -227,8 +241,12 @@ class System:
         n = self.target.log.n_transitions
         weights = np.empty(n)
         for rows, phi, _ in self.chunks():
-            weights[rows] = n * (self.weighted(rows, phi) @ direction)
-        return weights
+            weights[rows] = n * (phi @ direction)
+        return weights if self.occupancy is None else weights * self.occupancy
+
+    def value(self, moments: FloatArray) -> float:
+        """Return Ĵ from Σωφr of the groups."""
+        return float(self.first.mean(axis=0) @ self._solved(moments.sum(axis=0)))
 
     def left_out(self, moments: FloatArray) -> FloatArray:
         """Return Ĵ refitted without each group, (G,)."""
@@ -308,9 +326,10 @@ def fit_rung(
         starts = np.bincount(groups.of_first, minlength=groups.count)
         own = np.bincount(groups.of_first, forest.first_values, minlength=groups.count)
         shift = (own.sum() - own) / np.maximum(starts.sum() - starts, 1)
+    moments = system.moments(rewards)
     try:
-        value = first + float(np.mean(system.weights * rewards))
-        left_out = system.left_out(system.moments(rewards)) + shift
+        value = first + system.value(moments)
+        left_out = system.left_out(moments) + shift
     except np.linalg.LinAlgError:
         return None
     if not (np.isfinite(value) and np.isfinite(left_out).all()):
@@ -350,7 +369,7 @@ def logged_rung(target: Target, groups: Groups) -> Rung | Returns:
         next=_alive(log.next_states, ~log.terminated),
     )
     knots = KNOTS if log.n_transitions >= 50 * len(log.state_names) * KNOTS else 0
-    system = System(OfStates(Basis.fit(log.states, knots=knots)), done, groups, None)
+    system = System(OfStates(Basis.fit(log.states, knots=knots)), done, groups)
     return Rung("what was done", 0.0, np.zeros(groups.count), system)
 
 

@@ -12,6 +12,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.features import Standardise
 from tailproof.log import Log
+from tailproof.partition import label_hash
 from tailproof.policies import action_draws
 
 _DRAWS = 4  # actions for each state of a policy that can only be sampled
@@ -112,6 +113,13 @@ class Target:
     def endless(self) -> bool:
         """Whether no transition ends for good, so that Σ γᵗ = 1 / (1 − γ)."""
         return self.gamma < 1 and not self.log.terminated.any()
+
+
+def shuffled_groups(log: Log, seed: int) -> IntArray:
+    """Return the place of each episode's group in an order that labels and seed decide, (E,)."""
+    labels = log.episode_ids if log.group_ids is None else np.unique(log.group_ids)
+    place = np.argsort(np.argsort(label_hash(labels, seed), kind="stable"))
+    return np.asarray(place[log.group_of_episode])
 
 
 def _alikeness(log: Log) -> Any:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.rewards import HuberRewards
 from tailproof.battery.cells import Problem
 from tailproof.catalogue import CATALOGUE, method
@@ -56,8 +55,9 @@ class Named:
 
     def __call__(self, problem: Problem, *, seed: int) -> Estimate:
         """Evaluate the problem's policy."""
-        chosen = self.method.with_settings(**problem.settings())
-        return evaluate(problem.log, problem.policy, method=chosen, gamma=problem.gamma, seed=seed)
+        return evaluate(
+            problem.log, problem.policy, method=self.method, gamma=problem.gamma, seed=seed
+        )
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,9 @@ class HuberThenLSTD:
 
     def __call__(self, problem: Problem, *, seed: int) -> Estimate:
         """Smooth the rewards and evaluate the problem's policy."""
-        features = problem.features or default_features(problem.log)
+        features = default_features(problem.log)
         smooth = problem.log.with_rewards(HuberRewards()(problem.log, features))
-        plain = Method(base=LSTD(**problem.settings()))
-        return evaluate(smooth, problem.policy, method=plain, gamma=problem.gamma, seed=seed)
+        return evaluate(smooth, problem.policy, method="lstd", gamma=problem.gamma, seed=seed)
 
 
 def default_entrants() -> dict[str, Estimator]:

@@ -27,7 +27,7 @@ Learner = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Taught:
-    """A `Method` as a learner, in the problem's features.
+    """A `Method` as a learner.
 
     Without a discount every episode ends within 24 steps here: 25 sweeps from 0 are enough.
     """
@@ -38,8 +38,7 @@ class Taught:
         """Learn a policy."""
         known = {each for each in vars(self.method.base) if each in ("iterations", "start")}
         sweeps = {"iterations": 25, "start": "zero"} if problem.gamma == 1 else {}
-        settings = {**problem.settings(), **{k: v for k, v in sweeps.items() if k in known}}
-        chosen = self.method.with_settings(**settings)
+        chosen = self.method.with_settings(**{k: v for k, v in sweeps.items() if k in known})
         return learn(problem.log, method=chosen, gamma=problem.gamma, seed=seed)
 
 

@@ -126,7 +126,7 @@ class Logged:
             seed = seed_for(battery.seed, *names, noise)
             log = NOISES[noise].put_on(clean.log, seed)
             policy = clean.policy if battery.asks == "value" else self.setting.ground.behaviour
-            problem = Problem(log, policy, clean.gamma, clean.features, clean.ridge)
+            problem = Problem(log, policy, clean.gamma)
             yield noise, problem, int(seed.spawn(1)[0].generate_state(1)[0])
 
     def worth(self, policy: Policy) -> float:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.linear import Absolute
 from tailproof.arrays import FloatArray
 from tailproof.battery.cells import Problem
 from tailproof.errors import TailproofError
@@ -51,15 +50,11 @@ class Story:
     def problems(self, hub: str, seed: int) -> dict[str, Problem]:
         """Return a question for each candidate, all about one log."""
         log = self._log(hub, seed)
-        features, ridge = storage.HourlyFeatures(), Absolute(0.1)
-        return {
-            name: Problem(log, policy, 1.0, features, ridge) for name, policy in CANDIDATES.items()
-        }
+        return {name: Problem(log, policy, 1.0) for name, policy in CANDIDATES.items()}
 
     def lesson(self, hub: str, seed: int) -> Problem:
-        """Return the same log for a learner, in features that let hours learn from each other."""
-        features, ridge = storage.SmoothFeatures(), Absolute(0.1)
-        return Problem(self._log(hub, seed), storage.BEHAVIOUR, 1.0, features, ridge)
+        """Return the same log for a learner."""
+        return Problem(self._log(hub, seed), storage.BEHAVIOUR, 1.0)
 
     def earned(self, policy: Policy, hub: str) -> float:
         """Return what a policy earns at a hub in the year decided for, $/day."""

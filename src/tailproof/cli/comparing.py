@@ -17,7 +17,7 @@ from tailproof.cli.options import Gamma, Level, LogOptions, MethodOptions, Repor
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
 from tailproof.compare import compare as run_compare
-from tailproof.comparison import Comparison
+from tailproof.comparison import Candidate, Comparison
 from tailproof.diagnose import diagnose
 from tailproof.errors import PolicyError
 from tailproof.lazy_views import held
@@ -26,17 +26,18 @@ from tailproof.report.text import method_text, number, percent
 
 
 @dataclass(frozen=True)
-class FoldMethodOptions(MethodOptions):
-    """A method with folds: a comparison pairs them."""
+class PairedMethodOptions(MethodOptions):
+    """A method whose estimates can be paired: by the scores of rows, or by folds."""
 
     method: Annotated[
         str,
         typer.Option(
-            help="A name with folds that `tailproof methods` lists; it gets as many folds as the "
-            "gate needs unless --folds says otherwise.",
+            help="auto: the default of `evaluate` for one-step logs, roam-dm for others. Or a name "
+            "with folds that `tailproof methods` lists; it gets as many folds as the gate needs unless "
+            "--folds says otherwise.",
             rich_help_panel="Method",
         ),
-    ] = "roam-dm"
+    ] = "auto"
 
 
 @command
@@ -49,7 +50,7 @@ def compare(
             rich_help_panel="Method",
         ),
     ],
-    method: FoldMethodOptions,
+    method: PairedMethodOptions,
     engine: EngineOptions,
     session: Session,
     baseline: Annotated[
@@ -65,7 +66,7 @@ def compare(
     seed: Seed = 0,
     report: Report = None,
 ) -> int:
-    """Rank policies by lower bounds; exit code 3 when none beats the logged one.
+    """Rank policies by their estimates; exit code 3 when none beats the logged one.
 
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
@@ -122,7 +123,14 @@ def comparison_lines(comparison: Comparison) -> list[Any]:
     """Return what a terminal shows of a comparison."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("policy", overflow="fold")
-    for title in ("value", "above", "gain", "gain above", "folds won"):
+    titles = [
+        "value",
+        "above",
+        "gain",
+        "gain above",
+        *(["folds won"] if comparison.has_folds else []),
+    ]
+    for title in titles:
         table.add_column(title, justify="right")
     table.add_column("")
     for each in comparison.candidates:
@@ -132,11 +140,13 @@ def comparison_lines(comparison: Comparison) -> list[Any]:
             number(each.lower_bound.value),
             f"{each.gain.value:+.4g}",
             f"{each.gain.lower_bound.value:+.4g}",
-            f"{each.gain.won} of {len(each.gain.fold_values)}",
+            *([_folds_won(each)] if comparison.has_folds else []),
             Text("passes", style="green") if each.passes else "",
         )
     table.add_row(
-        Text(comparison.baseline, style="dim"), number(comparison.baseline_value), "", "", "", ""
+        Text(comparison.baseline, style="dim"),
+        number(comparison.baseline_value),
+        *("" for _ in titles),
     )
     levels = (
         f"{percent(comparison.best.lower_bound.level)} for a value, "
@@ -145,6 +155,10 @@ def comparison_lines(comparison: Comparison) -> list[Any]:
     )
     lines: list[Any] = [table, "", Text(comparison_sentence(comparison), style="bold")]
     return [*lines, points((f"Levels: {levels}.", *comparison.notes))]
+
+
+def _folds_won(candidate: Candidate) -> str:
+    return f"{candidate.gain.won} of {len(candidate.gain.fold_values)}"
 
 
 def comparison_sentence(comparison: Comparison) -> str:

@@ -38,15 +38,13 @@ class Fourier:
         Parameters
         ----------
         bandwidth
-            Of the kernel, in units of the median distance between two states.
+            Of the kernel, in units of the root mean square distance between two states.
         """
         standardise = Standardise.fit(states, tame=True)
         rng = np.random.default_rng(seed)
-        some = standardise(states[rng.choice(len(states), min(400, len(states)), replace=False)])
-        squares = ((some[:, None] - some[None]) ** 2).sum(axis=2)
-        apart = squares[squares > 0]
-        distance = float(np.sqrt(np.median(apart))) if len(apart) else 1.0
-        frequencies = rng.standard_normal((waves, some.shape[1])) / (bandwidth * distance)
+        distance = float(np.sqrt(2 * standardise(states).var(axis=0).sum())) or 1.0
+        size = (waves, len(standardise.columns))
+        frequencies = rng.standard_normal(size) / (bandwidth * distance)
         phases = rng.uniform(0, 2 * np.pi, waves)
         return cls(standardise, tuple(map(tuple, frequencies.tolist())), tuple(phases.tolist()))
 
@@ -56,7 +54,7 @@ class Fourier:
 
     def constant(self) -> FloatArray:
         """Return θ with ψᵀθ = 1 everywhere, (size,)."""
-        return np.eye(1, self.size(0))[0]
+        return np.asarray(np.eye(1, self.size(0))[0])
 
     def __call__(self, states: Any) -> FloatArray:
         """Return ψ(s), (n, size)."""

@@ -113,7 +113,7 @@ class Basis:
 
     def constant(self) -> FloatArray:
         """Return θ with ψᵀθ = 1 everywhere, (size,)."""
-        return np.eye(1, self.size(0))[0]
+        return np.asarray(np.eye(1, self.size(0))[0])
 
     def __call__(self, states: Any) -> FloatArray:
         """Return ψ(s), (n, size)."""

@@ -20,7 +20,8 @@ class Standardise:
     Parameters
     ----------
     columns, centre, scale
-        Which columns of the state are kept, and how each is moved and divided.
+        Which columns of the state are kept, and how each is moved and divided. They are ordered by what
+        they hold, so that the order of columns in a file changes nothing.
     tame
         Whether |z| beyond 3 is pulled in to 3 + log(1 + |z| − 3), so that one extreme state does not
         decide a linear fit. The order of states stays as it is.
@@ -48,6 +49,8 @@ class Standardise:
         varies = np.ptp(states, axis=0) > 1e-12 * size
         scale = np.where(spread > 1e-9 * deviation, spread, deviation)
         kept = np.flatnonzero(varies & (scale > 0) & np.isfinite(scale))
+        bounded = np.tanh((states[:, kept] - centre[kept]) / scale[kept])
+        kept = kept[np.lexsort((bounded.mean(axis=0), np.abs(bounded).mean(axis=0).round(9)))]
         return cls(
             tuple(kept.tolist()), tuple(centre[kept].tolist()), tuple(scale[kept].tolist()), tame
         )

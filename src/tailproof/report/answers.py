@@ -89,7 +89,8 @@ class Answer:
         chosen = self.estimate.choice
         if chosen is None:
             return method_text(self.estimate.method)
-        return f"{chosen.estimator} over {count(chosen.units, chosen.unit)}, chosen by the log"
+        said = f"{chosen.estimator} over {count(chosen.units, chosen.unit)}"
+        return f"{said}, chosen by the log" if chosen.alternatives else said
 
     def why_no_interval(self) -> str:
         """Return what stands in the way of an interval; empty where there is one."""

@@ -38,7 +38,7 @@ def comparison_page(
     best = comparison.best
     passing = [each.name for each in comparison.candidates if each.passes]
     verdict = (
-        f"{best.name} has the highest lower bound, {number(best.lower_bound.value)}, and is best with "
+        f"{best.name} has the highest estimate, {number(best.value)}, and is best with "
         f"probability {comparison.probability_best:.2f}. "
         + (
             f"The gate is passed by {', '.join(passing)}: with {percent(comparison.level)} confidence "
@@ -58,7 +58,7 @@ def comparison_page(
         title=f"Which of {len(comparison.candidates)} policies is best?",
         subtitle=subtitle(log, context, comparison.gamma),
         headline=best.name,
-        headline_note="highest lower bound",
+        headline_note="highest estimate",
         verdict=verdict,
         facts=Facts(facts),
         mood="good" if passing else "warn",
@@ -85,27 +85,34 @@ def _ranking(comparison: Comparison) -> Section:
     figure = forest_figure(
         rows,
         key="ranking",
-        caption=f"Each policy's estimate and its lower bound, which holds with {level}; best bound "
-        f"first.",
+        caption=f"Each policy's estimate and its lower bound, which holds with {level}; highest "
+        f"estimate first.",
         x_title="value of the policy",
         line=(comparison.baseline_value, comparison.baseline),
     )
-    return Section("ranking", "Ranking by lower bound", (figure,), "Ranking")
+    return Section("ranking", "Ranking by estimate", (figure,), "Ranking")
 
 
 def _gains(comparison: Comparison) -> Section:
     level = percent(comparison.best.gain.lower_bound.level)
-    blocks: list[Block] = [
-        Prose(
-            "Every policy was evaluated on the same folds, so that its difference to the "
-            f"{comparison.baseline} is taken fold by fold: what strikes one fold strikes both."
-        ),
-        _gain_figure(comparison, level),
-        Wide(_fold_table(comparison), "Every fold of every policy"),
-    ]
+    blocks: list[Block] = [Prose(_pairing(comparison)), _gain_figure(comparison, level)]
+    if comparison.has_folds:
+        blocks.append(Wide(_fold_table(comparison), "Every fold of every policy"))
     if comparison.notes:
         blocks.append(Points(comparison.notes))
     return Section("gains", f"Gain over the {comparison.baseline}", tuple(blocks), "Gain")
+
+
+def _pairing(comparison: Comparison) -> str:
+    if comparison.has_folds:
+        return (
+            f"Every policy was evaluated on the same folds, so that its difference to the "
+            f"{comparison.baseline} is taken fold by fold: what strikes one fold strikes both."
+        )
+    return (
+        f"Every policy has a score for every row. The bound of its gain over the {comparison.baseline} "
+        f"combines the bounds of both values with the correlation of their scores."
+    )
 
 
 def _gain_figure(comparison: Comparison, level: str) -> Figure:
@@ -116,7 +123,7 @@ def _gain_figure(comparison: Comparison, level: str) -> Figure:
     return forest_figure(
         rows,
         key="gains",
-        caption=f"The median gain over folds and its lower bound. Each bound holds with {level}, "
+        caption=f"The gain and its lower bound. Each bound holds with {level}, "
         f"so that with {percent(comparison.level)} all of them hold at once. A bound to the right "
         f"of zero passes the gate.",
         x_title=f"gain over the {comparison.baseline}",

@@ -68,19 +68,20 @@ def comparison_html(comparison: Comparison) -> str:
     figure = forest_figure(
         rows,
         key="gains",
-        caption=f"Median gain over folds and its lower bound, at {level} each.",
+        caption=f"The gain and its lower bound, at {level} each.",
         x_title=f"gain over the {comparison.baseline}",
         line=(0.0, comparison.baseline),
     )
+    folds = ("folds won",) if comparison.has_folds else ()
     listed = table(
-        ("policy", "value", "lower bound", "gain", "folds won", "gate"),
+        ("policy", "value", "lower bound", "gain", *folds, "gate"),
         [
             (
                 each.name,
                 each.value,
                 each.lower_bound.value,
                 each.gain.value,
-                f"{each.gain.won} of {len(each.gain.fold_values)}",
+                *(f"{each.gain.won} of {len(each.gain.fold_values)}" for _ in folds),
                 "passes" if each.passes else "",
             )
             for each in comparison.candidates

@@ -7,67 +7,45 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.one_step.gain import PairedGain
-from tailproof.algorithms.one_step.levels import check_level
+from tailproof.algorithms.choice import Scored
+from tailproof.algorithms.levels import check_level
 from tailproof.algorithms.one_step.observations import Observations
-from tailproof.algorithms.one_step.spreads import Spread, log_smoothing
+from tailproof.algorithms.spreads import log_smoothing
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
-from tailproof.intervals import Bound, Interval
+from tailproof.intervals import Bound
 
 _SKEWED = 0.1  # skewness of the mean beyond which the normal law is far away
 _PILOT = 10  # every tenth sample sets the scale of the guaranteed bound
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneStepChoice:
+class OneStepChoice(Scored):
     """The estimate of one-step scores, the evidence, and intervals at any level.
 
     Attributes
     ----------
-    value
-        The estimate.
-    estimator, unit, units
-        The mean that was taken, over what, and how many of them there are.
-    spread
-        Of the value before it was moved towards a steadier one.
-    plain_error
-        Standard error of plain self-normalised importance sampling.
-    logged_value, logged_spread
-        Of the policy that was logged.
-    influence
-        How much each independent unit moves the value, centred at 0, (U,).
-    logged_influence
-        The same for the logged policy, (U,).
-    alternatives
-        What other estimators say.
-    reasons
-        The choice in sentences.
-    limits
+    sentences
+        The choice in words.
+    caveats
         What limits the interval, in words.
     guarantee
         Non-negative samples whose mean the guaranteed bound is of, (U,), or why there is none.
     """
 
-    value: float
-    estimator: str
-    unit: str
-    units: int
-    spread: Spread
-    plain_error: float
-    logged_value: float
-    logged_spread: Spread
-    influence: FloatArray = field(repr=False)
-    logged_influence: FloatArray = field(repr=False)
-    alternatives: dict[str, float]
-    reasons: tuple[str, ...]
-    limits: str
+    sentences: tuple[str, ...]
+    caveats: str
     guarantee: FloatArray | str = field(repr=False)
 
     @property
-    def standard_error(self) -> float:
-        """Standard error of the value before it was moved."""
-        return self.spread.error
+    def reasons(self) -> tuple[str, ...]:
+        """The choice in sentences."""
+        return self.sentences
+
+    @property
+    def limits(self) -> str:
+        """What limits the interval, in words."""
+        return self.caveats
 
     @property
     def asymmetry(self) -> float:
@@ -78,54 +56,6 @@ class OneStepChoice:
     def skewed(self) -> bool:
         """Whether a normal interval would be wrong for it."""
         return abs(self.asymmetry) > _SKEWED
-
-    @property
-    def declined(self) -> None:
-        """Why no interval is given: there always is one."""
-        return
-
-    @property
-    def gain(self) -> PairedGain:
-        """The difference to the logged policy, on the same rows."""
-        return self.ahead_of(self.logged_value, self.logged_spread, self.logged_influence)
-
-    def ahead_of(
-        self, reference: float, spread: Spread, influence: FloatArray | None
-    ) -> PairedGain:
-        """Return the difference to a value from the same units, or to a number that has none."""
-        correlation = 0.0
-        if influence is not None:
-            sizes = float((self.influence**2).sum() * (influence**2).sum())
-            if sizes > 0:
-                correlation = float((self.influence * influence).sum()) / sizes**0.5
-        return PairedGain(
-            value=self.value - reference,
-            reference=reference,
-            ahead=self.spread,
-            behind=spread,
-            correlation=correlation,
-        )
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return the ends that miss as often below as above; the estimate is always inside."""
-        miss = (1 - check_level(level)) / 2
-        low, high = self.spread.ends(miss, miss)
-        return Interval(
-            low=min(low, self.value),
-            high=max(high, self.value),
-            level=level,
-            requested=level,
-            kind=self.spread.kind,
-            note=self.limits,
-        )
-
-    def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a number that the value exceeds with about this confidence."""
-        miss = 1 - check_level(level)
-        low = min(self.spread.ends(miss, miss)[0], self.value)
-        return Bound(
-            value=low, level=level, requested=level, kind=self.spread.kind, note=self.limits
-        )
 
     def guaranteed_lower_bound(self, level: float = 0.9) -> Bound:
         """Return a bound that holds at any sample size, whatever the tail, where there is one.
@@ -150,20 +80,10 @@ class OneStepChoice:
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
         return {
-            "estimator": self.estimator,
-            "unit": self.unit,
-            "units": self.units,
+            **super().to_dict(),
             "asymmetry": self.asymmetry,
             "skewed": self.skewed,
-            "standard_error": self.standard_error if np.isfinite(self.standard_error) else None,
-            "plain_error": self.plain_error if np.isfinite(self.plain_error) else None,
-            "declined": self.declined,
-            "alternatives": self.alternatives,
-            "logged_value": self.logged_value,
-            "gain": self.gain.value,
             "interval": self.spread.kind,
-            "limits": self.limits,
-            "reasons": list(self.reasons),
         }
 
 

@@ -11,7 +11,7 @@ from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
     RARE_EVENTS,
-    common_value,
+    common_rewards,
     logged_spread,
     rare_spread,
 )
@@ -25,11 +25,12 @@ from tailproof.algorithms.one_step.scores import (
     marginal_weights,
     shrunk,
 )
-from tailproof.algorithms.one_step.spreads import Spread, hall_spread
 from tailproof.algorithms.one_step.weights import importance_weights
+from tailproof.algorithms.spreads import Spread, hall_spread
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.partition import Folds
+from tailproof.threads import one_tree_thread
 
 _INSIDE = 0.05  # the point stays inside the interval that misses so often on either side
 
@@ -40,7 +41,9 @@ def one_step_numbers(task: Task, folds: Folds, *, rng: np.random.Generator) -> N
     choices = []
     for k in range(folds.count):
         own = task if folds.count == 1 else replace_log(task, folds, k)
-        choices.append(evaluate_rows(canonical_rows(own, np.random.default_rng(key))))
+        rows = canonical_rows(own, np.random.default_rng(key))
+        with one_tree_thread():
+            choices.append(evaluate_rows(rows))
     values = np.array([choice.value for choice in choices])
     return Numbers(values, choice=choices[0] if folds.count == 1 else None)
 
@@ -55,26 +58,32 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
     weights = importance_weights(rows)
     w, observations = weights.normalised, rows.observations
     active = observations.sums(w) > 0
-    common = common_value(rows.rewards)
-    rare = common is not None and (
-        observations.events((rows.rewards != common) & (w > 0)) < RARE_EVENTS
+    common = common_rewards(rows.rewards, rows.actions, rows.n_actions)
+    atoms = None if common is None else Outcome(common[rows.actions], rows.policy @ common)
+    rare = atoms is not None and (
+        observations.events((rows.rewards != atoms.logged) & (w > 0)) < RARE_EVENTS
     )
-    outcomes = {"none": no_outcome(rows)} if rare else fit_outcomes(rows)
+    outcomes = {"none": atoms} if rare and atoms is not None else fit_outcomes(rows)
     name = choose_outcome(outcomes, w, rows)
     scores = doubly_robust(outcomes[name], w, rows.rewards)
     influence = observations.influence(scores.influence)
     mean_weight = float(w[w > 0].mean())
     spread: Spread
-    if rare and common is not None and (rows.rewards != common).any():
-        differ = rows.rewards - common
+    if rare and atoms is not None and (rows.rewards != atoms.logged).any():
+        differ = rows.rewards - atoms.logged
         spread = rare_spread(
-            observations, common, weighted=w * differ, sizes=differ, mean_weight=mean_weight
+            observations,
+            float(atoms.policy.mean()),
+            weighted=w * differ,
+            sizes=differ,
+            mean_weight=mean_weight,
+            common_error=float(atoms.policy.std()) / np.sqrt(rows.count),
         )
     else:
         pooled = None if observations.name == "group" else (scores.residuals, mean_weight)
         spread = hall_spread(scores.value, influence, active, pooled=pooled)
-    value, how, said = _point(rows, w, outcomes, name, scores, spread, atom=common is not None)
-    plain = doubly_robust(outcomes["none"], w, rows.rewards)
+    value, how, said = _point(rows, w, outcomes, name, scores, spread, atom=atoms is not None)
+    plain = doubly_robust(no_outcome(rows), w, rows.rewards)
     plain_error = standard_error(observations.influence(plain.influence))
     return OneStepChoice(
         value=value,
@@ -84,7 +93,12 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
         spread=spread,
         plain_error=plain_error,
         logged_value=float(rows.rewards.mean()),
-        logged_spread=logged_spread(observations, rows.rewards, policy_is_rare=rare),
+        logged_spread=logged_spread(
+            observations,
+            rows.rewards,
+            common=None if atoms is None else atoms.logged,
+            policy_is_rare=rare,
+        ),
         influence=influence,
         logged_influence=observations.influence(rows.rewards - rows.rewards.mean()),
         alternatives={
@@ -93,7 +107,7 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
             "doubly robust": scores.value,
             "marginal weights": _marginal(rows, outcomes, name).value,
         },
-        reasons=words.reasons(
+        sentences=words.reasons(
             propensities=weights.estimated,
             model=name,
             rare=rare,
@@ -102,7 +116,7 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
             grouped=observations.name == "group",
             gain=plain_error / spread.error if 0 < spread.error < np.inf else 1.0,
         ),
-        limits=words.limits(
+        caveats=words.limits(
             spread,
             influence,
             active,

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.one_step.spreads import Events, Rare, Spread, hall_spread
+from tailproof.algorithms.spreads import Events, Rare, Spread, hall_spread
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.log import Log
 
 RARE_EVENTS = 60  # fewer of them under the policy: gamma intervals instead of Hall's
+_FEW = 10  # rows of an action that may have no common reward by chance
 RARE_SHARE = 0.2  # samples that differ from the most common one, below which they are events
 
 
@@ -66,6 +67,24 @@ def common_value(samples: FloatArray) -> float | None:
     return float(values[most]) if counts[most] > (1 - RARE_SHARE) * len(samples) else None
 
 
+def common_rewards(rewards: FloatArray, actions: IntArray, n_actions: int) -> FloatArray | None:
+    """Return the reward that more than four of five rows of each action share, (A,), or None.
+
+    Actions may differ in it, as prices and premiums do. Of an action with few rows the most common
+    reward is taken, of one without any that of all rows.
+    """
+    overall, found = common_value(rewards), np.empty(n_actions)
+    for action in range(n_actions):
+        own = rewards[actions == action]
+        common = common_value(own) if len(own) else overall
+        if common is None and len(own) >= _FEW:
+            return None
+        values, counts = np.unique(own if len(own) else rewards, return_counts=True)
+        found[action] = values[np.argmax(counts)] if common is None else common
+    shared = (rewards == found[actions]).mean()
+    return found if shared > 1 - RARE_SHARE else None
+
+
 def rare_spread(
     observations: Observations,
     common: float,
@@ -73,6 +92,7 @@ def rare_spread(
     weighted: FloatArray,
     sizes: FloatArray,
     mean_weight: float,
+    common_error: float = 0.0,
 ) -> Rare:
     """Return gamma intervals of what differs from a common value.
 
@@ -84,6 +104,8 @@ def rare_spread(
         By how much each differs, without a weight, (n,): the next may be as large as the largest.
     mean_weight
         With which it would count.
+    common_error
+        Standard error of the common value, where it differs between rows.
     """
     n = len(weighted)
     sides = []
@@ -92,22 +114,33 @@ def rare_spread(
         largest = float(observations.sums(np.maximum(sign * sizes, 0)).max()) * mean_weight / n
         sides.append(Events(float(parts.sum()), float((parts**2).sum()), largest))
     gains, losses = sides
-    return Rare(common, gains, losses)
+    return Rare(common, gains, losses, common_error)
 
 
 def logged_spread(
-    observations: Observations, returns: FloatArray, *, policy_is_rare: bool = False
+    observations: Observations,
+    returns: FloatArray,
+    *,
+    common: FloatArray | None = None,
+    policy_is_rare: bool = False,
 ) -> Spread:
     """Return the spread of the mean of what was logged.
 
-    Where the policy's own interval is one of rare events, more of them in the whole log need no point
-    beyond their tail: the sizes of all of them are known to both.
+    `common` is the common reward of each sample's action, (n,), where there is one. Where the policy's
+    own interval is one of rare events, more of them in the whole log need no point beyond their tail:
+    the sizes of all of them are known to both.
     """
-    common = common_value(returns)
     mean = float(returns.mean())
     if common is not None and 0 < observations.events(returns != common) < RARE_EVENTS:
         differ = returns - common
-        return rare_spread(observations, common, weighted=differ, sizes=differ, mean_weight=1.0)
+        return rare_spread(
+            observations,
+            float(common.mean()),
+            weighted=differ,
+            sizes=differ,
+            mean_weight=1.0,
+            common_error=float(common.std()) / np.sqrt(len(common)),
+        )
     every = np.ones(observations.count, dtype=bool)
     influence = observations.influence(returns - mean)
     return hall_spread(mean, influence, every, look_beyond=not policy_is_rare)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
@@ -11,12 +13,14 @@ from tailproof.algorithms.one_step.observations import (
     logged_spread,
     rare_spread,
 )
-from tailproof.algorithms.one_step.spreads import Spread, hall_spread
+from tailproof.algorithms.spreads import Spread, hall_spread
 from tailproof.arrays import FloatArray
 from tailproof.log import Log
 
 #: What an interval of changed weights cannot know.
 BIASED = "it does not know the bias of the changed weights"
+#: What it is of where the estimate is a robust mean.
+OF_THE_PLAIN_MEAN = "it is the interval of the plain mean, and holds the robust one"
 
 
 def weighted_choice(
@@ -28,6 +32,7 @@ def weighted_choice(
     estimator: str,
     guaranteed: bool = True,
     cautions: tuple[str, ...] = (),
+    point: float | None = None,
 ) -> OneStepChoice | None:
     """Return mean(w G), over mean(w) if self-normalised, with its spread; None if no weight is left.
 
@@ -35,6 +40,8 @@ def weighted_choice(
     ----------
     returns, weights
         Of each episode, (E,): in one-step logs its reward.
+    point
+        The estimate, where it is another mean than the plain one.
     guaranteed
         Whether the weights are π/μ as they are, so that the guaranteed bound holds.
     """
@@ -66,6 +73,7 @@ def weighted_choice(
         weights,
         returns,
         spread=spread,
+        point=point,
         estimator=estimator,
         cautions=cautions,
         bound=guarantee(observations, weights, returns, known=True)
@@ -83,6 +91,7 @@ def scored_choice(
     estimator: str,
     cautions: tuple[str, ...] = (),
     influence: FloatArray | None = None,
+    point: float | None = None,
 ) -> OneStepChoice:
     """Return the mean of scores, one for each episode, with its spread.
 
@@ -105,6 +114,7 @@ def scored_choice(
         weights,
         log.rewards if returns is None else returns,
         spread=None,
+        point=point,
         estimator=estimator,
         cautions=cautions,
         bound="it is one of weighted rewards; ask 'ips' or 'tis' for it.",
@@ -119,6 +129,7 @@ def _choice(
     returns: FloatArray,
     *,
     spread: Spread | None,
+    point: float | None,
     estimator: str,
     cautions: tuple[str, ...],
     bound: FloatArray | str,
@@ -127,20 +138,26 @@ def _choice(
     moved = observations.influence(influence)
     found = hall_spread(value, moved, active | (moved != 0)) if spread is None else spread
     squares = float((weights**2).sum())
+    usual = common_value(returns)
     return OneStepChoice(
-        value=value,
+        value=value if point is None else point,
         estimator=estimator,
         unit=observations.name,
         units=observations.count,
         spread=found,
         plain_error=standard_error(moved),
         logged_value=float(returns.mean()),
-        logged_spread=logged_spread(observations, returns, policy_is_rare=spread is not None),
+        logged_spread=logged_spread(
+            observations,
+            returns,
+            common=None if usual is None else np.full(len(returns), usual),
+            policy_is_rare=spread is not None,
+        ),
         influence=moved,
         logged_influence=observations.influence(returns - returns.mean()),
         alternatives={},
-        reasons=(),
-        limits="; ".join(
+        sentences=(),
+        caveats="; ".join(
             [
                 words.limits(
                     found,

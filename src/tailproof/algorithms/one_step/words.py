@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailproof.algorithms.one_step.spreads import Constant, Hall, Rare, Spread
+from tailproof.algorithms.spreads import Constant, Hall, Rare, Spread
 from tailproof.arrays import BoolArray, FloatArray
 
 _DECIDES = 0.5  # share of the squared scores that makes one unit decide
@@ -58,8 +58,9 @@ def _main_limit(
     count = int(active.sum())
     if isinstance(spread, Constant):
         return (
-            f"all {count:,} samples under the policy are equal, so that the log shows neither how "
-            f"often nor by how much another would differ"
+            f"all {count:,} samples under the policy are equal, so that the log does not show by how "
+            f"much another would differ: a difference of {abs(spread.centre) or 1:.4g} is assumed, and "
+            f"the interval is only as right as that"
         )
     if isinstance(spread, Rare):
         return (

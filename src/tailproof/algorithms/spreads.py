@@ -6,7 +6,7 @@ A spread knows its centre and the two ends that leave given shares of misses bel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import hypot, inf, log, sqrt
+from math import hypot, log, sqrt
 from typing import Protocol
 
 import numpy as np
@@ -98,6 +98,7 @@ class Rare:
     common: float
     gains: Events
     losses: Events
+    common_error: float = 0.0
     kind: str = "gamma, rare events"
 
     @property
@@ -108,8 +109,8 @@ class Rare:
     @property
     def error(self) -> float:
         """Its standard error; that of one more event where there is none."""
-        seen = self.gains.squares + self.losses.squares
-        return sqrt(seen) if seen > 0 else max(self.gains.new, self.losses.new)
+        seen = sqrt(self.gains.squares + self.losses.squares)
+        return hypot(seen or max(self.gains.new, self.losses.new), self.common_error)
 
     @property
     def skewness(self) -> float:
@@ -121,8 +122,9 @@ class Rare:
         """Return the ends that miss with these probabilities."""
         gain_low, gain_high = self.gains.ends(below, above)
         loss_low, loss_high = self.losses.ends(above, below)
-        down = hypot(self.gains.total - gain_low, loss_high - self.losses.total)
-        up = hypot(gain_high - self.gains.total, self.losses.total - loss_low)
+        low, high = (self.common_error * float(ndtri(1 - miss)) for miss in (below, above))
+        down = hypot(self.gains.total - gain_low, loss_high - self.losses.total, low)
+        up = hypot(gain_high - self.gains.total, self.losses.total - loss_low, high)
         return self.centre - down, self.centre + up
 
 
@@ -130,7 +132,8 @@ class Rare:
 class Constant:
     """All samples are equal: another one may come, in at most ln(1/miss) of n rows.
 
-    Its size is taken to be that of the samples themselves; if they are 0 nothing is known of it.
+    Its size is taken to be that of the samples themselves. If they are 0 the log does not show any,
+    and 1 is taken: multiply the ends by the size that a reward may have.
     """
 
     centre: float
@@ -141,7 +144,7 @@ class Constant:
     @property
     def error(self) -> float:
         """The change that one more row of that size would make."""
-        return abs(self.centre) / self.rows if self.centre else inf
+        return (abs(self.centre) or 1.0) / self.rows
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
         """Return the ends that miss with these probabilities."""
