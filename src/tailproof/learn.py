@@ -11,7 +11,7 @@ import numpy as np
 
 from tailproof.algorithms.base import CriticAlgorithm
 from tailproof.algorithms.greedy_backup import logged_actions
-from tailproof.algorithms.one_step.levels import check_level
+from tailproof.algorithms.levels import check_level
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.careful.learning import learn_carefully

@@ -20,6 +20,7 @@ from tailproof.algorithms.one_step.rows import canonical_rows, is_one_step
 from tailproof.algorithms.rungs import forest_rung, jackknife_error
 from tailproof.algorithms.task import Task
 from tailproof.careful.seen import SeenPairs
+from tailproof.features.ladder import basis_for
 from tailproof.log import Log
 from tailproof.policies import action_probabilities
 from tailproof.threads import one_thread
@@ -122,8 +123,10 @@ class Judge:
         if blend is not None:
             cost += extrapolated(blend, seed=self.seed)
         if self.seen is not None:
+            # of a very long log some groups of episodes climbed the ladder, and these have weights
+            log = self.log if blend is None else blend.rungs[0].system.target.log
             visits = None if blend is None else blend.weights
-            cost += self.seen.cost(policy, self.log, visits, choice.value, self.gamma)
+            cost += self.seen.cost(policy, log, visits, choice.value, self.gamma)
         bound = gain_bound(choice, self.level) - cost
         low = high = None
         if choice.declined is None:
@@ -172,7 +175,7 @@ def extrapolated(blend: Blend, *, seed: int) -> float:
     rung = blend.rungs[0]
     target = rung.system.target
     level = float(np.median(target.log.rewards)) if target.endless else 0.0
-    rewards = tame(target.log, target.log.rewards - level)
+    rewards = tame(target.log, target.log.rewards - level, basis_for(target.log))
     with one_thread():
         trees = forest_rung(rung.system, rewards, cross_fit_forests(target, rewards, seed=seed))
     error = jackknife_error(trees.left_out - rung.left_out)
