@@ -40,13 +40,15 @@ class TamedRewards:
         fitted = cross_fitted(log)
         residuals = log.rewards - fitted
         size = np.abs(residuals)
-        if asymmetry_by_action(log, residuals) > SKEWED:
-            clipped = min(_CLIPPED * np.log(len(size)) / len(size), 1 - _KEPT)
-            limit = float(np.quantile(size, 1 - clipped))
-        else:
-            limit = float(np.quantile(size, _KEPT))
+        skewed = asymmetry_by_action(log, residuals) > SKEWED
+        limit = float(np.quantile(size, 1 - _few(len(size)) if skewed else _KEPT))
         limit = max(limit, _REACH * 1.4826 * float(np.median(size)))
         return np.asarray(fitted + np.clip(residuals, -limit, limit))
+
+
+def _few(n: int) -> float:
+    """Return the share of n rows that may be outliers, whatever the law."""
+    return min(_CLIPPED * float(np.log(n)) / n, 1 - _KEPT)
 
 
 def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:
@@ -59,7 +61,13 @@ def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:
 
 
 def cross_fitted(log: Log) -> FloatArray:
-    """Return rewards as trees predict them that never saw their half of the groups, (n,)."""
+    """Return rewards as trees predict them that never saw their half of the groups, (n,).
+
+    The trees are taught with the 2 log n largest and smallest rewards clipped, because one outlier
+    would spoil every leaf that it falls into.
+    """
+    few = _few(log.n_transitions)
+    rewards = np.clip(log.rewards, *np.quantile(log.rewards, [few, 1 - few]))
     rng = np.random.default_rng(9)
     order = shuffled_groups(log, rng)
     half = np.empty(log.n_groups, dtype=np.intp)
@@ -74,10 +82,8 @@ def cross_fitted(log: Log) -> FloatArray:
             continue
         taught = np.flatnonzero(own != k) if log.n_groups > 1 else asked
         rows = some_rows(log, taught, rng)
-        trees = grown(
-            inputs[rows], log.rewards[rows], trees=_TREES, smallest=_SMALLEST, seed=900 + k
-        )
-        values = averages(trees.leaves(inputs[rows]), trees.nodes) @ log.rewards[rows]
+        trees = grown(inputs[rows], rewards[rows], trees=_TREES, smallest=_SMALLEST, seed=900 + k)
+        values = averages(trees.leaves(inputs[rows]), trees.nodes) @ rewards[rows]
         asked_rows = log.rows(asked)
         fitted[asked_rows] = values[trees.leaves(inputs[asked_rows])].mean(axis=1)
     return fitted

@@ -13,7 +13,7 @@ from tailproof.algorithms.task import Task
 from tailproof.careful.candidates import Row, behaviour_row, candidates
 from tailproof.careful.judgement import Judge, Judgement
 from tailproof.careful.seen import SeenPairs
-from tailproof.errors import FoldWarning, PartitionError, TailproofError
+from tailproof.errors import PartitionError, TailproofError, TailproofWarning
 from tailproof.learned import Learned
 from tailproof.log import Log
 from tailproof.method import Method
@@ -153,7 +153,7 @@ def _tried(
     for row in candidates(log, task.gamma):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FoldWarning)
+                warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
                 learned = teach(task, row.method)
             acts = judge.acts(learned.policy)
             if acts not in known:
