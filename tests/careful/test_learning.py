@@ -5,7 +5,7 @@ import pytest
 
 from tailproof import Learned, Log, evaluate, learn
 from tailproof.careful.judgement import Judgement
-from tailproof.careful.learning import three_parts
+from tailproof.careful.learning import best_constant, three_parts
 from tailproof.careful.seen import SeenPairs
 from tailproof.errors import LevelError, PartitionError, TaughtWarning
 from tailproof.greedy import SoftmaxPolicy
@@ -77,6 +77,25 @@ def test_several_steps(effect, improves):
     assert learned.improves is improves
     if improves:
         assert (learned.policy(np.linspace(-1, 1, 5)[:, None]) == 1).all()
+
+
+def test_a_constant_is_judged_by_all_rows():
+    """A quarter of the rows cannot tell, all of them can."""
+    rng = np.random.default_rng(3)
+    n = 1200
+    x, actions = rng.normal(size=(n, 2)), rng.integers(2, size=n)
+    rewards = np.where(actions == 1, 0.45, 0.0) + rng.normal(scale=2.0, size=n)
+    log = Log.from_arrays(
+        x, actions, rewards, x, episode=np.arange(n), terminated=np.ones(n, bool),
+        propensity=np.full(n, 0.5), action_space=2,
+    )  # fmt: skip
+    action, found = best_constant(log, 0.0, at_least=0.9, seed=0)
+    assert action == 1
+    assert found.episodes == n
+    assert 0 < found.bound < found.gain
+    assert best_constant(log, 0.0, at_least=0.99999, seed=0) is None
+    assert best_constant(steps(1.0, seed=2), 0.8, at_least=0.9, seed=0) is None
+    assert learn(log, method="constant").policy(x[:5]).tolist() == [1] * 5
 
 
 def test_no_risk_is_taken_when_certainty_is_asked():

@@ -15,6 +15,7 @@ from tailproof.algorithms.state_critics import Fixed, fitted_scores
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_fraction
 from tailproof.errors import MethodError, TailproofError
+from tailproof.log import Log
 from tailproof.partition import Folds, Whole
 from tailproof.policies import Always
 
@@ -30,12 +31,15 @@ class Constant:
     ----------
     least
         Share of the rows that an action must have.
+    action
+        This one, whatever its value.
     """
 
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
     learns: ClassVar[bool] = True
 
     least: float = 0.05
+    action: int | None = None
 
     def __post_init__(self) -> None:
         require_fraction("least", self.least, MethodError)
@@ -54,14 +58,11 @@ class Constant:
         return fitted_scores(Fixed(self._values(each, key)) for each in tasks_of(task, folds))
 
     def _values(self, task: Task, key: int) -> FloatArray:
-        shares = np.bincount(task.log.actions, minlength=task.log.n_actions) / len(task.log.actions)
-        least = min(self.least, float(shares.max()))
-        return np.array(
-            [
-                self._value(task, action, key) if share >= least else -np.inf
-                for action, share in enumerate(shares)
-            ]
-        )
+        values = np.full(task.log.n_actions, -np.inf)
+        known = common_actions(task.log, self.least) if self.action is None else [self.action]
+        for action in known:
+            values[action] = self._value(task, action, key) if self.action is None else 0.0
+        return values
 
     def _value(self, task: Task, action: int, key: int) -> float:
         rng = np.random.default_rng(key)
@@ -72,3 +73,9 @@ class Constant:
             return -np.inf
         assert numbers.choice is not None
         return float(numbers.values[0]) - numbers.choice.standard_error
+
+
+def common_actions(log: Log, least: float = 0.05) -> list[int]:
+    """Return the actions with at least this share of the rows, or the most frequent one."""
+    shares = np.bincount(log.actions, minlength=log.n_actions) / log.n_transitions
+    return np.flatnonzero(shares >= min(least, float(shares.max()))).tolist()

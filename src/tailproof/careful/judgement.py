@@ -20,6 +20,7 @@ from tailproof.algorithms.one_step.rows import canonical_rows, is_one_step
 from tailproof.algorithms.rungs import forest_rung, jackknife_error
 from tailproof.algorithms.task import Task
 from tailproof.careful.seen import SeenPairs
+from tailproof.errors import TailproofError
 from tailproof.features.ladder import basis_for
 from tailproof.log import Log
 from tailproof.policies import action_probabilities
@@ -98,14 +99,22 @@ class Judge:
     ) -> Judge:
         """Return a judge who has looked at the clone of the behaviour first."""
         bare = cls(log, gamma, level, seed, seen)
-        gain = bare.choice(clone)[0].gain.value
+        found = bare.ask(clone)
+        gain = 0.0 if found is None else found.gain
         return cls(log, gamma, level, seed, seen, max(0.0, gain) if np.isfinite(gain) else 0.0)
+
+    def ask(self, policy: Any) -> Judgement | None:
+        """Judge a policy; None where no critic of it can be fitted to this log."""
+        try:
+            return self(policy)
+        except (TailproofError, np.linalg.LinAlgError):
+            return None
 
     def acts(self, policy: Any) -> bytes:
         """Return what a policy does in the states of the log: all that its judgement depends on."""
         states = np.concatenate([self.log.states, self.log.next_states])
         law = action_probabilities(policy, states, self.log.n_actions)
-        return sha256(np.ascontiguousarray(law)).digest()
+        return sha256(law.tobytes()).digest()
 
     def choice(self, policy: Any) -> tuple[Choice | OneStepChoice, Blend | None]:
         """Return the default's answer, and its critics where the log has more than one step."""

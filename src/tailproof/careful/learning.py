@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tailproof.algorithms.constant import Constant, common_actions
 from tailproof.algorithms.task import Task
 from tailproof.careful.candidates import Row, behaviour_row, candidates
 from tailproof.careful.judgement import Judge, Judgement
@@ -18,6 +19,7 @@ from tailproof.learned import Learned
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.partition import shuffled_groups
+from tailproof.policies import Always
 
 _CHOOSES = 1 / 3  # of the groups that do not judge; the others teach
 _FEWEST = 6  # groups that three parts need
@@ -96,7 +98,7 @@ def learn_carefully(
     parts = three_parts(log, holdout, seed=seed)
     both = log.take(_episodes_of(log, parts.teach, parts.choose))
     if len(np.unique(parts.teach.actions)) < 2:  # the other action is too rare to learn about
-        return _kept(log, parts, gamma, seed, teach, None, (), [])
+        return replace(_kept(log, gamma, seed, teach, None, []), held_out=parts.judge)
     task = Task(parts.teach, gamma, None, parts.teach.first_states, seed=seed)
     clone = behaviour(teach(task, behaviour_row().method))
     seen = SeenPairs.of(parts.teach)
@@ -107,27 +109,47 @@ def learn_carefully(
         )
 
     trials, failed = _tried(parts.teach, task, judge(parts.choose, 1), teach, advance)
-    if not trials:
-        return _kept(both, parts, gamma, seed, teach, None, (), failed)
-    best = max(trials, key=lambda trial: trial.judgement.bound)
-    if not promising(best.judgement, log):
-        return _kept(both, parts, gamma, seed, teach, best, trials, failed)
-    verdict = judge(parts.judge, 2)(best.learned.policy)
-    if not verdict.better:
-        kept = _kept(both, parts, gamma, seed, teach, best, trials, failed)
-        return replace(kept, judged=verdict)
-    return replace(
-        best.learned,
-        held_out=parts.judge,
-        judged=verdict,
-        improves=True,
-        reasons=(
+    best = max(trials, key=lambda trial: trial.judgement.bound) if trials else None
+    verdict = None
+    if best is not None and promising(best.judgement, log):
+        verdict = judge(parts.judge, 2).ask(best.learned.policy)
+    if best is not None and verdict is not None and verdict.better:
+        said = (
             f"{best.row.name} was the best of {len(trials)} candidates on {parts.choose.n_episodes:,} "
-            f"episodes that did not teach them.",
-            *best.learned.reasons,
-            *_failures(failed),
-        ),
-    )
+            f"episodes that did not teach them."
+        )
+        reasons = (said, *best.learned.reasons, *_failures(failed))
+        learned = replace(best.learned, judged=verdict, improves=True, reasons=reasons)
+    elif (constant := best_constant(log, gamma, at_least=at_least, seed=seed + 3)) is not None:
+        action, found = constant
+        method = Method(base=Constant(action=action), at="pointwise")
+        said = f"One action for all is better than the log, judged by all {log.n_episodes:,} rows."
+        learned = teach(Task(both, gamma, None, both.first_states, seed=seed), method)
+        learned = replace(learned, judged=found, improves=True, reasons=(said,))
+    else:
+        learned = replace(_kept(both, gamma, seed, teach, best, failed), judged=verdict)
+    return replace(learned, held_out=parts.judge)
+
+
+def best_constant(
+    log: Log, gamma: float, *, at_least: float, seed: int
+) -> tuple[int, Judgement] | None:
+    """Return the constant action of a one-step log that is credibly better than the log, or None.
+
+    A constant needs no teaching, so that all rows may judge it: at half of the risk, divided by the
+    number of constants.
+    """
+    if not log.is_bandit:
+        return None
+    actions = common_actions(log)
+    level = 1 - (1 - at_least) / 2 / len(actions)
+    judge = Judge(log, gamma, level, seed, None)
+    asked = {action: judge.ask(Always(action)) for action in actions}
+    found = {action: each for action, each in asked.items() if each is not None and each.better}
+    if not found:
+        return None
+    best = max(found, key=lambda action: found[action].bound)
+    return best, replace(found[best], level=at_least)
 
 
 def promising(found: Judgement, log: Log) -> bool:
@@ -171,37 +193,25 @@ def _episodes_of(log: Log, *parts: Log) -> Any:
 
 
 def _kept(
-    log: Log,
-    parts: Parts,
-    gamma: float,
-    seed: int,
-    teach: Teach,
-    best: Trial | None,
-    trials: Any,
-    failed: list[str],
+    log: Log, gamma: float, seed: int, teach: Teach, best: Trial | None, failed: list[str]
 ) -> Learned:
     """Return the logged behaviour, cloned from all episodes that do not judge."""
     task = Task(log, gamma, None, log.first_states, seed=seed)
     clone = behaviour(teach(task, behaviour_row().method))
-    reasons = ["No candidate could be learned from this log."]
+    said = "No candidate could be learned from this log."
     if best is not None:
         found = best.judgement
-        reasons = [
-            f"The best of {len(trials)} candidates, {best.row.name}, was ahead of the log by "
-            f"{found.gain:.4g} on {parts.choose.n_episodes:,} episodes that did not teach it, but with "
-            f"{found.level:.0%} confidence only by {found.bound:.4g}."
-        ]
+        said = (
+            f"The best candidate, {best.row.name}, was ahead of the log by {found.gain:.4g} on "
+            f"{found.episodes:,} episodes that did not teach it, but with {found.level:.0%} confidence "
+            f"only by {found.bound:.4g}."
+        )
         if promising(found, log):
-            reasons[0] = (
-                f"The best of {len(trials)} candidates, {best.row.name}, did not hold on episodes "
-                f"that neither taught nor chose it."
+            said = (
+                f"The best candidate, {best.row.name}, did not hold on episodes that neither taught "
+                f"nor chose it."
             )
-    return replace(
-        clone,
-        held_out=parts.judge,
-        improves=False,
-        reasons=(*reasons, *_failures(failed)),
-    )
+    return replace(clone, improves=False, reasons=(said, *_failures(failed)))
 
 
 def _failures(failed: list[str]) -> tuple[str, ...]:

@@ -44,7 +44,9 @@ class SeenPairs:
         taken = np.array([self.known.get(state.tobytes(), nothing) for state in distinct])
         return np.asarray((probabilities * ~taken[place.ravel()]).sum(axis=1))
 
-    def cost(self, policy: Any, log: Log, weights: FloatArray, value: float, gamma: float) -> float:
+    def cost(
+        self, policy: Any, log: Log, weights: FloatArray | None, value: float, gamma: float
+    ) -> float:
         """Return what unseen actions may cost: the chance of ever taking one, times the worst.
 
         Parameters
