@@ -296,7 +296,11 @@ def test_a_learned_policy_is_judged_saved_and_evaluated(plain_table, tmp_path, n
 def test_learning_by_default_gives_reasons(plain_table):
     result = run("learn", plain_table, "--gamma", 0.5)
     assert result.exit_code == 0
-    assert "Held-out value" in result.stdout
+    first, *_ = result.stdout.splitlines()
+    assert first.startswith("Better than the logged behaviour by ")
+    assert "was the best of" in result.stdout
+    strict = run("learn", plain_table, "--gamma", 0.5, "--at-least", 0.999999999, "--json")
+    assert json.loads(strict.stdout)["learned"]["improves"] is False
     changed = run("learn", plain_table, "--gamma", 0.5, "--folds", 7)
     assert changed.exit_code == 2
     assert "chooses for itself" in changed.stderr

@@ -53,7 +53,9 @@ from tailproof.worlds import TabularMDP
 
 GAMMA = 0.9
 BLIND = ("bc", "percent-bc", "zero-reward", "constant-reward")
-SEEING = [name for name in LEARNING if name not in BLIND]
+TREES = ("constant", "one-step", "forest-fqi", "policy-tree", "policy-scores")
+LINEAR = [name for name in LEARNING if name not in TREES]
+SEEING = [name for name in LINEAR if name not in BLIND]
 AT_THE_END = ["ma", "room-vm", "p-room-vm", "p-room-vm-released", "pb", "pb-released"]
 
 
@@ -198,7 +200,23 @@ def test_an_aggregate_inside_the_backup_cannot_be_changed_afterwards(short_log):
         learned.with_aggregate(Mean())
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize("name", TREES)
+def test_trees_repeat_and_never_choose_an_unlogged_action(name):
+    log = three_actions([1, 2], rewards=-np.ones(160))
+    if name.startswith("policy"):
+        log = Log.from_arrays(
+            log.states, log.actions, log.rewards, log.states, episode=np.arange(160),
+            terminated=np.ones(160, bool), action_space=log.action_space,
+        )  # fmt: skip
+    with pytest.warns(CoverageWarning, match=r"never takes action wait\..*never chooses"):
+        first, again = (learn(log, method=name, gamma=GAMMA, seed=5) for _ in range(2))
+    assert np.array_equal(first.policy(log.states), again.policy(log.states))
+    assert set(first.policy(log.states).tolist()) <= {1, 2}
+    assert first.members.count == 1
+    assert str(first).startswith(f"policy by {first.method}")
+
+
+@pytest.mark.parametrize("name", LINEAR)
 def test_rows_repeat_and_say_what_they_are(name, short_log):
     first = learn(short_log, method=name, gamma=GAMMA, seed=5)
     again = learn(short_log, method=name, gamma=GAMMA, seed=5)

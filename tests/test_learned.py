@@ -55,12 +55,13 @@ def saved(learned, tmp_path):
     return path
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize("name", [name for name in LEARNING if not name.startswith("policy-")])
 def test_every_row_comes_back_as_it_was(name, short_log, tmp_path):
     learned = learn(short_log, method=name, gamma=GAMMA, seed=6)
     learned.save(tmp_path / "x")
     again = Learned.load(tmp_path / "x")
-    assert np.array_equal(again.members.theta, learned.members.theta)
+    values = [each.critic.action_values(short_log.states, 2) for each in (again, learned)]
+    assert np.array_equal(*values)
     assert np.array_equal(again.history, learned.history)
     assert np.array_equal(again.policy(short_log.states), learned.policy(short_log.states))
     for attribute in ("method", "gamma", "seed", "n_transitions", "n_episodes", "bad_folds"):
@@ -130,7 +131,8 @@ def test_features_of_another_size_are_refused(short_log, tmp_path):
 def test_what_only_pickle_could_hold_is_not_saved(short_log, tmp_path):
     tree = method("fqi", model=DecisionTreeRegressor(), iterations=2)
     with pytest.raises(
-        MethodError, match=r"Only linear and neural critics can be saved\. RegressorCritics need"
+        MethodError,
+        match=r"Only linear critics, trees and networks can be saved\. RegressorCritics need",
     ):
         learn(short_log, method=tree, gamma=GAMMA).save(tmp_path / "x")
     own = Method(base=FQI(), partition=Split(3), aggregate=lambda values: values[0], at="pointwise")

@@ -28,10 +28,12 @@ from tailproof import (
     learn,
     load_policy,
 )
+from tailproof.algorithms.tree_cloning import TreeCloning
 from tailproof.container import SavedFileError
 from tailproof.critics import Ensemble, LinearCritics
 from tailproof.engines import Local
 from tailproof.errors import PolicyError, StorageError
+from tailproof.features import Additive, Basis
 from tailproof.onnx_policy import OnnxPolicy, OnnxStochasticPolicy
 
 pytest.importorskip("onnx")
@@ -57,6 +59,35 @@ def test_actions_are_identical(aggregate, count, tmp_path, rng):
     assert isinstance(again, OnnxPolicy)
     assert np.array_equal(again(states), policy(states))
     assert set(policy(states).tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("features", [PerAction, Additive])
+@pytest.mark.parametrize("knots", [0, 3])
+def test_standardised_features_are_part_of_the_graph(features, knots, tmp_path, rng):
+    states = rng.standard_t(2, size=(300, 3)) * [1e-3, 1.0, 50.0]
+    known = features(Basis.fit(states, squares=True, knots=knots), 3, 2)
+    theta = rng.normal(size=(3, known.size))
+    both = Ensemble(LinearCritics(known, theta, np.zeros(3, dtype=bool)), Median())
+    policy = GreedyPolicy(both, 2)
+    policy.save(tmp_path / "policy.onnx")
+    assert np.array_equal(load_policy(tmp_path / "policy.onnx")(states), policy(states))
+
+
+@pytest.mark.parametrize("name", ["constant", "one-step", "forest-fqi"])
+def test_trees_are_walked_as_numpy_walks_them(name, heavy_log, tmp_path, rng):
+    policy = learn(heavy_log, method=name, gamma=0.9).policy
+    policy.save(tmp_path / "policy.onnx")
+    again = load_policy(tmp_path / "policy.onnx")
+    states = np.concatenate([heavy_log.states, 3 * rng.standard_normal((500, 4))])
+    assert np.array_equal(again(states), policy(states))
+
+
+def test_a_cloned_behaviour_keeps_its_probabilities(heavy_log, tmp_path):
+    chosen = Method(base=TreeCloning(), at="pointwise")
+    policy = learn(heavy_log, method=chosen, gamma=0.9).softmax(1.0)
+    policy.save(tmp_path / "policy.onnx")
+    found = load_policy(tmp_path / "policy.onnx").probabilities(heavy_log.states)
+    assert found == pytest.approx(policy.probabilities(heavy_log.states))
 
 
 @settings(max_examples=15)
@@ -143,7 +174,9 @@ def test_a_graph_of_single_precision_is_fed_what_it_wants(tmp_path, rng):
 def test_what_cannot_be_exported_says_so(cartpole, tmp_path):
     log = cartpole.log(episodes=12, steps=30, seed=3)
     joint = LinearCritics(Joint(4, 1), np.zeros((1, Joint(4, 1).size)), np.zeros(1, dtype=bool))
-    with pytest.raises(PolicyError, match="Only linear critics over PerAction features"):
+    with pytest.raises(
+        PolicyError, match="Only linear critics over PerAction or Additive features"
+    ):
         GreedyPolicy(Ensemble(joint, Mean()), 2).save(tmp_path / "x.onnx")
     own = Method(base=FQI(), partition=Split(3), aggregate=lambda values: values[0], at="pointwise")
     with pytest.raises(PolicyError, match=r"Only Mean\(\), Median\(\)"):
@@ -159,7 +192,7 @@ def test_what_cannot_be_exported_says_so(cartpole, tmp_path):
             return np.asarray(states) ** 2
 
     squares = PerAction(Squares(), 4, 2)
-    with pytest.raises(PolicyError, match="Only Polynomial features of the state"):
+    with pytest.raises(PolicyError, match="Only Polynomial and Basis features of the state"):
         learn(log, method=Method(base=Cloning(features=squares)), gamma=0.9).policy.save(
             tmp_path / "x.onnx"
         )

@@ -12,12 +12,15 @@ from tailproof.algorithms.auto import Auto
 from tailproof.algorithms.bandit import IPS, BanditDR
 from tailproof.algorithms.base import At
 from tailproof.algorithms.cloning import Cloning
+from tailproof.algorithms.constant import Constant
 from tailproof.algorithms.dr import DR
 from tailproof.algorithms.fitted_q import FQE, FQI
 from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
+from tailproof.algorithms.improvement import ForestFQI, OneStep
 from tailproof.algorithms.lspi import LSPI
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import MIS
+from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
 from tailproof.algorithms.weighting import (
     Clip,
     ExponentialSmoothing,
@@ -162,6 +165,21 @@ LEARNING: dict[str, Row] = {
         Mean(),
         "pointwise",
         "Imitate the best episodes, ranked robustly.",
+    ),
+    "constant": _row(
+        Constant(), Whole(), Mean(), "pointwise", "Always the one action that does best."
+    ),
+    "one-step": _row(
+        OneStep(), Whole(), Mean(), "pointwise", "One step of improvement over the log, by trees."
+    ),
+    "forest-fqi": _row(
+        ForestFQI(), Whole(), Mean(), "pointwise", "FQI by trees as averages: cannot diverge."
+    ),
+    "policy-tree": _row(
+        PolicyTree(), Whole(), Mean(), "pointwise", "Bandits: a small tree of doubly robust scores."
+    ),
+    "policy-scores": _row(
+        PolicyScores(), Whole(), Mean(), "pointwise", "Bandits: linear doubly robust scores."
     ),
     "zero-reward": _row(
         FQI(reward="zero"),

@@ -8,8 +8,10 @@ import numpy as np
 
 from tailproof.algorithms.huber import huber_regression
 from tailproof.algorithms.mean_choice import CAUTION, SKEWED, clusters
+from tailproof.algorithms.taming import asymmetry_by_action
 from tailproof.catalogue import method as named_method
-from tailproof.features import Features, default_features
+from tailproof.features import Features
+from tailproof.features.ladder import basis_for
 from tailproof.lazy import AnyLog
 from tailproof.lazy_views import held
 from tailproof.lepski import huber_estimates
@@ -29,7 +31,8 @@ class RewardShape:
     unit
         The smallest unit whose extremes come alone: step, episode, group, …
     asymmetry
-        See `tailproof.lepski.Path.asymmetry`.
+        See `tailproof.lepski.Path.asymmetry`; the largest of all residuals and of those of any action,
+        whose opposite skews would cancel.
     gain
         The plain mean's standard error as a multiple of the best Huber mean's.
     """
@@ -57,7 +60,7 @@ def reward_shape(log: Log, features: Features) -> RewardShape:
     path = huber_estimates(sums)
     best = path.variances[path.choose(CAUTION)]
     gain = float(np.sqrt(path.variances[-1] / best)) if best > 0 else 1.0
-    return RewardShape(name, path.asymmetry(), gain)
+    return RewardShape(name, max(path.asymmetry(), asymmetry_by_action(log, residuals)), gain)
 
 
 def choose_learner(
@@ -83,7 +86,7 @@ def choose_learner(
     >>> chosen.base.reward
     'huber'
     """
-    features = features or default_features(log)
+    features = features or basis_for(held(log, "The choice of features", seed=seed))
     shape = reward_shape(
         held(log, "The choice of a learner", features=features.size, seed=seed), features
     )

@@ -79,3 +79,7 @@ class SingularWarning(TailproofWarning):
 
 class QuantileWarning(TailproofWarning):
     """A quantile of so few values that it is their minimum."""
+
+
+class TaughtWarning(TailproofWarning):
+    """A policy is evaluated on episodes that taught it."""

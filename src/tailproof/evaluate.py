@@ -27,6 +27,7 @@ from tailproof.fit import (
 )
 from tailproof.lazy import AnyLog
 from tailproof.log import Log
+from tailproof.marks import warn_of_taught_episodes
 from tailproof.method import Method
 from tailproof.naming import for_log
 from tailproof.partition import Split
@@ -92,6 +93,7 @@ def evaluate(
         policy = for_log(policy, data)
         starts = _starts(data, initial_states)
         warn_of_unlogged_actions(policy, data, starts)
+        warn_of_taught_episodes(policy, data)
         task = Task(data, discount, policy, starts, seed=seed, engine=where)
         members = fit_members(task, chosen, np.random.default_rng(seed))
     critics: Critics | None = None

@@ -27,6 +27,8 @@ class GreedyPolicy:
     state_names, action_labels
         What states and actions are called, so that a log in another order is read right; see
         `tailproof.naming`.
+    taught
+        Marks of the episodes that taught the critics (`tailproof.marks`), or None.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class GreedyPolicy:
     actions: tuple[int, ...] = ()
     state_names: tuple[str, ...] = ()
     action_labels: tuple[str, ...] | None = None
+    taught: IntArray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))
@@ -75,7 +78,7 @@ class SoftmaxPolicy:
 
     Parameters
     ----------
-    critic, n_actions, actions, state_names, action_labels
+    critic, n_actions, actions, state_names, action_labels, taught
         As in `GreedyPolicy`.
     temperature
         In units of Q: near 0 is greedy, large is uniform.
@@ -96,6 +99,7 @@ class SoftmaxPolicy:
     temperature: float = 1.0
     state_names: tuple[str, ...] = ()
     action_labels: tuple[str, ...] | None = None
+    taught: IntArray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))

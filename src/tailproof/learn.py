@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
 from tailproof.algorithms.base import CriticAlgorithm
 from tailproof.algorithms.greedy_backup import logged_actions
+from tailproof.algorithms.levels import check_level
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.careful.learning import learn_carefully
 from tailproof.catalogue import method as named_method
-from tailproof.choosing import choose_learner
 from tailproof.critics import Critics, Ensemble
 from tailproof.engines import Engine, running
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
-from tailproof.evaluate import evaluate
 from tailproof.fit import (
     check_gamma,
     fit_members,
@@ -27,14 +28,16 @@ from tailproof.fit import (
 )
 from tailproof.greedy import GreedyPolicy
 from tailproof.lazy import AnyLog, LazyLog
-from tailproof.lazy_views import take_episodes
+from tailproof.lazy_views import held, take_episodes
 from tailproof.learned import ExtractingAlgorithm, Learned, extract_policy
 from tailproof.log import Log
+from tailproof.marks import episode_marks
 from tailproof.method import Method
 from tailproof.partition import shuffled_groups
 from tailproof.spaces import Discrete
 
-_CLEARLY = 5.0  # standard errors by which a rival must be better on held-out episodes
+_CAREFUL = 0.25  # of the groups judge what was learned by default
+_JUDGED = 0.2  # the same where actions are continuous
 
 
 def learn(
@@ -44,7 +47,9 @@ def learn(
     gamma: float | None = None,
     seed: int = 0,
     holdout: float | None = None,
+    at_least: float = 0.9,
     engine: str | Engine | None = None,
+    advance: Callable[[], Any] = lambda: None,
 ) -> Learned:
     """Learn a policy from logged data.
 
@@ -58,18 +63,25 @@ def learn(
         pass over it once an iteration.
     method
         A name of the catalogue's learning rows (`tailproof.catalogue.LEARNING`), `method(name, ...)` or
-        a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` looks at the rewards' tail, skew and
-        clustering, picks a row and its folds (`tailproof.choosing`), and checks the pick against plain
-        FQI and ROOM-FQI on held-out episodes; `Learned.reasons` says what it saw.
+        a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` is careful: candidates from plain to
+        flexible are taught by half of the episodes, the best by a lower bound of its gain over the log
+        is chosen on a quarter and judged on the last quarter. If it is not credibly better than what
+        was logged, `Learned.improves` is False and the policy is the logged behaviour, cloned
+        (`docs/learning.md`).
     gamma
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     seed
         Seeds the partition and everything else that is drawn.
     holdout
         Share of the episodes (of the groups, where the log names them) to keep away from learning, for
-        `Learned.evaluate`. By default none, and a fifth for ``method="auto"``.
+        `Learned.evaluate`. By default none, and a quarter for ``method="auto"``.
+    at_least
+        For ``method="auto"``: the confidence with which a policy must be better than what was logged
+        to be proposed. 1 − `at_least` is the risk of proposing a worse one.
     engine
         Where passes over the log run; see `evaluate`.
+    advance
+        For ``method="auto"``: called after each candidate, for a progress bar.
 
     Examples
     --------
@@ -86,7 +98,8 @@ def learn(
     """
     with running(engine) as where:
         if method == "auto":
-            return _learn_by_default(log, gamma, seed, 0.2 if holdout is None else holdout, where)
+            check_level(at_least)
+            return _learn_by_default(log, gamma, seed, holdout, at_least, where, advance)
         return _learned(log, _learning_method(method), gamma, seed, holdout or 0.0, where)
 
 
@@ -99,9 +112,15 @@ def _learned(
     data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_a_hidden_horizon(data, discount)
+    task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
+    return replace(_taught(task, chosen), held_out=held_out)
+
+
+def _taught(task: Task, chosen: Method) -> Learned:
+    """Fit a method to the log of a task, and take its policy."""
+    data, seed = task.log, task.seed
     extracting = isinstance(chosen.base, ExtractingAlgorithm)
     actions = () if extracting else tuple(_actions_to_choose_from(data).tolist())
-    task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
     members = fit_members(task, chosen, np.random.default_rng(seed))
     assert members.fitted is not None  # `_learning_method` lets only critic algorithms through
     critics = members.fitted.critics
@@ -112,6 +131,7 @@ def _learned(
         critics = critics.subset(np.flatnonzero(healthy))
     critic = Ensemble(critics, chosen.aggregate)
     fitted = replace(members.fitted, critics=critics)
+    taught = episode_marks(task.log) if isinstance(task.log, Log) else None
     policy, training = extract_policy(
         chosen,
         critic,
@@ -126,6 +146,7 @@ def _learned(
             actions,
             state_names=data.state_names,
             action_labels=getattr(data.action_space, "labels", None),
+            taught=taught,
         ),
     )
     return Learned(
@@ -134,60 +155,55 @@ def _learned(
         history=getattr(fitted, "training", fitted.history),
         bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
         method=chosen,
-        gamma=discount,
+        gamma=task.gamma,
         seed=seed,
         n_transitions=data.n_transitions,
         n_episodes=data.n_episodes,
         action_space=data.action_space,
         state_names=data.state_names,
-        held_out=held_out,
         task=task,
         policy_history=training,
         reasons=fitted.notes,
+        taught=taught,
     )
 
 
 def _learn_by_default(
-    log: AnyLog, gamma: float | None, seed: int, holdout: float, engine: Engine
+    log: AnyLog,
+    gamma: float | None,
+    seed: int,
+    holdout: float | None,
+    at_least: float,
+    engine: Engine,
+    advance: Callable[[], Any],
 ) -> Learned:
-    """Learn by the row that the rewards call for, unless a rival is clearly better on other episodes.
-
-    The rivals are plain FQI and ROOM-FQI. A rival replaces the pick if its held-out value is higher by
-    more than five standard errors of the difference, the two being taken as independent. The pick has
-    the benefit of the doubt because standard errors leave out how wrong a critic is about a policy that
-    strays from the log.
-    """
+    """Learn carefully from discrete actions, and by networks from continuous ones."""
     if not log.is_discrete:
         from tailproof.deep.choosing import learn_continuous  # torch is for those who need it
 
-        return learn_continuous(log, gamma=gamma, seed=seed, holdout=holdout, engine=engine)
-    taught, held_out = split_off(log, holdout, seed=seed)
-    pick, reasons = choose_learner(taught, seed=seed)
-    best = learn(taught, method=pick, gamma=gamma, seed=seed, engine=engine)
-    if held_out is None:
-        return replace(best, reasons=reasons)
-    judged = _held_out_value(best, held_out, seed)
-    for name in ("fqi", "room-fqi"):
-        rival = named_method(name).with_settings(features=pick.base.features)  # type: ignore[union-attr]
-        if rival == pick or rival.folds > taught.n_groups:
-            continue
-        other = learn(taught, method=rival, gamma=gamma, seed=seed, engine=engine)
-        value = _held_out_value(other, held_out, seed)
-        if value[0] - judged[0] > _CLEARLY * np.hypot(value[1], judged[1]):
-            reasons = (
-                *reasons,
-                f"On held-out episodes {name} did better, {value[0]:.4g} against {judged[0]:.4g}.",
-            )
-            best, judged = other, value
-    reasons = (*reasons, f"Held-out value {judged[0]:.4g}, standard error {judged[1]:.2g}.")
-    return replace(best, held_out=held_out, reasons=reasons)
+        share = _JUDGED if holdout is None else holdout
+        return learn_continuous(log, gamma=gamma, seed=seed, holdout=share, engine=engine)
+    data = held(log, "learn", seed=seed)
+    discount = check_gamma(gamma, data)
+    warn_of_a_hidden_horizon(data, discount)
+    _actions_to_choose_from(data)
 
+    def teach(task: Task, chosen: Method) -> Learned:
+        if not chosen.clip:
+            return _taught(task, chosen)
+        return _taught(replace(task, log=prepare(task.log, chosen, engine, seed=seed)), chosen)
 
-def _held_out_value(learned: Learned, log: AnyLog, seed: int) -> tuple[float, float]:
-    """Return the policy's value on these episodes and its standard error."""
-    estimate = evaluate(log, learned.policy, gamma=learned.gamma, seed=seed)
-    assert estimate.choice is not None
-    return estimate.value, estimate.choice.standard_error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CoverageWarning)  # said above, once for all parts
+        return learn_carefully(
+            data,
+            discount,
+            seed=seed,
+            holdout=_CAREFUL if holdout is None else holdout,
+            at_least=at_least,
+            teach=teach,
+            advance=advance,
+        )
 
 
 @overload

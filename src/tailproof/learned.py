@@ -13,9 +13,11 @@ import numpy.typing as npt
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import CriticAlgorithm, Fitted
 from tailproof.algorithms.task import Task
+from tailproof.arrays import IntArray
+from tailproof.careful.judgement import Judgement
 from tailproof.container import SavedFileError, read_file, write_file
 from tailproof.critics import Critics, Ensemble
-from tailproof.errors import MethodError, PartitionError
+from tailproof.errors import LevelError, MethodError, PartitionError
 from tailproof.evaluate import evaluate
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
 from tailproof.intervals import Bound
@@ -45,13 +47,29 @@ class ExtractingAlgorithm(Protocol):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How good a learned policy is, judged by episodes that it was not learned from."""
+    """How good a learned policy is, judged by episodes that it was not learned from.
+
+    Attributes
+    ----------
+    estimate
+        Its value.
+    lower_bound
+        A number that the value exceeds, or None where no bound is honest.
+    why_no_bound
+        The reason, or None.
+    """
 
     estimate: Estimate
-    lower_bound: Bound
+    lower_bound: Bound | None
+    why_no_bound: str | None = None
 
     def __str__(self) -> str:
         bound = self.lower_bound
+        if bound is None:
+            return (
+                f"{self.estimate.value:.4g} ({self.estimate.n_episodes} held-out episodes). "
+                f"{self.why_no_bound}"
+            )
         return (
             f"{self.estimate.value:.4g}, above {bound.value:.4g} with confidence {bound.level:.3g} "
             f"({self.estimate.n_episodes} held-out episodes)"
@@ -79,6 +97,13 @@ class Learned:
         The episodes that `learn(..., holdout=...)` kept away from learning.
     reasons
         Why `learn` chose this method, if it was left to choose.
+    improves
+        Whether the policy is credibly better than what was logged, if `learn` was left to choose; if
+        not, the policy is the logged behaviour.
+    judged
+        What the held-out episodes said about the best candidate; None where none got so far.
+    taught
+        Marks of the episodes that taught the policy (`tailproof.marks`).
     """
 
     policy: Any
@@ -96,6 +121,9 @@ class Learned:
     task: Task | None = field(default=None, repr=False)
     policy_history: Any = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
+    judged: Judgement | None = None
+    improves: bool | None = None
+    taught: IntArray | None = field(default=None, repr=False)
 
     @property
     def members(self) -> Critics:
@@ -172,7 +200,10 @@ class Learned:
             initial_states=initial_states,
             seed=self.seed if seed is None else seed,
         )
-        return HeldOut(estimate, estimate.lower_bound(level))
+        try:
+            return HeldOut(estimate, estimate.lower_bound(level))
+        except LevelError as error:
+            return HeldOut(estimate, None, str(error))
 
     def score(
         self, environment: str | Callable[[], Any], *, episodes: int = 20, seed: int = 0
@@ -216,6 +247,7 @@ class Learned:
             temperature,
             state_names=self.state_names,
             action_labels=getattr(self.action_space, "labels", None),
+            taught=self.taught,
         )
 
     def save(self, path: str | Path) -> None:
@@ -238,7 +270,11 @@ class Learned:
             "n_episodes": self.n_episodes,
             "bad_folds": list(self.bad_folds),
             "reasons": list(self.reasons),
+            "improves": self.improves,
+            "judged": None if self.judged is None else self.judged.to_dict(),
         }
+        if self.taught is not None:
+            arrays = {**arrays, "taught": self.taught}
         write_file(path, KIND, VERSION, header, arrays)
 
     @classmethod
@@ -269,14 +305,18 @@ class Learned:
             critic = Ensemble(found.critics, method.aggregate)
             names = tuple(str(name) for name in header["state_names"])
             policy = found.policy
+            taught, judged = arrays.get("taught"), header.get("judged")
             if policy is None:
-                policy = GreedyPolicy(
-                    critic,
-                    space.n,
-                    tuple(header["actions"]),
-                    state_names=names,
-                    action_labels=space.labels,
-                )
+                named = {
+                    "state_names": names,
+                    "action_labels": space.labels,
+                    "taught": taught,
+                }
+                actions = tuple(header["actions"])
+                policy = GreedyPolicy(critic, space.n, actions, **named)
+                if "temperature" in header:
+                    warm = float(header["temperature"])
+                    policy = SoftmaxPolicy(critic, space.n, actions, warm, **named)
             return cls(
                 policy=policy,
                 critic=critic,
@@ -291,6 +331,9 @@ class Learned:
                 state_names=names,
                 reasons=tuple(header["reasons"]),
                 policy_history=found.policy_history,
+                judged=None if judged is None else Judgement.from_dict(judged),
+                improves=header.get("improves"),
+                taught=taught,
             )
         except KeyError as error:
             raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
@@ -317,6 +360,9 @@ class Learned:
             "transitions": self.n_transitions,
             "episodes": self.n_episodes,
             "held_out_episodes": 0 if self.held_out is None else self.held_out.n_episodes,
+            "improves": self.improves,
+            "judged": None if self.judged is None else self.judged.to_dict(),
+            "reasons": list(self.reasons),
         }
 
     def _n_actions(self) -> int:
@@ -327,7 +373,20 @@ class Learned:
         )
 
     def __str__(self) -> str:
-        return f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
+        learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
+        return learned if self.improves is None else f"{self.advice()}\n{learned}"
+
+    def advice(self) -> str:
+        """Return whether to use the policy, in a sentence; empty where nobody judged it."""
+        if self.improves is None:
+            return ""
+        if not self.improves:
+            return "Keep the logged behaviour: nothing learned from this log is credibly better."
+        assert self.judged is not None
+        return (
+            f"Better than the logged behaviour by {self.judged.gain:.4g}, and by more than "
+            f"{self.judged.bound:.4g} with {self.judged.level:.0%} confidence."
+        )
 
 
 def extract_policy(

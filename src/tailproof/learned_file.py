@@ -1,4 +1,4 @@
-"""What a file holds of a learned policy: linear or neural, described in JSON and arrays."""
+"""What a file holds of a learned policy: linear, of trees or neural, described in JSON and arrays."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailproof.algorithms.regression import LinearPolicy
+from tailproof.algorithms.state_critics import StateCritics
 from tailproof.arrays import AnyArray
 from tailproof.container import SavedFileError
 from tailproof.critics import Critics, LinearCritics
 from tailproof.errors import MethodError
-from tailproof.greedy import GreedyPolicy
+from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
 from tailproof.specs import from_plain, to_plain
 
 #: A description for JSON, and arrays.
@@ -31,15 +32,18 @@ class Restored(NamedTuple):
 
 def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
     """Return header and arrays of a policy and its critics, or say why there are none."""
+    if isinstance(members, StateCritics):
+        return _score_parts(policy, members, history)
     if hasattr(policy, "parts") and hasattr(members, "parts"):
         return _neural_parts(policy, members, history, policy_history)
     if not isinstance(members, LinearCritics) or not isinstance(
         policy, GreedyPolicy | LinearPolicy
     ):
         raise MethodError(
-            f"Only linear and neural critics can be saved. {type(members).__name__} need a format of "
-            f"their own (scikit-learn's is pickle, which would execute code when it is loaded). Keep "
-            f"the result in memory, save `policy` if it can be, or learn with ridge features."
+            f"Only linear critics, trees and networks can be saved. {type(members).__name__} need a "
+            f"format of their own (scikit-learn's is pickle, which would execute code when it is "
+            f"loaded). Keep the result in memory, save `policy` if it can be, or learn with ridge "
+            f"features."
         )
     header: dict[str, Any] = {"features": to_plain(members.features)}
     arrays = {"theta": members.theta, "diverged": members.diverged, "history": history}
@@ -53,6 +57,9 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features
     """Return what `parts_of` was given; `features` where they were the user's own."""
     if "neural" in header:
         return _restored_neural(header, arrays)
+    if "scores" in header:
+        found = StateCritics.from_parts(header["scores"], _within(arrays, "scores"))
+        return Restored(found, None, arrays["history"], None)
     known = from_plain(header["features"], features=features)
     theta, diverged = arrays["theta"], arrays["diverged"]
     if theta.ndim != 2 or theta.shape[1] != known.size or diverged.shape != theta.shape[:1]:
@@ -64,6 +71,17 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features
     if "linear policy" in header:
         policy = LinearPolicy(**_within(arrays, "policy"))
     return Restored(LinearCritics(known, theta, diverged), policy, arrays["history"], None)
+
+
+def _score_parts(
+    policy: GreedyPolicy | SoftmaxPolicy, members: StateCritics, history: Any
+) -> Parts:
+    header, arrays = members.parts()
+    said: dict[str, Any] = {"scores": header, "actions": list(policy.actions)}
+    if isinstance(policy, SoftmaxPolicy):
+        said["temperature"] = policy.temperature
+    named = {f"scores/{key}": value for key, value in arrays.items()}
+    return said, {**named, "history": history}
 
 
 def _neural_parts(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:

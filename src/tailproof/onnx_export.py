@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile, TrimmedMean
+from tailproof.algorithms.state_critics import StateCritics
 from tailproof.arrays import AnyArray
 from tailproof.container import sealed_page
 from tailproof.critics import LinearCritics
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.features import PerAction, Polynomial
+from tailproof.features import Polynomial
 from tailproof.files import write_whole
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.onnx_scores import linear_values, scores_in
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
 #: Under which properties of a graph its description stands, and the SHA-256 of its bytes.
@@ -30,7 +32,7 @@ UNSEALED = b"0" * 64  # what stands for the checksum while it is computed
 
 
 def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> None:
-    """Write a policy over linear critics as ONNX.
+    """Write a policy over linear critics or trees as ONNX.
 
     Input ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
     (n, A) of a softmax, and ``values``, the aggregated Q(s, a) of the actions to choose from.
@@ -40,25 +42,8 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
             f"policy.save writes ONNX, to a file that ends in .onnx. Got {str(path)!r}; "
             f"Learned.save writes tailproof's own format."
         )
-    members, features = policy.critic.members, getattr(policy.critic.members, "features", None)
-    if not isinstance(members, LinearCritics) or not isinstance(features, PerAction):
-        raise PolicyError(
-            f"Only linear critics over PerAction features can be exported to ONNX. Got "
-            f"{type(members).__name__}"
-            + (f" over {features!r}" if features is not None else "")
-            + "."
-        )
-    if not isinstance(features.state_features, Polynomial):
-        raise PolicyError(
-            f"Only Polynomial features of the state can be exported to ONNX. "
-            f"Got {features.state_features!r}."
-        )
     graph = _Graph()
-    psi = graph.polynomial("states", features.state_features, features.state_dimension)  # (n, p')
-    blocks = members.theta.reshape(members.count, policy.n_actions, -1)[:, list(policy.actions)]
-    weights = graph.constant(np.swapaxes(blocks, 1, 2))  # (K, p', A)
-    each = graph.node("MatMul", psi, weights)  # (K, n, A)
-    values = graph.aggregate(each, policy.critic.aggregate, members.count)  # (n, A)
+    values, dimension = _values(graph, policy)
     outputs: dict[str, tuple[str, str, list[Any]]] = {
         "values": (values, "DOUBLE", ["n", len(policy.actions)])
     }
@@ -72,7 +57,7 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
         best = graph.node("ArgMax", values, axis=1, keepdims=0)
         codes = graph.constant(np.asarray(policy.actions, dtype=np.int64))
         outputs = {"actions": (graph.node("Gather", codes, best), "INT64", ["n"]), **outputs}
-    graph.write(Path(path), features.state_dimension, outputs, _metadata(policy))
+    graph.write(Path(path), dimension, outputs, _metadata(policy))
 
 
 def _metadata(policy: GreedyPolicy | SoftmaxPolicy) -> dict[str, Any]:
@@ -94,6 +79,32 @@ def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
     digest = hashlib.sha256(content).hexdigest().encode()
     head, _, tail = content.rpartition(UNSEALED)
     return head + digest + tail
+
+
+def _values(graph: _Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, int | str]:
+    """Return the aggregated Q(s, a) of the actions to choose from, (n, A), and the states' size.
+
+    Trees look at some columns only, and take states of any size that has them.
+    """
+    members = policy.critic.members
+    if isinstance(members, StateCritics):
+        axis = graph.constant(np.array([0], dtype=np.int64))
+        single = [
+            graph.node("Unsqueeze", scores_in(graph, "states", member), axis)
+            for member in members.members
+        ]
+        every = graph.node("Concat", *single, axis=0)  # (K, n, A)
+        combined = graph.aggregate(every, policy.critic.aggregate, members.count)
+        return graph.columns(combined, list(policy.actions)), "p"
+    if not isinstance(members, LinearCritics):
+        raise PolicyError(
+            f"Only linear critics over PerAction or Additive features, and trees, can be exported to "
+            f"ONNX. Got {type(members).__name__}."
+        )
+    each = linear_values(graph, "states", members.features, members.theta)  # (K, n, A)
+    combined = graph.aggregate(each, policy.critic.aggregate, members.count)
+    dimension = members.features.state_dimension  # type: ignore[attr-defined]
+    return graph.columns(combined, list(policy.actions)), dimension
 
 
 class _Graph:
@@ -163,7 +174,7 @@ class _Graph:
     def write(
         self,
         path: Path,
-        dimension: int,
+        dimension: int | str,
         outputs: dict[str, tuple[str, str, list[Any]]],
         metadata: dict[str, Any],
     ) -> None:

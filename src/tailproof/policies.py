@@ -58,6 +58,18 @@ class EpsilonGreedy:
 
 
 @dataclass(frozen=True)
+class Always:
+    """The same action in every state; with `n_actions` its code is beyond doubt."""
+
+    action: int
+    n_actions: int | None = None
+
+    def __call__(self, states: FloatArray) -> IntArray:
+        """Return the action for each state, (n,)."""
+        return np.full(len(states), self.action)
+
+
+@dataclass(frozen=True)
 class Uniform:
     """Every action with the same probability."""
 

@@ -10,14 +10,19 @@ import numpy as np
 
 from tailproof.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
 from tailproof.algorithms.cloning import Cloning
+from tailproof.algorithms.constant import Constant
 from tailproof.algorithms.fitted_q import FQI
+from tailproof.algorithms.improvement import ForestFQI, OneStep, WithinSupport
 from tailproof.algorithms.linear import Absolute, PerObservation
 from tailproof.algorithms.lspi import LSPI
+from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
 from tailproof.algorithms.regression import RegressionCloning
 from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
+from tailproof.algorithms.taming import TamedRewards
+from tailproof.algorithms.tree_cloning import TreeCloning
 from tailproof.container import SavedFileError
 from tailproof.errors import MethodError
-from tailproof.features import Joint, PerAction, Polynomial
+from tailproof.features import Additive, Basis, Joint, PerAction, Polynomial, Standardise
 from tailproof.method import Method
 from tailproof.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
 from tailproof.spaces import Continuous, Discrete
@@ -35,7 +40,9 @@ _TYPES: tuple[type, ...] = (
         Absolute,
         PerObservation,
     ),
-    *(PerAction, Polynomial, Joint, Discrete, Continuous, Method),
+    *(Constant, OneStep, ForestFQI, WithinSupport, TreeCloning, PolicyTree, PolicyScores),
+    TamedRewards,
+    *(PerAction, Additive, Polynomial, Basis, Standardise, Joint, Discrete, Continuous, Method),
 )
 _KNOWN: dict[str, Any] = {each.__name__: each for each in _TYPES}
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tailproof.algorithms.huber import huber_regression
 from tailproof.algorithms.sweeps import in_memory
+from tailproof.algorithms.taming import TamedRewards
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
@@ -66,6 +67,7 @@ NAMED: dict[str, Rewards] = {
     "huber": HuberRewards(),
     "zero": ConstantRewards(0.0),
     "one": ConstantRewards(1.0),
+    "tamed": TamedRewards(),
 }
 
 

@@ -7,15 +7,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tailproof.algorithms.bandit import IPS, BanditDR
-from tailproof.arrays import AnyArray, FloatArray
 from tailproof.catalogue import method as named_method
 from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
@@ -25,7 +22,7 @@ from tailproof.files import require_replaceable
 from tailproof.lazy import AnyLog, LazyLog, in_memory
 from tailproof.method import Method
 from tailproof.naming import for_log
-from tailproof.policies import Uniform, UniformBox
+from tailproof.policies import Always, Uniform, UniformBox
 from tailproof.propensities import with_estimated_propensities
 from tailproof.spaces import ActionSpace, Continuous, Discrete
 
@@ -133,18 +130,6 @@ def load_policy(text: str, space: ActionSpace) -> Any:
             f"{POLICY_FORMS}."
         )
     return _imported(module, name)
-
-
-@dataclass(frozen=True)
-class Always:
-    """The same action in every state."""
-
-    action: int
-    n_actions: int
-
-    def __call__(self, states: FloatArray) -> AnyArray:
-        """Return the action for each state, (n,)."""
-        return np.full(len(states), self.action)
 
 
 def action_code(label: str, given: ActionSpace) -> int:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from tailproof.careful.candidates import MOST
 from tailproof.catalogue import method as named_method
 from tailproof.cli.command import command
 from tailproof.cli.diagnosing import points
@@ -38,7 +39,8 @@ class LearningOptions(MethodOptions):
     method: Annotated[
         str,
         typer.Option(
-            help="auto looks at the rewards and chooses; `tailproof methods` lists the others.",
+            help="auto teaches, chooses and judges on different episodes; `tailproof methods` lists "
+            "the others.",
             rich_help_panel="Method",
         ),
     ] = AUTO
@@ -91,12 +93,22 @@ def learn(
         ),
     ] = None,
     holdout: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the episodes (or groups) kept away from learning, to judge the policy by: "
+            "by default a quarter, and 0.3 for a method that is named.",
+            rich_help_panel="Method",
+            show_default=False,
+        ),
+    ] = None,
+    at_least: Annotated[
         float,
         typer.Option(
-            help="Share of the episodes (or groups) kept away from learning, to judge the policy by.",
+            help="With --method auto: confidence that the policy is better than what was logged; below "
+            "it, the logged behaviour is kept.",
             rich_help_panel="Method",
         ),
-    ] = 0.3,
+    ] = 0.9,
     evaluate: Annotated[
         str | None,
         typer.Option(
@@ -125,9 +137,18 @@ def learn(
         if report is not None and not reading.log.is_discrete:
             raise TailproofError("Reports are of discrete actions. Leave out --report.")
         chosen = saved_in(_learning_method(method), reading.log, engine.checkpoint)
-        with session.working(f"Learning by {chosen}"):
+        if holdout is None and chosen != AUTO:
+            holdout = 0.3
+        with session.working(f"Learning by {chosen}", _steps(chosen)) as advance:
             learned = run_learn(
-                reading.log, method=chosen, gamma=gamma, seed=seed, holdout=holdout, engine=where
+                reading.log,
+                method=chosen,
+                gamma=gamma,
+                seed=seed,
+                holdout=holdout,
+                at_least=at_least,
+                engine=where,
+                advance=advance,
             )
         if out is not None:
             _save(learned, out)
@@ -165,6 +186,7 @@ def learn(
         asked={
             "method": method_text(learned.method),
             "holdout": holdout,
+            "at_least": at_least if learned.improves is not None else None,
             "gamma": learned.gamma,
             "level": level,
             "seed": seed,
@@ -196,6 +218,11 @@ def _page(
     assert found is not None
     assert diagnosis is not None
     return learning_page(shown, learned, found, diagnosis, shares, context)
+
+
+def _steps(chosen: str | Method) -> int | None:
+    """Return how many steps the bar has: those of the careful default are known."""
+    return MOST if chosen == AUTO else None
 
 
 def _learning_method(options: LearningOptions) -> str | Method:
@@ -230,7 +257,7 @@ def _lines(
         table.add_column(title)
     for label, share in shares.items():
         table.add_row(label, percent(share["policy"]), percent(share["log"]))
-    lines: list[Any] = [str(learned), points(learned.reasons), ""]
+    lines: list[Any] = [*str(learned).splitlines(), points(learned.reasons), ""]
     lines += [table, ""] if shares else []
     if found is not None:
         lines += [

@@ -8,7 +8,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 
-_REACH = 3.0  # robust standard deviations beyond which a tamed variable grows like a logarithm
+REACH = 3.0  # robust standard deviations beyond which a tamed variable grows like a logarithm
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Standardise:
             self.scale
         )
         if self.tame:
-            far = np.abs(z) > _REACH
-            beyond = np.abs(z[far]) - _REACH
-            z[far] = np.sign(z[far]) * (_REACH + np.log1p(beyond))
+            far = np.abs(z) > REACH
+            beyond = np.abs(z[far]) - REACH
+            z[far] = np.sign(z[far]) * (REACH + np.log1p(beyond))
         return z

@@ -85,7 +85,14 @@ def learning_page(
     if shares:
         blocks.append(share_figure(shares))
     section = Section("policy", "What it learned", tuple(blocks), "Policy")
-    return replace(page, sections=(section, *page.sections))
+    page = replace(page, sections=(section, *page.sections))
+    if learned.improves is None:
+        return page
+    return replace(
+        page,
+        verdict=f"{learned.advice()} {page.verdict}",
+        mood="good" if learned.improves else "warn",
+    )
 
 
 def share_figure(shares: Mapping[str, Mapping[str, float]], *, most: int = 20) -> Figure:

@@ -100,7 +100,10 @@ def learned_html(learned: Learned) -> str:
         Fact("episodes", f"{learned.n_episodes:,}", f"{learned.n_transitions:,} rows"),
         Fact("critics", str(learned.members.count)),
     )
-    return fragment("Learned policy", f"γ = {learned.gamma:g}", [Facts(facts)])
+    blocks: list[Block] = [Facts(facts)]
+    if learned.improves is not None:
+        blocks = [Prose(learned.advice()), *blocks, Points(learned.reasons)]
+    return fragment("Learned policy", f"γ = {learned.gamma:g}", blocks)
 
 
 def fragment(title: str, note: str, blocks: list[Block]) -> str:

@@ -1,0 +1,161 @@
+"""Policies from one-step logs: trees and linear scores taught with doubly robust scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.behaviour import behaviour_of
+from tailproof.algorithms.improvement import refuse_evaluation, rewarded, tasks_of
+from tailproof.algorithms.one_step.designs import gcv_ridge
+from tailproof.algorithms.state_critics import LinearScores, fitted_scores
+from tailproof.algorithms.task import Task
+from tailproof.algorithms.tree_arrays import TreeArrays, TreeValues, with_action
+from tailproof.algorithms.tree_learning import averages, grown
+from tailproof.arrays import FloatArray
+from tailproof.errors import MethodError
+from tailproof.features import Basis, PerAction, Standardise
+from tailproof.log import Log
+from tailproof.partition import Folds
+
+_PARTS = 3
+_TREES = 20
+_RAREST = 0.02  # propensity below which a weight stops growing
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPolicy:
+    """What the learners from doubly robust scores share.
+
+    Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ by trees that never saw the row, and
+    the propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
+    """
+
+    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
+    learns: ClassVar[bool] = True
+
+    def fit(
+        self,
+        task: Task,
+        folds: Folds,
+        *,
+        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
+    ) -> Fitted:
+        """Fit scores of all actions on each fold."""
+        refuse_evaluation(task, type(self).__name__)
+        if not task.log.is_bandit:
+            raise MethodError(
+                f"{type(self).__name__} learns from one-step episodes. Got episodes of up to "
+                f"{int(task.log.lengths.max())} steps; use method='one-step'."
+            )
+        return fitted_scores(self._member(each) for each in tasks_of(task, folds))
+
+    def _member(self, task: Task) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyTree(ScoredPolicy):
+    """A tree of the state whose leaves take the action of the highest mean score.
+
+    Parameters
+    ----------
+    depth
+        At most so many questions; 1 and 2 can be read aloud.
+    """
+
+    depth: int = 2
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise MethodError(f"depth must be at least 1. Got {self.depth!r} instead.")
+
+    def _member(self, task: Task) -> Any:
+        from sklearn.tree import DecisionTreeRegressor
+
+        scores = doubly_robust_scores(task)
+        standardise = Standardise.fit(task.log.states, tame=True)
+        z = standardise(task.log.states).astype(np.float32)
+        inputs = z if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
+        smallest = max(10, len(z) // 20)
+        # what all actions share says nothing about the choice between them
+        contrast = scores - scores.mean(axis=1, keepdims=True)
+        tree = DecisionTreeRegressor(
+            max_depth=self.depth, min_samples_leaf=smallest, random_state=0
+        ).fit(inputs, contrast)
+        arrays = TreeArrays.of(tree)
+        leaf = arrays.leaves(inputs)
+        values = averages(leaf, arrays.nodes) @ contrast
+        return TreeValues(standardise, arrays, np.asarray(values), task.log.n_actions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyScores(ScoredPolicy):
+    """Each action's score as a ridge regression on the standardised state, shrunk towards its mean.
+
+    The ridge is chosen by generalised cross-validation: where states tell nothing, the policy is the
+    best constant.
+    """
+
+    def _member(self, task: Task) -> Any:
+        scores = doubly_robust_scores(task)
+        log: Log = task.log
+        products = len(log.state_names) ** 2 * 20 <= log.n_transitions
+        basis = Basis.fit(log.states, products=products)
+        psi = basis(log.states)
+        varies = psi.std(axis=0) > 1e-12
+        theta = np.zeros((log.n_actions, psi.shape[1]))
+        constant = basis.constant()
+        for action in range(log.n_actions):
+            coefficients, intercept = gcv_ridge(psi[:, varies], scores[:, action])
+            theta[action, varies] = coefficients
+            theta[action] += intercept * constant
+        features = PerAction(basis, len(log.state_names), log.n_actions)
+        return LinearScores(features, theta.ravel())
+
+
+def doubly_robust_scores(task: Task) -> FloatArray:
+    """Return Γ(s, a) of a one-step log, made once for all learners of a task, (n, A)."""
+    if "scores" not in task.known:
+        task.known["scores"] = _scores(task)
+    found: FloatArray = task.known["scores"]
+    return found
+
+
+def _scores(task: Task) -> FloatArray:
+    log: Log = task.log
+    rewards = rewarded(task, "tamed")
+    q = _outcomes(log, rewards, task.seed)
+    propensity = log.propensity
+    taken = np.arange(log.n_transitions), log.actions
+    if propensity is None:
+        propensity = behaviour_of(task)(log.states)[taken]
+    weight = 1 / np.maximum(propensity, _RAREST)
+    q[taken] += weight * (rewards - q[taken])
+    return q
+
+
+def _outcomes(log: Log, rewards: FloatArray, seed: int) -> FloatArray:
+    """Return q̂(s, a) at every action, by trees that never saw the row's group, (n, A)."""
+    z = Standardise.fit(log.states, tame=True)(log.states)
+    part = np.random.default_rng([seed, 11]).permutation(log.n_groups)[log.group_of_episode]
+    part %= min(_PARTS, log.n_groups)
+    inputs = with_action(z, log.actions, log.n_actions)
+    smallest = int(np.clip(log.n_transitions // 100, 10, 100))
+    found = np.empty((log.n_transitions, log.n_actions))
+    for k in range(int(part.max()) + 1):
+        asked = np.flatnonzero(part == k)
+        taught = np.flatnonzero(part != k) if part.any() else asked
+        trees = grown(
+            inputs[taught], rewards[taught], trees=_TREES, smallest=smallest, seed=seed + k
+        )
+        values = averages(trees.leaves(inputs[taught]), trees.nodes) @ rewards[taught]
+        for action in range(log.n_actions):
+            rows = with_action(z[asked], action, log.n_actions)
+            found[asked, action] = values[trees.leaves(rows)].mean(axis=1)
+    return found

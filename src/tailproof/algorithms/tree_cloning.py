@@ -1,0 +1,63 @@
+"""Cloning with trees: what the log did, or what its best episodes did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tailproof.aggregate import Aggregate
+from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.behaviour import behaviour_of, fit_behaviour
+from tailproof.algorithms.improvement import refuse_evaluation, tasks_of
+from tailproof.algorithms.ranking import Rank, imitated_episodes, require_rank, require_top
+from tailproof.algorithms.state_critics import LogShares, fitted_scores
+from tailproof.algorithms.task import Task
+from tailproof.partition import Folds
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeCloning:
+    """Imitate the log, or its best episodes, by randomised trees: b̂(a|s).
+
+    Its "critics" are log b̂(a|s): the greedy policy is the likeliest action, and the softmax of
+    temperature 1 is the behaviour itself.
+
+    Parameters
+    ----------
+    top, rank
+        As in `Cloning`.
+    """
+
+    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
+    learns: ClassVar[bool] = True
+
+    top: float = 1.0
+    rank: Rank = "auto"
+
+    def __post_init__(self) -> None:
+        require_top(self.top)
+        require_rank(self.rank)
+
+    def fit(
+        self,
+        task: Task,
+        folds: Folds,
+        *,
+        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
+    ) -> Fitted:
+        """Fit the behaviour on each fold."""
+        refuse_evaluation(task, type(self).__name__)
+        own = tasks_of(task, folds)
+        imitated, notes = imitated_episodes(
+            [each.log for each in own], top=self.top, rank=self.rank
+        )
+        members = [
+            behaviour_of(each)
+            if self.top == 1
+            else fit_behaviour(each.log.take(np.sort(chosen)), seed=each.seed)
+            for each, chosen in zip(own, imitated, strict=True)
+        ]
+        return fitted_scores(map(LogShares, members), notes)

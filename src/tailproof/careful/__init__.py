@@ -1,0 +1,1 @@
+"""The default of `learn`: teach, choose and judge on different episodes, and say no if need be."""
