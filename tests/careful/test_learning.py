@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tailproof import Learned, Log, evaluate, learn
-from tailproof.careful.judgement import Judgement
-from tailproof.careful.learning import best_constant, three_parts
+from tailproof.careful.judgement import Judge, Judgement
+from tailproof.careful.learning import blind_choice, three_parts
 from tailproof.careful.seen import SeenPairs
 from tailproof.errors import LevelError, PartitionError, TaughtWarning
 from tailproof.greedy import SoftmaxPolicy
@@ -84,18 +84,25 @@ def test_a_constant_is_judged_by_all_rows():
     rng = np.random.default_rng(3)
     n = 1200
     x, actions = rng.normal(size=(n, 2)), rng.integers(2, size=n)
-    rewards = np.where(actions == 1, 0.45, 0.0) + rng.normal(scale=2.0, size=n)
+    rewards = np.where(actions == 1, 0.5, 0.0) + rng.normal(scale=2.0, size=n)
     log = Log.from_arrays(
         x, actions, rewards, x, episode=np.arange(n), terminated=np.ones(n, bool),
         propensity=np.full(n, 0.5), action_space=2,
     )  # fmt: skip
-    action, found = best_constant(log, 0.0, at_least=0.9, seed=0)
-    assert action == 1
-    assert found.episodes == n
-    assert 0 < found.bound < found.gain
-    assert best_constant(log, 0.0, at_least=0.99999, seed=0) is None
-    assert best_constant(steps(1.0, seed=2), 0.8, at_least=0.9, seed=0) is None
-    assert learn(log, method="constant").policy(x[:5]).tolist() == [1] * 5
+    judge = Judge(log, 0.0, 0.9, 0, None)
+
+    def teach(task, chosen):
+        return learn(task.log, method=chosen, gamma=task.gamma)
+
+    found = blind_choice(log, 0.0, judge, [], teach)
+    assert found.row.name == "Always 1"
+    assert found.judgement.episodes == n
+    assert 0 < found.judgement.bound < found.judgement.gain
+    assert found.learned.policy(x[:5]).tolist() == [1] * 5
+    certain = Judge(log, 0.0, 0.99999, 0, None)
+    assert blind_choice(log, 0.0, certain, [], teach) is None
+    several = steps(1.0, seed=2)
+    assert blind_choice(several, 0.8, Judge(several, 0.8, 0.9, 0, None), [], teach) is None
 
 
 def test_no_risk_is_taken_when_certainty_is_asked():

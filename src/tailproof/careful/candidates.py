@@ -20,6 +20,7 @@ from tailproof.method import Method
 SUPPORTS = (0.3, 0.1, 0.0)
 #: Candidates at most, for a progress bar.
 MOST = 20
+LIKELIEST = "likeliest action"
 _TOP = 0.3  # of the episodes that are imitated
 _LONG = 3  # mean steps of an episode from which it has an author to imitate
 _DEPTHS = (1, 2, 3)
@@ -41,7 +42,7 @@ def behaviour_row() -> Row:
 def candidates(log: Log, gamma: float) -> Iterator[Row]:
     """Yield what is worth trying on a log, plain ones first."""
     yield Row("constant", _pointwise(Constant()))
-    yield Row("likeliest action", _pointwise(TreeCloning()))
+    yield Row(LIKELIEST, _pointwise(TreeCloning()))
     if log.n_transitions > _LONG * log.n_episodes:
         yield Row("best episodes, trees", _pointwise(TreeCloning(top=_TOP)))
         linear = Cloning(top=_TOP, features=basis_for(log), ridge=1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from tailproof.algorithms.constant import Constant, common_actions
 from tailproof.algorithms.task import Task
-from tailproof.careful.candidates import Row, behaviour_row, candidates
+from tailproof.careful.candidates import LIKELIEST, Row, behaviour_row, candidates
 from tailproof.careful.judgement import Judge, Judgement
 from tailproof.careful.seen import SeenPairs
 from tailproof.errors import PartitionError, TailproofError, TailproofWarning
@@ -19,7 +19,6 @@ from tailproof.learned import Learned
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.partition import shuffled_groups
-from tailproof.policies import Always
 
 _CHOOSES = 1 / 3  # of the groups that do not judge; the others teach
 _FEWEST = 6  # groups that three parts need
@@ -38,11 +37,11 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate, and what the episodes that choose say about it."""
+    """A candidate, and what episodes that did not teach it say about it: a `Judgement`."""
 
     row: Row
     learned: Learned
-    judgement: Judgement
+    judgement: Any = None
 
 
 def three_parts(log: Log, judging: float, *, seed: int) -> Parts:
@@ -120,36 +119,45 @@ def learn_carefully(
         )
         reasons = (said, *best.learned.reasons, *_failures(failed))
         learned = replace(best.learned, judged=verdict, improves=True, reasons=reasons)
-    elif (constant := best_constant(log, gamma, at_least=at_least, seed=seed + 3)) is not None:
-        action, found = constant
-        method = Method(base=Constant(action=action), at="pointwise")
-        said = f"One action for all is better than the log, judged by all {log.n_episodes:,} rows."
-        learned = teach(Task(both, gamma, None, both.first_states, seed=seed), method)
-        learned = replace(learned, judged=found, improves=True, reasons=(said,))
+    elif (other := blind_choice(log, gamma, judge(log, 3), trials, teach)) is not None:
+        said = (
+            f"{other.row.name} needs no rewards to be learned, and is better than the log by all "
+            f"{log.n_episodes:,} episodes."
+        )
+        found = replace(other.judgement, level=at_least)
+        learned = replace(other.learned, judged=found, improves=True, reasons=(said,))
     else:
         learned = replace(_kept(both, gamma, seed, teach, best, failed), judged=verdict)
     return replace(learned, held_out=parts.judge)
 
 
-def best_constant(
-    log: Log, gamma: float, *, at_least: float, seed: int
-) -> tuple[int, Judgement] | None:
-    """Return the constant action of a one-step log that is credibly better than the log, or None.
+def blind_choice(
+    log: Log, gamma: float, judge: Judge, trials: Sequence[Trial], teach: Teach
+) -> Trial | None:
+    """Return the best policy that is learned without rewards, if all episodes say that it is better.
 
-    A constant needs no teaching, so that all rows may judge it: at half of the risk, divided by the
-    number of constants.
+    The likeliest action has seen no reward and a constant needs no teaching, so that they cannot have
+    taken advantage of their noise, and all episodes may judge them: at half of the risk, divided by
+    their number. Constants are tried in one-step logs only: of a world in which one action is always
+    taken, a log of several steps knows little. The likeliest action must be promising by the choosing
+    episodes too.
     """
-    if not log.is_bandit:
+    rows = [
+        trial for trial in trials if trial.row.name == LIKELIEST and promising(trial.judgement, log)
+    ]
+    if log.is_bandit:
+        task = Task(log, gamma, None, log.first_states, seed=judge.seed)
+        for action in common_actions(log):
+            label = log.action_space.label(action)  # type: ignore[union-attr]
+            row = Row(f"Always {label}", Method(base=Constant(action=action), at="pointwise"))
+            learned = replace(teach(task, row.method), taught=None)
+            rows.append(Trial(row, learned))
+    if not rows:
         return None
-    actions = common_actions(log)
-    level = 1 - (1 - at_least) / 2 / len(actions)
-    judge = Judge(log, gamma, level, seed, None)
-    asked = {action: judge.ask(Always(action)) for action in actions}
-    found = {action: each for action, each in asked.items() if each is not None and each.better}
-    if not found:
-        return None
-    best = max(found, key=lambda action: found[action].bound)
-    return best, replace(found[best], level=at_least)
+    strict = replace(judge, level=1 - (1 - judge.level) / 2 / len(rows))
+    asked = [(trial, strict.ask(trial.learned.policy)) for trial in rows]
+    found = [replace(trial, judgement=said) for trial, said in asked if said and said.better]
+    return max(found, key=lambda trial: trial.judgement.bound, default=None)
 
 
 def promising(found: Judgement, log: Log) -> bool:
