@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -179,6 +180,13 @@ def evaluation_lines(found: Answer) -> list[Any]:
         table.add_row(
             "lower bound", f"{number(found.bound.low)}  ({percent(found.bound.level)} one-sided)"
         )
+    if estimate.choice is not None:
+        gain = estimate.choice.gain
+        level = 0.9 if found.bound is None else found.bound.level
+        table.add_row("logged", number(estimate.choice.logged_value))
+        relative = f" ({gain.relative:+.0%})" if np.isfinite(gain.relative) else ""
+        above = f"above {number(gain.lower_bound(level).value)} with {percent(level)}"
+        table.add_row("gain", f"{gain.value:+.4g}{relative}, {above}")
     values = sorted(found.folds.fold_values)
     if len(values) > 1:
         table.add_row("folds", "  ".join(number(value) for value in values))
