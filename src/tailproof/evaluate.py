@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.algorithms.auto import Auto
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, as_array, require_finite
 from tailproof.catalogue import method as named_method
@@ -59,7 +57,6 @@ def evaluate(
         `tailproof.naming`; it gets copies of the states, which it may change.
     method
         A name of the catalogue (`tailproof.catalogue.names`), `method(name, ...)` or a `Method`.
-        ``"auto"`` of continuous actions, without features, is the median of five neural FQE.
     gamma
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     initial_states
@@ -85,7 +82,6 @@ def evaluate(
     chosen = named_method(method) if isinstance(method, str) else method
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
-    chosen = _suited(chosen, log)
     with running(engine) as where:
         data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
@@ -164,16 +160,6 @@ def k_path(
         for count in folds
         if count <= log.n_groups
     }
-
-
-def _suited(chosen: Method, log: AnyLog) -> Method:
-    """Return a neural method where the default has neither discrete actions nor features."""
-    without = isinstance(chosen.base, Auto) and chosen.base.features is None
-    if not without or getattr(log, "is_discrete", True) or find_spec("torch") is None:
-        return chosen
-    from tailproof.deep.judging import neural_judge  # networks are for those who need them
-
-    return neural_judge(log.n_groups)
 
 
 def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:

@@ -183,7 +183,7 @@ class TestEveryQuestion:
         assert [text.split("(")[0] for text in there.reasons] == [
             text.split("(")[0] for text in here.reasons
         ]
-        with pytest.warns(SampleWarning, match="The choice of a learner looked at"):
+        with pytest.warns(SampleWarning, match="learn looked at"):
             learn(read_log(path, lazy=True, budget=400_000), gamma=0.9, seed=1)
 
     def test_diagnose(self, log, path, cartpole):

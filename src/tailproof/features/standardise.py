@@ -42,11 +42,11 @@ class Standardise:
     def fit(cls, states: FloatArray, *, tame: bool = False) -> Standardise:
         """Return the standardisation of these states, (n, p)."""
         low, centre, high = np.quantile(states, [0.25, 0.5, 0.75], axis=0)
-        spread = (high - low) / 1.35
-        with np.errstate(over="ignore", invalid="ignore"):
-            deviation = states.std(axis=0)
+        spread = high / 1.35 - low / 1.35
         size = np.abs(states).max(axis=0, initial=0.0)
-        varies = np.ptp(states, axis=0) > 1e-12 * size
+        unit = states / np.where(size > 0, size, 1.0)  # so that nothing overflows
+        deviation = size * unit.std(axis=0)
+        varies = np.ptp(unit, axis=0) > 1e-12
         scale = np.where(spread > 1e-9 * deviation, spread, deviation)
         kept = np.flatnonzero(varies & (scale > 0) & np.isfinite(scale))
         bounded = np.tanh((states[:, kept] - centre[kept]) / scale[kept])
