@@ -1,8 +1,7 @@
-from dataclasses import replace
-
 """An end that no state foresees is said, by every front door and only where it is one."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
