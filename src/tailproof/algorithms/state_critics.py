@@ -97,7 +97,7 @@ class CountedShares:
         counts = np.where(rows[:, None] >= 0, self.counts[rows], 0.0)
         shares = counts + self.weight * self.behaviour(states)
         with np.errstate(divide="ignore"):
-            return np.log(shares / shares.sum(axis=1, keepdims=True))
+            return np.asarray(np.log(shares / shares.sum(axis=1, keepdims=True)))
 
     def parts(self) -> Parts:
         """Return a description for JSON, and arrays."""
