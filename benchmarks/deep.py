@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from parts.autograd import LoopedIQL, LoopedSAC, StackedIQL
+from parts.d3rlpy_rate import d3rlpy_rate
 from parts.options import parser as options_parser
 from parts.options import print_json
-from rivals.autograd import LoopedIQL, LoopedSAC, StackedIQL
-from rivals.d3rlpy_rate import d3rlpy_rate
-from rivals.workload import ACTIONS, BATCH, ROWS, STATES, products, table
+from parts.workload import ACTIONS, BATCH, ROWS, STATES, products, table
 
 from tailproof.aggregate import Quantile
 from tailproof.deep.actor_critic import ActorCriticLearner

@@ -248,11 +248,12 @@ def plain_table(tmp_path_factory):
     """A log in which one action earns one more, whatever the state."""
     rng = np.random.default_rng(2)
     path = tmp_path_factory.mktemp("logs") / "plain.csv"
-    rows = ["episode,step,x,action,reward"]
+    rows = ["episode,step,x,action,reward,truncated"]
     for episode in range(60):
         for step in range(8):
-            action = rng.integers(2)
-            rows.append(f"{episode},{step},{rng.normal():.3f},{action},{action + rng.normal():.3f}")
+            action, last = rng.integers(2), int(step == 7)
+            reward = action + rng.normal()
+            rows.append(f"{episode},{step},{rng.normal():.3f},{action},{reward:.3f},{last}")
     path.write_text("\n".join(rows))
     return path
 

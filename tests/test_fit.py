@@ -1,12 +1,13 @@
 """An end that no state foresees is said, by every front door and only where it is one."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 
 from tailproof import Log, compare, diagnose, evaluate, learn
-from tailproof.errors import HorizonWarning
+from tailproof.errors import HorizonWarning, LogError
 from tailproof.fit import ends_by_the_clock
 from tailproof.policies import Uniform
 from tailproof.sources import read_log, write_log
@@ -86,3 +87,30 @@ QUIET = {
 @pytest.mark.parametrize("name", QUIET)
 def test_nothing_is_said_of(name, rng):
     assert not ends_by_the_clock(QUIET[name](rng.normal(size=EPISODES * STEPS)))
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.parametrize("scale", [1e80, 1e150, 1e300])
+def test_states_whose_products_overflow_are_refused_by_name(scale, rng):
+    states = scale * rng.standard_normal((200, 2))
+    log = Log.from_arrays(
+        states,
+        rng.integers(2, size=200),
+        rng.standard_normal(200),
+        np.roll(states, -1, axis=0),
+        episode=np.repeat(np.arange(40), 5),
+    )
+
+    def policy(states):
+        return np.zeros(len(states))
+
+    asks = [
+        *(partial(evaluate, log, policy, method=each) for each in ("lstd", "mis", "dr", "fqe")),
+        *(partial(evaluate, log, policy, method=each) for each in ("roam-dm", "roam-fqe", "auto")),
+        *(partial(learn, log, method=each) for each in ("fqi", "room-fqi", "room-vm", "auto")),
+        partial(compare, log, {"a": policy}),
+        partial(diagnose, log, policy),
+    ]
+    for ask in asks:
+        with pytest.raises(LogError, match=r"so large that products of the features overflow"):
+            ask(gamma=0.9)

@@ -32,7 +32,7 @@ from tailproof import (
 )
 from tailproof.catalogue import LEARNING
 from tailproof.container import SavedFileError
-from tailproof.errors import FoldWarning, MethodError
+from tailproof.errors import FoldWarning, MethodError, StorageError, TailproofError
 from tailproof.learned import KIND, VERSION
 
 GAMMA = 0.9
@@ -262,6 +262,32 @@ def test_a_forged_header_builds_nothing_but_settings(saved, header, text):
         Learned.load(rewritten(saved, header=header))
 
 
+ANYTHING = [None, 3, -1, 1e300, "text", [], {}, [[]], {"type": "tuple"}, {"type": ["a"]}, True]
+ANYTHING += [{"type": "Split", "folds": "x"}, {"type": "Discrete", "n": 1e9}, [None] * 3]
+KEYS = ["method", "features", "action_space", "state_names", "actions", "gamma", "seed"]
+KEYS += ["n_transitions", "bad_folds", "reasons"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_whatever_a_header_says_the_error_is_one_of_ours(saved, key):
+    whole = saved.read_bytes()
+    for value in ANYTHING:
+        saved.write_bytes(whole)
+        try:
+            policy = load_policy(rewritten(saved, header={key: value}))
+        except TailproofError:
+            continue
+        assert set(policy(np.zeros((3, 4)))) <= {0, 1}
+
+
+def test_deep_nesting_is_refused(saved):
+    deep = {"type": "tuple", "items": []}
+    for _ in range(400):
+        deep = {"type": "tuple", "items": [deep]}
+    with pytest.raises(SavedFileError):
+        Learned.load(rewritten(saved, header={"method": deep}))
+
+
 def test_missing_parts_are_named(saved):
     with pytest.raises(SavedFileError, match="lacks 'theta'"):
         Learned.load(rewritten(saved, drop=("theta.npy",)))
@@ -286,8 +312,8 @@ def test_files_that_are_not_there_or_not_ours(tmp_path):
 
 def test_a_failed_save_leaves_the_old_file(saved, learned, monkeypatch):
     before = saved.read_bytes()
-    monkeypatch.setattr("pathlib.Path.replace", _full_disk)
-    with pytest.raises(OSError, match="full"):
+    monkeypatch.setattr("os.replace", _full_disk)
+    with pytest.raises(StorageError, match="could not be written: the disk is full"):
         learned.with_aggregate(Mean()).save(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]

@@ -176,3 +176,51 @@ def test_continuous_actions_stay_within_their_bounds():
         small(actions=np.full(6, 0.0), action_space=Continuous(2))
     with pytest.raises(LogError, match="This needs discrete actions"):
         _ = small(actions=np.full(6, 0.5)).n_actions
+
+
+DATES = np.array(["2021-02-15"] * 6, dtype="datetime64[D]")
+HIDDEN = np.ma.array(np.ones(6), mask=[0, 0, 1, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"rewards": HIDDEN}, r"rewards has 1 masked entries, the first at row 2"),
+        ({"states": np.ma.array(np.ones((6, 2)), mask=True)}, "states has 12 masked entries"),
+        ({"next_states": np.ma.masked_equal(np.eye(6)[:, :2], 1)}, "next_states has 2 masked"),
+        ({"actions": np.ma.array([0] * 6, mask=[1] + [0] * 5)}, "actions has 1 masked entries"),
+        ({"propensity": HIDDEN * 0.5}, "propensity has 1 masked entries"),
+        ({"episode": np.ma.array(range(6), mask=[0] * 5 + [1])}, "episode has 1 masked entries"),
+        ({"terminated": np.ma.array([False] * 6, mask=True)}, "terminated has 6 masked entries"),
+        ({"rewards": DATES}, r"rewards must be floats\. Got dtype datetime64"),
+        ({"rewards": DATES - DATES[0]}, r"rewards must be floats\. Got dtype timedelta64"),
+        ({"rewards": ["1.5"] * 6}, r"rewards must be floats\. Got dtype <U3"),
+        ({"rewards": np.ones(6) * 1j}, r"rewards must be floats\. Got dtype complex128"),
+        ({"rewards": np.array(["1"] * 6, dtype=object)}, "rewards must be floats"),
+        ({"states": DATES}, r"states must be real numbers\. Got dtype datetime64"),
+        ({"actions": DATES, "action_space": 20_000}, "Discrete actions must be integers"),
+        ({"propensity": DATES}, "propensity must be floats"),
+        ({"episode": [*DATES[:5], np.datetime64("NaT")]}, "episode must label every row. Got NaT"),
+        ({"group": [*DATES[:5], np.datetime64("NaT")]}, "group must label every row. Got NaT"),
+        ({"group": [0.0, 0, 0, 0, 0, np.nan]}, "group must label every row. Got NaN at row 5"),
+        ({"group": np.array(["a"] * 5 + [None])}, "group must label every row. Got None at row 5"),
+        ({"episode": np.array([0, 1, 2, 3, 4, "x"], dtype=object)}, "labels of one kind"),
+        ({"terminated": [0, 2, 0, 0, 0, 0]}, "terminated must be booleans.*such as 2"),
+        ({"truncated": [0, -1, 0, 0, 0, 0]}, "truncated must be booleans.*such as -1"),
+        ({"terminated": ["no"] * 6}, "terminated must be booleans"),
+    ],
+)
+def test_what_is_no_number_or_missing_is_never_swallowed(changes, text):
+    with pytest.raises(LogError, match=text):
+        small(**changes)
+
+
+def test_what_only_looks_odd_is_taken():
+    plain = small()
+    log = small(
+        rewards=np.ma.array(plain.rewards, mask=False), terminated=[0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    )
+    assert (log.rewards == plain.rewards).all()
+    assert log.terminated.tolist() == [False] * 5 + [True]
+    with pytest.raises(LogError, match="rewards has 6 masked"):
+        plain.with_rewards(np.ma.array(np.ones(6), mask=True))

@@ -1,5 +1,7 @@
 """A policy as an ONNX graph takes the same actions, to the last state."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,15 +24,17 @@ from tailproof import (
     SoftmaxPolicy,
     Split,
     TrimmedMean,
+    evaluate,
     learn,
     load_policy,
 )
 from tailproof.algorithms.tree_cloning import TreeCloning
 from tailproof.container import SavedFileError
 from tailproof.critics import Ensemble, LinearCritics
-from tailproof.errors import PolicyError
+from tailproof.engines import Local
+from tailproof.errors import PolicyError, StorageError
 from tailproof.features import Additive, Basis
-from tailproof.onnx_export import OnnxPolicy, OnnxStochasticPolicy
+from tailproof.onnx_policy import OnnxPolicy, OnnxStochasticPolicy
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -223,3 +227,88 @@ def test_labels_do_not_matter_to_the_graph(tmp_path, rng):
     policy = learn(log, method="fqi", gamma=0.5).policy
     policy.save(tmp_path / "x.onnx")
     assert np.array_equal(load_policy(tmp_path / "x.onnx")(states), policy(states))
+
+
+# Graphs of others: fixed batches, other types, and what they cannot take.
+
+
+def own_graph(path, kind, rows):
+    """Write a graph that chooses action 1 where the first state is positive."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    given = helper.make_tensor_value_info("x", getattr(TensorProto, kind), [rows, 2])
+    made = helper.make_tensor_value_info("y", TensorProto.INT64, [rows])
+    nodes = [
+        helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", ["f", "zero"], ["first"], axis=1),
+        helper.make_node("Greater", ["first", "nought"], ["sign"]),
+        helper.make_node("Cast", ["sign"], ["y"], to=TensorProto.INT64),
+    ]
+    constants = [
+        onnx.numpy_helper.from_array(np.array(0, dtype=np.int64), "zero"),
+        onnx.numpy_helper.from_array(np.array(0, dtype=np.float32), "nought"),
+    ]
+    graph = helper.make_graph(nodes, "own", [given], [made], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 9
+    path.write_bytes(model.SerializeToString())
+    return load_policy(path)
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE", "FLOAT16", "INT32", "INT64"])
+@pytest.mark.parametrize("rows", ["n", 1, 7])
+def test_graphs_of_any_type_and_batch_run(tmp_path, kind, rows, rng):
+    policy = own_graph(tmp_path / "own.onnx", kind, rows)
+    states = rng.integers(-5, 5, (40, 2)).astype(float)
+    assert np.array_equal(policy(states), (states[:, 0] > 0).astype(int))
+    again = pickle.loads(pickle.dumps(policy))
+    (tmp_path / "own.onnx").unlink()  # another process or machine does not have it
+    assert np.array_equal(again(states), policy(states))
+
+
+def test_states_that_a_graph_cannot_take_are_refused(tmp_path):
+    with pytest.raises(PolicyError, match=r"takes tensor\(int32\), that is whole numbers"):
+        own_graph(tmp_path / "own.onnx", "INT32", "n")(np.array([[0.5, 1.0]]))
+    with pytest.raises(PolicyError, match=r"takes tensor\(float16\), that is numbers of its range"):
+        own_graph(tmp_path / "own.onnx", "FLOAT16", "n")(np.array([[1e6, 1.0]]))
+    with pytest.raises(PolicyError, match=r"takes states of shape \(n, 2\)"):
+        own_graph(tmp_path / "own.onnx", "FLOAT", "n")(np.zeros((3, 1)))
+
+
+def test_a_failed_export_leaves_the_old_file(tmp_path, monkeypatch):
+    policy = GreedyPolicy(critic(3, 2, Polynomial(), 3, Median(), seed=1), 2)
+    policy.save(tmp_path / "x.onnx")
+    before = (tmp_path / "x.onnx").read_bytes()
+
+    def full(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(StorageError, match="the disk is full"):
+        GreedyPolicy(critic(5, 2, Polynomial(), 3, Median(), seed=2), 2).save(tmp_path / "x.onnx")
+    assert (tmp_path / "x.onnx").read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["x.onnx"]
+
+
+def test_an_onnx_policy_runs_in_processes_and_with_checkpoints(tmp_path, cartpole):
+    log = cartpole.log(episodes=30, steps=20, seed=1)
+    learn(log, method="fqi", gamma=0.9).policy.save(tmp_path / "x.onnx")
+    policy = load_policy(tmp_path / "x.onnx")
+    wanted = evaluate(log, policy, method="lstd", gamma=0.9).value
+    with Local(workers=2, kind="processes", checkpoint=tmp_path / "progress") as engine:
+        assert evaluate(log, policy, method="lstd", gamma=0.9, engine=engine).value == wanted
+
+
+def test_a_flipped_bit_in_a_graph_of_ours_is_noticed_wherever_it_is(tmp_path, rng):
+    policy = GreedyPolicy(
+        critic(3, 2, Polynomial(), 3, Median(), seed=1), 2, state_names=("a", "b", "c")
+    )
+    policy.save(tmp_path / "x.onnx")
+    whole = (tmp_path / "x.onnx").read_bytes()
+    for place in rng.integers(len(whole), size=300):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << int(rng.integers(8))
+        (tmp_path / "y.onnx").write_bytes(flipped)
+        with pytest.raises(SavedFileError, match=r"is damaged|is no ONNX graph|one input|takes"):
+            load_policy(tmp_path / "y.onnx")

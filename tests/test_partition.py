@@ -61,3 +61,22 @@ def test_folds_that_a_log_cannot_fill_are_refused():
     for partition in (Split, Bootstrap, Replicate):
         with pytest.raises(PartitionError, match="folds must be a whole number of at least 1"):
             partition(0)
+
+
+def test_folds_by_the_ten_thousands_lose_no_episode():
+    n = 47_232
+    log = Log.from_arrays(
+        np.zeros(n), np.zeros(n, int), np.zeros(n), np.zeros(n), episode=np.arange(n)
+    )
+    counts = np.bincount(Split(40_000).dealt(log, np.random.default_rng(0)), minlength=40_000)
+    assert set(counts.tolist()) == {1, 2}
+    assert counts.sum() == n
+
+
+def test_folds_that_would_fill_the_memory_are_refused(monkeypatch):
+    monkeypatch.setattr("tailproof.partition.physical_memory", lambda: 1000)
+    log = Log.from_arrays(
+        np.zeros(60), np.zeros(60, int), np.zeros(60), np.zeros(60), episode=np.arange(60)
+    )
+    with pytest.raises(PartitionError, match=r"30 folds of 60 episodes need .* Use fewer folds"):
+        Split(30).assign(log, np.random.default_rng(0))

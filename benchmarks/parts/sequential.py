@@ -4,8 +4,8 @@ Targets, against the default of version 0.1 (LSTD on raw polynomials) on the sam
 in `results/before.json`:
 
 1. RMSE at most 0.25 of it in the geometric mean, no world above 1.15.
-2. 90 % intervals in at least 75 % of logs, held by at least 87 % pooled and 82 % in every world; 90 % lower
-   bounds by at least 88 %. The same on logs of ten times as many episodes (part "tenfold").
+2. 90 % intervals in at least 75 % of logs, held by at least 87 % pooled and 82 % in every world; lower
+   bounds (90 %) by at least 88 %. The same on logs of ten times as many episodes (part "tenfold").
 """
 
 from __future__ import annotations

@@ -15,6 +15,18 @@ BoolArray = npt.NDArray[np.bool_]
 AnyArray = npt.NDArray[Any]
 
 
+def as_array(name: str, values: Any, error: type[TailproofError]) -> AnyArray:
+    """Return values as an array, unless entries of them are masked, that is missing."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        masked = np.ma.getmaskarray(values)
+        row = int(np.argwhere(masked)[0][0]) if masked.ndim else 0
+        raise error(
+            f"{name} has {int(masked.sum())} masked entries, the first at row {row}: they are missing. "
+            f"Drop or impute these rows before building the log."
+        )
+    return np.asarray(values)
+
+
 def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -> None:
     """Raise `error` unless every entry of `values` is finite, naming the first that is not."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -27,6 +39,15 @@ def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -
         f"{f', column {where[1]}' if len(where) > 1 else ''} ({len(bad)} such entries in all); "
         f"drop or impute these rows before building the log."
     )
+
+
+def require_products(gram: FloatArray, error: type[TailproofError]) -> None:
+    """Raise `error` unless sums of products of features are finite: large states overflow them."""
+    if not np.isfinite(gram).all():
+        raise error(
+            "The states are so large that products of the features overflow. Divide each state "
+            "column by its scale, or use features that do not multiply states."
+        )
 
 
 def require_fraction(

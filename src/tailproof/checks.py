@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_finite
+from tailproof.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_array,
+    require_finite,
+)
 from tailproof.errors import LogError
 from tailproof.spaces import ActionSpace, Discrete, as_space
 
 
 def matrix(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return real values as (n, p); a single variable may come as (n,)."""
-    array = np.asarray(values)
+    array = as_array(name, values, LogError)
     if array.dtype.kind not in "fiub":
         raise LogError(
-            f"{name} must be real numbers. Got dtype {array.dtype} ; encode categories first."
+            f"{name} must be real numbers. Got dtype {array.dtype}; encode categories, dates and "
+            f"times first."
         )
     if array.dtype.kind != "f":
         array = array.astype(float)
@@ -30,11 +40,16 @@ def matrix(name: str, values: npt.ArrayLike) -> FloatArray:
 
 def column(name: str, values: npt.ArrayLike, n: int, dtype: type) -> AnyArray:
     """Return values as (n,) of this type."""
-    array = np.asarray(values)
+    array = as_array(name, values, LogError)
     if array.shape != (n,):
         raise LogError(
             f"{name} must have the shape ({n},), one entry a transition. Got {array.shape} instead."
         )
+    numeric = array.dtype.kind in "fiub" or (
+        array.dtype.kind == "O" and all(isinstance(each, Real | Decimal) for each in array)
+    )
+    if not numeric:
+        raise LogError(f"{name} must be {dtype.__name__}s. Got dtype {array.dtype} instead.")
     try:
         return array.astype(dtype, copy=False)
     except (TypeError, ValueError) as error:
@@ -47,14 +62,17 @@ def check_actions(
     actions: npt.ArrayLike, n: int, action_space: Any
 ) -> tuple[AnyArray, ActionSpace]:
     """Return actions that lie in the action space, and that space."""
-    array = np.asarray(actions)
+    array = as_array("actions", actions, LogError)
     if array.ndim == 0 or len(array) != n:
         raise LogError(f"actions must have {n} rows, as states have. Got shape {array.shape}.")
     if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iub":
         array = array[:, 0]
     space = as_space(action_space, array)
     if isinstance(space, Discrete):
-        if array.ndim != 1 or (array.dtype.kind == "f" and (array != np.round(array)).any()):
+        whole = array.dtype.kind in "iub" or (
+            array.dtype.kind == "f" and bool((array == np.round(array)).all())
+        )
+        if array.ndim != 1 or not whole:
             raise LogError(
                 f"Discrete actions must be integers of shape ({n},). "
                 f"Got dtype {array.dtype}, shape {array.shape}."
@@ -85,17 +103,35 @@ def check_actions(
     return array, space
 
 
-def runs(episode: AnyArray, n: int) -> tuple[IntArray, AnyArray]:
+def labels(name: str, values: npt.ArrayLike, n: int) -> AnyArray:
+    """Return a label for every row, (n,): none of them missing, and all of a kind."""
+    array = as_array(name, values, LogError)
+    if array.shape != (n,):
+        raise LogError(f"{name} must have the shape ({n},), a label a row. Got {array.shape}.")
+    kind = array.dtype.kind
+    if kind in "fmM":
+        missing = np.isnan(array) if kind == "f" else np.isnat(array)
+    elif kind == "O":
+        missing = np.array([each is None or each != each for each in array], dtype=bool)
+    else:
+        missing = np.zeros(n, dtype=bool)
+    if missing.any():
+        row = int(missing.argmax())
+        said = {"f": "NaN", "m": "NaT", "M": "NaT"}.get(kind, array[row])
+        raise LogError(f"{name} must label every row. Got {said} at row {row}.")
+    return array
+
+
+def runs(episode: npt.ArrayLike, n: int) -> tuple[IntArray, AnyArray]:
     """Return where each episode starts, then n, and the label of each; episodes are contiguous."""
-    if episode.shape != (n,):
-        raise LogError(f"episode must have the shape ({n},), a label a row. Got {episode.shape}.")
-    if episode.dtype.kind == "f" and np.isnan(episode).any():
-        row = int(np.flatnonzero(np.isnan(episode))[0])
-        raise LogError(f"episode must label every row. Got NaN at row {row}.")
+    episode = labels("episode", episode, n)
     borders = np.flatnonzero(episode[1:] != episode[:-1]) + 1
     starts = np.concatenate([[0], borders, [n]])
     ids = episode[starts[:-1]]
-    unique, counts = np.unique(ids, return_counts=True)
+    try:
+        unique, counts = np.unique(ids, return_counts=True)
+    except TypeError as error:
+        raise LogError(f"episode must have labels of one kind. Got a mixture: {error}.") from error
     if len(unique) < len(ids):
         again = unique[counts > 1][0]
         raise LogError(
@@ -109,9 +145,13 @@ def flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolArray
     """Return booleans (n,) that are true only where an episode ends; none are by default."""
     if values is None:
         return np.zeros(len(ends), dtype=bool)
-    array = np.asarray(values)
-    if array.dtype.kind not in "biu" and not np.isin(array, (0, 1)).all():
-        raise LogError(f"{name} must be booleans. Got dtype {array.dtype} instead.")
+    array = as_array(name, values, LogError)
+    odd = np.zeros(0) if array.dtype.kind == "b" else array[~np.isin(array, (0, 1))]
+    if array.dtype.kind not in "biufO" or odd.size:
+        shown = f", such as {odd.flat[0]}" if odd.size else ""
+        raise LogError(
+            f"{name} must be booleans. Got dtype {array.dtype}{shown} instead; use 0 and 1 only."
+        )
     flags = column(name, array, len(ends), bool)
     if (flags & ~ends).any():
         row = int(np.flatnonzero(flags & ~ends)[0])
@@ -124,19 +164,16 @@ def flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolArray
 
 def check_groups(group: npt.ArrayLike, starts: IntArray, episode_ids: AnyArray) -> AnyArray:
     """Return the group of each episode, (E,)."""
-    labels = np.asarray(group)
-    n = int(starts[-1])
-    if labels.shape != (n,):
-        raise LogError(f"group must have the shape ({n},), a label a row. Got {labels.shape}.")
-    changes = np.flatnonzero(labels[1:] != labels[:-1]) + 1
+    given = labels("group", group, int(starts[-1]))
+    changes = np.flatnonzero(given[1:] != given[:-1]) + 1
     torn = changes[~np.isin(changes, starts)]
     if len(torn):
         at = int(np.searchsorted(starts, torn[0], side="right")) - 1
         raise LogError(
             f"A group holds whole episodes. Episode {episode_ids[at]!s} has the groups "
-            f"{labels[torn[0] - 1]!s} and {labels[torn[0]]!s}; give every row of it one group."
+            f"{given[torn[0] - 1]!s} and {given[torn[0]]!s}; give every row of it one group."
         )
-    return labels[starts[:-1]]
+    return given[starts[:-1]]
 
 
 def check_propensity(propensity: npt.ArrayLike, n: int, space: ActionSpace) -> FloatArray:

@@ -21,6 +21,8 @@ from tailproof.method import Method
 from tailproof.partition import Split, Whole
 from tailproof.results import Estimate
 
+_EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
+
 
 def compare(
     log: AnyLog,
@@ -155,7 +157,7 @@ def _estimates(
     found = {}
     for name, policy in rivals.items():
         try:
-            found[name] = run(policy)
+            found[name] = run(policy).within(_EVIDENCE // len(rivals))
         except FoldError as error:
             if len(rivals) == 1:
                 raise

@@ -57,8 +57,16 @@ class CoverageWarning(TailproofWarning):
     """The policy does what the log never did."""
 
 
+class WeightWarning(TailproofWarning):
+    """Importance weights that do not average one."""
+
+
 class HorizonWarning(TailproofWarning):
     """All episodes end at one step, and the state does not tell how many are left."""
+
+
+class EngineWarning(TailproofWarning):
+    """An engine that could not be used."""
 
 
 class ConvergenceWarning(TailproofWarning):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tailproof.algorithms.auto import Auto
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray, require_finite
+from tailproof.arrays import FloatArray, as_array, require_finite
 from tailproof.catalogue import method as named_method
 from tailproof.critics import Critics
 from tailproof.engines import Engine, running
@@ -29,6 +29,7 @@ from tailproof.lazy import AnyLog
 from tailproof.log import Log
 from tailproof.marks import warn_of_taught_episodes
 from tailproof.method import Method
+from tailproof.naming import for_log
 from tailproof.partition import Split
 from tailproof.results import Estimate, combine
 
@@ -53,7 +54,9 @@ def evaluate(
         beyond it, the default works on a sample of episodes and warns, and others refuse.
     policy
         A callable states → actions, an object with ``probabilities(states)``, or, for continuous
-        actions, one with ``sample(states, rng)``.
+        actions, one with ``sample(states, rng)``. Actions are codes 0..A−1, or the log's labels as
+        text. A policy that names its states and actions is matched with the log by these names, see
+        `tailproof.naming`; it gets copies of the states, which it may change.
     method
         A name of the catalogue (`tailproof.catalogue.names`), `method(name, ...)` or a `Method`.
         ``"auto"`` of continuous actions, without features, is the median of five neural FQE.
@@ -87,6 +90,7 @@ def evaluate(
         data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
         warn_of_a_hidden_horizon(data, discount)
+        policy = for_log(policy, data)
         starts = _starts(data, initial_states)
         warn_of_unlogged_actions(policy, data, starts)
         warn_of_taught_episodes(policy, data)
@@ -176,7 +180,10 @@ def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | N
     """Return where the policy starts; None for a log on disk, which tells as it is read."""
     if initial_states is None:
         return log.first_states if isinstance(log, Log) else None
-    starts = np.asarray(initial_states, dtype=float)
+    starts = as_array("initial_states", initial_states, TailproofError)
+    if starts.dtype.kind not in "fiub":
+        raise TailproofError(f"initial_states must be numbers. Got dtype {starts.dtype} instead.")
+    starts = starts.astype(float)
     dimension = len(log.state_names)
     if starts.ndim != 2 or starts.shape[1] != dimension or len(starts) == 0:
         raise TailproofError(

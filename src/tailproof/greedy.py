@@ -24,6 +24,9 @@ class GreedyPolicy:
         Number of actions, A.
     actions
         The actions to choose from; by default all of them.
+    state_names, action_labels
+        What states and actions are called, so that a log in another order is read right; see
+        `tailproof.naming`.
     taught
         Marks of the episodes that taught the critics (`tailproof.marks`), or None.
 
@@ -42,6 +45,8 @@ class GreedyPolicy:
     critic: Ensemble
     n_actions: int
     actions: tuple[int, ...] = ()
+    state_names: tuple[str, ...] = ()
+    action_labels: tuple[str, ...] | None = None
     taught: IntArray | None = None
 
     def __post_init__(self) -> None:
@@ -73,7 +78,7 @@ class SoftmaxPolicy:
 
     Parameters
     ----------
-    critic, n_actions, actions, taught
+    critic, n_actions, actions, state_names, action_labels, taught
         As in `GreedyPolicy`.
     temperature
         In units of Q: near 0 is greedy, large is uniform.
@@ -92,6 +97,8 @@ class SoftmaxPolicy:
     n_actions: int
     actions: tuple[int, ...] = ()
     temperature: float = 1.0
+    state_names: tuple[str, ...] = ()
+    action_labels: tuple[str, ...] | None = None
     taught: IntArray | None = None
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, stdtrit
+import scipy
 
 from tailproof.aggregate import Quantile
 from tailproof.arrays import FloatArray
@@ -110,7 +110,7 @@ def fold_t_interval(values: npt.ArrayLike, *, level: float) -> Interval:
     if (K := len(ordered)) < 2:
         raise LevelError("A fold t-interval needs the spread of 2 folds or more. Got 1 fold.")
     mean = float(ordered.mean())
-    half = float(stdtrit(K - 1, (1 + level) / 2) * ordered.std(ddof=1)) / math.sqrt(K)
+    half = float(scipy.special.stdtrit(K - 1, (1 + level) / 2) * ordered.std(ddof=1)) / math.sqrt(K)
     low, high, kind = mean - half, mean + half, "fold-t-interval"
     note = "nominal: conservative from 95 % under symmetric heavy tails, no claim under skew"
     return Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
@@ -140,7 +140,7 @@ def quantile_bound(
     # The ranks go through the same rule as the values, so that j cannot differ from what q selects.
     both = np.column_stack([ordered, np.arange(1.0, K + 1)])  # (K, 2)
     value, rank = Quantile(q, rule)(both).tolist()
-    level = 1 - float(bdtr(math.ceil(rank - 1e-9) - 1, K, share))
+    level = 1 - float(scipy.special.bdtr(math.ceil(rank - 1e-9) - 1, K, share))
     note = f"the paper calls it a {_percent(1 - q)} bound; this level is for {skew} tails"
     return Bound(value=value, level=level, requested=1 - q, kind="quantile-bound", note=note)
 
@@ -209,7 +209,7 @@ def theory_folds(delta: float) -> int:
 
 def _order_index(K: int, *, level: float, share: float, sides: int) -> tuple[int, float]:
     """Return the largest j with sides·P(Bin(K, share) < j) ≤ 1 − level, and the level it has."""
-    misses = sides * bdtr(np.arange(K), K, share)  # (K,), of j = 1..K
+    misses = sides * scipy.special.bdtr(np.arange(K), K, share)  # (K,), of j = 1..K
     j = int(np.count_nonzero(misses <= _allowed_miss(level)))
     if j:
         return j, 1 - float(misses[j - 1])

@@ -138,7 +138,16 @@ def _taught(task: Task, chosen: Method) -> Learned:
         fitted,
         task,
         seed=seed,
-        like=None if extracting else GreedyPolicy(critic, data.n_actions, actions, taught=taught),
+        like=None
+        if extracting
+        else GreedyPolicy(
+            critic,
+            data.n_actions,
+            actions,
+            state_names=data.state_names,
+            action_labels=getattr(data.action_space, "labels", None),
+            taught=taught,
+        ),
     )
     return Learned(
         policy=policy,

@@ -241,7 +241,13 @@ class Learned:
         """Return π(a|s) ∝ exp(Q(s, a) / temperature)."""
         actions = self.policy.actions if isinstance(self.policy, GreedyPolicy) else ()
         return SoftmaxPolicy(
-            self.critic, self._n_actions(), actions, temperature, taught=self.taught
+            self.critic,
+            self._n_actions(),
+            actions,
+            temperature,
+            state_names=self.state_names,
+            action_labels=getattr(self.action_space, "labels", None),
+            taught=self.taught,
         )
 
     def save(self, path: str | Path) -> None:
@@ -293,15 +299,24 @@ class Learned:
             method = from_plain(header["method"], features=features)
             space = from_plain(header["action_space"])
             found = restored(header, arrays, features)
+            known = getattr(found.critics, "features", None)
+            if getattr(known, "n_actions", None) not in (None, getattr(space, "n", None)):
+                raise SavedFileError("It does not fit together: its actions are miscounted.")
             critic = Ensemble(found.critics, method.aggregate)
+            names = tuple(str(name) for name in header["state_names"])
             policy = found.policy
             taught, judged = arrays.get("taught"), header.get("judged")
             if policy is None:
+                named = {
+                    "state_names": names,
+                    "action_labels": space.labels,
+                    "taught": taught,
+                }
                 actions = tuple(header["actions"])
-                policy = GreedyPolicy(critic, space.n, actions, taught=taught)
+                policy = GreedyPolicy(critic, space.n, actions, **named)
                 if "temperature" in header:
                     warm = float(header["temperature"])
-                    policy = SoftmaxPolicy(critic, space.n, actions, warm, taught=taught)
+                    policy = SoftmaxPolicy(critic, space.n, actions, warm, **named)
             return cls(
                 policy=policy,
                 critic=critic,
@@ -313,7 +328,7 @@ class Learned:
                 n_transitions=header["n_transitions"],
                 n_episodes=header["n_episodes"],
                 action_space=space,
-                state_names=tuple(header["state_names"]),
+                state_names=names,
                 reasons=tuple(header["reasons"]),
                 policy_history=found.policy_history,
                 judged=None if judged is None else Judgement.from_dict(judged),
@@ -324,6 +339,10 @@ class Learned:
             raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
         except SavedFileError as error:
             raise SavedFileError(f"{path} cannot be used. {error}") from error
+        except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+            raise SavedFileError(
+                f"{path} does not fit together: {error}. Learn and save again."
+            ) from error
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import learned_html  # pages are for those who look

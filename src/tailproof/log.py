@@ -25,6 +25,16 @@ from tailproof.errors import LogError
 from tailproof.spaces import ActionSpace, Discrete
 
 
+def default_names(count: int) -> tuple[str, ...]:
+    """Return what state variables are called that nobody has named."""
+    return tuple(f"state {j}" for j in range(count))
+
+
+def unnamed(names: Sequence[str]) -> bool:
+    """Return whether these are the names of variables that nobody has named."""
+    return tuple(names) == default_names(len(names))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Episodes:
     """What is known of all episodes of a log, whether its transitions are in memory or not."""
@@ -172,14 +182,14 @@ class Log(Episodes):
         ):
             require_finite(name, values, LogError)
         action_array, space = check_actions(actions, n, action_space)
-        starts, episode_ids = runs(np.asarray(episode), n)
+        starts, episode_ids = runs(episode, n)
         ends = np.zeros(n, dtype=bool)
         ends[starts[1:] - 1] = True
         terminated_array = flags("terminated", terminated, ends)
         given = (
             np.zeros(n, dtype=bool) if truncated is None else flags("truncated", truncated, ends)
         )
-        names = tuple(state_names or (f"state {j}" for j in range(state_array.shape[1])))
+        names = tuple(state_names or default_names(state_array.shape[1]))
         if len(names) != state_array.shape[1]:
             raise LogError(
                 f"state_names must name the {state_array.shape[1]} state variables. "

@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import scipy
 from numpy.random import Generator
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, PartitionError, TailproofError
@@ -366,7 +366,8 @@ def _root(pull: Callable[[float, float], float], tau: float) -> float:
     edge = math.copysign(1.0, at_median)  # in units of τ, where no product can underflow
     if at_median == 0 or (pull(edge * tau, tau) >= 0) == (edge > 0):  # at the edge, to rounding
         return 0.0 if at_median == 0 else edge * tau
-    return tau * float(brentq(lambda t: pull(t * tau, tau), 0.0, edge, xtol=1e-15, maxiter=1000))
+    find = scipy.optimize.brentq  # loaded when it is needed
+    return tau * float(find(lambda t: pull(t * tau, tau), 0.0, edge, xtol=1e-15, maxiter=1000))
 
 
 def _proposal_two(x: FloatArray, budget: float) -> tuple[float, float]:

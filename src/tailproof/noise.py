@@ -14,9 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.integrate import quad
-from scipy.special import beta as beta_function
-from scipy.special import stdtrit
+import scipy
 
 from tailproof.arrays import AnyArray, FloatArray, require_fraction
 from tailproof.errors import TailproofError
@@ -101,13 +99,13 @@ def winsorised_std(df: float, tail: float = 0.01) -> float:
     >>> round(winsorised_std(1.0), 4)
     6.2872
     """
-    cut = float(stdtrit(df, 1 - tail))
-    peak = 1 / (math.sqrt(df) * float(beta_function(0.5, df / 2)))
+    cut = float(scipy.special.stdtrit(df, 1 - tail))
+    peak = 1 / (math.sqrt(df) * float(scipy.special.beta(0.5, df / 2)))
 
     def integrand(x: float) -> float:
         return x * x * peak * math.pow(1 + x * x / df, -(df + 1) / 2)
 
-    half, _ = quad(integrand, 0, cut, limit=200)
+    half, _ = scipy.integrate.quad(integrand, 0, cut, limit=200)
     return math.sqrt(2 * half + 2 * tail * cut * cut)
 
 
@@ -175,7 +173,7 @@ class SkewedT(Noise):
         """Draw an array of the given size."""
         draws = rng.standard_t(self.df, size)
         # E max(t, 0), half of the mean absolute value of Student t.
-        half = math.sqrt(self.df) / ((self.df - 1) * float(beta_function(self.df / 2, 0.5)))
+        half = math.sqrt(self.df) / ((self.df - 1) * float(scipy.special.beta(self.df / 2, 0.5)))
         centred = np.where(draws > 0, self.right * draws, draws) - (self.right - 1) * half
         return centred * (self.kappa / winsorised_std(self.df))
 

@@ -1,4 +1,4 @@
-"""Policies as ONNX graphs: features, critics, aggregate and choice in one file. Extra `deep`.
+"""Policies to ONNX graphs: features, critics, aggregate and choice in one file. Extra `deep`.
 
 The graph computes in double precision what numpy computes, so that it takes the same actions. Whatever
 runs ONNX can act with it; nothing of tailproof is needed.
@@ -6,8 +6,8 @@ runs ONNX can act with it; nothing of tailproof is needed.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
-from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,19 @@ import numpy as np
 
 from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile, TrimmedMean
 from tailproof.algorithms.state_critics import StateCritics
-from tailproof.arrays import AnyArray, FloatArray
-from tailproof.container import SavedFileError
+from tailproof.arrays import AnyArray
+from tailproof.container import sealed_page
 from tailproof.critics import LinearCritics
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.features import Polynomial
+from tailproof.files import write_whole
 from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
 from tailproof.onnx_scores import linear_values, scores_in
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
+#: Under which properties of a graph its description stands, and the SHA-256 of its bytes.
+METADATA_KEY, CHECKSUM_KEY = "tailproof", "tailproof-sha256"
+UNSEALED = b"0" * 64  # what stands for the checksum while it is computed
 
 
 def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> None:
@@ -53,7 +57,28 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
         best = graph.node("ArgMax", values, axis=1, keepdims=0)
         codes = graph.constant(np.asarray(policy.actions, dtype=np.int64))
         outputs = {"actions": (graph.node("Gather", codes, best), "INT64", ["n"]), **outputs}
-    graph.write(Path(path), dimension, outputs)
+    graph.write(Path(path), dimension, outputs, _metadata(policy))
+
+
+def _metadata(policy: GreedyPolicy | SoftmaxPolicy) -> dict[str, Any]:
+    """Return what states and actions are called, for whoever loads the policy."""
+    return {
+        "state_names": list(policy.state_names),
+        "action_labels": None if policy.action_labels is None else list(policy.action_labels),
+        "n_actions": policy.n_actions,
+    }
+
+
+def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
+    """Return the bytes of an ONNX model with a description and a checksum of all of them."""
+    given = {} if metadata is None else {METADATA_KEY: sealed_page(metadata).decode()}
+    for key, value in {**given, CHECKSUM_KEY: UNSEALED.decode()}.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, value
+    content: bytes = model.SerializeToString()
+    digest = hashlib.sha256(content).hexdigest().encode()
+    head, _, tail = content.rpartition(UNSEALED)
+    return head + digest + tail
 
 
 def _values(graph: _Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, int | str]:
@@ -86,7 +111,7 @@ class _Graph:
     """Nodes and constants of a graph in the making."""
 
     def __init__(self) -> None:
-        self.onnx = _require("onnx")
+        self.onnx = require_onnx("onnx")
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
@@ -147,9 +172,13 @@ class _Graph:
         return self.node("Softmax", scaled, axis=1)
 
     def write(
-        self, path: Path, dimension: int | str, outputs: dict[str, tuple[str, str, list[Any]]]
+        self,
+        path: Path,
+        dimension: int | str,
+        outputs: dict[str, tuple[str, str, list[Any]]],
+        metadata: dict[str, Any],
     ) -> None:
-        """Check the graph and write it."""
+        """Check the graph and write it whole, with a sealed page of what is known about it."""
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
         given = helper.make_tensor_value_info("states", kinds.DOUBLE, ["n", dimension])
         results = []
@@ -162,85 +191,11 @@ class _Graph:
         )
         model.ir_version = _IR_VERSION
         self.onnx.checker.check_model(model)
-        path.write_bytes(model.SerializeToString())
+        write_whole(path, sealed_graph(model, metadata))
 
 
-@dataclass(frozen=True, eq=False)
-class OnnxPolicy:
-    """A deterministic policy in an ONNX graph: its output ``actions``, or its first.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from tailproof import learn
-    >>> from tailproof.saving import load
-    >>> from tailproof.worlds import CartPole
-    >>> log = CartPole().log(episodes=20)
-    >>> policy = learn(log, method="room-vm", gamma=0.99).policy
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     policy.save(os.path.join(folder, "policy.onnx"))
-    ...     again = load(os.path.join(folder, "policy.onnx"))
-    >>> bool((again(log.states) == policy(log.states)).all())
-    True
-    """
-
-    path: str
-    session: Any = field(repr=False)
-
-    def __call__(self, states: FloatArray) -> AnyArray:
-        """Return an action a state, (n,) or (n, q)."""
-        return _run(self.session, self.path, states, "actions")
-
-
-@dataclass(frozen=True, eq=False)
-class OnnxStochasticPolicy:
-    """A law over discrete actions in an ONNX graph: its output ``probabilities``."""
-
-    path: str
-    session: Any = field(repr=False)
-
-    def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return π(a | s), (n, A)."""
-        return np.asarray(_run(self.session, self.path, states, "probabilities"), dtype=float)
-
-
-def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
-    """Return the policy in an ONNX graph; it has one input, states (n, p)."""
-    runtime = _require("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = 1  # small graphs gain nothing from more
-    options.log_severity_level = 3
-    try:
-        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has a type of its own for every way to fail
-        reason = str(error).splitlines()[0]
-        raise SavedFileError(f"{path} is no ONNX graph that can be run: {reason}") from error
-    inputs = session.get_inputs()
-    if len(inputs) != 1:
-        raise SavedFileError(
-            f"A policy has one input, the states. {path} has {len(inputs)}: "
-            f"{', '.join(each.name for each in inputs)}."
-        )
-    if "probabilities" in (each.name for each in session.get_outputs()):
-        return OnnxStochasticPolicy(str(path), session)
-    return OnnxPolicy(str(path), session)
-
-
-def _run(session: Any, path: str, states: FloatArray, wanted: str) -> AnyArray:
-    given = session.get_inputs()[0]
-    kind = np.float64 if given.type == "tensor(double)" else np.float32
-    names = [each.name for each in session.get_outputs()]
-    expected = given.shape[-1]
-    array = np.ascontiguousarray(states, dtype=kind)
-    if array.ndim != 2 or (isinstance(expected, int) and array.shape[1] != expected):
-        raise PolicyError(
-            f"The policy in {path} takes states of shape (n, {expected}). Got {array.shape}."
-        )
-    output = wanted if wanted in names else names[0]
-    return np.asarray(session.run([output], {given.name: array})[0])
-
-
-def _require(module: str) -> Any:
+def require_onnx(module: str) -> Any:
+    """Return a module of the extra `deep`, or say how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, IntArray
 from tailproof.errors import PartitionError
-from tailproof.lazy import AnyLog
+from tailproof.lazy import AnyLog, physical_memory
 from tailproof.log import Log
 
 
@@ -143,16 +143,21 @@ class Split:
 
     def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
         """Deal the groups like cards, so that folds differ by at most one group."""
+        _require_memory(self.folds, log.n_episodes)
+        fold = self.dealt(log, rng)
+        return Folds((fold == np.arange(self.folds)[:, None]).view(np.int8))
+
+    def dealt(self, log: AnyLog, rng: np.random.Generator) -> IntArray:
+        """Return the fold of each episode, (E,)."""
         if log.n_groups < self.folds:
             unit = "episodes" if log.group_ids is None else "groups"
             raise PartitionError(
                 f"{self.folds} folds need at least {self.folds} {unit}. The log has "
                 f"{log.n_groups}; use fewer folds or a longer log."
             )
-        fold_of_group = np.empty(log.n_groups, dtype=np.int16)
+        fold_of_group = np.empty(log.n_groups, dtype=np.int32)
         fold_of_group[shuffled_groups(log, rng)] = np.arange(log.n_groups) % self.folds
-        fold = fold_of_group[log.group_of_episode]
-        return Folds((fold == np.arange(self.folds)[:, None]).view(np.int8))
+        return fold_of_group[log.group_of_episode]
 
 
 @dataclass(frozen=True)
@@ -231,6 +236,16 @@ class Replicate:
     def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:  # noqa: ARG002
         """Give every episode to every member."""
         return Folds(np.ones((self.folds, log.n_episodes), dtype=np.int8))
+
+
+def _require_memory(folds: int, episodes: int) -> None:
+    """Refuse counts of episodes by fold that would fill the memory, by name and before they do."""
+    needed, allowed = folds * episodes, physical_memory() // 4
+    if needed > allowed:
+        raise PartitionError(
+            f"{folds} folds of {episodes} episodes need {needed / 1e9:.1f} GB, and may take "
+            f"{allowed / 1e9:.1f} GB. Use fewer folds."
+        )
 
 
 def _check_count(name: str, value: int) -> None:

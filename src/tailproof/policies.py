@@ -59,9 +59,10 @@ class EpsilonGreedy:
 
 @dataclass(frozen=True)
 class Always:
-    """The same action in every state."""
+    """The same action in every state; with `n_actions` its code is beyond doubt."""
 
     action: int
+    n_actions: int | None = None
 
     def __call__(self, states: FloatArray) -> IntArray:
         """Return the action for each state, (n,)."""
@@ -118,7 +119,7 @@ def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> Flo
     """Return π(a | s) of any policy over discrete actions, checked, (n, A)."""
     n = len(states)
     if hasattr(policy, "probabilities"):
-        given = np.asarray(policy.probabilities(states), dtype=float)
+        given = np.asarray(policy.probabilities(_copied(states)), dtype=float)
         if given.shape != (n, n_actions):
             raise PolicyError(
                 f"policy.probabilities must return the shape ({n}, {n_actions}), a row a state and "
@@ -141,18 +142,7 @@ def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> Flo
 
 def chosen_actions(policy: Any, states: FloatArray, n_actions: int) -> IntArray:
     """Return the actions of a deterministic policy over discrete actions, checked, (n,)."""
-    n = len(states)
-    actions = _deterministic(policy, states)
-    if actions.shape == (n, 1):
-        actions = actions[:, 0]
-    if actions.shape != (n,) or (
-        actions.dtype.kind == "f" and (actions != np.round(actions)).any()
-    ):
-        raise PolicyError(
-            f"A deterministic policy over {n_actions} actions must return {n} integers. "
-            f"Got dtype {actions.dtype}, shape {actions.shape}."
-        )
-    actions = actions.astype(np.intp, copy=False)
+    actions = chosen_integers(policy, states, n_actions)
     wrong = np.flatnonzero((actions < 0) | (actions >= n_actions))
     if len(wrong):
         row = int(wrong[0])
@@ -161,6 +151,45 @@ def chosen_actions(policy: Any, states: FloatArray, n_actions: int) -> IntArray:
             f"{states[row]} ({len(wrong)} such rows)."
         )
     return actions
+
+
+def chosen_integers(
+    policy: Any,
+    states: FloatArray,
+    n_actions: int,
+    *,
+    translate: Callable[[AnyArray], AnyArray] = lambda answered: answered,
+) -> IntArray:
+    """Return what a deterministic policy answers, if these are whole numbers, (n,).
+
+    Parameters
+    ----------
+    translate
+        Turns answers of other kinds, such as labels, into codes first.
+    """
+    n = len(states)
+    actions = translate(_deterministic(policy, states))
+    if actions.shape == (n, 1):
+        actions = actions[:, 0]
+    if actions.shape == (n,) and actions.dtype.kind == "O":
+        whole = all(isinstance(each, int | np.integer) for each in actions)
+        actions = actions.astype(np.intp) if whole else actions
+    if actions.dtype.kind in "US":
+        raise PolicyError(
+            f"The policy answers with text, such as {str(actions.flat[0])!r}, where codes 0.."
+            f"{n_actions - 1} are needed: what labels stand for is known only of a log that has them."
+        )
+    if (
+        actions.shape != (n,)
+        or actions.dtype.kind not in "iubf"
+        or (actions.dtype.kind == "f" and not (actions == np.round(actions)).all())
+        or (actions.dtype.kind == "f" and not np.isfinite(actions).all())
+    ):
+        raise PolicyError(
+            f"A deterministic policy over {n_actions} actions must return {n} integers. "
+            f"Got dtype {actions.dtype}, shape {actions.shape}."
+        )
+    return actions.astype(np.intp, copy=False)
 
 
 def action_draws(
@@ -183,7 +212,7 @@ def action_draws(
         weights = action_probabilities(policy, states, space.n)
         return np.broadcast_to(np.arange(space.n), (n, space.n)), weights
     if hasattr(policy, "sample"):
-        drawn = [_vectors(policy.sample(states, rng), n, space) for _ in range(draws)]
+        drawn = [_vectors(policy.sample(_copied(states), rng), n, space) for _ in range(draws)]
         return np.stack(drawn, axis=1), np.full((n, draws), 1 / draws)
     actions = _vectors(_deterministic(policy, states), n, space)
     return actions[:, None, :], np.ones((n, 1))
@@ -195,7 +224,18 @@ def _deterministic(policy: Any, states: FloatArray) -> AnyArray:
             f"A policy is a callable states -> actions, an object with probabilities(states), or "
             f"one with sample(states, rng). Got {type(policy).__name__} instead."
         )
-    return np.asarray(policy(states))
+    return np.asarray(policy(_copied(states)))
+
+
+def log_densities(policy: Any, states: FloatArray, actions: AnyArray) -> FloatArray:
+    """Return the logarithm of a policy's density at some actions, (n,)."""
+    given = policy.log_prob(_copied(states), _copied(actions))
+    return np.asarray(given, dtype=float)
+
+
+def _copied(values: AnyArray) -> AnyArray:
+    """Return what a policy may change in place, as some do, without changing the log."""
+    return np.array(values, order="K")
 
 
 def _vectors(actions: AnyArray, n: int, space: Continuous) -> FloatArray:

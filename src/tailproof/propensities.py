@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.checks import check_propensity
@@ -273,6 +273,6 @@ def _fit_calibration(
     # ε stays between one observation's worth and all; T within a factor of 20 of doing nothing.
     bounds = [(-3.0, 3.0), (-np.log(max(len(actions), 2)), 5.0)]
     start = np.array([0.0, bounds[1][0] / 2])
-    found = minimize(loss, start, method="L-BFGS-B", bounds=bounds)
+    found = scipy.optimize.minimize(loss, start, method="L-BFGS-B", bounds=bounds)
     best = found.x if loss(found.x) <= loss(start) else start
     return settings(best)

@@ -21,6 +21,7 @@ from tailproof.fit import check_gamma, prepare
 from tailproof.linear_reference import LinearReference, features_for, fit_linear
 from tailproof.log import Log, discounted_returns
 from tailproof.method import Method
+from tailproof.naming import for_log
 
 #: Blocks of whole groups that folds are made of; the numbers of folds on a K-path divide it.
 BLOCKS = 60
@@ -121,6 +122,7 @@ def reference(
     Without a policy it is the mean return of the logged episodes. Inverse propensity scoring serves
     one-step logs with propensities, unless `method` is another; LSTD serves anything else.
     """
+    policy = for_log(policy, log)
     blocks = _deal(log, seed)
     if policy is None:
         terms = discounted_returns(log, gamma)
@@ -147,6 +149,7 @@ def linear_reference(
     log: Log, policy: Any, *, gamma: float, method: Method | None = None, seed: int = 0
 ) -> LinearReference:
     """Return LSTD with the features and the ridge of a method, or the default ones."""
+    policy = for_log(policy, log)
     base = None if method is None else method.base
     return fit_linear(
         log,

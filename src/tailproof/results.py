@@ -62,6 +62,7 @@ class Estimate:
     numbers: Numbers | None = field(default=None, repr=False)
     point_values: FloatArray | None = field(default=None, repr=False)  # (K, P) Q_k at starts
     point_weights: FloatArray | None = field(default=None, repr=False)  # (P,)
+    condensed: bool = field(default=False, repr=False)
 
     def interval(self, level: float = 0.9, *, kind: IntervalKind = "order") -> Interval:
         """Return a two-sided interval from the fold values.
@@ -136,9 +137,28 @@ class Estimate:
                 "The aggregate stands inside every backup of this method, so another one needs "
                 "another fit: call evaluate with Method(..., aggregate=...) instead."
             )
+        if self.condensed and self.method.at == "pointwise":
+            raise MethodError(
+                "This estimate is one of many and was kept without its values at every start, which "
+                "another aggregate at 'pointwise' needs: call evaluate for this policy."
+            )
         method = replace(self.method, aggregate=aggregate)
         value = combine(method, self.fold_values, self.point_values, self.point_weights)
         return replace(self, method=method, value=value)
+
+    def within(self, size: int) -> Estimate:
+        """Return the estimate without its evidence, if that takes more than `size` bytes.
+
+        Of many estimates on a large log the evidence would fill the memory. Values, folds and critics
+        stay; another aggregate then needs another fit.
+        """
+        arrays = [self.point_values, self.point_weights]
+        if self.numbers is not None:
+            arrays += [*(self.numbers.samples or ()), *(self.numbers.weights or ())]
+        if sum(each.nbytes for each in arrays if each is not None) <= size:
+            return self
+        kept = None if self.choice is None else Numbers(self.fold_values, choice=self.choice)
+        return replace(self, numbers=kept, point_values=None, point_weights=None, condensed=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""

@@ -30,7 +30,7 @@ def load(path: str | Path) -> Any:
 
         return load_policy(path)
     if Path(path).suffix == ".onnx":
-        from tailproof.onnx_export import load_onnx
+        from tailproof.onnx_policy import load_onnx
 
         return load_onnx(path)
     raise SavedFileError(

@@ -10,6 +10,9 @@ import numpy as np
 from tailproof.arrays import AnyArray
 from tailproof.errors import LogError
 
+#: More actions than this are identifiers that nobody coded.
+MOST_ACTIONS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Discrete:
@@ -19,7 +22,7 @@ class Discrete:
     labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.n < 1:
+        if not isinstance(self.n, int | np.integer) or self.n < 1:
             raise LogError(f"A discrete action space needs at least one action. Got n={self.n}.")
         if self.labels is not None and len(self.labels) != self.n:
             raise LogError(f"{self.n} actions need {self.n} labels. Got {len(self.labels)}.")
@@ -58,7 +61,13 @@ def as_space(given: Any, actions: AnyArray) -> ActionSpace:
                     f"Integer actions must have the shape (n,). Got {actions.shape}; pass reals "
                     f"for continuous actions, or code combinations of actions as one integer."
                 )
-            return Discrete(max(int(actions.max()) + 1, 1))
+            highest = int(actions.max())
+            if highest >= MOST_ACTIONS:
+                raise LogError(
+                    f"Integer actions are codes 0..A-1. {highest} would make {highest + 1} of them. "
+                    f"Code the actions that occur, or pass action_space."
+                )
+            return Discrete(max(highest + 1, 1))
         if actions.dtype.kind != "f":
             raise LogError(f"actions must be integers or reals. Got dtype {actions.dtype} instead.")
         return Continuous(1 if actions.ndim == 1 else actions.shape[1])

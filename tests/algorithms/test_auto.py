@@ -4,7 +4,6 @@ import pytest
 from tailproof import Absolute, Log, Method, Split, evaluate, method
 from tailproof.algorithms.auto import Auto
 from tailproof.algorithms.mean_choice import clusters
-from tailproof.errors import LevelError
 from tailproof.noise import Gamma, Gaussian, Pareto, StudentT
 from tailproof.worlds import storage
 
@@ -49,16 +48,22 @@ def test_skew_is_noticed_and_not_trimmed_away(cartpole):
         assert abs(biased - plain) > 5
 
 
-def test_where_no_interval_is_honest_it_says_so(cartpole):
-    estimate = run(cartpole, Pareto(1.5))
-    assert estimate.choice.estimator == "adaptive Huber mean"
-    with pytest.raises(
-        LevelError, match=r"No honest 90 % interval .* units would be needed\. Log more"
-    ):
-        estimate.interval(0.9)
-    with pytest.raises(LevelError, match="No honest"):
-        estimate.lower_bound(0.9)
-    assert estimate.to_dict()["choice"]["declined"]
+def test_strong_skew_gets_a_wide_interval_longer_on_the_side_of_the_tail(cartpole):
+    for sign in (1, -1):
+        estimate = run(cartpole, Pareto(1.5, sign))
+        assert estimate.choice.skewed
+        interval = estimate.interval(0.9)
+        assert interval.low < cartpole.truth().value < interval.high
+        centre = estimate.choice.spread.centre
+        assert sign * (interval.high - centre) > sign * (centre - interval.low)
+
+
+def test_folds_are_combined_and_have_no_interval_of_the_first_one(cartpole):
+    log = cartpole.log(episodes=60, seed=1)
+    split = Method(base=Auto(), partition=Split(5))
+    estimate = evaluate(log, cartpole.target(), method=split, gamma=0.99)
+    assert estimate.choice is None
+    assert estimate.fold_values.min() <= estimate.value <= estimate.fold_values.max()
 
 
 def test_a_storm_is_one_outlier_and_weeks_are_the_unit():

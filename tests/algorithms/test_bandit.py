@@ -1,8 +1,20 @@
 import numpy as np
 import pytest
 
-from tailproof import IPS, BanditDR, Clip, Log, Median, Method, Shrink, Split, evaluate, method
-from tailproof.errors import LevelError, LogError, MethodError, PolicyError
+from tailproof import (
+    IPS,
+    BanditDR,
+    Clip,
+    Log,
+    Median,
+    Method,
+    Shrink,
+    Split,
+    diagnose,
+    evaluate,
+    method,
+)
+from tailproof.errors import LevelError, LogError, MethodError, PolicyError, WeightWarning
 from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans, TrimmedMean, Winsorised
 from tailproof.policies import Uniform
 
@@ -121,6 +133,7 @@ def test_snips_recovers_constant_rewards_exactly():
     assert evaluate(constant, Fixed(TARGET), method="snips").value == pytest.approx(7.0)
 
 
+@pytest.mark.filterwarnings("ignore::tailproof.errors.WeightWarning")
 def test_doubly_robust_survives_wrong_propensities_when_the_model_is_right():
     log = bandit_log()
     wrong = Log.from_arrays(
@@ -168,3 +181,28 @@ def test_bad_bandit_input_is_refused_by_name(cartpole):
     )  # fmt: skip
     with pytest.raises(PolicyError, match=r"need policy\.log_prob"):
         evaluate(continuous, lambda states: states[:, 0], method="ips")
+
+
+@pytest.mark.parametrize("wrong", [0.1, 1.0])  # weights of 5 and of 0.5 on average
+def test_weights_that_do_not_average_one_are_said(wrong, rng):
+    n = 500
+    states, actions = rng.standard_normal((n, 1)), rng.integers(2, size=n)
+
+    def log(propensity):
+        return Log.from_arrays(
+            states,
+            actions,
+            actions + rng.standard_normal(n),
+            states,
+            episode=range(n),
+            propensity=np.full(n, propensity),
+        )
+
+    def policy(states):
+        return np.ones(len(states), dtype=int)
+
+    for chosen in ("ips", "snips", "bandit-dr", method("ips", reweight=Clip(3.0))):
+        with pytest.warns(WeightWarning, match="average .* and should average 1"):
+            evaluate(log(wrong), policy, method=chosen)
+        evaluate(log(0.5), policy, method=chosen)  # no warning
+    assert any("should average 1" in note for note in diagnose(log(wrong), policy).notes)

@@ -1,4 +1,6 @@
-import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -77,16 +79,63 @@ def test_a_stopped_run_goes_on_where_it_stopped(findings, tmp_path):
     assert values(resumed) == values(findings)
     assert len(calls) == 6
     assert path.read_text() == whole
-    asked = []
+
+
+def test_what_a_record_holds_is_not_asked_again_unless_it_is_damaged(tmp_path, rng):
+    path, notes = tmp_path / "record.jsonl", tmp_path / "notes"
+
+    def asked():
+        return len(notes.read_text().split()) if notes.exists() else 0
 
     def counting(problem, *, seed):
-        asked.append(seed)
-        return 0.0
+        with notes.open("a") as file:
+            file.write(f"{seed} ")
+        return problem.log.rewards.mean()
 
-    path.write_text(json.dumps(battery().signature()) + "\n" + "".join(lines[1:]))
-    known = run(battery(entrants={"lstd": counting, "roam": counting}), record=path)
-    assert asked == []
-    assert values(known) == values(findings)
+    chosen = battery(entrants={"own": counting})
+    first = values(run(chosen, record=path))
+    assert asked() == 12
+    assert values(run(chosen, record=path)) == first
+    assert asked() == 12
+    whole = path.read_bytes()
+    for count, place in enumerate(rng.integers(whole.index(b"\n") + 1, len(whole), size=20), 1):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        assert values(run(chosen, record=path)) == first
+        assert 12 + 2 * count <= asked()  # two noises of the item, at least
+
+
+def test_an_entrant_that_was_edited_is_another_entrant(tmp_path):
+    (tmp_path / "rules.py").write_text(
+        "import helper\ndef mine(problem, *, seed): return helper.X\n"
+    )
+    (tmp_path / "helper.py").write_text("X = 1.0\n")
+    (tmp_path / "unrelated.py").write_text("pass\n")
+    command = (
+        "import sys, rules\n"
+        "from tailproof.battery.run import Battery, run\n"
+        "from tailproof.battery.cells import Setting\n"
+        "b = Battery(entrants={'mine': rules.mine}, settings=(Setting('linear', 'fair', 500),),\n"
+        "            noises=('Gaussian',), stories=(), replicates=1)\n"
+        "print([s.values.tolist() for s in run(b, record='record.jsonl').cells().values()])"
+    )
+
+    def ask():
+        paths = os.pathsep.join([str(tmp_path), *sys.path])
+        return subprocess.run(
+            [sys.executable, "-c", command],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+        )
+
+    assert ask().stdout == "[[[1.0]]]\n"
+    (tmp_path / "unrelated.py").write_text("x = 1\n")
+    assert ask().stdout == "[[[1.0]]]\n"
+    (tmp_path / "helper.py").write_text("X = 2.0\n")
+    assert "An entrant whose code was edited is another one" in ask().stderr
 
 
 def test_a_part_of_a_record_can_be_scored(findings, tmp_path):

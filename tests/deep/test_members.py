@@ -1,6 +1,6 @@
 """Members trained together are the members trained alone."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -22,7 +22,8 @@ from tailproof import (
 from tailproof.catalogue import deep
 from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
 from tailproof.deep.fitting import fit_implicit, member_seeds
-from tailproof.errors import MethodError
+from tailproof.engines import Local
+from tailproof.errors import EngineWarning, MethodError
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
@@ -93,6 +94,22 @@ def test_members_in_processes_are_members_in_one(task):
     assert two.history.shape == (3, 3)
     with pytest.raises(MethodError, match="use workers=1"):
         apart.fit(task, folds, backup=Median(), rng=rng(1))
+
+
+def test_an_engine_is_used_or_said_to_be_of_no_use(task):
+    folds = Split(3).assign(task.log, rng())
+    base = IQL(policy_steps=1, **SMALL)
+    apart = IQL(policy_steps=1, **{**SMALL, "run": Run(workers=2, threads=1, log_every=20)})
+    wanted = apart.fit(task, folds, backup=None, rng=rng(1)).critics
+    with Local(workers=2, kind="processes") as engine:
+        elsewhere = replace(task, engine=engine)
+        found = apart.fit(elsewhere, folds, backup=None, rng=rng(1)).critics
+        assert engine._pool is not None  # its workers did it
+        assert torch.equal(found.q.flat, wanted.q.flat)
+        with pytest.warns(EngineWarning, match=r"in one task.*Run\(workers=\.\.\.\)"):
+            base.fit(elsewhere, folds, backup=None, rng=rng(1))
+    with pytest.warns(EngineWarning, match="in one task"):
+        base.fit(replace(task, engine=Local(workers=2)), folds, backup=None, rng=rng(1))
 
 
 @pytest.mark.parametrize(

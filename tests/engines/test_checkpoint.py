@@ -2,6 +2,7 @@
 
 import errno
 import operator
+import os
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import tailproof.sources.lazily
 from tailproof import evaluate, method
 from tailproof.algorithms.linear import Statistics, Summary
 from tailproof.algorithms.samples import Answers
+from tailproof.container import read_file, write_file
 from tailproof.engines import Local
 from tailproof.engines.checkpoint import CheckpointWarning
 from tailproof.errors import StorageError
@@ -56,7 +58,7 @@ def test_a_run_goes_on_where_it_was(tmp_path):
     assert task.calls == [str(item) for item in range(10)]
     assert engine.map_reduce(task, range(10), operator.add).tolist() == [45.0, 45.0]
     assert len(task.calls) == 10  # a pass that was finished is not done again
-    assert [each.suffix for each in (tmp_path / "progress").iterdir()] == [".npz"]
+    assert [each.suffix for each in (tmp_path / "progress").iterdir()] == [".progress"]
 
 
 def test_items_that_changed_are_done_again(tmp_path):
@@ -114,11 +116,10 @@ def test_progress_makes_nothing_but_dataclasses_of_ours(named, tmp_path):
 
     engine.map_reduce(task, [0], operator.add)
     (file,) = tmp_path.iterdir()
-    with np.load(file) as content:
-        page, array = str(content["page"]), content["arr_0"]
-    assert "tailproof.algorithms.samples:Answers" in page
-    page = page.replace("tailproof.algorithms.samples:Answers", named)
-    np.savez(file, array, page=np.array(page))
+    page, arrays = read_file(file, "progress", 2)
+    assert page["total"]["class"] == "tailproof.algorithms.samples:Answers"
+    page["total"]["class"] = named
+    write_file(file, "progress", 2, page, arrays)
     with pytest.warns(CheckpointWarning, match="is damaged and was not used"):
         engine.map_reduce(task, [0], operator.add)
 
@@ -131,15 +132,27 @@ def test_a_full_disk_is_a_warning_and_the_progress_before_stays(tmp_path, monkey
     (file,) = (tmp_path / "progress").iterdir()
     before = file.read_bytes()
 
-    def full(file, *arrays, **named):
-        file.write(b"half of it")
+    def full(file):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(np, "savez", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.warns(CheckpointWarning, match=r"No space left on device.*The run goes on"):
         total = engine.map_reduce(task, [1, 2, 3, 4], operator.add)
     assert total.tolist() == [10.0, 10.0]
     assert [each.read_bytes() for each in (tmp_path / "progress").iterdir()] == [before]
+
+
+def test_a_flipped_bit_in_progress_is_noticed_wherever_it_is(tmp_path, rng):
+    engine, task = Local(checkpoint=tmp_path / "progress"), Count(tmp_path / "notes")
+    engine.map_reduce(task, [1, 2], operator.add)
+    (file,) = (tmp_path / "progress").iterdir()
+    whole = file.read_bytes()
+    for place in rng.integers(len(whole), size=60):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << int(rng.integers(8))
+        file.write_bytes(flipped)
+        with pytest.warns(CheckpointWarning, match="is damaged and was not used"):
+            assert engine.map_reduce(task, [1, 2], operator.add).tolist() == [3.0, 3.0]
 
 
 CHOSEN = ["roam-dm", method("roam-fqe", iterations=3), method("mis", mean=AdaptiveHuber())]

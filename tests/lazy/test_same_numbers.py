@@ -1,9 +1,12 @@
 """A log that stays on disk is the same log, and gives the same numbers."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tailproof.algorithms.sweeps
+import tailproof.sources.lazily
 from tailproof import Log, Method, Split, compare, diagnose, evaluate, k_path, learn, method
 from tailproof.engines import Local
 from tailproof.errors import CoverageWarning, LogError
@@ -12,7 +15,7 @@ from tailproof.lazy import LazyLog
 from tailproof.lazy_views import SampleWarning
 from tailproof.means import AdaptiveHuber, Catoni, PermutedMedianOfMeans
 from tailproof.policies import EpsilonGreedy
-from tailproof.sources import read_log
+from tailproof.sources import read, read_log
 
 METHODS = [
     *("fqe", "lstd", "mis", "dr", "roam-dm", "roam-variant", "roam-fqe", "roam-mis", "roam-dr"),
@@ -86,6 +89,33 @@ def test_a_log_read_from_disk_survives_the_order_of_its_rows(log, tmp_path, cart
             for each in (lazy, log)
         ]
         assert pair[0] == pytest.approx(pair[1], rel=1e-8)
+
+
+@pytest.mark.parametrize("more", [False, True])  # one step, or one and an episode of one step
+@pytest.mark.parametrize("chosen", METHODS, ids=str)
+def test_a_part_may_hold_nothing_but_steps_that_are_left_out(
+    chosen, more, log, tmp_path, cartpole, monkeypatch
+):
+    columns = {f"x_{j}": log.states[:, j] for j in range(4)}
+    columns |= {"action": log.actions, "reward": log.rewards, "episode": log.episode_of_row}
+    table = pa.table(columns)
+    last = table.slice(1499)
+    if more:
+        last = pa.concat_tables([last, last.set_column(6, "episode", pa.array([99]))])
+    with pq.ParquetWriter(tmp_path / "t.parquet", table.schema) as writer:
+        writer.write_table(table.slice(0, 1499))
+        writer.write_table(last)
+    monkeypatch.setattr(tailproof.sources.lazily, "PART", 1499)
+    lazy, here = (
+        read(tmp_path / "t.parquet", lazy=each, terminated=False).log for each in (True, False)
+    )
+    assert [part.rows for part in lazy.parts] == [1499, 1 + more]
+    assert lazy.n_transitions == 1470
+    pair = [
+        evaluate(each, cartpole.target(), method=chosen, gamma=0.5, seed=3).value
+        for each in (lazy, here)
+    ]
+    assert pair[0] == pytest.approx(pair[1], rel=1e-9)
 
 
 class TestEveryQuestion:

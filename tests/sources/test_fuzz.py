@@ -96,6 +96,7 @@ def whole_table():
             "x_2": pa.array(["u", "v"] * (n // 2)),
             "action": pa.array(rng.integers(0, 3, n)),
             "reward": pa.array(rng.standard_t(2, n)),
+            "terminated": pa.array(np.arange(n) % 4 == 3),
         }
     )
 

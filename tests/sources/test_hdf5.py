@@ -61,8 +61,10 @@ def test_flags_and_next_states_are_those_of_a_plain_loop(ends, with_next):
             expected.append((i, None))
         elif not last:
             expected.append((i, data["observations"][i + 1]))
-    if all(ends[:-1]) and not with_next:
-        expected = [(i, None) for i in range(n)]  # nothing but single steps: a bandit
+    if not expected:  # every row a timeout, and nobody saw what followed
+        with pytest.raises(LogError, match="at least one transition"):
+            read_d4rl(data)
+        return
     log = read_d4rl(data)
     rows = [i for i, _ in expected]
     assert (log.states == data["observations"][rows]).all()
@@ -203,3 +205,31 @@ def test_a_shape_that_no_file_could_hold_is_refused(tmp_path):
         file.create_dataset("observations", (10**9, 10**3), "f4", chunks=(1000, 10))
     with pytest.raises(LogError, match="more than its file can hold"):
         read_log(path)
+
+
+def test_timeouts_on_every_row_are_no_terminations():
+    data = arrays(6)
+    data["terminals"], data["timeouts"] = np.zeros(6), np.ones(6)
+    with pytest.raises(LogError, match="at least one transition"):
+        read_d4rl(data)
+    log = read_d4rl({**data, "next_observations": data["observations"]})
+    assert log.n_episodes == 6
+    assert not log.terminated.any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"terminals": np.array([0, 0, 2, 0, 0, 0, 0])}, "terminals must hold 0 and 1 only"),
+        ({"timeouts": np.array([0, 0, -1, 0, 0, 0, 0])}, "timeouts must hold 0 and 1 only"),
+        ({"rewards": np.ma.array(np.ones(7), mask=[1] * 7)}, "rewards has 7 masked entries"),
+        ({"observations": np.ma.array(np.ones((7, 2)), mask=True)}, "observations has 14 masked"),
+        ({"actions": np.ma.array(np.ones((7, 2)), mask=True)}, "actions has 14 masked"),
+        ({"rewards": np.array(["2021"] * 7, dtype="M8[Y]")}, "rewards must hold 7 numbers"),
+        ({"observations": np.array(["2021"] * 7, dtype="M8[Y]")}, "observations must be an array"),
+        ({"rewards": np.array([np.datetime64("NaT")] * 7)}, "rewards must hold 7 numbers"),
+    ],
+)
+def test_what_is_no_number_or_missing_is_never_swallowed(changes, text):
+    with pytest.raises(LogError, match=text):
+        read_d4rl({**arrays(), **changes})

@@ -74,7 +74,7 @@ def expected_transitions(rows):
     episodes = {}
     for row in rows:
         episodes.setdefault(row["episode"], []).append(row)
-    bandit = all(len(steps) == 1 for steps in episodes.values())
+    bandit = all(len(steps) == 1 and not steps[0].get("truncated") for steps in episodes.values())
     if "step" in rows[0]:
         episodes = {
             label: sorted(episodes[label], key=lambda row: row["step"])
@@ -158,9 +158,9 @@ def test_every_form_gives_the_transitions_of_a_plain_loop(folder, rows, form):
     found = expected_transitions(rows)
     if not found:
         with pytest.raises(LogError):
-            read_log(written(rows, form, folder))
+            read_log(written(rows, form, folder), episode="episode")
         return
-    assert_transitions(read_log(written(rows, form, folder)), found)
+    assert_transitions(read_log(written(rows, form, folder), episode="episode"), found)
 
 
 @pytest.mark.filterwarnings("ignore::tailproof.errors.TailproofWarning")
@@ -170,7 +170,9 @@ def test_the_order_of_rows_does_not_matter_when_steps_tell_it(rows, seed):
     if not expected_transitions(rows):
         return
     shuffled = [rows[i] for i in np.random.default_rng(seed).permutation(len(rows))]
-    one, other = (read_log(pa.Table.from_pylist(each)) for each in (rows, shuffled))
+    one, other = (
+        read_log(pa.Table.from_pylist(each), episode="episode") for each in (rows, shuffled)
+    )
     for part in ("states", "actions", "rewards", "next_states", "terminated", "starts"):
         assert (getattr(one, part) == getattr(other, part)).all()
     assert (one.episode_ids == other.episode_ids).all()
@@ -188,10 +190,37 @@ def test_an_episode_that_goes_on_unseen_loses_its_last_step_with_a_warning():
     with pytest.warns(
         TailproofWarning, match="2 last steps of 2 episodes left out.*terminated=True"
     ):
-        log = read_log(TWO)
+        log = read_log(TWO, terminated=False)
     assert log.rewards.tolist() == [10.0, 30.0]
     assert log.next_states.ravel().tolist() == [2.0, 4.0]
     assert log.truncated.all()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_guess_that_would_leave_many_rows_out_is_a_question(tmp_path, lazy):
+    """A customer who comes back: an episode of two steps, or two decisions?"""
+    n = 40
+    table = {
+        "customer_id": np.repeat(np.arange(n // 2), 2),
+        "x": np.arange(n) / n,
+        "action": np.arange(n) % 2,
+        "reward": np.arange(n) % 3.0,
+    }
+    path = tmp_path / "log.parquet"
+    pyarrow.parquet.write_table(pa.table(table), path)
+    with pytest.raises(
+        LogError, match=r"'customer_id' was taken for .* 20 of 40 rows.*Which is it"
+    ):
+        read_log(path, lazy=lazy)
+    assert read_log(path, lazy=lazy, episode=False).n_episodes == n
+    assert read_log(path, lazy=lazy, terminated=True).n_transitions == n
+    for answer in ({"terminated": False}, {"episode": "customer_id"}):
+        with pytest.warns(TailproofWarning, match="20 last steps of 20 episodes left out"):
+            assert read_log(path, lazy=lazy, **answer).n_transitions == 20
+    long = {**table, "customer_id": np.repeat(np.arange(2), n // 2)}  # two rows of forty: a warning
+    pyarrow.parquet.write_table(pa.table(long), path)
+    with pytest.warns(TailproofWarning, match="2 last steps of 2 episodes left out"):
+        read_log(path, lazy=lazy)
 
 
 def test_a_missing_next_state_at_an_end_loses_that_step_only():
@@ -387,7 +416,7 @@ def test_notes_are_said_by_the_description():
         ({"episode": [1, 1, 1], "step": [0, 1, 1]}, "Rows 1 and 2 are of the same episode and st"),
         ({"episode": [1, 1, 1], "step": ["a", "b", "c"]}, "'step' must hold numbers, dates or t"),
         ({"episode": [1, 1, 2], "done": [1, 0, 1]}, "terminated may be true only at the last row"),
-        ({"episode": [1, 1, 2], "group": [1, 2, 2]}, "Episode 1 has the groups 1 and 2"),
+        ({"episode": [1, 1, 2], "group": [1, 2, 2], "done": [0, 1, 1]}, "Episode 1 has"),
         ({"next_x_1": [1.0, 2.0, 3.0]}, "next states, but neither an episode column nor flags"),
         (
             {"episode": [1, 1, 2], "next_x_1": [None, 1.0, 1.0]},
@@ -403,6 +432,20 @@ def test_what_is_wrong_with_a_column_is_said(columns, text):
     table = pa.table({k: v for k, v in (BANDIT | columns).items() if v is not None})
     with pytest.raises(LogError, match=text):
         read_log(table)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_numbers_with_a_misspelt_one_are_no_categories(tmp_path, lazy):
+    texts = [f"{i / 7:.3f}" for i in range(40)]
+    for wrong in ("2.5O", "1,5", "n/a", "0.1.2"):
+        texts[17] = wrong
+        table = {"x": texts, "action": [0, 1] * 20, "reward": [1.0] * 40}
+        pyarrow.parquet.write_table(pa.table(table), tmp_path / "log.parquet")
+        with pytest.raises(LogError, match=f"'x' holds numbers, but for 1 of its values.*{wrong}"):
+            read_log(tmp_path / "log.parquet", lazy=lazy)
+    codes = {"x": ["1", "2", "G", "10"] * 10, "action": [0, 1] * 20, "reward": [1.0] * 40}
+    pyarrow.parquet.write_table(pa.table(codes), tmp_path / "log.parquet")
+    assert len(read_log(tmp_path / "log.parquet", lazy=lazy).state_names) == 4
 
 
 def test_an_identifier_is_no_category():

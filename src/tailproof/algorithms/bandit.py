@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +23,13 @@ from tailproof.algorithms.residuals import bellman_residuals
 from tailproof.algorithms.task import Task
 from tailproof.algorithms.weighting import Reweight
 from tailproof.arrays import FloatArray
-from tailproof.errors import LogError, PolicyError
+from tailproof.errors import LogError, PolicyError, WeightWarning
 from tailproof.log import Log
 from tailproof.means import Mean, SampleMean
 from tailproof.partition import Folds
-from tailproof.policies import action_probabilities
+from tailproof.policies import action_probabilities, log_densities
+
+_OFF = 0.2  # how far from one the mean weight may be without a word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +177,22 @@ def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArr
             "none; pass propensity=, or use 'lstd' (the direct method), which needs none."
         )
     weights: FloatArray = target_density(task.policy, log) / log.propensity
+    _warn_of_their_mean(weights)
     return weights if reweight is None else reweight(weights, log.propensity)
+
+
+def _warn_of_their_mean(weights: FloatArray) -> None:
+    """Warn when the weights do not average one, as they must if propensities are what they were."""
+    mean = float(weights.mean())
+    error = float(weights.std()) / np.sqrt(len(weights))
+    if abs(mean - 1) > max(_OFF, 5 * error):
+        warnings.warn(
+            f"The importance weights average {mean:.3g} and should average 1: propensities are not "
+            f"those with which the actions were taken, or the policy does what was never tried. The "
+            f"plain weighted mean is off by about as much; check the propensity column, or use 'lstd'.",
+            WeightWarning,
+            stacklevel=3,
+        )
 
 
 def target_density(policy: Any, log: Log) -> FloatArray:
@@ -188,5 +206,5 @@ def target_density(policy: Any, log: Log) -> FloatArray:
             "Importance weights over continuous actions need policy.log_prob(states, actions). "
             f"{type(policy).__name__} has none; add it, or use 'lstd'."
         )
-    density: FloatArray = np.exp(np.asarray(policy.log_prob(log.states, log.actions), dtype=float))
+    density: FloatArray = np.exp(log_densities(policy, log.states, log.actions))
     return density

@@ -232,8 +232,9 @@ def _witnesses(
 
 
 def _alone(first: Rung, witnesses: Sequence[Rung], features: Features) -> Blend:
-    allowance, disagreement = _apart(first.value, first.left_out, witnesses)
-    return Blend((first,), np.ones(1), first.left_out, allowance, disagreement, 0.0, features)
+    """Return the first rung by itself: what its witnesses differ by is chance."""
+    _, disagreement = _apart(first.value, first.left_out, witnesses)
+    return Blend((first,), np.ones(1), first.left_out, 0.0, disagreement, 0.0, features)
 
 
 def _mixed(

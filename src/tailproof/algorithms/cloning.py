@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import logsumexp
+import scipy
 
 from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
@@ -129,14 +128,14 @@ class Cloning:
 
         def loss(theta: FloatArray) -> tuple[float, FloatArray]:
             scores = there.values(theta[None])[0][actions]  # (A, n)
-            total = logsumexp(scores, axis=0)
+            total = scipy.special.logsumexp(scores, axis=0)
             weights[:, actions] = np.exp(scores - total).T
             gradient = there.mix(weights).mean(axis=0) - taken + penalty * theta
             value = float(total.mean() - taken @ theta + penalty * (theta @ theta) / 2)
             return value, gradient
 
         start = np.zeros(features.size)
-        found = minimize(
+        found = scipy.optimize.minimize(
             loss, start, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations}
         )
         return np.asarray(found.x), int(found.nit)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, require_products
+from tailproof.errors import LogError
 
 
 def robust_scale(residuals: FloatArray) -> float:
@@ -72,7 +73,9 @@ def huber_regression(
     array([0., 2.])
     """
     n = len(phi)
-    gram = phi.T @ phi / n
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = phi.T @ phi / n
+    require_products(gram, LogError)
     inverse = np.linalg.inv(gram + ridge * np.trace(gram) * np.eye(len(gram)))
     centre = float(np.median(target))
     reach = 3 * robust_scale(target - centre)

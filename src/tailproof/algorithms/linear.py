@@ -17,10 +17,10 @@ import numpy as np
 
 from tailproof.algorithms.rows import Dealing, Rows, Segment, arrange
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray
-from tailproof.errors import MethodError, SingularError, SingularWarning
+from tailproof.arrays import FloatArray, require_products
+from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
-from tailproof.lazy import PIECE, LazyLog, parts_of, pieces_of
+from tailproof.lazy import PIECE, LazyLog, parts_of, physical_memory, pieces_of
 from tailproof.log import Log
 from tailproof.partition import Folds
 
@@ -150,7 +150,14 @@ class Statistics:
 
     @classmethod
     def zeros(cls, members: int, size: int) -> Statistics:
-        """Return the statistics of no rows."""
+        """Return the statistics of no rows, if there is room for those of any."""
+        needed, allowed = 2 * 8 * members * size**2, physical_memory() // 4
+        if needed > allowed:
+            raise MethodError(
+                f"{size} features of {members} members need matrices of {needed / 1e9:.1f} GB, and may "
+                f"take {allowed / 1e9:.1f} GB. Use fewer state columns, actions or folds, or features "
+                f"of a lower degree."
+            )
         square = (members, size, size)
         return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
 
@@ -226,6 +233,7 @@ def statistics(design: Design) -> Statistics:
         summary: Summary = design.reduce(summarise, operator.add)
         if isinstance(design.task.log, LazyLog):
             design.task.log.remember_first_states(summary.first_states)
+        require_products(summary.statistics.gram, LogError)
         design.task.known[key] = design, summary.statistics  # the design keeps the ids alive
     found: Statistics = design.task.known[key][1]
     return found
@@ -239,6 +247,7 @@ def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> Float
     decides about it.
     """
     gram, d = stats.gram, stats.gram.shape[-1]
+    require_products(gram, LogError)
     spectrum = np.linalg.eigvalsh(gram)  # (K, d) ascending
     ranks = (spectrum > 1e-13 * np.maximum(spectrum[:, -1:], 1e-300)).sum(axis=1)
     if (ranks < d).any():

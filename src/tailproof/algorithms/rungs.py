@@ -63,7 +63,7 @@ class Plain:
     def constant(self) -> FloatArray | None:
         """The θ with φᵀθ = 1 everywhere, (d,)."""
         known = getattr(self.features, "constant", None)
-        return None if known is None else np.asarray(known())
+        return None if known is None else known()
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,9 @@ class Found:
     values: FloatArray  # (J, m), or (1, m) where every row has one member
 
     def __add__(self, other: Found) -> Found:
-        """Join them; what both know of one episode adds up."""
+        """Join them; what both know of one episode adds up. Parts without transitions know nothing."""
+        if not self.values.shape[1] or not other.values.shape[1]:
+            return other if not self.values.shape[1] else self
         size = other.first + other.values.shape[1] - self.first
         both = np.zeros((len(self.values), size))
         both[:, : self.values.shape[1]] = self.values
@@ -119,8 +121,8 @@ class Found:
 def _find(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
     """Return the samples of one part, or their sums over episodes."""
     found: list[tuple[int, FloatArray]] = []
+    members = design.folds.count if design.shares_rows else 1
     for rows in design.rows(part):
-        members = design.folds.count if design.shares_rows else 1
         values = np.zeros((members, len(rows.piece)))
         samples = weighing.samples(rows, design.task.gamma)
         for segment, own in zip(rows.segments, samples, strict=True):
@@ -135,7 +137,7 @@ def _find(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
             first = int(episode[0])
             place = episode - first
             found.append((first, np.stack([np.bincount(place, weights=each) for each in values])))
-    return _joined(found)
+    return _joined(found) if found else Found(0, np.zeros((members, 0)))
 
 
 def _joined(found: list[tuple[int, FloatArray]]) -> Found:

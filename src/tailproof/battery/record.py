@@ -8,6 +8,8 @@ from typing import Any
 
 from tailproof.battery.entrants import Reading
 from tailproof.errors import TailproofError
+from tailproof.experiments.journal import entry_of, line_of
+from tailproof.files import write_whole
 
 #: Readings of one item: of each question (a noise, a candidate), by each entrant.
 Answers = dict[str, dict[str, Reading]]
@@ -16,32 +18,35 @@ Answers = dict[str, dict[str, Reading]]
 def read_record(path: Path, signature: dict[str, Any]) -> dict[str, Answers]:
     """Return the answers that a record holds; start one where there is none.
 
-    `signature` is what has to agree for old answers to be of use. The end of a line that a killed run
-    did not finish is cut off.
+    `signature` is what has to agree for old answers to be of use. Every line has a checksum: what a
+    killed run did not finish, or what was damaged since, is left out and asked again.
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write_line(path, signature)
+        _append(path, signature)
         return {}
-    whole, end, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    lines = [json.loads(line) for line in whole.splitlines()]
-    if not lines or lines[0] != signature:
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    lines = [entry_of(line) for line in content[:whole].splitlines()]
+    if not lines or lines[0] != json.loads(json.dumps(signature)):
         raise TailproofError(
-            f"{path} holds a run with another seed, other entrants or other noises. Delete it, or "
-            f"give another folder."
+            f"{path} holds a run with another seed, other entrants or other noises, or its first line "
+            f"is damaged. An entrant whose code was edited is another one. Delete it, or give another "
+            f"folder."
         )
-    path.write_text(whole + end, encoding="utf-8")
-    return {line["item"]: _unpacked(line["answers"]) for line in lines[1:]}
+    if whole < len(content):
+        write_whole(path, content[:whole])
+    return {line["item"]: _unpacked(line["answers"]) for line in lines[1:] if line is not None}
 
 
 def append(path: Path, item: str, answers: Answers) -> None:
     """Add the answers of one item."""
-    _write_line(path, {"item": item, "answers": _packed(answers)})
+    _append(path, {"item": item, "answers": _packed(answers)})
 
 
-def _write_line(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+def _append(path: Path, entry: dict[str, Any]) -> None:
+    with path.open("ab") as file:
+        file.write(line_of(entry))
 
 
 def _packed(answers: Answers) -> dict[str, Any]:

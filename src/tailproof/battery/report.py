@@ -18,9 +18,10 @@ from tailproof.battery.page import (
 from tailproof.battery.run import Findings
 from tailproof.battery.score import leaderboard
 from tailproof.battery.stories import STORIES
+from tailproof.files import write_whole
 from tailproof.report.blocks import Points, Prose, Section, Wide
 from tailproof.report.page import Page
-from tailproof.report.record import as_json, write_whole
+from tailproof.report.record import as_json
 from tailproof.report.tables import Table, table
 from tailproof.report.text import count, percent
 from tailproof.report.versions import versions

@@ -17,6 +17,7 @@ from tailproof.battery.learners import taught
 from tailproof.battery.record import Answers, append, read_record
 from tailproof.battery.stories import STORIES, story
 from tailproof.engines import Engine, running
+from tailproof.engines.fingerprint import fingerprint
 from tailproof.errors import TailproofError
 from tailproof.policies import Policy
 from tailproof.threads import one_thread
@@ -96,10 +97,15 @@ class Battery:
         return {
             "seed": self.seed,
             "asks": self.asks,
-            "entrants": [*self.entrants],
-            "story_entrants": [*self.story_entrants],
+            "entrants": _fingerprints(self.entrants),
+            "story_entrants": _fingerprints(self.story_entrants),
             "noises": [*self.noises],
         }
+
+
+def _fingerprints(entrants: Mapping[str, Estimator]) -> dict[str, str]:
+    """Return what each entrant computes, by name: one that was edited is another entrant."""
+    return {name: fingerprint(entrant)[:16] for name, entrant in entrants.items()}
 
 
 @dataclass(frozen=True)

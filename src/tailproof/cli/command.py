@@ -35,6 +35,12 @@ EXIT_CODES = (
 )
 
 
+_MEMORY = (
+    "This needs more memory than there is. Write the log as Parquet and pass --lazy, use fewer folds, "
+    "candidates or state columns, or a part of the log."
+)
+
+
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Turn a function of option groups into one that typer understands.
 
@@ -101,6 +107,8 @@ def _run(call: Callable[[], int | None], session: Session) -> int:
         return ExitCode.INTERRUPTED
     except TailproofError as error:
         return _fail(session, error, str(error), ExitCode.INPUT)
+    except MemoryError as error:
+        return _fail(session, error, f"{str(error).rstrip('.')}. {_MEMORY}", ExitCode.INPUT)
     except Exception as error:
         said = f"{type(error).__name__}: {error}".strip().rstrip(":")
         return _fail(session, error, f"Unexpected: {said}", ExitCode.UNEXPECTED)

@@ -12,7 +12,7 @@ from rich.text import Text
 from tailproof.cli.command import ExitCode, command
 from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
-from tailproof.cli.inputs import POLICY_FORMS, chosen_method, load_policy, read_the_log
+from tailproof.cli.inputs import POLICY_FORMS, chosen_method, policy_for, read_the_log
 from tailproof.cli.options import Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
@@ -21,7 +21,6 @@ from tailproof.comparison import Candidate, Comparison
 from tailproof.diagnose import diagnose
 from tailproof.errors import PolicyError
 from tailproof.lazy_views import held
-from tailproof.report.comparison_page import comparison_page
 from tailproof.report.text import method_text, number, percent
 
 
@@ -70,11 +69,11 @@ def compare(
 
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
+    from tailproof.report.comparison_page import comparison_page  # --help needs no pages
+
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where)
-        policies = {
-            name: load_policy(spec, reading.log.action_space) for name, spec in map(_named, policy)
-        }
+        reading = read_the_log(log, session, engine=where, outputs=[report])
+        policies = {name: policy_for(spec, reading.log) for name, spec in map(_named, policy)}
         if len(policies) < len(policy):
             raise PolicyError(
                 f"Candidates need different names. Got "

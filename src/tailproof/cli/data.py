@@ -15,7 +15,6 @@ from tailproof.cli.options import Seed
 from tailproof.cli.session import Session
 from tailproof.errors import TailproofError
 from tailproof.log import Log
-from tailproof.sources import write_log
 from tailproof.spaces import as_space
 
 data = typer.Typer(
@@ -110,7 +109,7 @@ def make(
         if path.suffix == ".csv":
             _write_csv(log, path)
         else:
-            write_log(log, path)
+            log.to_parquet(path)
     record = {
         "command": "data make",
         "name": name,
@@ -190,18 +189,10 @@ def _environment_log(
 
 
 def _write_csv(log: Log, path: Path) -> None:
-    import os
-    import secrets
-
     from pyarrow import csv
 
+    from tailproof.files import written_whole
     from tailproof.sources.parquet import log_table
 
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    with written_whole(path) as unfinished:
         csv.write_csv(log_table(log), unfinished)
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise TailproofError(f"{path} could not be written: {error}.") from error
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -10,14 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli.command import command
-from tailproof.cli.inputs import POLICY_FORMS, load_policy, read_the_log
+from tailproof.cli.inputs import POLICY_FORMS, policy_for, read_the_log
 from tailproof.cli.options import Gamma, LogOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
 from tailproof.diagnose import diagnose as run_diagnose
 from tailproof.diagnosis import Diagnosis
 from tailproof.lazy_views import held
-from tailproof.report.pages import diagnosis_page
 from tailproof.report.text import count, number, percent
 from tailproof.tails.index import TailIndex
 
@@ -42,8 +41,10 @@ def diagnose(
 
     Example: tailproof diagnose log.csv --report diagnosis.html
     """
-    reading = read_the_log(log, session)
-    target = None if policy is None else load_policy(policy, reading.log.action_space)
+    from tailproof.report.pages import diagnosis_page  # --help needs no pages
+
+    reading = read_the_log(log, session, outputs=[report])
+    target = None if policy is None else policy_for(policy, reading.log)
     with session.working("Diagnosing the log"):
         shown = held(reading.log, "The diagnosis", seed=seed)
         diagnosis = run_diagnose(shown, target, gamma=gamma, seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -14,8 +15,8 @@ from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
-    load_policy,
     needs_propensities,
+    policy_for,
     read_the_log,
     with_propensities,
 )
@@ -30,7 +31,6 @@ from tailproof.lazy import AnyLog
 from tailproof.lazy_views import held
 from tailproof.method import Method
 from tailproof.report.answers import Answer, answer
-from tailproof.report.pages import evaluation_page
 from tailproof.report.text import count, method_text, number, percent
 from tailproof.results import Estimate
 
@@ -56,9 +56,11 @@ def evaluate(
 
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
+    from tailproof.report.pages import evaluation_page  # --help needs no pages
+
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where)
-        target = load_policy(policy, reading.log.action_space)
+        reading = read_the_log(log, session, engine=where, outputs=[report])
+        target = policy_for(policy, reading.log)
         chosen = chosen_method(method)
         if needs_propensities(chosen, reading.log):
             reading = with_propensities(reading, session)
@@ -178,6 +180,13 @@ def evaluation_lines(found: Answer) -> list[Any]:
         table.add_row(
             "lower bound", f"{number(found.bound.low)}  ({percent(found.bound.level)} one-sided)"
         )
+    if estimate.choice is not None:
+        gain = estimate.choice.gain
+        level = 0.9 if found.bound is None else found.bound.level
+        table.add_row("logged", number(estimate.choice.logged_value))
+        relative = f" ({gain.relative:+.0%})" if np.isfinite(gain.relative) else ""
+        above = f"above {number(gain.lower_bound(level).value)} with {percent(level)}"
+        table.add_row("gain", f"{gain.value:+.4g}{relative}, {above}")
     values = sorted(found.folds.fold_values)
     if len(values) > 1:
         table.add_row("folds", "  ".join(number(value) for value in values))

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tailproof.algorithms.bandit import IPS, BanditDR
-from tailproof.arrays import AnyArray, FloatArray
 from tailproof.catalogue import method as named_method
 from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
 from tailproof.engines import Engine
 from tailproof.errors import PolicyError, TailproofError
+from tailproof.files import require_replaceable
 from tailproof.lazy import AnyLog, LazyLog, in_memory
 from tailproof.method import Method
+from tailproof.naming import for_log
 from tailproof.policies import Always, Uniform, UniformBox
 from tailproof.propensities import with_estimated_propensities
-from tailproof.sources import Reading, read
 from tailproof.spaces import ActionSpace, Continuous, Discrete
+
+if TYPE_CHECKING:
+    from tailproof.sources import Reading
 
 POLICY_FORMS = (
     "module:function or file.py:function (of states to actions), an .onnx file, a policy that "
@@ -33,8 +35,20 @@ POLICY_FORMS = (
 )
 
 
-def read_the_log(options: LogOptions, session: Session, *, engine: Engine | None = None) -> Reading:
-    """Read the log, or open it where it is too large, and say how it was understood."""
+def read_the_log(
+    options: LogOptions,
+    session: Session,
+    *,
+    engine: Engine | None = None,
+    outputs: Sequence[Path | None] = (),
+) -> Reading:
+    """Read the log, or open it where it is too large, and say how it was understood.
+
+    `outputs` are files that the command will write: refused now if they are none, or the log itself.
+    """
+    from tailproof.sources import read  # brings pyarrow, which --help can do without
+
+    _require_outputs([path for path in outputs if path is not None], options.log)
     with session.working(f"Reading {options.log}"):
         reading = read(
             options.log,
@@ -55,6 +69,19 @@ def read_the_log(options: LogOptions, session: Session, *, engine: Engine | None
         named = str(options.propensity).partition(":")[2]
         reading = with_propensities(reading, session, classifier=named or None)
     return reading
+
+
+def _require_outputs(outputs: Sequence[Path], log: str) -> None:
+    source = Path(os.path.realpath(log))
+    targets = [require_replaceable(path) for path in outputs]
+    for path, target in zip(outputs, targets, strict=True):
+        same = target.exists() and source.exists() and target.samefile(source)
+        if same or (target.exists() and target.is_relative_to(source)):
+            raise TailproofError(
+                f"{path} is the log, or a part of it, and would be replaced. Name another file."
+            )
+    if len(set(targets)) < len(targets):
+        raise TailproofError(f"One file cannot hold two results. Got {outputs[0]} for both.")
 
 
 def with_propensities(
@@ -80,6 +107,11 @@ def chosen_method(options: MethodOptions) -> Method:
     return named_method(options.method, **options.changes())
 
 
+def policy_for(text: str, log: AnyLog) -> Any:
+    """Return the policy that a command line names, as it acts on a log."""
+    return for_log(load_policy(text, log.action_space), log)
+
+
 def load_policy(text: str, space: ActionSpace) -> Any:
     """Return the policy that a command line names; its forms are `POLICY_FORMS`."""
     if text == "uniform":
@@ -87,7 +119,7 @@ def load_policy(text: str, space: ActionSpace) -> Any:
             return UniformBox(space.low, space.high)
         return Uniform(_discrete(text, space).n)
     if text.startswith("always:"):
-        return Always(action_code(text.removeprefix("always:"), space))
+        return Always(action_code(text.removeprefix("always:"), space), _discrete(text, space).n)
     path = Path(text)
     if path.exists():
         return _saved(path)
@@ -97,29 +129,7 @@ def load_policy(text: str, space: ActionSpace) -> Any:
             f"There is no file {text!r}, and it does not name a function. A policy is "
             f"{POLICY_FORMS}."
         )
-    return _understanding_labels(_imported(module, name), space)
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """A deterministic policy that answers in the log's labels."""
-
-    policy: Callable[[FloatArray], Any]
-    labels: tuple[str, ...]
-
-    def __call__(self, states: FloatArray) -> AnyArray:
-        """Return action codes, (n,)."""
-        actions = np.asarray(self.policy(states))
-        if actions.dtype.kind not in "UO":
-            return actions
-        codes = {label: code for code, label in enumerate(self.labels)}
-        unknown = sorted({str(label) for label in actions.ravel()} - set(codes))
-        if unknown:
-            raise PolicyError(
-                f"The policy must answer with the log's actions, {', '.join(self.labels)}. "
-                f"Got {unknown[0]!r}."
-            )
-        return np.array([codes[str(label)] for label in actions.ravel()])
+    return _imported(module, name)
 
 
 def action_code(label: str, given: ActionSpace) -> int:
@@ -141,13 +151,6 @@ def _discrete(text: str, space: ActionSpace) -> Discrete:
     raise PolicyError(
         f"{text} needs discrete actions. These are continuous ({space}); name a function instead."
     )
-
-
-def _understanding_labels(policy: Any, space: ActionSpace) -> Any:
-    plain = callable(policy) and not hasattr(policy, "probabilities")
-    if plain and isinstance(space, Discrete) and space.labels is not None:
-        return Labelled(policy, space.labels)
-    return policy
 
 
 def _imported(module: str, name: str) -> Any:

@@ -29,7 +29,6 @@ from tailproof.learned import Learned
 from tailproof.log import Log
 from tailproof.method import Method
 from tailproof.report.answers import Answer
-from tailproof.report.learning_page import action_shares, learning_page
 from tailproof.report.text import method_text, percent
 
 
@@ -131,8 +130,10 @@ def learn(
 
     Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
     """
+    from tailproof.report.learning_page import action_shares  # --help needs no pages
+
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where)
+        reading = read_the_log(log, session, engine=where, outputs=[report, out])
         if report is not None and not reading.log.is_discrete:
             raise TailproofError("Reports are of discrete actions. Leave out --report.")
         chosen = saved_in(_learning_method(method), reading.log, engine.checkpoint)
@@ -211,6 +212,8 @@ def _page(
     shares: dict[str, dict[str, float]],
     context: Any,
 ) -> Any:
+    from tailproof.report.learning_page import learning_page
+
     assert shown is not None  # refused above
     assert found is not None
     assert diagnosis is not None

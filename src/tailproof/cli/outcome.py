@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailproof.cli.options import LogOptions
 from tailproof.cli.session import Session
-from tailproof.report.page import Page
-from tailproof.report.pages import Context
 from tailproof.report.versions import versions
-from tailproof.sources import Reading
+
+if TYPE_CHECKING:
+    from tailproof.report.page import Page
+    from tailproof.report.pages import Context
+    from tailproof.sources import Reading
 
 
 def conclude(
@@ -53,6 +55,8 @@ def conclude(
         "versions": versions(),
     }
     if report is not None:
+        from tailproof.report.pages import Context  # --help needs no pages
+
         context = Context(
             source=options.log,
             settings=settings,

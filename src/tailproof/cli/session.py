@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tailproof.cli.terminal import Visible, visible
 from tailproof.report.record import as_json
 
 PANEL = "Output"
@@ -62,12 +63,12 @@ class Session:
     @property
     def out(self) -> Console:
         """The console of the answer."""
-        return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+        return _console(sys.stdout)
 
     @property
     def err(self) -> Console:
         """The console of everything else."""
-        return Console(file=sys.stderr, highlight=False)
+        return _console(sys.stderr)
 
     @property
     def talks(self) -> bool:
@@ -78,7 +79,7 @@ class Session:
         """Say how something was understood."""
         self.notes.append(text)
         if self.talks:
-            self.err.print(text, style="dim", markup=False)
+            self.err.print(visible(text), style="dim")
 
     def warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
         """Say what Python warns of, once each."""
@@ -87,12 +88,12 @@ class Session:
             self.warnings.append(text)
             if not self.options.json:
                 self.err.print("Warning:", style="yellow", end=" ")
-                self.err.print(text, markup=False)
+                self.err.print(visible(text))
 
     def error(self, message: str) -> None:
         """Say what went wrong."""
         self.err.print("Error:", style="bold red", end=" ")
-        self.err.print(as_options(message), markup=False)
+        self.err.print(visible(as_options(message)))
 
     def answer(self, record: dict[str, Any], *renderables: Any) -> None:
         """Print the record as JSON, or what a person reads."""
@@ -100,7 +101,7 @@ class Session:
             typer.echo(as_json(record))
             return
         for each in renderables:
-            self.out.print(each)
+            self.out.print(Visible(each))
 
     @contextmanager
     def working(self, text: str, total: int | None = None) -> Iterator[Any]:
@@ -118,6 +119,11 @@ class Session:
         with progress:
             task = progress.add_task(text, total=total)
             yield lambda steps=1: progress.advance(task, steps)
+
+
+def _console(file: Any) -> Console:
+    """Return a console to which brackets and colons in labels are no commands."""
+    return Console(file=file, highlight=False, markup=False, emoji=False)
 
 
 def as_options(message: str) -> str:

@@ -19,6 +19,7 @@ from tailproof.deep.networks import Stack
 from tailproof.deep.reductions import order_weights
 from tailproof.deep.settings import require_module
 from tailproof.errors import MethodError
+from tailproof.onnx_export import sealed_graph
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for runtimes of the last years
 
@@ -105,7 +106,7 @@ class _Graph:
         )
         model.ir_version = _IR_VERSION
         self.onnx.checker.check_model(model)
-        write_whole(path, model.SerializeToString())
+        write_whole(path, sealed_graph(model))
 
 
 def export_policy(policy: NeuralPolicy, path: str | Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ from tailproof.deep.neural_fqe import FQELearner
 from tailproof.deep.settings import DeepSettings, Run
 from tailproof.deep.train import Learner, train
 from tailproof.engines import Local
-from tailproof.errors import MethodError
+from tailproof.errors import EngineWarning, MethodError
 from tailproof.log import Log
 from tailproof.partition import Folds
 
@@ -126,16 +127,27 @@ def _fit_parts(
         )
         for place, group in enumerate(groups)
     ]
-    found = _trained(trainer, parts, settings.run)
+    found = _trained(trainer, parts, settings, task)
     warn_unless_converged(found.training, settings, task.log, task.gamma)
     return found
 
 
-def _trained(trainer: Callable[[Part], DeepFitted], parts: Sequence[Part], run: Run) -> DeepFitted:
+def _trained(
+    trainer: Callable[[Part], DeepFitted], parts: Sequence[Part], settings: DeepSettings, task: Task
+) -> DeepFitted:
+    threads = isinstance(task.engine, Local) and task.engine.kind == "threads"
+    given = settings.run.engine or (None if threads else task.engine)
     if len(parts) == 1:
+        if given is not None or getattr(task.engine, "workers", 1) > 1:
+            warnings.warn(
+                f"{type(settings).__name__} trains all its members in one task, so the engine has "
+                f"nothing to share out. Pass run=Run(workers=...) to deal the members to workers.",
+                EngineWarning,
+                stacklevel=2,
+            )
         return trainer(parts[0])
-    if run.engine is not None:
-        return _join(run.engine.map(trainer, parts))
+    if given is not None:
+        return _join(given.map(trainer, parts))
     with Local(workers=len(parts), kind="processes") as engine:
         return _join(engine.map(trainer, parts))
 

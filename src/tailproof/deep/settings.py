@@ -60,21 +60,25 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Where and how training runs; none of it changes what is learned.
+    """Where and how training runs; none of it changes what is learned, but for rounding.
+
+    Another device, another number of threads or another processor adds numbers in another order, and
+    training makes much of little: for the same networks to the last bit use the same `threads`.
 
     Parameters
     ----------
     device
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ….
     threads
-        Threads of this process for matrix products; by default torch's own number, at most 4,
-        because products of this size gain nothing from more.
+        Threads of this process for matrix products; by default torch's own number (that of
+        ``OMP_NUM_THREADS``), at most 4, because products of this size gain nothing from more.
     workers
         Into how many tasks the members are dealt, to train at the same time; only for members that do
         not meet in the backup.
     engine
-        Where these tasks run: by default as many processes of this machine, or an engine of
-        `tailproof.engines`, such as one for a Ray cluster. With a checkpoint, a task whose worker
+        Where these tasks run: by default the engine that `learn` or `evaluate` was given, or as many
+        processes of this machine; or an engine of `tailproof.engines`, such as one for a Ray
+        cluster. With a checkpoint, a task whose worker
         died goes on where that stopped.
     checkpoint
         A folder. Training saves itself there and, started again with the same settings, continues

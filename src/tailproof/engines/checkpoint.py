@@ -1,6 +1,7 @@
 """Progress on disk: how many tasks are in the total, and the total, in one small file.
 
-Each pass over the data has a file of its own, named after what the pass computes. A run that is
+Each pass over the data has a file of its own, named after what the pass computes, the source of
+policies included. A run that is
 started again does the same passes: those that were finished are read, the one that was not goes on
 where it stopped. Nothing that is read is executed.
 """
@@ -9,24 +10,22 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import io
-import json
-import os
 import time
 import warnings
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from tailproof.container import SavedFileError, read_file, write_file
+from tailproof.engines.fingerprint import fingerprint
 from tailproof.engines.packing import packed
-from tailproof.errors import TailproofWarning
+from tailproof.errors import StorageError, TailproofWarning
 
 T = TypeVar("T")
-_FORMAT = "tailproof progress 1"
+_KIND, _VERSION = "progress", 2
 _EVERY = 30.0  # seconds between two writes
 
 
@@ -50,7 +49,7 @@ class Progress:
         cls, folder: Path, function: Callable[..., Any], shared: Any, items: Sequence[Any]
     ) -> Progress:
         """Find what an earlier run left of this pass; items that changed since are done again."""
-        path = folder / f"{_digest((function, shared))[:32]}.npz"
+        path = folder / f"{fingerprint((function, shared))[:32]}.progress"
         progress = cls(path, [_digest(item) for item in items], written=time.monotonic())
         if path.exists():
             progress._read()
@@ -74,20 +73,14 @@ class Progress:
         if self.done == self.saved:
             return
         structure, arrays = _taken_apart(self.total)
-        page = {"format": _FORMAT, "items": self.digests[: self.done], "total": structure}
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
+        page = {"items": self.digests[: self.done], "total": structure}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                np.savez(file, *arrays, page=np.array(json.dumps(page)))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
+            write_file(self.path, _KIND, _VERSION, page, _numbered(arrays))
             self.saved = self.done
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
+        except (OSError, StorageError) as error:
             warnings.warn(
-                f"Progress could not be written to {self.path}: {error}. The run goes on; what "
+                f"Progress could not be written to {self.path.parent}: {error} The run goes on; what "
                 f"was written before stays as it was. Free some space or choose another folder.",
                 CheckpointWarning,
                 stacklevel=2,
@@ -96,20 +89,28 @@ class Progress:
 
     def _read(self) -> None:
         try:
-            with np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False) as file:
-                page = json.loads(str(file["page"]))
-                done = page["items"]
-                if page["format"] != _FORMAT or done != self.digests[: len(done)]:
-                    return
-                arrays = [file[f"arr_{place}"] for place in range(len(file.files) - 1)]
+            page, named = read_file(self.path, _KIND, _VERSION)
+            done = page["items"]
+            if done != self.digests[: len(done)]:
+                return
+            arrays = [named[name] for name in _numbered(range(len(named)))]
             self.total = _put_together(page["total"], arrays)
             self.done = self.saved = len(done)
-        except (OSError, EOFError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
-            warnings.warn(
-                f"{self.path} is damaged and was not used: {error}. This pass starts anew.",
-                CheckpointWarning,
-                stacklevel=2,
-            )
+        except (SavedFileError, LookupError, TypeError, ValueError, AttributeError) as error:
+            self._warn_of_damage(error)
+        except (ImportError, RecursionError) as error:
+            self._warn_of_damage(error)
+
+    def _warn_of_damage(self, error: Exception) -> None:
+        warnings.warn(
+            f"{self.path} is damaged and was not used: {error} This pass starts anew.",
+            CheckpointWarning,
+            stacklevel=4,
+        )
+
+
+def _numbered(values: Iterable[Any]) -> dict[str, Any]:
+    return {f"array_{place}": value for place, value in enumerate(values)}
 
 
 def _digest(value: Any) -> str:

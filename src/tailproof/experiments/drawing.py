@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailproof.experiments.results import write_whole
 from tailproof.experiments.summary import Summary
+from tailproof.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

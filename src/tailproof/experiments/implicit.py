@@ -25,7 +25,7 @@ from tailproof.experiments.summary import (
     winner,
 )
 
-#: Scaled to six hours of two cores for SQL and IQL together: the paper has 200,000 critic steps a fold,
+#: Scaled to three hours of two cores for SQL and IQL: the paper has 200,000 critic steps a fold,
 #: 1,000,000 policy steps, two layers of 256, Adam at 3e-4, target rate 0.005, SQL's α = 10, 10 episodes
 #: an evaluation and 5 seeds. The target rate follows the steps, so that critics converge all the same.
 BUDGET: Settings = {

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from tailproof.errors import StorageError
+from tailproof.files import sync_folder
 
 
 class Journal:
@@ -99,12 +100,12 @@ class Journal:
         whole = content.rfind(b"\n") + 1
         if whole < len(content):  # the last line was torn
             self._file.truncate(whole)
-        entries = [entry for line in content[:whole].splitlines() if (entry := _entry(line))]
+        entries = [entry for line in content[:whole].splitlines() if (entry := entry_of(line))]
         about = next((entry["about"] for entry in entries if "about" in entry), None)
         if about is None:
             self._file.truncate(0)
             self._write({"about": self._about})
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
             return
         if about != self._about:
             raise StorageError(
@@ -115,9 +116,8 @@ class Journal:
 
     def _write(self, entry: Any) -> None:
         assert self._file is not None
-        content = json.dumps(entry).encode()
         try:
-            self._file.write(b"%08x %s\n" % (zlib.crc32(content), content))
+            self._file.write(line_of(entry))
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -127,13 +127,20 @@ class Journal:
             ) from error
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
+def line_of(entry: Any) -> bytes:
+    """Return an entry as a line: a checksum, and JSON."""
+    content = json.dumps(entry).encode()
+    return b"%08x %s\n" % (zlib.crc32(content), content)
+
+
+def entry_of(line: bytes) -> dict[str, Any] | None:
+    """Return what a line holds; None if it does not match its checksum."""
     checksum, _, content = line.partition(b" ")
     try:
         if int(checksum, 16) != zlib.crc32(content):
             return None
         entry = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
 
@@ -150,13 +157,3 @@ def _lock(file: IO[bytes], path: Path) -> None:
             f"{path} is being written by another run. Wait for it, or choose another folder with "
             f"out=."
         ) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

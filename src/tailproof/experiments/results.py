@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray
-from tailproof.errors import StorageError
 from tailproof.experiments.experiment import Cell, Row, Settings
+from tailproof.files import write_whole
 from tailproof.frames import plain
 
 #: Columns that no seed repeats; they have a file of their own.
@@ -99,24 +97,6 @@ def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Write JSON that every parser reads."""
     text = json.dumps(plain(record), indent=1, allow_nan=False, ensure_ascii=False)
     write_whole(path, (text + "\n").encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears complete or not at all, even if the power fails."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise StorageError(
-            f"{path} could not be written: {error}. The finished replicates are kept: make room and "
-            f"run the same command again."
-        ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def without_times(row: Row) -> Row:

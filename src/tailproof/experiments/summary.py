@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.experiments.experiment import Verdict
@@ -77,7 +77,9 @@ def summarise(values: FloatArray, statistic: Statistic = mean) -> Summary:
 def _interval(values: FloatArray, statistic: Statistic) -> tuple[float, float]:
     count = len(values)
     if statistic is mean and 1 < count < FEW:
-        half = float(stdtrit(count - 1, 0.975) * values.std(ddof=1)) / math.sqrt(count)
+        half = float(scipy.special.stdtrit(count - 1, 0.975) * values.std(ddof=1)) / math.sqrt(
+            count
+        )
         return float(values.mean()) - half, float(values.mean()) + half
     drawn = statistic(values[_resamples(count)])
     low, high = np.quantile(drawn, [0.025, 0.975]).tolist()

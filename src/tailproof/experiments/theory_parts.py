@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import bdtr, gamma
+import scipy
 
 from tailproof.algorithms.lstd import LSTD
 from tailproof.arrays import FloatArray
@@ -150,7 +150,7 @@ def order_statistics(job: Job) -> list[Row]:
 
 def true_level(folds: int, j: int, share: float) -> float:
     """Return P(Bin(K, p₀) ≥ j), what theorem 3 should say."""
-    return 1 - float(bdtr(j - 1, folds, share))
+    return 1 - float(scipy.special.bdtr(j - 1, folds, share))
 
 
 def printed_margin(law: str, size: int) -> float | None:
@@ -167,8 +167,10 @@ def printed_margin(law: str, size: int) -> float | None:
     if law == "t 1.5":
         p, df = 1.25, 1.5
         scale = 1 / winsorised_std(df)
-        moment = df ** (p / 2) * gamma((p + 1) / 2) * gamma((df - p) / 2)
-        moment *= scale**p / (math.sqrt(math.pi) * gamma(df / 2))
+        moment = (
+            df ** (p / 2) * scipy.special.gamma((p + 1) / 2) * scipy.special.gamma((df - p) / 2)
+        )
+        moment *= scale**p / (math.sqrt(math.pi) * scipy.special.gamma(df / 2))
         return float(moment ** (1 / p) * size ** -((p - 1) / p))
     return None
 

@@ -22,6 +22,7 @@ from tailproof.spaces import Discrete
 #: What `features=` may name.
 NAMES = ("polynomial", "splines", "fourier", "table", "trees")
 KNOTS = 6
+TREES = 10
 LARGEST = 600  # features of one map: its systems then take milliseconds
 _ROWS = 10  # rows that each feature must have
 _STATES = 200  # distinct states up to which a log may be read as a table
@@ -75,8 +76,8 @@ def named_features(name: str, log: Any) -> Features:
     """Return the features of this name for a log in memory, fitted to its states.
 
     ``"polynomial"`` are the paper's: bias, main effects and pairwise products. ``"splines"`` add six
-    kinks for each variable, ``"fourier"`` 100 random waves, ``"table"`` is one feature for each state,
-    and ``"trees"`` are the leaves of ten randomised trees of the reward and the change of state.
+    kinks for each variable, ``"fourier"`` up to 100 random waves, ``"table"`` is one feature for each
+    state, and ``"trees"`` are the leaves of ten randomised trees of the reward and the change of state.
     """
     if name not in NAMES:
         raise MethodError(
@@ -100,13 +101,15 @@ def _state_map(name: str, log: Any, states: FloatArray) -> Any:
         return Basis.fit(states, squares=True)
     if name == "splines":
         return Basis.fit(states, knots=KNOTS, squares=not isinstance(log.action_space, Discrete))
+    blocks = log.n_actions if isinstance(log.action_space, Discrete) else 1
     if name == "fourier":
-        return Fourier.fit(states)
+        return Fourier.fit(states, waves=int(np.clip(len(states) // (_ROWS * blocks), 5, 100)))
     if name == "table":
         return Table.fit(np.concatenate([states, log.next_states]))
     targets = np.column_stack([log.rewards, log.next_states - log.states])
     scale = targets.std(axis=0)
-    return Trees.fit(states, targets / np.where(scale > 0, scale, 1.0))
+    leaves = int(np.clip(len(states) // (_ROWS * blocks * TREES), 3, 24))
+    return Trees.fit(states, targets / np.where(scale > 0, scale, 1.0), trees=TREES, leaves=leaves)
 
 
 def table_for(log: Any) -> Features | None:

@@ -10,11 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, Template
 from markupsafe import Markup
 
+from tailproof.files import write_whole
 from tailproof.report.blocks import Facts, Mood, Section
-from tailproof.report.record import as_json, write_whole
+from tailproof.report.record import as_json
 from tailproof.report.text import minus
 from tailproof.report.versions import versions
 
@@ -64,7 +64,7 @@ class Page:
         browser refuses any other.
         """
         style, script = stylesheet() + _asset("page.css"), _asset("page.js")
-        return _template().render(
+        page: str = _template().render(
             page=self,
             version=versions()["tailproof"],
             style=Markup(style),
@@ -74,10 +74,11 @@ class Page:
             # Inside a script element only "<" could end it.
             record=Markup(as_json(self.record).replace("<", "\\u003c")),
         )
+        return page
 
     def write(self, path: str | Path) -> Path:
         """Write the page to a file, which appears whole or not at all."""
-        write_whole(Path(path), self.html())
+        write_whole(path, self.html())
         return Path(path)
 
 
@@ -90,7 +91,9 @@ def stylesheet(*, scope: str = "") -> str:
 
 
 @cache
-def _template() -> Template:
+def _template() -> Any:
+    from jinja2 import Environment  # pages are for those who look
+
     environment = Environment(autoescape=True)
     environment.filters["minus"] = minus
     return environment.from_string(_asset("page.html"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -81,6 +81,12 @@ class Columns:
             for part, names in found.items()
             if names
         }
+
+    def guessed_episode(self, given: Mapping[str, Choice]) -> str | None:
+        """Return the episode column if it was guessed, and nothing says how episodes end."""
+        flags = self.terminated or self.truncated or given.get("terminated") is not None
+        said = flags or bool(self.next_state)
+        return None if said or "episode" not in self.guessed else self.episode
 
     def used(self) -> tuple[str, ...]:
         """Return every column that plays a part, once."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, require_finite
+from tailproof.arrays import AnyArray, FloatArray, as_array, require_finite
 from tailproof.errors import LogError
 from tailproof.log import Log
 from tailproof.sources.encode import Labelled
@@ -42,8 +42,13 @@ def read_episodes(dataset: Any, told: Told) -> Log:
     """Read a d3rlpy data set and tell what was left out."""
     try:
         episodes = [
-            Recorded(each.observations, each.actions, each.rewards, bool(each.terminated))
-            for each in dataset.episodes
+            Recorded(
+                each.observations,
+                each.actions,
+                each.rewards,
+                one_flag(f"terminated of episode {i}", each.terminated),
+            )
+            for i, each in enumerate(dataset.episodes)
         ]
     except (AttributeError, TypeError) as error:
         raise LogError(
@@ -145,7 +150,7 @@ def flat(name: str, values: Any) -> FloatArray:
         if len({len(piece) for piece in pieces}) > 1:
             raise LogError(f"All {name} of an episode must have as many steps. They differ.")
         return np.concatenate(pieces, axis=1)
-    array = np.asarray(values)
+    array = as_array(name, values, LogError)
     if array.dtype.kind not in "fiub" or array.ndim == 0:
         raise LogError(
             f"{name} must be an array of numbers, a row a step. Got dtype {array.dtype}, shape "
@@ -155,9 +160,18 @@ def flat(name: str, values: Any) -> FloatArray:
     return array if array.dtype.kind == "f" else array.astype(float)
 
 
+def one_flag(name: str, value: Any) -> bool:
+    """Return a single truth value, which may come as the numbers 0 and 1."""
+    array = as_array(name, value, LogError)
+    if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
+        raise LogError(f"{name} must be true or false, or 1 or 0. Got {value!r} instead.")
+    return bool(array.item())
+
+
 def _arrays(index: int, episode: Recorded) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     states = flat("observations", episode.observations)
-    actions, rewards = np.asarray(episode.actions), np.asarray(episode.rewards)
+    actions = as_array("actions", episode.actions, LogError)
+    rewards = as_array("rewards", episode.rewards, LogError)
     steps = len(states)
     shapes = actions.shape, rewards.shape
     if actions.ndim == 0 or len(actions) != steps or rewards.size != steps or steps == 0:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, require_finite
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_finite
 from tailproof.errors import LogError
 from tailproof.log import Log
-from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded
+from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.sources.encode import Labelled
+from tailproof.sources.limits import require_own_data
 from tailproof.sources.steps import Steps, Told, assemble
 from tailproof.sources.tables import blaming
 
@@ -76,14 +77,14 @@ def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> 
         ) from error
     label = f"The file {path}"
     with blaming(label, ADVICE), h5py.File(path, "r") as file:
-        limit = 1000 * Path(path).stat().st_size + (1 << 20)  # what compression can stand for
+        require_own_data(file, label)
         keys = set(file)
         if {"columns", "num_episodes"} <= keys:
-            episodes = _dumped_episodes(file, limit)
+            episodes = _dumped_episodes(file)
         elif {"observations", "actions", "rewards", "terminals"} <= keys:
             names = ("observations", "actions", "rewards", "terminals", "timeouts")
             extra = ("next_observations", "episode_terminals")
-            arrays = {name: _value(file[name], limit) for name in (*names, *extra) if name in keys}
+            arrays = {name: _value(file[name]) for name in (*names, *extra) if name in keys}
             episodes = None
         else:
             folder = " Pass the Minari folder instead." if "episode_0" in keys else ""
@@ -96,26 +97,24 @@ def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> 
     return d4rl_log(arrays, max_steps, told)
 
 
-def _value(item: Any, limit: int) -> Any:
+def _value(item: Any) -> Any:
     """Return the array of an HDF5 item; a group is a list of arrays in the order of its names."""
     if hasattr(item, "keys"):
-        return [_value(item[key], limit) for key in sorted(item)]
-    if item.nbytes > limit:
-        raise LogError(f"{item.name} claims {item.nbytes} bytes, more than its file can hold.")
+        return [_value(item[key]) for key in sorted(item)]
     return item[()]
 
 
-def _dumped_episodes(file: Any, limit: int) -> list[Recorded]:
+def _dumped_episodes(file: Any) -> list[Recorded]:
     count = int(file["num_episodes"][()])
     if count > len(file):
         raise LogError(f"The file claims {count} episodes and holds {len(file)} items.")
 
     def part(name: str, i: int) -> Any:
         if f"{name}_{i}" in file:
-            return _value(file[f"{name}_{i}"], limit)
+            return _value(file[f"{name}_{i}"])
         several: list[Any] = []
         while f"{name}_{i}_{len(several)}" in file:
-            several.append(_value(file[f"{name}_{i}_{len(several)}"], limit))
+            several.append(_value(file[f"{name}_{i}_{len(several)}"]))
         return several
 
     return [
@@ -123,7 +122,7 @@ def _dumped_episodes(file: Any, limit: int) -> list[Recorded]:
             part("observations", i),
             part("actions", i),
             part("rewards", i),
-            bool(np.all(part("terminated", i))),
+            one_flag(f"terminated of episode {i}", part("terminated", i)),
         )
         for i in range(count)
     ]
@@ -145,7 +144,8 @@ def d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
                 f"next_observations must have the shape of observations, {states.shape}. "
                 f"Got {next_states.shape}."
             )
-    ends = terminals | _timeouts(arrays, terminals, states, next_states, max_steps, told)
+    timeouts = _timeouts(arrays, terminals, states, next_states, max_steps, told)
+    ends = terminals | timeouts
     episode = np.concatenate([[0], np.cumsum(ends[:-1])]) if n else np.zeros(0, dtype=np.intp)
     steps = Steps(
         states=states,
@@ -154,6 +154,7 @@ def d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
         next_states=next_states,
         episode=Labelled(episode, np.arange(int(ends[:-1].sum()) + 1)),
         terminated=terminals,
+        truncated=~terminals & (timeouts | (np.arange(n) == n - 1)),
     )
     log = assemble(steps, Told())
     if log.n_transitions < n:
@@ -208,7 +209,7 @@ def _required(arrays: dict[str, Any], name: str) -> Any:
 
 
 def _column(arrays: dict[str, Any], name: str, n: int) -> AnyArray:
-    values = np.asarray(_required(arrays, name))
+    values = as_array(name, _required(arrays, name), LogError)
     if values.size != n or values.ndim == 0 or len(values) != n or values.dtype.kind not in "fiub":
         raise LogError(
             f"{name} must hold {n} numbers, as many as observations has rows. Got dtype "
@@ -225,7 +226,7 @@ def _flags(arrays: dict[str, Any], name: str, n: int) -> BoolArray:
 
 
 def _actions(arrays: dict[str, Any], n: int) -> AnyArray:
-    actions = np.asarray(_required(arrays, "actions"))
+    actions = as_array("actions", _required(arrays, "actions"), LogError)
     if actions.ndim == 0 or len(actions) != n or actions.dtype.kind not in "fiub":
         raise LogError(
             f"actions must hold {n} rows of numbers, as observations does. Got dtype "

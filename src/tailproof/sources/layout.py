@@ -13,7 +13,7 @@ import pyarrow.types as kinds
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.errors import LogError
 from tailproof.sources.encode import is_list, numbers, plain, refuse_missing
-from tailproof.sources.variables import MOST_CATEGORIES, actions, state_block
+from tailproof.sources.variables import actions, require_categories, state_block
 from tailproof.spaces import ActionSpace, Continuous, Discrete
 
 
@@ -55,11 +55,7 @@ def variable(name: str, sample: pa.Array, texts: pa.Array | None) -> Variable:
     if texts is None:
         block, _ = state_block(name, pa.chunked_array([sample]))
         return Variable(name, tuple(block.names))
-    if len(texts) > MOST_CATEGORIES:
-        raise LogError(
-            f"State column {name!r} has {len(texts)} distinct texts, more than {MOST_CATEGORIES}: "
-            f"an identifier rather than a category. Leave it out, or group its values first."
-        )
+    require_categories(name, texts.to_pylist())
     ordered = texts.take(pc.sort_indices(texts))
     return Variable(name, tuple(f"{name}={label}" for label in ordered.to_pylist()), ordered)
 

@@ -19,7 +19,7 @@ from tailproof.sources.encode import identifiers, is_text
 from tailproof.sources.layout import Actions, action_layout, variable
 from tailproof.sources.parquet import described_columns, described_space
 from tailproof.sources.reader import ParquetReader
-from tailproof.sources.steps import Told
+from tailproof.sources.steps import Told, require_few
 from tailproof.sources.storage import DataSet, open_data_set
 from tailproof.sources.survey import Survey, Surveyor, located
 from tailproof.sources.tables import Source
@@ -86,8 +86,13 @@ def open_lazily(
     ranges = data.parts(PART)
     with running(engine) as where:
         survey = surveyor.merged(where.map(surveyor, ranges))
-    ids, group_ids = _labels(survey, columns, description)
+    label = data.label[0].lower() + data.label[1:]
+    with located(label):
+        ids, group_ids = _labels(survey, columns, description)
     ends = _ends(survey, columns, parts.get("terminated") is True, told)
+    guessed = columns.guessed_episode(parts)
+    if guessed is not None:
+        require_few(int((~ends).sum()), survey.rows, guessed)
     reader, starts, kept = _reader(data, columns, survey, ends, description, names, told)
     # Only what a part reads makes it the part that it is: another file may be mended meanwhile.
     ends_at = np.array([part.first + part.rows for part in ranges])
@@ -111,7 +116,7 @@ def open_lazily(
             else tuple(part for each in reader.variables for part in each.parts)
         ),
         has_propensity=columns.propensity is not None,
-        label=data.label[0].lower() + data.label[1:],
+        label=label,
     )
     return log, columns
 
@@ -177,9 +182,10 @@ def _ends(survey: Survey, columns: Columns, all_terminate: bool, told: Told) -> 
             )
         else:
             told.notes.append("No episode column: every row is an episode of one step.")
-    if all_terminate or (alone and not columns.next_state):
+    cut = survey.truncated
+    if all_terminate or (alone and not columns.next_state and not cut.any()):
         return np.ones(len(survey.starts), dtype=bool)
-    done, cut, name = survey.terminated, survey.truncated, columns.terminated
+    done, name = survey.terminated, columns.terminated
     if name is not None and "done" in name.lower() and cut.any() and done[cut].all():
         told.notes.append(
             f"Every truncated row is {name} as well: {name} is read as the end of an episode for "

@@ -11,6 +11,7 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import LogError
 from tailproof.log import Log
+from tailproof.sources.limits import require_own_data
 from tailproof.sources.steps import Told
 from tailproof.sources.tables import blaming
 from tailproof.spaces import Continuous, as_space
@@ -59,7 +60,11 @@ def read_path(source: str | Path, told: Told) -> Log:
     folder = _folder(Path(source))
     try:
         with blaming(label, "Its files are damaged or of another version; download them again."):
-            dataset = minari.MinariDataset(folder) if folder else minari.load_dataset(str(source))
+            if folder is not None:
+                _require_own_data(folder, label)
+                return read_dataset(minari.MinariDataset(folder), told)
+            dataset = minari.load_dataset(str(source))
+            _require_own_data(Path(dataset.storage.data_path), label)
             return read_dataset(dataset, told)
     except LogError as error:
         if isinstance(error.__cause__, FileNotFoundError):
@@ -175,6 +180,15 @@ def _space(space: Any, actions: AnyArray, told: Told) -> Any:
             )
             return Continuous(found.dimension)
     return found
+
+
+def _require_own_data(folder: Path, label: str) -> None:
+    """Refuse HDF5 files of a data set that would read other files."""
+    for path in sorted(folder.glob("*.hdf5")):
+        import h5py
+
+        with h5py.File(path, "r") as file:
+            require_own_data(file, label)
 
 
 def _folder(path: Path) -> Path | None:

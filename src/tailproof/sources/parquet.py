@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ import pyarrow as pa
 
 from tailproof.arrays import AnyArray
 from tailproof.errors import LogError
+from tailproof.files import written_whole
 from tailproof.log import Log
 from tailproof.sources.columns import Columns
 from tailproof.sources.tables import METADATA_KEY, Source
@@ -52,20 +51,10 @@ def write_log(log: Log, path: str | Path) -> Path:
     """
     from pyarrow.parquet import write_table
 
-    path = Path(path)
     table = log_table(log)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    with written_whole(path) as unfinished:
         write_table(table, unfinished, compression="zstd", write_page_checksum=True)
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise LogError(
-            f"The log could not be written to {path}: {error}. Check that the folder exists and "
-            f"may be written to."
-        ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return path
+    return Path(path)
 
 
 def log_table(log: Log) -> pa.Table:
@@ -138,19 +127,41 @@ def _checked(source: Source) -> dict[str, Any]:
     try:
         description: dict[str, Any] = json.loads(source.metadata or b"")
         sum_then, version = description.pop("checksum"), description["version"]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sum_then, description, version = None, {}, VERSION
     if version != VERSION:
         raise LogError(
             f"{source.label} was written by another version of tailproof (its format is {version}, "
             f"not {VERSION}). Read it with that version and write it again."
         )
-    if sum_then != _checksum(description):
+    if sum_then != _checksum(description) or not _is_whole(description):
         raise LogError(
             f"{source.label} is damaged: its description of the log is not as it was written. "
             f"Write it again."
         )
     return description
+
+
+def _is_whole(description: dict[str, Any]) -> bool:
+    """Return whether a description has all that is read from it, of the kinds that are expected."""
+    try:
+        columns, types, space = (description[name] for name in ("columns", "types", "space"))
+        lists = [description[name] for name in (*_LISTS, "state_names")]
+        texts = [*columns, *columns.values(), *(each for names in lists for each in names)]
+        kinds = [np.dtype(types[name]).kind for name in ("states", "next_states", "episode")]
+        group = np.dtype(types["group"]).kind if types["group"] is not None else "i"
+        shape = described_space(description)
+        return (
+            all(isinstance(each, str) for each in texts)
+            and kinds[:2] == ["f", "f"]
+            and np.dtype(types["actions"]).kind in "iubf"
+            and {kinds[2], group} <= set("iufbMUO")
+            and len(description["state"]) == len(description["next_state"]) == len(lists[-1])
+            and type(space.get("n", space.get("dimension"))) is int
+            and (isinstance(shape, Discrete) or shape.dimension == len(description["action"]))
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _checksum(description: dict[str, Any]) -> int:

@@ -158,10 +158,16 @@ class ParquetReader:
         with np.errstate(over="ignore", invalid="ignore"):
             total = after.sum()
         if not np.isfinite(total):
-            missing = np.asarray(~np.isfinite(after).all(axis=1))
+            infinite = int(np.isinf(after).any(axis=1).sum())
+            if infinite:
+                raise LogError(
+                    f"In {batch.where}: next states must be finite or missing. {infinite} rows have "
+                    f"an infinite one; drop or replace these rows."
+                )
+            missing = np.asarray(np.isnan(after).any(axis=1))
             if (missing & ~terminated).any():
                 raise LogError(
-                    f"In {batch.where}: the next state is missing or not finite in "
+                    f"In {batch.where}: the next state is missing in "
                     f"{int((missing & ~terminated).sum())} rows that do not terminate. Fill it in, "
                     f"or pass next_state=False to derive all next states from the rows."
                 )

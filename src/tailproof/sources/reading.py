@@ -75,7 +75,9 @@ def read_log(
 
     Without next-state columns, the next state of a step is the state of the next row of its
     episode. The last row of an episode that did not terminate has none: it is left out, with a
-    warning. In a log whose episodes all have one row nothing follows any of them, so all are kept
+    warning; if nobody named the episode column or said how episodes end, and more than a tenth of the
+    rows would be left out, that is an error which asks. In a log whose episodes all have one row
+    nothing follows any of them, so all are kept
     and terminate.
 
     Parameters
@@ -88,8 +90,9 @@ def read_log(
         Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, a variable
         ``column=value`` for each value; a list column gives a variable for each entry.
     action
-        A column: text and true/false are discrete with labels, whole numbers discrete, decimals
-        continuous. Several columns, or a pattern, for continuous actions of several dimensions.
+        A column: text and true/false are discrete with labels, whole numbers discrete (codes if at
+        least half of those up to the highest occur, labels otherwise), decimals continuous. Several
+        columns, or a pattern, for continuous actions of several dimensions.
     reward
         A column of numbers.
     episode, group

@@ -14,6 +14,8 @@ from tailproof.log import Log
 from tailproof.sources.encode import Labelled
 from tailproof.spaces import as_space
 
+_FEW = 0.1  # share of the rows that may be left out on a guess
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -29,6 +31,8 @@ class Steps:
         What the rows of an episode are ordered by; None for the order in which they stand.
     terminated
         Flags, or True where the last row of every episode ends it for good.
+    guessed_episode
+        The name of the episode column, if it was guessed and nobody said how episodes end.
     """
 
     states: FloatArray  # (n, p)
@@ -44,6 +48,7 @@ class Steps:
     action_space: Any = None
     state_names: tuple[str, ...] | None = None
     keep_order: bool = False
+    guessed_episode: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,8 @@ def assemble(steps: Steps, told: Told) -> Log:
     The next state of a step is the state of the next row of its episode. At the last row it is
     unknown: if the episode *terminated* there, nothing is backed up and none is needed; if it went
     on unseen, the transition is dropped, since no number may stand for a state that nobody saw.
-    In a log whose episodes all have one row nothing is backed up anywhere, so each terminates.
+    In a log whose episodes all have one row nothing is backed up anywhere, so each terminates, unless
+    flags say that some were truncated.
     """
     n = len(steps.rewards)
     if n == 0:
@@ -166,7 +172,7 @@ def _in_order(steps: Steps, codes: IntArray, told: Told) -> tuple[Steps, Episode
 
 def _order(steps: Steps, codes: IntArray, told: Told) -> IntArray | None:
     same = codes[1:] == codes[:-1]
-    together = int((~same).sum()) + 1 == len(np.unique(codes))
+    together = int((~same).sum()) == int(codes.max())  # every code below the highest occurs
     if steps.step is None:
         if together:
             return None
@@ -205,7 +211,8 @@ def _terminated(steps: Steps, episodes: Episodes) -> BoolArray:
                 f"check the episode and step columns, or give what follows an episode of its own."
             )
     unseen = steps.next_states is None or bool(np.isnan(steps.next_states).all())
-    if steps.terminated is True or (ends.all() and unseen):
+    cut = steps.truncated is not None and bool(steps.truncated.any())
+    if steps.terminated is True or (ends.all() and unseen and not cut):
         return ends
     if isinstance(steps.terminated, np.ndarray):
         return steps.terminated
@@ -238,6 +245,8 @@ def _next_states(
             )
     count = int(unknown.sum())
     if count:
+        if steps.guessed_episode is not None:
+            require_few(count, len(unknown), steps.guessed_episode)
         emptied = int((unknown & episodes.starts).sum())
         told.cautions.append(
             f"{count} last step{'s' if count > 1 else ''} of {int(episodes.ends.sum())} episodes "
@@ -247,6 +256,19 @@ def _next_states(
             "column that says which do."
         )
     return unknown, after
+
+
+def require_few(left_out: int, rows: int, episode: str) -> None:
+    """Refuse to leave out more than a few rows because of an episode column that was guessed."""
+    if left_out <= _FEW * rows:
+        return
+    raise LogError(
+        f"Column {episode!r} was taken for the episode, and nothing says how episodes end: "
+        f"{left_out} of {rows} rows, the last of each, would be left out for want of a next state. "
+        f"Which is it? Pass terminated=True if an episode ends for good at its last row; "
+        f"terminated=False if it goes on unseen, so that these rows are to be left out; or "
+        f"episode=False if every row is a decision of its own."
+    )
 
 
 def _warn_of_gaps(steps: Steps, episodes: Episodes, told: Told) -> None:

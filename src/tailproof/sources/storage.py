@@ -194,6 +194,15 @@ class DataSet:
                         f"file with one type for each column."
                     )
 
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """Read some columns of all files into memory."""
+        read = [
+            batch
+            for span in self.spans
+            for batch, _ in self.storage.batches(span, columns, 1 << 20)
+        ]
+        return pa.Table.from_batches(read)
+
     def parts(self, rows: int) -> tuple[Part, ...]:
         """Cut the data set into runs of row groups, of about this many rows each."""
         cut: list[tuple[int, list[Span]]] = []
@@ -230,12 +239,36 @@ def _head(spans: list[Span]) -> Span:
     )
 
 
+def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return every column that any file has, of a type that holds all its values where there is one.
+
+    The first file alone would hide what only the others have: flags, propensities, states.
+    """
+    fields: dict[str, pa.Field] = {}
+    for schema in schemas:
+        for each in schema:
+            known = fields.setdefault(each.name, each)
+            if known.type != each.type and _alike(known.type, each.type):
+                wider = pa.unify_schemas(
+                    [pa.schema([known]), pa.schema([each])], promote_options="permissive"
+                )
+                fields[each.name] = wider.field(0)
+    return pa.schema(list(fields.values()))
+
+
 def _alike(wanted: Any, found: Any) -> bool:
     return bool(
         wanted == found
+        or kinds.is_null(wanted)
+        or kinds.is_null(found)
         or (kinds.is_integer(wanted) and kinds.is_integer(found))
         or (kinds.is_floating(wanted) and kinds.is_floating(found))
+        or (_is_text(wanted) and _is_text(found))
     )
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind))
 
 
 def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
@@ -266,6 +299,8 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
         form = dataset.ParquetFileFormat(default_fragment_scan_options=options)
         files = dataset.dataset(path, filesystem=filesystem, format=form, partitioning="hive")
         fragments = list(files.get_fragments())
+        if not fragments:
+            raise LogError(f"{label} holds no Parquet files, nor a Minari data set.")
     spans, schemas = [], []
     for fragment in fragments:
         with blaming(fragment.path, "The file is damaged or not Parquet; write it again."):
@@ -291,6 +326,8 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
         raise LogError(f"{label} has no rows. A log needs at least one.")
     # What a file says about itself holds for the data set if all others say the same.
     same = all(each.metadata == schemas[0].metadata for each in schemas)
-    schema = files.schema.with_metadata(schemas[0].metadata if same else None)
+    with blaming(label, "Rename columns whose names are not UTF-8 text."):
+        united = _united([files.schema, *schemas])
+    schema = united.with_metadata(schemas[0].metadata if same else None)
     storage = Storage(filesystem, isinstance(filesystem, fs.LocalFileSystem), schema)
     return DataSet(label, storage, tuple(spans), tuple(schemas))

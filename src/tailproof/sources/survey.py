@@ -160,12 +160,12 @@ class Surveyor:
             values = order(columns.step, pa.chunked_array([batch.column(columns.step)]))
             inside = np.ones(m, dtype=bool)
             inside[starts] = False
-            change = np.diff(values, prepend=values[:1])
-            if (inside & (change <= 0)).any():
-                raise _out_of_order(run_of(int((inside & (change <= 0)).argmax())))
+            before = np.append(values[:1], values[:-1])
+            if (late := inside & (values <= before)).any():  # differences of unsigned numbers wrap
+                raise _out_of_order(run_of(int(late.argmax())))
             steps = values[0], values[-1]
             if values.dtype.kind in "iu":
-                apart = inside & (change != 1)
+                apart = inside & (values != before + values.dtype.type(1))
                 gaps, first_gap = int(apart.sum()), first + int(apart.argmax()) - 1
         actions, counts = self._actions(batch)
         last_actions = None
@@ -264,6 +264,11 @@ def located(where: str) -> Iterator[None]:
         yield
     except LogError as error:
         raise type(error)(f"In {where}: {error}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise LogError(
+            f"In {where}: a column cannot be read: {reason[:300]}. Convert it to numbers or UTF-8 text."
+        ) from error
 
 
 def _named(episode: Any) -> str:

@@ -42,6 +42,7 @@ def read_table(source: Any, parts: dict[str, Choice], told: Told) -> tuple[Log, 
         return _typed_ids(assemble(steps, told), description), columns
     columns = resolve_columns(table.names, **parts)
     steps = _steps(_load(table, columns), columns, parts.get("terminated") is True, told)
+    steps = replace(steps, guessed_episode=columns.guessed_episode(parts))
     return assemble(steps, told), columns
 
 

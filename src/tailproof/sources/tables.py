@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailproof.errors import LogError, TailproofError
+from tailproof.sources.limits import LimitedStream, require_room
 
 #: What the files that tailproof writes keep their description under.
 METADATA_KEY = b"tailproof"
@@ -107,12 +109,13 @@ def _as_table(given: Any) -> pa.Table | None:
 def _open_path(path: Path) -> Source:
     label = f"The file {path}"
     try:
-        if path.is_dir():
-            return _open_folder(path)
-        with path.open("rb") as file:
+        folder = path.is_dir()
+        with nullcontext(BytesIO()) if folder else path.open("rb") as file:
             head = file.read(8)
     except (OSError, ValueError) as error:  # ValueError: a path with a zero character
         raise LogError(f"{label} could not be opened: {error}. Check the path.") from error
+    if folder:
+        return _open_folder(path)
     name = path.name.lower()
     if head[:4] == b"PAR1":
         return _open_parquet(path, label)
@@ -138,6 +141,7 @@ def _open_parquet(path: Path, label: str) -> Source:
 
     def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
         with blaming(label, advice), opened() as file:
+            require_room(label, file.metadata.num_rows, len(columns))
             return file.read(columns=list(columns)).select(list(columns))
 
     with blaming(label, advice), opened() as file:
@@ -156,23 +160,21 @@ def _refuse_miscounted(file: Any) -> None:
 
 
 def _open_folder(path: Path) -> Source:
-    from pyarrow import dataset
+    from tailproof.sources.storage import open_data_set  # which blames files as we do
 
     label = f"The folder {path}"
     advice = "It must hold Parquet files with the same columns, or a Minari data set."
     with blaming(label, advice):
-        options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
-        form = dataset.ParquetFileFormat(default_fragment_scan_options=options)
-        files = dataset.dataset(path, format=form, partitioning="hive")
-        if not files.files:
-            raise LogError(f"{label} holds no Parquet files. {advice}")
+        data = open_data_set(path)
 
     def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+        data.require_types(columns)
+        require_room(label, data.rows, len(columns))
         with blaming(label, advice):
-            return files.to_table(columns=list(columns))
+            return data.table(columns)
 
     # Its metadata would be that of one file only, so the folder counts as a plain table.
-    return Source(label, tuple(files.schema.names), read)
+    return Source(label, tuple(data.schema.names), read)
 
 
 def _open_arrow(path: Path, label: str) -> Source:
@@ -207,10 +209,15 @@ def _open_csv(path: Path, label: str) -> Source:
             quoted_strings_can_be_null=False,
         )
 
+    def opened() -> Any:
+        if path.suffix in (".gz", ".bz2", ".zst"):
+            return LimitedStream(pa.input_stream(str(path)), label)
+        return pa.OSFile(str(path))
+
     def read(columns: Sequence[str], labels: Sequence[str]) -> pa.Table:
-        with blaming(label, advice):
+        with blaming(label, advice), opened() as file:
             table = csv.read_csv(
-                path, parse_options=parsing, convert_options=converting(columns, labels)
+                file, parse_options=parsing, convert_options=converting(columns, labels)
             )
         for name in labels:
             at = table.column_names.index(name)

@@ -25,6 +25,7 @@ from tailproof.spaces import Discrete
 
 #: More categories than this in a state column are an identifier, not a category.
 MOST_CATEGORIES = 256
+_MANY = 20  # distinct texts, of which nine in ten are numbers: those are numbers, misspelt
 
 
 class Block(NamedTuple):
@@ -40,7 +41,8 @@ def actions(
     """Return actions, the space where they are discrete, and what to say about them.
 
     Text and booleans become codes with labels. Whole numbers are codes already, unless they are
-    negative or so sparse that they must be identifiers. Anything else is continuous.
+    negative or fewer than half of those up to the highest occur: then they are labels too. Anything
+    else is continuous.
     """
     plains = [plain(column) for column in columns]
     if len(plains) > 1 or is_list(plains[0].type):
@@ -98,15 +100,16 @@ def state_block(
 def _action_codes(name: str, values: IntArray) -> tuple[AnyArray, Discrete, list[str]]:
     distinct = np.unique(values)
     highest = int(distinct[-1])
-    if int(distinct[0]) < 0 or highest >= 2 * len(distinct) + 100:
+    if int(distinct[0]) < 0 or highest >= 2 * len(distinct):
         labels = tuple(str(value) for value in distinct.tolist())
         first = ", ".join(f"{code} = {label}" for code, label in enumerate(labels[:3]))
         return (
             np.searchsorted(distinct, values),
             Discrete(len(distinct), labels),
             [
-                f"The values of column {name!r} are labels; policies see the codes "
-                f"0..{len(distinct) - 1} in their order ({first}{', …' if len(labels) > 3 else ''})."
+                f"The values of column {name!r} are labels, with which a policy answers; "
+                f"probabilities have a column for each in their order "
+                f"({first}{', …' if len(labels) > 3 else ''})."
             ],
         )
     never = sorted(set(range(highest + 1)) - set(distinct.tolist()))
@@ -140,11 +143,7 @@ def _one_hot(
     text = column.cast(pa.large_string())
     both = text if after is None else _joined(text, after.cast(pa.large_string()))
     codes, labels = labelled(both)
-    if len(labels) > MOST_CATEGORIES:
-        raise LogError(
-            f"State column {name!r} has {len(labels)} distinct texts, more than {MOST_CATEGORIES}: "
-            f"an identifier rather than a category. Leave it out, or group its values first."
-        )
+    require_categories(name, labels.tolist())
     names = tuple(f"{name}={label}" for label in labels.tolist())
     values = (codes[:, None] == np.arange(len(labels))).astype(float)
     if after is None:
@@ -152,6 +151,29 @@ def _one_hot(
     values[codes < 0] = np.nan
     n = len(column)
     return Block(values[:n], names), Block(values[n:], names)
+
+
+def require_categories(name: str, labels: list[str]) -> None:
+    """Refuse text that is no category: an identifier, or numbers of which a few are misspelt."""
+    if len(labels) > MOST_CATEGORIES:
+        raise LogError(
+            f"State column {name!r} has {len(labels)} distinct texts, more than {MOST_CATEGORIES}: "
+            f"an identifier rather than a category. Leave it out, or group its values first."
+        )
+    odd = [label for label in labels if not _is_number(label)]
+    if len(labels) >= _MANY and 0 < len(odd) <= len(labels) / 10:
+        raise LogError(
+            f"State column {name!r} holds numbers, but for {len(odd)} of its values, such as "
+            f"{odd[0][:40]!r}. Correct or drop these rows."
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _joined(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:

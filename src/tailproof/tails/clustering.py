@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+import scipy
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.checks import runs as episode_runs
@@ -230,7 +230,11 @@ def _intervals(rows: IntArray, *, level: float) -> tuple[float, float, float]:
         first, second = times, times**2
     theta = 2 * float(first.mean()) ** 2 / float(second.mean())
     influence = 2 * first / first.mean() - second / second.mean()  # of each time, on log θ
-    half = -float(ndtri((1 - level) / 2)) * float(influence.std()) / math.sqrt(len(times))
+    half = (
+        -float(scipy.special.ndtri((1 - level) / 2))
+        * float(influence.std())
+        / math.sqrt(len(times))
+    )
     low, high = theta * math.exp(-half), theta * math.exp(half)
     return min(theta, 1.0), min(low, 1.0), min(high, 1.0)
 
@@ -248,7 +252,7 @@ def _runs(
     chance = ratio * (1 - ratio) / n
     spread = ratio**4 * float(sizes.var()) / clusters
     effective = n / max(1.0, spread / chance) if chance > 0 else float(n)
-    z2 = float(ndtri((1 - level) / 2)) ** 2
+    z2 = float(scipy.special.ndtri((1 - level) / 2)) ** 2
     centre = (ratio + z2 / (2 * effective)) / (1 + z2 / effective)
     half = math.sqrt(z2 * ratio * (1 - ratio) / effective + z2**2 / (4 * effective**2)) / (
         1 + z2 / effective

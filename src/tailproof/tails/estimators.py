@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy.special import gammaincinv, ndtri
+import scipy
 
 from tailproof.arrays import FloatArray, IntArray
 
@@ -100,9 +100,11 @@ def alpha_interval(
     if method == "hill":
         with np.errstate(divide="ignore"):
             alpha = 1 / shape
-        low, high = (alpha * gammaincinv(count, share) / count for share in (miss, 1 - miss))
+        low, high = (
+            alpha * scipy.special.gammaincinv(count, share) / count for share in (miss, 1 - miss)
+        )
         return low, high
-    half = -ndtri(miss) * deviation(method, shape) / np.sqrt(count)
+    half = -scipy.special.ndtri(miss) * deviation(method, shape) / np.sqrt(count)
     return invert(shape + half), invert(shape - half)
 
 

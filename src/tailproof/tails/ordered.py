@@ -10,7 +10,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.tails.estimators import Estimator, hill_path, moment_path, pickands_path
-from tailproof.tails.sample import check_choice, check_level, check_theta, median_of
+from tailproof.tails.sample import check_choice, check_level, check_theta, is_sorted, median_of
 
 Side = Literal["right", "left"]
 
@@ -49,9 +49,11 @@ def ordered_tail(
     n = len(x)
     if centre is None:
         centre = float(median_of(x))
-    beyond = x - centre if side == "right" else centre - x
     kept = min(n, 4 * most if method == "pickands" else most + 1)
-    if 0 < kept < n:
+    if kept > 0 and is_sorted(x):
+        x = x[n - kept :] if side == "right" else x[:kept]
+    beyond = x - centre if side == "right" else centre - x
+    if 0 < kept < len(beyond):
         beyond = np.partition(beyond, n - kept)[n - kept :]
     ordered = np.sort(beyond)[::-1]
     if method != "pickands":  # the others take logarithms

@@ -64,18 +64,24 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def median_of(values: FloatArray) -> FloatArray:
     """Return the median along the last axis.
 
-    One selection at the middle is several times faster than `numpy.median`, which selects twice.
+    One selection at the middle is several times faster than `numpy.median`, which selects twice; of
+    values that are in order nothing need be selected.
 
     >>> float(median_of(np.array([4.0, 1.0, 2.0, 9.0])))
     3.0
     """
     middle = values.shape[-1] // 2
-    parted = np.partition(values, middle, axis=-1)
+    parted = values if is_sorted(values) else np.partition(values, middle, axis=-1)
     upper: FloatArray = parted[..., middle]
     if values.shape[-1] % 2:
         return upper
     lower: FloatArray = parted[..., :middle].max(axis=-1)
     return (lower + upper) / 2
+
+
+def is_sorted(values: FloatArray) -> bool:
+    """Return whether values (n,) are in order, from the smallest."""
+    return values.ndim == 1 and bool((values[1:] >= values[:-1]).all())
 
 
 def unit_scale(values: FloatArray) -> FloatArray:

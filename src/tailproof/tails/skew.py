@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv
+import scipy
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
@@ -185,8 +185,10 @@ def _odds(for_right: float, for_left: float) -> float:
 def _binomial_interval(successes: float, failures: float, level: float) -> tuple[float, float]:
     """Return the Clopper–Pearson interval for a share; counts need not be whole."""
     miss = (1 - level) / 2
-    low = float(betaincinv(successes, failures + 1, miss)) if successes > 0 else 0.0
-    high = float(betaincinv(successes + 1, failures, 1 - miss)) if failures > 0 else 1.0
+    low = float(scipy.special.betaincinv(successes, failures + 1, miss)) if successes > 0 else 0.0
+    high = (
+        float(scipy.special.betaincinv(successes + 1, failures, 1 - miss)) if failures > 0 else 1.0
+    )
     return low, high
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.log import Log
-from tailproof.policies import Policy, action_draws, action_probabilities
+from tailproof.policies import Policy, action_draws, action_probabilities, log_densities
 from tailproof.spaces import ActionSpace, Discrete, as_space
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def draw_actions(
         actions = action_draws(policy, states, space, draws=1, rng=rng)[0][:, 0]  # (n, q)
     if not hasattr(policy, "log_prob"):
         return actions, None
-    densities = np.exp(np.asarray(policy.log_prob(states, actions), dtype=float))
+    densities = np.exp(log_densities(policy, states, actions))
     if densities.shape != (len(states),):
         raise PolicyError(
             f"policy.log_prob must return one number a state, shape ({len(states)},). "

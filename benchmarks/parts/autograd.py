@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from rivals.workload import ACTIONS, BATCH, ROWS, STATES
 from torch import Tensor, nn
 
+from parts.workload import ACTIONS, BATCH, ROWS, STATES
 from tailproof.deep.actors import LOG_STD
 from tailproof.deep.data import Draws, Table
 from tailproof.deep.losses import squashed_log_density

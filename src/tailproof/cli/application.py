@@ -51,8 +51,3 @@ def version(session: Session) -> None:
     if session.talks:
         lines.append(", ".join(f"{name} {at}" for name, at in found.items() if name != "tailproof"))
     session.answer({"command": "version", "versions": found}, *lines)
-
-
-def main() -> None:
-    """Run the command line."""
-    app()

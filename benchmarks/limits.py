@@ -1,0 +1,106 @@
+"""Time and memory that must not be passed: a large CSV, a wide comparison, and starting at all.
+
+Every measurement is a process of its own; CPU seconds are user and system together. Exit code 1 if a
+limit is passed.
+
+    python benchmarks/limits.py            # a million rows
+    python benchmarks/limits.py --quick    # a hundred thousand rows, limits to match
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+WRITE = """
+import sys
+import numpy as np, pyarrow as pa
+from pyarrow import csv
+n, rng = int(sys.argv[2]), np.random.default_rng(0)
+ids = np.array([f"u{i}" for i in range(n // 10)])[np.repeat(np.arange(n // 10), 10)]
+table = {
+    "episode": ids, "step": np.tile(np.arange(10), n // 10),
+    "x_a": rng.standard_normal(n).round(4), "x_b": rng.standard_normal(n).round(4),
+    "action": np.array(["hold", "buy"])[rng.integers(2, size=n)],
+    "reward": rng.standard_t(1.5, n).round(4), "terminated": np.tile(np.arange(10) == 9, n // 10),
+}
+csv.write_csv(pa.table(table), sys.argv[1])
+"""
+COMPARE = """
+import sys, warnings
+import numpy as np
+from tailproof import Log, compare
+warnings.simplefilter("ignore")
+n, rng = int(sys.argv[1]), np.random.default_rng(0)
+states, actions = rng.standard_normal((n, 2)), rng.integers(2, size=n)
+rewards = actions * states[:, 0] + rng.standard_t(2, n)
+log = Log.from_arrays(
+    states, actions, rewards, states, episode=np.arange(n), terminated=np.ones(n, bool)
+)
+policies = {f"p{i}": (lambda s, i=i: (s[:, 0] > (i - 50) / 50).astype(int)) for i in range(100)}
+compare(log, policies)
+"""
+COMMAND = "from tailproof.cli import main; main()"
+
+
+def measured(code: str, *words: object) -> tuple[float, float]:
+    """Return the CPU seconds and the most gigabytes of a process."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{words or code[:60]} ended with {os.waitstatus_to_exitcode(status)}.")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _UNIT / 1e9
+
+
+_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def fastest(code: str, *words: object) -> float:
+    """Return the least CPU seconds of five processes: others that share the cores only add."""
+    return min(measured(code, *words)[0] for _ in range(5))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a hundred thousand rows")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    chosen = parser.parse_args()
+    rows = 100_000 if chosen.quick else 1_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.csv"
+        measured(WRITE, path, rows)
+        words = ("evaluate", path, "--policy", "always:buy", "--gamma", 0.9)
+        seconds = measured(COMMAND, *words)[0]
+    found = {
+        f"CPU seconds to evaluate a CSV of {rows} rows": (seconds, 15 if rows == 1_000_000 else 5),
+        f"GB to compare 100 policies on {rows} episodes": (measured(COMPARE, rows)[1], 2.0),
+        "CPU seconds of import tailproof": (fastest("import tailproof"), 0.5),
+        "CPU seconds of tailproof --help": (fastest(COMMAND, "--help"), 0.7),
+    }
+    record = {
+        name: {"found": round(value, 3), "limit": limit} for name, (value, limit) in found.items()
+    }
+    exceeded = [name for name, (value, limit) in found.items() if value > limit]
+    if chosen.json:
+        print(json.dumps({"limits": record, "exceeded": exceeded}, indent=1))
+    else:
+        for name, each in record.items():
+            print(
+                f"{name}: {each['found']} of {each['limit']}{' MISSED' if name in exceeded else ''}"
+            )
+    return 1 if exceeded else 0
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    raise SystemExit(main())

@@ -1,0 +1,175 @@
+"""Nothing in a log commands a terminal, replaces a device or the log, or ends in a traceback."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typer.testing import CliRunner
+
+from tailproof.cli import app
+from tailproof.cli.terminal import Visible, visible
+
+ODD = [
+    "[/held]",
+    "[red]x[/red]",
+    "a\x1b]0;title\x07\x1b[2J",
+    ":smile:",
+    "\x9b31m",
+    "\u202ex",
+    "é ü",
+]
+
+
+def run(*words, **environment):
+    return CliRunner().invoke(
+        app, [str(word) for word in words], env={"COLUMNS": "80", **environment}
+    )
+
+
+def real(*words, **environment):
+    """Run the command as a process."""
+    code = "from tailproof.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *(str(word) for word in words)],
+        env={**os.environ, "PYTHONUTF8": "0", **environment},
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def odd_log(tmp_path):
+    """A log whose actions, ids, states and column names are odd."""
+    rng = np.random.default_rng(0)
+    n, k = 420, len(ODD)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    codes = rng.integers(k, size=n)
+    table = {
+        "episode": [f"{ODD[i % k]}{i // 6}" for i in np.repeat(np.arange(n // 6) * 6, 6)],
+        "step": np.tile(np.arange(6), n // 6),
+        "x_[/b]": rng.standard_normal(n),
+        "x_text": [ODD[code] for code in rng.integers(k, size=n)],
+        "action": [ODD[code] for code in codes],
+        "reward": codes + rng.standard_t(1.5, size=n),
+        "terminated": np.tile(np.arange(6) == 5, n // 6),
+        "note\x1b[31m[/": np.zeros(n),
+    }
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table(table), path)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore::tailproof.errors.TailproofWarning")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["evaluate", "--policy", "uniform", "--gamma", 0.5],
+        ["diagnose", "--gamma", 0.5],
+        ["learn", "--gamma", 0.5, "--method", "fqi"],
+        ["compare", "--gamma", 0.5, "--policy", f"[/x]=always:{ODD[0]}", "--policy", "[b]=uniform"],
+        ["evaluate", "--policy", "always:[/nothing]\x1b[1m", "--gamma", 0.5],
+        ["evaluate", "--policy", "uniform", "--gamma", 0.5, "--state", "[/none]\x1b[1m"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_labels_reach_the_terminal_as_text(odd_log, words):
+    done = run(words[0], odd_log, *words[1:])
+    assert done.exit_code in (0, 2, 3), done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", done.output)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_what_is_shown_is_what_is_there(text):
+    table = Table(box=None)
+    table.add_column("label")
+    table.add_row(text)
+    table.add_row(Text(text, style="bold"))
+    console = Console(width=200, markup=False, emoji=False, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        console.print(Visible(table))
+        shown = visible(text).replace("␇", "")  # rich leaves bells out itself
+        assert console.export_text().count(shown) == 2
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+def test_terminals_without_greek_get_plain_letters(odd_log, encoding):
+    words = ["evaluate", odd_log, "--policy", "uniform", "--gamma", 0.5, "--method", "lstd"]
+    done = real(*words, PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.decode(encoding)
+    assert ("γ" if encoding == "utf-8" else "gamma") in shown or "γ" not in shown
+    assert real("--help", PYTHONIOENCODING=encoding).returncode == 0
+    assert json.loads(real(*words, "--json", PYTHONIOENCODING=encoding).stdout)["gamma"] == 0.5
+
+
+def test_nothing_but_files_is_replaced_and_the_log_never(odd_log, tmp_path):
+    before = odd_log.read_bytes()
+    words = ["evaluate", odd_log, "--policy", "uniform", "--gamma", 0.5, "--method", "lstd"]
+    node = os.stat(os.devnull)
+    for target, text in (
+        (os.devnull, "a device or a pipe"),
+        (odd_log, "is the log"),
+        (tmp_path / "sub" / ".." / "log.parquet", "is the log"),
+    ):
+        (tmp_path / "sub").mkdir(exist_ok=True)
+        done = run(*words, "--report", target)
+        assert done.exit_code == 2
+        assert text in " ".join(done.stderr.split())
+        learn = ["learn", odd_log, "--gamma", 0.5, "--method", "fqi"]
+        done = run(*learn, "--out", target)
+        assert done.exit_code == 2
+        assert text in " ".join(done.stderr.split())
+    (tmp_path / "link").symlink_to(odd_log)
+    linked = run(*words, "--report", tmp_path / "link")
+    assert "is the log" in " ".join(linked.stderr.split())
+    both = run("learn", *words[1:2], "--gamma", 0.5, "--out", "x.html", "--report", "x.html")
+    assert "One file cannot hold two results" in " ".join(both.stderr.split())
+    assert odd_log.read_bytes() == before
+    assert os.stat(os.devnull).st_rdev == node.st_rdev
+    assert os.stat(os.devnull).st_mode == node.st_mode
+
+
+def test_a_part_of_a_folder_is_the_log_too(odd_log, tmp_path):
+    (tmp_path / "folder").mkdir()
+    inside = odd_log.rename(tmp_path / "folder" / "0.parquet")
+    words = ["diagnose", inside.parent, "--gamma", 0.5, "--report"]
+    assert "a part of it" in " ".join(run(*words, inside).stderr.split())
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.1, 0.2, 0.35])
+def test_an_interrupt_while_loading_is_no_traceback(delay):
+    code = (
+        f"import os, signal, threading, time\n"
+        f"from tailproof.cli import main\n"
+        f"threading.Thread(target=lambda: (time.sleep({delay}), os.kill(os.getpid(), signal.SIGINT)),"
+        f" daemon=True).start()\n"
+        f"import sys; sys.argv = ['tailproof', 'demo', '--quick']\n"
+        f"main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode in (130, -signal.SIGINT)
+    assert "Interrupted." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_memory_is_an_error_with_advice(odd_log, monkeypatch):
+    def full(*_, **__):
+        raise MemoryError("Unable to allocate 3.1 TiB for an array")
+
+    monkeypatch.setattr("tailproof.cli.diagnosing.run_diagnose", full)
+    done = run("diagnose", odd_log, "--gamma", 0.5)
+    assert done.exit_code == 2
+    said = " ".join(done.stderr.split())
+    assert "Unable to allocate 3.1 TiB" in said
+    assert "needs more memory than there is" in said
+    assert "report it" not in said
