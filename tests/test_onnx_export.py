@@ -82,12 +82,15 @@ def test_trees_are_walked_as_numpy_walks_them(name, heavy_log, tmp_path, rng):
     assert np.array_equal(again(states), policy(states))
 
 
-def test_a_cloned_behaviour_keeps_its_probabilities(heavy_log, tmp_path):
-    chosen = Method(base=TreeCloning(), at="pointwise")
-    policy = learn(heavy_log, method=chosen, gamma=0.9).softmax(1.0)
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_cloned_behaviour_keeps_its_probabilities(counted, tabular, tmp_path):
+    log = tabular.log(episodes=30, steps=20, seed=1)
+    chosen = Method(base=TreeCloning(counted=counted), at="pointwise")
+    policy = learn(log, method=chosen, gamma=0.9).softmax(1.0)
     policy.save(tmp_path / "policy.onnx")
-    found = load_policy(tmp_path / "policy.onnx").probabilities(heavy_log.states)
-    assert found == pytest.approx(policy.probabilities(heavy_log.states))
+    states = np.vstack([np.eye(4), np.full((1, 4), 0.3)])
+    found = load_policy(tmp_path / "policy.onnx").probabilities(states)
+    assert found == pytest.approx(policy.probabilities(states))
 
 
 @settings(max_examples=15)

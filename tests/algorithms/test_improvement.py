@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof import FQI, Log, Method, learn, method
+from tailproof import FQI, Learned, Log, Method, learn, method
 from tailproof.algorithms.behaviour import fit_behaviour
 from tailproof.algorithms.improvement import ForestFQI, OneStep, WithinSupport
 from tailproof.algorithms.state_critics import supported
@@ -134,3 +136,23 @@ def test_nonsense_is_refused(log, heavy_log):
             make()
     with pytest.raises(MethodError, match="one-step episodes"):
         learn(heavy_log, method="policy-tree", gamma=0.9)
+
+
+def test_counts_of_the_very_state_take_part_where_states_repeat(log, heavy_log, tmp_path):
+    chosen = Method(base=TreeCloning(counted=True), at="pointwise")
+    learned = learn(log, method=chosen, gamma=0.9)
+    law = learned.softmax(1.0).probabilities(np.eye(4))
+    for state, found in zip(np.eye(4), law, strict=True):
+        own = log.actions[(log.states == state).all(axis=1)]
+        assert found == pytest.approx(np.bincount(own, minlength=2) / len(own), abs=0.01)
+    kept = replace(learned, policy=learned.softmax(1.0))
+    kept.save(tmp_path / "clone.tp")
+    again = Learned.load(tmp_path / "clone.tp")
+    elsewhere = np.vstack([np.eye(4), np.full((1, 4), 0.3)])
+    assert np.array_equal(
+        again.policy.probabilities(elsewhere), kept.policy.probabilities(elsewhere)
+    )
+    continuous = learn(heavy_log, method=chosen, gamma=0.9)
+    plain = learn(heavy_log, method=Method(base=TreeCloning(), at="pointwise"), gamma=0.9)
+    values = [each.critic.action_values(heavy_log.states, 2) for each in (continuous, plain)]
+    assert np.array_equal(*values)

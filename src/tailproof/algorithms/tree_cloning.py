@@ -12,9 +12,13 @@ from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.behaviour import behaviour_of, fit_behaviour
 from tailproof.algorithms.improvement import refuse_evaluation, tasks_of
 from tailproof.algorithms.ranking import Rank, imitated_episodes, require_rank, require_top
-from tailproof.algorithms.state_critics import LogShares, fitted_scores
+from tailproof.algorithms.state_critics import CountedShares, LogShares, fitted_scores
 from tailproof.algorithms.task import Task
+from tailproof.algorithms.tree_arrays import TreeValues
+from tailproof.log import Log
 from tailproof.partition import Folds
+
+_REPEATED = 0.5  # of the rows: at most so many states may be distinct for counts to say something
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,9 @@ class TreeCloning:
     ----------
     top, rank
         As in `Cloning`.
+    counted
+        Whether the counts of this very state take part where states are few and repeat: nearer to
+        what was done, and rougher where little was.
     """
 
     supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
@@ -35,6 +42,7 @@ class TreeCloning:
 
     top: float = 1.0
     rank: Rank = "auto"
+    counted: bool = False
 
     def __post_init__(self) -> None:
         require_top(self.top)
@@ -60,4 +68,18 @@ class TreeCloning:
             else fit_behaviour(each.log.take(np.sort(chosen)), seed=each.seed)
             for each, chosen in zip(own, imitated, strict=True)
         ]
-        return fitted_scores(map(LogShares, members), notes)
+        scores = [
+            self._scores(each.log.take(np.sort(chosen)), law)
+            for each, chosen, law in zip(own, imitated, members, strict=True)
+        ]
+        return fitted_scores(scores, notes)
+
+    def _scores(self, log: Log, law: TreeValues) -> LogShares | CountedShares:
+        if not (self.counted and log.n_transitions):
+            return LogShares(law)
+        states, place = np.unique(log.states + 0.0, axis=0, return_inverse=True)
+        if len(states) > _REPEATED * log.n_transitions:
+            return LogShares(law)
+        counts = np.zeros((len(states), log.n_actions))
+        np.add.at(counts, (place.ravel(), log.actions), 1.0)
+        return CountedShares(law, states, counts)

@@ -34,9 +34,9 @@ class Row:
     method: Method
 
 
-def behaviour_row() -> Row:
-    """Return the logged behaviour, cloned."""
-    return Row("logged behaviour", _pointwise(TreeCloning()))
+def behaviour_row(*, counted: bool = False) -> Row:
+    """Return the logged behaviour, cloned by trees, or by counts of the very states where it can be."""
+    return Row("logged behaviour", _pointwise(TreeCloning(counted=counted)))
 
 
 def candidates(log: Log, gamma: float) -> Iterator[Row]:

@@ -205,7 +205,7 @@ def _kept(
 ) -> Learned:
     """Return the logged behaviour, cloned from all episodes that do not judge."""
     task = Task(log, gamma, None, log.first_states, seed=seed)
-    clone = behaviour(teach(task, behaviour_row().method))
+    clone = behaviour(teach(task, behaviour_row(counted=True).method))
     said = "No candidate could be learned from this log."
     if best is not None:
         found = best.judgement
