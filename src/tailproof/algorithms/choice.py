@@ -256,6 +256,8 @@ class Choice(Scored):
             if gain > 1.05
             else f"The {self.estimator} it is: robustness would gain nothing."
         )
+        if self.skewed:
+            gained = f"The {self.estimator} is taken, which keeps all or nearly all of the tail."
         return f"Critic: {self.critic}.", clustered, sided, gained
 
     def to_dict(self) -> dict[str, Any]:
