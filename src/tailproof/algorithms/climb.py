@@ -11,10 +11,9 @@ import numpy as np
 
 from tailproof.algorithms.forest import cross_fit_forests
 from tailproof.algorithms.linear import Ridge
+from tailproof.algorithms.maps import Plain, PolicyAware
 from tailproof.algorithms.rungs import (
     Groups,
-    Plain,
-    PolicyAware,
     Rung,
     System,
     fit_rung,
