@@ -25,7 +25,7 @@ from tailproof.algorithms.target import Target
 from tailproof.arrays import FloatArray
 from tailproof.errors import SingularError
 from tailproof.features import Basis, Features, Fourier, PerAction, table_for
-from tailproof.features.ladder import KNOTS, JointBasis, basis_for, joined
+from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for, joined
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _waves(log: Any, waves: int) -> Features:
     waves = min(waves, max(log.n_transitions // 100, 5))
     if not log.is_discrete:
         return JointBasis(Fourier.fit(joined(log.states, log.actions), waves=waves))
-    inner = Fourier.fit(log.states, waves=min(waves, max(600 // log.n_actions, 5)))
+    inner = Fourier.fit(log.states, waves=min(waves, max(LARGEST // log.n_actions, 5)))
     return PerAction(inner, len(log.state_names), log.n_actions)
 
 

@@ -23,7 +23,7 @@ from tailproof.spaces import Discrete
 NAMES = ("polynomial", "splines", "fourier", "table", "trees")
 KNOTS = 6
 TREES = 10
-LARGEST = 600  # features of one map: its systems then take milliseconds
+LARGEST = 400  # features of one map: its systems then take milliseconds
 _ROWS = 10  # rows that each feature must have
 _STATES = 200  # distinct states up to which a log may be read as a table
 _VISITS = 20  # mean visits of each state from which it may
