@@ -157,7 +157,9 @@ class Estimate:
             arrays += [*(self.numbers.samples or ()), *(self.numbers.weights or ())]
         if sum(each.nbytes for each in arrays if each is not None) <= size:
             return self
-        kept = None if self.choice is None else Numbers(self.fold_values, choice=self.choice)
+        kept = None
+        if self.choice is not None:
+            kept = Numbers(self.fold_values, choice=self.choice.condensed())
         return replace(self, numbers=kept, point_values=None, point_weights=None, condensed=True)
 
     def to_dict(self) -> dict[str, Any]:

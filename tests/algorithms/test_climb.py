@@ -1,11 +1,16 @@
 """Laws of the ladder: invariances, limiting cases, and worlds whose truth is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof import Log, evaluate
+from tailproof.algorithms.auto import reachable
+from tailproof.algorithms.target import Target
+from tailproof.algorithms.task import Task
 from tailproof.errors import LevelError
 
 GAMMA = 0.9
@@ -149,6 +154,17 @@ def test_too_few_episodes_give_a_value_and_say_why_there_is_no_interval():
     assert np.isfinite(found.value)
     with pytest.raises(LevelError, match="only 6 independent episodes or groups"):
         found.interval(0.9)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_range_of_values_is_that_of_rewards_over_the_horizon(ends):
+    log = kinked(episodes=12, steps=5)
+    last = np.zeros(log.n_transitions, dtype=bool)
+    last[log.starts[1:] - 1] = ends
+    chosen = replace(log, terminated=last, rewards=-1 - np.abs(log.rewards))
+    least, most = reachable(Target.of(Task(chosen, GAMMA, steer)))
+    assert least == pytest.approx(chosen.rewards.min() * 10)
+    assert most == pytest.approx(0.0 if ends else chosen.rewards.max() * 10)
 
 
 def test_first_states_of_ones_own_are_used(log):

@@ -163,7 +163,7 @@ def _evaluate(
         logged_spread=_spread(paid + offset, behind, other),
         influence=influence,
         logged_influence=behind,
-        objection=_why_not(target, blend, abs(base + mean.value - paid - other.value)),
+        objection=_why_not(target, blend, base + offset + mean.value, paid + offset + other.value),
         alternatives={name: base + offset + value for name, value in mean.others(rng).items()},
     )
     return choice, blend
@@ -215,15 +215,31 @@ def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: floa
     return Hall(value, error * widening, spread.skewness, unseen=getattr(spread, "unseen", False))
 
 
-def _why_not(target: Target, blend: Blend, gain: float) -> str | None:
+def reachable(target: Target) -> tuple[float, float]:
+    """Return the least and the largest value that rewards like the logged ones allow."""
+    low, high = float(target.log.rewards.min()), float(target.log.rewards.max())
+    if not target.endless:  # episodes may end at once, and then earn nothing more
+        low, high = min(low, 0.0), max(high, 0.0)
+    steps = 1 / (1 - target.gamma) if target.gamma < 1 else np.inf
+    return (low * steps if low else 0.0), (high * steps if high else 0.0)
+
+
+def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str | None:
     """Return why no interval is honest here, or None."""
     log = target.log
+    least, most = reachable(target)
+    slack = 1e-9 * max(abs(value), 1.0)
+    if not least - slack <= value <= most + slack:
+        return (
+            f"the estimate, {value:.4g}, lies outside what rewards like the logged ones allow, "
+            f"{least:.4g} to {most:.4g}: the critic extrapolates; log more episodes like the policy's"
+        )
     if log.n_groups < FEWEST:
         return (
             f"there are only {log.n_groups} independent episodes or groups; at least {FEWEST} are "
             f"needed"
         )
-    at_stake = max(gain, float(discounted_returns(log, target.gamma).std()))
+    at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
     if blend.disagreement > _APART and blend.allowance > _MATTERS * at_stake:
         return (
             f"the critics disagree by {blend.disagreement:.0f} standard errors, so that the critic and "

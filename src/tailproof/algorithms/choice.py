@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -119,6 +119,14 @@ class Scored:
     def reasons(self) -> tuple[str, ...]:
         """The choice in sentences."""
         return ()
+
+    def condensed(self) -> Self:
+        """Return the same with less evidence, for comparisons of many policies on large logs."""
+        return replace(
+            self,
+            influence=self.influence.astype(np.float32),
+            logged_influence=self.logged_influence.astype(np.float32),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -56,6 +56,10 @@ class OneStepChoice(Scored):
     def skewed(self) -> bool:
         """Whether a normal interval would be wrong for it."""
         return abs(self.asymmetry) > _SKEWED
+
+    def condensed(self) -> Self:
+        """Return the same with less evidence, and without a guaranteed bound."""
+        return replace(super().condensed(), guarantee="it was left out of a large comparison.")
 
     def guaranteed_lower_bound(self, level: float = 0.9) -> Bound:
         """Return a bound that holds at any sample size, whatever the tail, where there is one.
