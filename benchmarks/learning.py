@@ -17,15 +17,9 @@ import os
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy loads
 
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from parts import harm, learning_speed
-from parts.options import parser, print_json
-from parts.records import Records
-
-Part = tuple[Callable[..., tuple[dict[str, Any], list[str]]], Callable[[dict[str, Any]], None]]
+from parts.running import Part, run_parts
 
 PARTS: dict[str, Part] = {
     "worlds": (harm.worlds, harm.show),
@@ -35,29 +29,5 @@ PARTS: dict[str, Part] = {
 }
 
 
-def main() -> int:
-    options = parser(__doc__, quick="one log a world")
-    options.add_argument("--part", action="append", choices=PARTS, help="all by default")
-    options.add_argument("--data", type=Path, help="a folder with the real files")
-    options.add_argument("--seed", type=int, default=7000, help="of the first log")
-    options.add_argument("--record", type=Path, help="a file from which a stopped run goes on")
-    given = options.parse_args()
-    records = Records(given.record)
-    found: dict[str, Any] = {"seed": given.seed}
-    missed: list[str] = []
-    for name in given.part or PARTS:
-        run, show = PARTS[name]
-        found[name], short = run(given.data, records, quick=given.quick, seed=given.seed)
-        missed += short
-        if not given.json:
-            show(found[name])
-    found["missed"] = missed
-    if given.json:
-        print_json(found)
-    else:
-        print("\n".join(f"missed {each}" for each in missed) or "all targets met")
-    return 1 if missed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts(__doc__, PARTS, quick="one log a world", seed=7000))
