@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -16,7 +16,7 @@ from tailproof.algorithms.linear import as_ridge
 from tailproof.algorithms.mean_choice import MeanChoice, Residuals, choose_mean
 from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
-from tailproof.algorithms.rungs import logged_rung
+from tailproof.algorithms.rungs import Returns, Rung, logged_rung
 from tailproof.algorithms.spreads import Hall, Spread, hall_spread
 from tailproof.algorithms.target import Target, shuffled_groups
 from tailproof.algorithms.task import Task
@@ -130,43 +130,68 @@ def _evaluate(
         blend = single(target, given, tamed, ridge=penalty, seed=task.seed)
     phi = blend.features(log.states, log.actions)
     fit = huber_regression(phi, rewards)
-    smooth = rewards - fit.residuals
-    base, transition, starts = blend.influences(smooth)
     residuals = Residuals.of(log, fit, phi)
-    mean = choose_mean(residuals, blend.weights, transition)
-    if mean.skewed:  # r̃ is no mean then, and transitions matter by the value of what it misses too
-        _, full, starts = blend.influences(rewards)
-        mean = mean.with_influence(full)
-    influence = _influence(target, mean, starts)
-    spread = _spread(base + offset, influence, mean, floor=blend.error)
-    logged = logged_rung(target, blend.rungs[0].system.groups)
-    paid, moved, begun = logged.influences(smooth)
-    other = choose_mean(residuals, logged.weights, moved)
-    if other.skewed:
-        _, full, begun = logged.influences(rewards)
-        other = other.with_influence(full)
-    behind = _influence(target, other, begun, log.first_states)
+    asked = {"target": target, "residuals": residuals, "rewards": rewards, "offset": offset}
+    own = _valued(blend, **asked, paired=target.starts_with_episodes, floor=blend.error)
+    logged = _valued(logged_rung(target, blend.rungs[0].system.groups), **asked, paired=True)
+    mean = own.mean
     choice = Choice(
-        value=base + offset + mean.value,
+        value=own.value,
         estimator=mean.how,
         unit=mean.unit,
         units=mean.units,
         asymmetry=mean.asymmetry,
         skewed=mean.skewed,
-        spread=Allowed(spread, blend.allowance + mean.doubt),
+        spread=Allowed(own.spread, blend.allowance + mean.doubt),
         plain_error=mean.plain_error,
         critic=blend.words(),
         allowance=blend.allowance,
         disagreement=blend.disagreement,
         lost=blend.lost,
-        logged_value=paid + offset + other.value,
-        logged_spread=_spread(paid + offset, behind, other),
-        influence=influence,
-        logged_influence=behind,
-        objection=_why_not(target, blend, base + offset + mean.value, paid + offset + other.value),
-        alternatives={name: base + offset + value for name, value in mean.others(rng).items()},
+        logged_value=logged.value,
+        logged_spread=logged.spread,
+        influence=own.influence,
+        logged_influence=logged.influence,
+        objection=_why_not(target, blend, own.value, logged.value),
+        alternatives={name: own.base + value for name, value in mean.others(rng).items()},
     )
     return choice, blend
+
+
+class Valued(NamedTuple):
+    """A value, what it is without its mean of residuals, that mean, and how uncertain it is."""
+
+    value: float
+    base: float
+    mean: MeanChoice
+    influence: FloatArray  # (groups,)
+    spread: Spread
+
+
+def _valued(
+    estimator: Blend | Rung | Returns,
+    *,
+    target: Target,
+    residuals: Residuals,
+    rewards: FloatArray,
+    offset: float,
+    paired: bool,
+    floor: float = 0.0,
+) -> Valued:
+    """Value a policy by weights: of the policy to evaluate, or of the one that was logged.
+
+    `paired` says whether starts are those of the log's episodes, and so move with them.
+    """
+    base, rows, starts = estimator.influences(rewards - residuals.fit.residuals)
+    mean = choose_mean(residuals, estimator.weights, rows)
+    if mean.skewed:  # r̃ is no mean then, and transitions matter by the value of what it misses too
+        _, rows, starts = estimator.influences(rewards)
+        mean = mean.with_influence(rows)
+    influence = _influence(target.log, mean, starts if paired else None)
+    base += offset
+    return Valued(
+        base + mean.value, base, mean, influence, _spread(base, influence, mean, floor=floor)
+    )
 
 
 def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
@@ -179,17 +204,14 @@ def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
     return clipped
 
 
-def _influence(
-    target: Target, mean: MeanChoice, starts: FloatArray, states: FloatArray | None = None
-) -> FloatArray:
+def _influence(log: Log, mean: MeanChoice, starts: FloatArray | None) -> FloatArray:
     """Return how much each independent group of episodes moves the estimate, times their number."""
-    log = target.log
     group = log.group_of_episode
     of_unit = np.zeros(mean.units, dtype=np.intp)
     of_unit[mean.unit_of_row] = group[log.episode_of_row]
     sums = np.bincount(of_unit, mean.influence, minlength=log.n_groups) / mean.units
     sums -= sums.mean()
-    if states is not None or target.starts_with_episodes:
+    if starts is not None:
         sums += np.bincount(group, (starts - starts.mean()) / len(starts), minlength=log.n_groups)
     return np.asarray(sums * log.n_groups)
 

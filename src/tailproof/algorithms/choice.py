@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,24 +13,6 @@ from tailproof.algorithms.spreads import Spread
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.intervals import Bound, Interval
-
-
-class Gain(Protocol):
-    """How far a policy is ahead of another, or of the logged one, on the same data."""
-
-    @property
-    def value(self) -> float:
-        """The difference of the two estimates."""
-
-    @property
-    def relative(self) -> float:
-        """The difference over the absolute value of the other; NaN where that is 0."""
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return a two-sided interval of the difference."""
-
-    def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a value that the difference exceeds."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,6 @@ class Target:
     next: Actions  # in the next states, (n, …)
     first: Actions  # where episodes start, (m, …)
     agreement: FloatArray  # (n,) of the logged actions
-    unit_of_first: IntArray  # (m,) the episode that each start belongs to, or its number
 
     @classmethod
     def of(cls, task: Task) -> Target:
@@ -91,7 +90,7 @@ class Target:
             alive = ~log.terminated[:, None]
             after = Actions(after.states, after.actions, after.weights * alive, after.agreement)
         here = alike(log.actions[:, None], *act(log.states, 2))[:, 0]
-        return cls(task, after, actions(starts, 1), here, np.arange(len(starts)))
+        return cls(task, after, actions(starts, 1), here)
 
     @property
     def log(self) -> Log:
