@@ -18,8 +18,8 @@ from parts.options import parser as options_parser
 from parts.options import print_json
 
 from tailproof import evaluate, method
-from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans
 from tailproof.noise import Contaminated, Gaussian, LogNormal, Noise, Pareto, StudentT
+from tailproof.statistics.means import AdaptiveHuber, Catoni, MedianOfMeans
 from tailproof.worlds import CartPole
 
 GRID = [StudentT(df=2**power) for power in (0.0, 0.15, 0.3, 0.45, 0.6)]

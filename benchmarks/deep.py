@@ -26,13 +26,13 @@ from parts.options import parser as options_parser
 from parts.options import print_json
 from parts.workload import ACTIONS, BATCH, ROWS, STATES, products, table
 
-from tailproof.aggregate import Quantile
 from tailproof.deep.actor_critic import ActorCriticLearner
 from tailproof.deep.actors import SoftActor
 from tailproof.deep.cloning import CloningLearner
 from tailproof.deep.data import Draws, Normals, Table
 from tailproof.deep.implicit import Expectile, ImplicitLearner
 from tailproof.deep.losses import exponential_weight
+from tailproof.ensemble.aggregate import Quantile
 
 #: How much caches and neighbours leave of the gain differs between machines: 2.2 was seen against the
 #: loop on a quiet one, 1.5 on a crowded one.

@@ -36,14 +36,14 @@ from parts.options import print_json
 from scipy.stats import binom
 
 from tailproof import evaluate, method
-from tailproof.battery import Battery, Findings, Leaderboard, leaderboard, run
-from tailproof.battery.cells import NOISES
-from tailproof.battery.entrants import LEVELS, Named
-from tailproof.battery.run import Logged
-from tailproof.battery.score import geometric_mean, ratio_spread
-from tailproof.battery.select import chosen_battery
 from tailproof.engines import Local
 from tailproof.noise import StudentT
+from tailproof.studies.battery import Battery, Findings, Leaderboard, leaderboard, run
+from tailproof.studies.battery.cells import NOISES
+from tailproof.studies.battery.entrants import LEVELS, Named
+from tailproof.studies.battery.run import Logged
+from tailproof.studies.battery.score import geometric_mean, ratio_spread
+from tailproof.studies.battery.select import chosen_battery
 from tailproof.worlds import CartPole
 
 LIMITS = {10_000: (1.05, 1.5), 2000: (1.15, 2.0)}

@@ -24,8 +24,8 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
 
 from tailproof import Absolute, Log, evaluate, method
+from tailproof.data.partition import Split
 from tailproof.noise import StudentT
-from tailproof.partition import Split
 from tailproof.worlds import CartPole
 
 GAMMA, ITERATIONS, FOLDS = 0.99, 100, 5

@@ -62,10 +62,10 @@ found = evaluate(log, world.target(), method=chosen, gamma=0.9, engine=engine)
 answer = found.fold_values.tobytes()
 """,
     "bench": """
-from tailproof.battery.cells import Setting
-from tailproof.battery.entrants import Named
-from tailproof.battery.run import Battery, run
-from tailproof.catalogue import method
+from tailproof.studies.battery.cells import Setting
+from tailproof.studies.battery.entrants import Named
+from tailproof.studies.battery.run import Battery, run
+from tailproof.methods.catalogue import method
 entrants = {name: Named(method(name)) for name in ("lstd", "roam-variant")}
 settings = (Setting("linear", "fair", 500), Setting("tabular", "good", 500))
 battery = Battery(entrants=entrants, settings=settings, noises=("Gaussian", "Pareto 1.5"),
@@ -74,7 +74,7 @@ found = run(battery, record=folder / "record.jsonl")
 answer = b"".join(each.values.tobytes() for each in found.cells().values())
 """,
     "reproduce": """
-from tailproof.experiments.command import reproduce
+from tailproof.studies.paper.command import reproduce
 out = folder / "out"
 reproduce(["bandit"], quick=True, replicates=3, jobs=1, out=out, progress=False)
 answer = (out / "bandit.parquet").read_bytes() + (out / "bandit.json").read_bytes()

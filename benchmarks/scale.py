@@ -45,9 +45,9 @@ from parts.options import print_json
 
 from tailproof import Method, evaluate, method
 from tailproof.engines import Engine, Local
-from tailproof.means import AdaptiveHuber
 from tailproof.noise import StudentT
 from tailproof.sources import read_log
+from tailproof.statistics.means import AdaptiveHuber
 from tailproof.worlds import CartPole
 
 GAMMA, MILLION, STEPS = 0.99, 1_000_000, 100

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from tailproof.demo import DAYS, HUB, PLAIN, STORMY, WEEKS, play
-from tailproof.report.page import stylesheet
 from tailproof.report.story_page import TONES, estimates_plot
+
+from tailproof.report.page import stylesheet
 
 SHOWN = (PLAIN, DAYS, WEEKS)
 

@@ -152,7 +152,7 @@ def read_progress(path: Path) -> bytes:
 
 
 def read_journal(path: Path) -> bytes:
-    from tailproof.experiments.journal import Journal
+    from tailproof.studies.paper.journal import Journal
 
     with Journal(path, {"name": "x"}) as journal:
         for key in ("a", "b", "c"):
@@ -162,8 +162,8 @@ def read_journal(path: Path) -> bytes:
 
 
 def read_record(path: Path) -> bytes:
-    from tailproof.battery.cells import Setting
-    from tailproof.battery.run import Battery, run
+    from tailproof.studies.battery.cells import Setting
+    from tailproof.studies.battery.run import Battery, run
 
     battery = Battery(
         entrants={"mean": mean_reward},

@@ -25,7 +25,7 @@ from parts.populations import act, claims, hillstrom, limeqo
 from parts.records import Records
 from parts.worlds import WORLDS, ABTest, SkewByAction, Tabular, World, draw_log, truth
 from tailproof import Log, learn
-from tailproof.policies import Always, action_probabilities
+from tailproof.policies.simple import Always, action_probabilities
 
 LEVEL = 0.9
 HARM, WORSE, BETTER, KEPT, HELD, SECONDS = 0.05, 0.03, 0.7, 0.9, 0.85, 30.0

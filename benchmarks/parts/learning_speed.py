@@ -20,9 +20,9 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from parts.records import Records
 from tailproof import Absolute, Log, learn, method
-from tailproof.catalogue import LEARNING
+from tailproof.data.partition import Split
+from tailproof.methods.catalogue import LEARNING
 from tailproof.noise import StudentT
-from tailproof.partition import Split
 from tailproof.worlds import CartPole
 
 GAMMA, ITERATIONS, FOLDS, RIDGE = 0.99, 100, 5, 20.0

@@ -1,18 +1,15 @@
 """Evaluate and learn policies from logged data whose rewards are heavy-tailed."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tailproof.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
     from tailproof.algorithms.bandit import IPS, BanditDR
-    from tailproof.algorithms.cloning import Cloning
     from tailproof.algorithms.dr import DR
     from tailproof.algorithms.fitted_q import FQE, FQI
     from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
-    from tailproof.algorithms.linear import Absolute
+    from tailproof.algorithms.learners.cloning import Cloning
+    from tailproof.algorithms.linear.statistics import Absolute
     from tailproof.algorithms.lspi import LSPI
     from tailproof.algorithms.lstd import LSTD
     from tailproof.algorithms.mis import MIS
@@ -25,24 +22,25 @@ if TYPE_CHECKING:
         PowerMean,
         Shrink,
     )
-    from tailproof.catalogue import method
-    from tailproof.compare import compare
-    from tailproof.comparison import Comparison
-    from tailproof.diagnose import diagnose
-    from tailproof.diagnosis import Diagnosis
-    from tailproof.evaluate import evaluate, k_path
+    from tailproof.comparison.compare import compare
+    from tailproof.comparison.comparison import Comparison
+    from tailproof.data.log import Log
+    from tailproof.data.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
+    from tailproof.data.spaces import Continuous, Discrete
+    from tailproof.diagnosis.diagnose import diagnose
+    from tailproof.diagnosis.diagnosis import Diagnosis
+    from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
+    from tailproof.evaluation.estimate import Estimate
+    from tailproof.evaluation.evaluate import evaluate, k_path
+    from tailproof.export.load import load as load_policy
     from tailproof.features import Joint, PerAction, Polynomial
-    from tailproof.greedy import GreedyPolicy, SoftmaxPolicy
-    from tailproof.learn import learn
-    from tailproof.learned import Learned
-    from tailproof.log import Log
-    from tailproof.method import Method
-    from tailproof.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
-    from tailproof.policies import EpsilonGreedy
-    from tailproof.results import Estimate
-    from tailproof.saving import load as load_policy
+    from tailproof.learning.learn import learn
+    from tailproof.learning.learned import Learned
+    from tailproof.methods.catalogue import method
+    from tailproof.methods.method import Method
+    from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
+    from tailproof.policies.simple import EpsilonGreedy
     from tailproof.sources import read_log
-    from tailproof.spaces import Continuous, Discrete
     from tailproof.worlds.rollout import rollout
 
 __all__ = [
@@ -103,69 +101,60 @@ __all__ = [
 
 #: Where each name comes from; it is loaded when it is first asked for.
 _HOMES = {
-    "Absolute": "algorithms.linear",
+    "Absolute": "algorithms.linear.statistics",
     "BanditDR": "algorithms.bandit",
-    "Bootstrap": "partition",
+    "Bootstrap": "data.partition",
     "Clip": "algorithms.weighting",
-    "Cloning": "algorithms.cloning",
-    "Comparison": "comparison",
+    "Cloning": "algorithms.learners.cloning",
+    "Comparison": "comparison.comparison",
     "ConstantRewards": "algorithms.rewards",
-    "Continuous": "spaces",
+    "Continuous": "data.spaces",
     "DR": "algorithms.dr",
-    "Diagnosis": "diagnosis",
-    "Discrete": "spaces",
+    "Diagnosis": "diagnosis.diagnosis",
+    "Discrete": "data.spaces",
     "EpisodeDR": "algorithms.importance",
     "EpisodeIS": "algorithms.importance",
-    "EpsilonGreedy": "policies",
-    "Estimate": "results",
+    "EpsilonGreedy": "policies.simple",
+    "Estimate": "evaluation.estimate",
     "ExponentialSmoothing": "algorithms.weighting",
     "FQE": "algorithms.fitted_q",
     "FQI": "algorithms.fitted_q",
-    "GreedyPolicy": "greedy",
+    "GreedyPolicy": "policies.greedy",
     "HuberRewards": "algorithms.rewards",
     "IPS": "algorithms.bandit",
     "ImplicitExploration": "algorithms.weighting",
     "Joint": "features",
     "LSPI": "algorithms.lspi",
     "LSTD": "algorithms.lstd",
-    "Learned": "learned",
-    "Log": "log",
+    "Learned": "learning.learned",
+    "Log": "data.log",
     "LogSumExp": "algorithms.weighting",
     "MIS": "algorithms.mis",
-    "Mean": "aggregate",
-    "MeanMinusStd": "aggregate",
-    "Median": "aggregate",
-    "Method": "method",
-    "OutOfBag": "partition",
+    "Mean": "ensemble.aggregate",
+    "MeanMinusStd": "ensemble.aggregate",
+    "Median": "ensemble.aggregate",
+    "Method": "methods.method",
+    "OutOfBag": "data.partition",
     "PerAction": "features",
     "Polynomial": "features",
     "PowerMean": "algorithms.weighting",
-    "Quantile": "aggregate",
-    "Replicate": "partition",
+    "Quantile": "ensemble.aggregate",
+    "Replicate": "data.partition",
     "Shrink": "algorithms.weighting",
-    "SoftmaxPolicy": "greedy",
-    "Split": "partition",
-    "TrimmedMean": "aggregate",
-    "Whole": "partition",
-    "compare": "compare",
-    "diagnose": "diagnose",
-    "evaluate": "evaluate",
-    "k_path": "evaluate",
-    "learn": "learn",
-    "load_policy": "saving:load",
-    "method": "catalogue",
+    "SoftmaxPolicy": "policies.greedy",
+    "Split": "data.partition",
+    "TrimmedMean": "ensemble.aggregate",
+    "Whole": "data.partition",
+    "compare": "comparison.compare",
+    "diagnose": "diagnosis.diagnose",
+    "evaluate": "evaluation.evaluate",
+    "k_path": "evaluation.evaluate",
+    "learn": "learning.learn",
+    "load_policy": "export.load:load",
+    "method": "methods.catalogue",
     "read_log": "sources",
     "rollout": "worlds.rollout",
 }
-
-
-class _Package(ModuleType):
-    """The package: what it exports is never hidden by a module of the same name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # Python binds every module that is loaded to its package: evaluate.py, where `evaluate` is due.
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
 
 
 def __getattr__(name: str) -> Any:
@@ -180,6 +169,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-sys.modules[__name__].__class__ = _Package

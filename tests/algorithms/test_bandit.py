@@ -15,8 +15,8 @@ from tailproof import (
     method,
 )
 from tailproof.errors import LevelError, LogError, MethodError, PolicyError, WeightWarning
-from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans, TrimmedMean, Winsorised
-from tailproof.policies import Uniform
+from tailproof.policies.simple import Uniform
+from tailproof.statistics.means import AdaptiveHuber, Catoni, MedianOfMeans, TrimmedMean, Winsorised
 
 TARGET = np.array([0.1, 0.9])
 VALUE = 0.1 * 1.0 + 0.9 * 2.0  # arm rewards 1 and 2

@@ -3,7 +3,7 @@ import pytest
 
 from tailproof import LSPI, LSTD, Cloning, Log, Method, PerAction, Polynomial, evaluate, learn
 from tailproof.errors import MethodError, TaughtWarning
-from tailproof.policies import EpsilonGreedy, action_probabilities
+from tailproof.policies.simple import EpsilonGreedy, action_probabilities
 
 
 def test_the_result_is_lstd_of_its_own_greedy_policy(cartpole):

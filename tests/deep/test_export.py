@@ -91,7 +91,7 @@ def test_an_aggregate_of_ones_own_cannot_be_exported(fitted, tmp_path):
 def test_a_saved_graph_is_a_policy_of_the_library(
     task, fitted, discrete_task, discrete_fitted, tmp_path
 ):
-    from tailproof.onnx_policy import load_onnx
+    from tailproof.export.onnx_policy import load_onnx
 
     for (_, policy), states in (
         (fitted, task.log.states),

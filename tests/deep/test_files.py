@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tailproof import Learned, learn, load_policy, method
-from tailproof.container import SavedFileError
 from tailproof.deep import EarlyStopping, Run
 from tailproof.errors import MethodError
+from tailproof.files.container import SavedFileError
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")

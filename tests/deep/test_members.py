@@ -19,11 +19,11 @@ from tailproof import (
     learn,
     method,
 )
-from tailproof.catalogue import deep
 from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
 from tailproof.deep.fitting import fit_implicit, member_seeds
 from tailproof.engines import Local
 from tailproof.errors import EngineWarning, MethodError
+from tailproof.methods.catalogue import deep
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")

@@ -13,15 +13,15 @@ import pytest
 import tailproof.engines.checkpoint
 import tailproof.sources.lazily
 from tailproof import evaluate, method
-from tailproof.algorithms.linear import Statistics, Summary
-from tailproof.algorithms.samples import Answers
-from tailproof.container import read_file, write_file
+from tailproof.algorithms.linear.samples import Answers
+from tailproof.algorithms.linear.statistics import Statistics, Summary
 from tailproof.engines import Local
 from tailproof.engines.checkpoint import CheckpointWarning
 from tailproof.errors import StorageError
-from tailproof.means import AdaptiveHuber
+from tailproof.files.container import read_file, write_file
 from tailproof.sources import read_log, write_log
-from tailproof.streams import Extremes, FindExtremes
+from tailproof.statistics.means import AdaptiveHuber
+from tailproof.statistics.streaming import Extremes, FindExtremes
 
 
 class Count:
@@ -107,7 +107,9 @@ def test_damaged_progress_is_not_used(tmp_path):
             assert engine.map_reduce(task, [1, 2], operator.add).tolist() == [3.0, 3.0]
 
 
-@pytest.mark.parametrize("named", ["os:system", "tailproof.errors:LogError", "tailproof.lazy:Log"])
+@pytest.mark.parametrize(
+    "named", ["os:system", "tailproof.errors:LogError", "tailproof.data.stored:Log"]
+)
 def test_progress_makes_nothing_but_dataclasses_of_ours(named, tmp_path):
     engine = Local(checkpoint=tmp_path)
 
@@ -117,7 +119,7 @@ def test_progress_makes_nothing_but_dataclasses_of_ours(named, tmp_path):
     engine.map_reduce(task, [0], operator.add)
     (file,) = tmp_path.iterdir()
     page, arrays = read_file(file, "progress", 2)
-    assert page["total"]["class"] == "tailproof.algorithms.samples:Answers"
+    assert page["total"]["class"] == "tailproof.algorithms.linear.samples:Answers"
     page["total"]["class"] = named
     write_file(file, "progress", 2, page, arrays)
     with pytest.warns(CheckpointWarning, match="is damaged and was not used"):
@@ -162,7 +164,7 @@ CHOSEN = ["roam-dm", method("roam-fqe", iterations=3), method("mis", mean=Adapti
 def test_a_corrupt_file_is_mended_and_the_run_goes_on(chosen, cartpole, tmp_path, monkeypatch):
     """The result is that of a run that nothing disturbed, to the last bit."""
     monkeypatch.setattr(tailproof.sources.lazily, "PART", 500)
-    monkeypatch.setattr(tailproof.algorithms.samples, "HELD", 100)
+    monkeypatch.setattr(tailproof.algorithms.linear.samples, "HELD", 100)
     whole = cartpole.log(episodes=60, steps=50, seed=0)
     folder = tmp_path / "data"
     folder.mkdir()

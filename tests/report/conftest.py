@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tailproof import Log, evaluate, method
-from tailproof.diagnose import diagnose
+from tailproof.diagnosis.diagnose import diagnose
 from tailproof.report.answers import answer
 from tailproof.report.pages import Context, diagnosis_page, evaluation_page
 from tailproof.worlds import CartPole

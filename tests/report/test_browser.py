@@ -3,7 +3,7 @@
 import pytest
 
 from tailproof import compare, diagnose, evaluate, learn
-from tailproof.policies import Uniform
+from tailproof.policies.simple import Uniform
 from tailproof.report.answers import answer
 from tailproof.report.comparison_page import comparison_page
 from tailproof.report.learning_page import action_shares, learning_page

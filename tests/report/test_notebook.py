@@ -3,7 +3,7 @@
 import pytest
 
 from tailproof import compare, diagnose, evaluate, learn
-from tailproof.policies import Uniform
+from tailproof.policies.simple import Uniform
 from tailproof.report.notebook import comparison_html, diagnosis_html, estimate_html, learned_html
 
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailproof.data.spaces import Continuous, Discrete
 from tailproof.errors import LogError, TailproofWarning
 from tailproof.sources import read, read_log
-from tailproof.spaces import Continuous, Discrete
 
 # TAILPROOF_FUZZ=100 runs a hundred times as many cases.
 MANY = settings(max_examples=40 * int(os.environ.get("TAILPROOF_FUZZ", "1")), deadline=None)

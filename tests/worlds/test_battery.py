@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tailproof.errors import MethodError
-from tailproof.policies import Uniform, action_probabilities
+from tailproof.policies.simple import Uniform, action_probabilities
 from tailproof.worlds import storage
 from tailproof.worlds.battery import (
     CHARGE,

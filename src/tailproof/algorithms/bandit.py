@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.default.residuals import bellman_residuals
 from tailproof.algorithms.dr import cross_fit
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import Unit, check_mean, unit_mean
@@ -19,15 +20,14 @@ from tailproof.algorithms.one_step.simple import (
     scored_choice,
     weighted_choice,
 )
-from tailproof.algorithms.residuals import bellman_residuals
 from tailproof.algorithms.task import Task
 from tailproof.algorithms.weighting import Reweight
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
 from tailproof.errors import LogError, PolicyError, WeightWarning
-from tailproof.log import Log
-from tailproof.means import Mean, SampleMean
-from tailproof.partition import Folds
-from tailproof.policies import action_probabilities, log_densities
+from tailproof.policies.simple import action_probabilities, log_densities
+from tailproof.statistics.means import Mean, SampleMean
 
 _OFF = 0.2  # how far from one the mean weight may be without a word
 

@@ -7,12 +7,12 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
-from tailproof.algorithms.choice import Scored
+from tailproof.algorithms.default.choice import Scored
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.critics import Critics
-from tailproof.partition import Folds
+from tailproof.data.partition import Folds
+from tailproof.ensemble.aggregate import Aggregate
+from tailproof.ensemble.critics import Critics
 
 #: Where the K members are combined, each place asking more of the base than the one before.
 At = Literal["value", "pointwise", "backup"]

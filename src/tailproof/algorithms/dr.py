@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.base import CriticAlgorithm, Numbers
-from tailproof.algorithms.linear import Design, Statistics
+from tailproof.algorithms.default.residuals import bellman_residuals
+from tailproof.algorithms.default.units import Episodes, Unit, check_mean, unit_mean
+from tailproof.algorithms.linear.samples import Weighing, robust_means
+from tailproof.algorithms.linear.statistics import Design, Statistics
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import marginal_direction, marginal_weights
-from tailproof.algorithms.residuals import bellman_residuals
-from tailproof.algorithms.samples import Weighing, robust_means
 from tailproof.algorithms.task import Task
-from tailproof.algorithms.units import Episodes, Unit, check_mean, unit_mean
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.critics import LinearCritics
+from tailproof.data.partition import Folds, shuffled_groups
+from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features
-from tailproof.lazy import AnyLog, LazyLog
-from tailproof.means import Mean, SampleMean
-from tailproof.partition import Folds, shuffled_groups
+from tailproof.statistics.means import Mean, SampleMean
 
 
 @dataclass(frozen=True, kw_only=True)

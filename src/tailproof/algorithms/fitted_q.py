@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.greedy_backup import (
     GreedyBackup,
@@ -17,7 +16,8 @@ from tailproof.algorithms.greedy_backup import (
     logged_actions,
     require_actions,
 )
-from tailproof.algorithms.linear import (
+from tailproof.algorithms.linear.ridge import choose_ridge
+from tailproof.algorithms.linear.statistics import (
     Design,
     Statistics,
     as_ridge,
@@ -25,17 +25,17 @@ from tailproof.algorithms.linear import (
     solve,
     statistics,
 )
+from tailproof.algorithms.linear.sweeps import Sweeps
 from tailproof.algorithms.regressors import fit_regressors
 from tailproof.algorithms.rewards import as_rewards, with_rewards
-from tailproof.algorithms.ridge import choose_ridge
 from tailproof.algorithms.rows import Rows
-from tailproof.algorithms.sweeps import Sweeps
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
-from tailproof.critics import LinearCritics
+from tailproof.data.partition import Folds
+from tailproof.ensemble.aggregate import Aggregate
+from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
-from tailproof.partition import Folds
 
 Start = Literal["reward", "zero"]
 

@@ -8,14 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
-from tailproof.algorithms.huber import robust_scale
-from tailproof.algorithms.sweeps import Span, Sweep, Sweeps
+from tailproof.algorithms.linear.huber import robust_scale
+from tailproof.algorithms.linear.sweeps import Span, Sweep, Sweeps
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.partition import Folds
+from tailproof.data.stored import AnyLog, action_counts, parts_of, pieces_of
+from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import PartitionError
 from tailproof.features import Features, PerAction
-from tailproof.lazy import AnyLog, action_counts, parts_of, pieces_of
-from tailproof.partition import Folds
 
 _TILE = 8192  # next states whose K·A values stay in the cache while they are sorted
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from tailproof.algorithms.bandit import target_density
 from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.default.residuals import bellman_residuals
 from tailproof.algorithms.dr import cross_fit
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.one_step.simple import scored_choice, weighted_choice
-from tailproof.algorithms.residuals import bellman_residuals
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
 from tailproof.errors import HorizonWarning, LogError, MethodError
-from tailproof.log import Log
-from tailproof.partition import Folds
 
 _NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _HORIZON = "episodes that were cut off count as far as they were logged, and no further"
@@ -180,8 +180,8 @@ def cumulative_weights(policy: object, log: Log) -> FloatArray:
     if log.propensity is None:
         raise LogError(
             "Importance sampling needs the propensity with which each action was logged. The log has "
-            "none; pass propensity=, estimate it with tailproof.propensities, or use 'mis' or 'lstd', "
-            "which need none."
+            "none; pass propensity=, estimate it with tailproof.sources.propensities, or use 'mis' "
+            "or 'lstd', which need none."
         )
     weights: FloatArray = target_density(policy, log) / log.propensity
     for step in range(1, int(log.lengths.max())):

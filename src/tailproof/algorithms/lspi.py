@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
 from tailproof.algorithms.greedy_backup import GreedyBackup, logged_actions, require_actions
-from tailproof.algorithms.linear import Design, as_ridge, regularised, solve
+from tailproof.algorithms.linear.ridge import choose_ridge
+from tailproof.algorithms.linear.statistics import Design, as_ridge, regularised, solve
+from tailproof.algorithms.linear.sweeps import Sweep, Sweeps
 from tailproof.algorithms.rewards import as_rewards, with_rewards
-from tailproof.algorithms.ridge import choose_ridge
-from tailproof.algorithms.sweeps import Sweep, Sweeps
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.critics import LinearCritics
+from tailproof.data.partition import Folds
+from tailproof.ensemble.aggregate import Aggregate
+from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
-from tailproof.partition import Folds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
-from tailproof.algorithms.linear import Design, Statistics, as_ridge, regularised, solve, statistics
-from tailproof.algorithms.ridge import choose_ridge
+from tailproof.algorithms.linear.ridge import choose_ridge
+from tailproof.algorithms.linear.statistics import (
+    Design,
+    Statistics,
+    as_ridge,
+    regularised,
+    solve,
+    statistics,
+)
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.critics import LinearCritics
+from tailproof.data.partition import Folds
+from tailproof.ensemble.aggregate import Aggregate
+from tailproof.ensemble.critics import LinearCritics
 from tailproof.features import Features, as_features
-from tailproof.partition import Folds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.base import Numbers
-from tailproof.algorithms.linear import Design, Statistics, solve
+from tailproof.algorithms.default.units import UNITS, Episodes, Unit, check_mean, unit_mean
+from tailproof.algorithms.linear.samples import Weighing, mean_weights, robust_means
+from tailproof.algorithms.linear.statistics import Design, Statistics, solve
 from tailproof.algorithms.lstd import LSTD
-from tailproof.algorithms.samples import Weighing, mean_weights, robust_means
 from tailproof.algorithms.task import Task
-from tailproof.algorithms.units import UNITS, Episodes, Unit, check_mean, unit_mean
 from tailproof.arrays import FloatArray
+from tailproof.data.partition import Folds
+from tailproof.data.stored import LazyLog, ends_of_episodes
 from tailproof.errors import MethodError
 from tailproof.features import Features
-from tailproof.lazy import LazyLog, ends_of_episodes
-from tailproof.means import Mean, SampleMean
-from tailproof.partition import Folds
+from tailproof.statistics.means import Mean, SampleMean
 
 __all__ = ["MIS", "UNITS", "Unit", "check_mean", "marginal_weights", "unit_mean"]
 

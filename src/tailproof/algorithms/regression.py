@@ -7,19 +7,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
-from tailproof.algorithms.linear import as_ridge
-from tailproof.algorithms.ranking import Rank, imitated_episodes, require_rank, require_top
-from tailproof.algorithms.sweeps import in_memory
+from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
+from tailproof.algorithms.linear.statistics import as_ridge
+from tailproof.algorithms.linear.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, one_or_many, require_finite
-from tailproof.critics import LinearCritics
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
+from tailproof.data.spaces import Continuous
+from tailproof.ensemble.aggregate import Aggregate
+from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PolicyError
 from tailproof.features import Joint, Polynomial
-from tailproof.log import Log
-from tailproof.partition import Folds
-from tailproof.spaces import Continuous
 
 
 @dataclass(frozen=True, eq=False)

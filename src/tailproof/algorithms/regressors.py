@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Fitted
 from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray
-from tailproof.critics import RegressorCritics
-from tailproof.partition import Folds
+from tailproof.data.partition import Folds
+from tailproof.ensemble.aggregate import Aggregate
+from tailproof.ensemble.critics import RegressorCritics
 
 
 def fit_regressors(

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.huber import huber_regression
-from tailproof.algorithms.sweeps import in_memory
-from tailproof.algorithms.taming import TamedRewards
+from tailproof.algorithms.learners.taming import TamedRewards
+from tailproof.algorithms.linear.huber import huber_regression
+from tailproof.algorithms.linear.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
-from tailproof.log import Log
 
 #: A log and features to rewards, (n,).
 Rewards = Callable[[Log, Features], FloatArray]

@@ -16,9 +16,9 @@ import numpy as np
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.data.partition import Folds
+from tailproof.data.stored import Piece
 from tailproof.features import Blocks, Dense, Features, PerAction, Polynomial, at_actions
-from tailproof.lazy import Piece
-from tailproof.partition import Folds
 
 
 class Segment(NamedTuple):

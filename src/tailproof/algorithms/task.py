@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.stored import Piece
 from tailproof.engines import Engine, Local
-from tailproof.lazy import Piece
-from tailproof.policies import action_draws, chosen_actions
+from tailproof.policies.simple import action_draws, chosen_actions
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
-from tailproof.means import Labels, Rng
+from tailproof.statistics.means import Labels, Rng
 
 
 class Reweight(Protocol):
@@ -121,7 +121,7 @@ class LogSumExp:
 
     λ = strength / (√n · root mean square), so that it follows the unit of x and vanishes as n grows;
     strength 0 is the plain mean. Samples of both signs are two means, of gains and of losses; unlike
-    the means of `tailproof.means` it does not follow a constant that is added to them.
+    the means of `tailproof.statistics.means` it does not follow a constant that is added to them.
     """
 
     strength: float = 1.0

@@ -101,10 +101,10 @@ def bench(
 
     Example: tailproof bench --quick --entrant mine.py:estimate --out bench
     """
-    from tailproof.battery.report import report
-    from tailproof.battery.run import run
-    from tailproof.battery.select import chosen_battery
     from tailproof.engines import Local
+    from tailproof.studies.battery.report import report
+    from tailproof.studies.battery.run import run
+    from tailproof.studies.battery.select import chosen_battery
 
     battery = chosen_battery(
         entrants=tuple(entrant or ()),

@@ -16,11 +16,11 @@ from tailproof.cli.inputs import POLICY_FORMS, chosen_method, policy_for, read_t
 from tailproof.cli.options import Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
-from tailproof.compare import compare as run_compare
-from tailproof.comparison import Candidate, Comparison
-from tailproof.diagnose import diagnose
+from tailproof.comparison.compare import compare as run_compare
+from tailproof.comparison.comparison import Candidate, Comparison
+from tailproof.data.stored_views import held
+from tailproof.diagnosis.diagnose import diagnose
 from tailproof.errors import PolicyError
-from tailproof.lazy_views import held
 from tailproof.report.text import method_text, number, percent
 
 

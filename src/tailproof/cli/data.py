@@ -13,9 +13,9 @@ from tailproof.cli.command import command
 from tailproof.cli.inputs import load_policy
 from tailproof.cli.options import Seed
 from tailproof.cli.session import Session
+from tailproof.data.log import Log
+from tailproof.data.spaces import as_space
 from tailproof.errors import TailproofError
-from tailproof.log import Log
-from tailproof.spaces import as_space
 
 data = typer.Typer(
     no_args_is_help=True,
@@ -191,7 +191,7 @@ def _environment_log(
 def _write_csv(log: Log, path: Path) -> None:
     from pyarrow import csv
 
-    from tailproof.files import written_whole
+    from tailproof.files.atomic import written_whole
     from tailproof.sources.parquet import log_table
 
     with written_whole(path) as unfinished:

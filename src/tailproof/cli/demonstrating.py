@@ -32,8 +32,8 @@ def demo(
 
     Example: tailproof demo
     """
-    from tailproof.demo import demonstrate
-    from tailproof.report.story_page import story_page
+    from tailproof.studies.storm.page import story_page
+    from tailproof.studies.storm.story import demonstrate
     from tailproof.worlds.storage import HUBS
 
     others = () if quick else HUBS
@@ -46,8 +46,8 @@ def demo(
 
 def story_lines(shown: Any) -> list[Any]:
     """Return the story as a terminal shows it."""
-    from tailproof.demo import ESTIMATORS, LEARNERS
-    from tailproof.report.story_page import story_sentences
+    from tailproof.studies.storm.page import story_sentences
+    from tailproof.studies.storm.story import ESTIMATORS, LEARNERS
 
     said = story_sentences(shown)
     here = shown.stormy[0]

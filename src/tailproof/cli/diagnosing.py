@@ -14,11 +14,11 @@ from tailproof.cli.inputs import POLICY_FORMS, policy_for, read_the_log
 from tailproof.cli.options import Gamma, LogOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
-from tailproof.diagnose import diagnose as run_diagnose
-from tailproof.diagnosis import Diagnosis
-from tailproof.lazy_views import held
+from tailproof.data.stored_views import held
+from tailproof.diagnosis.diagnose import diagnose as run_diagnose
+from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.report.text import count, number, percent
-from tailproof.tails.index import TailIndex
+from tailproof.statistics.tails.index import TailIndex
 
 
 @command

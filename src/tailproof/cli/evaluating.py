@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tailproof.catalogue import EVALUATION, LEARNING, deep
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import (
@@ -23,16 +22,17 @@ from tailproof.cli.inputs import (
 from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
-from tailproof.diagnose import diagnose
-from tailproof.diagnosis import Diagnosis
+from tailproof.data.stored import AnyLog
+from tailproof.data.stored_views import held
+from tailproof.diagnosis.diagnose import diagnose
+from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.engines import Engine
-from tailproof.evaluate import evaluate as run_evaluate
-from tailproof.lazy import AnyLog
-from tailproof.lazy_views import held
-from tailproof.method import Method
+from tailproof.evaluation.estimate import Estimate
+from tailproof.evaluation.evaluate import evaluate as run_evaluate
+from tailproof.methods.catalogue import EVALUATION, LEARNING, deep
+from tailproof.methods.method import Method
 from tailproof.report.answers import Answer, answer
 from tailproof.report.text import count, method_text, number, percent
-from tailproof.results import Estimate
 
 Policy = Annotated[
     str,

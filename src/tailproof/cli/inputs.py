@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailproof.algorithms.bandit import IPS, BanditDR
-from tailproof.catalogue import method as named_method
 from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
+from tailproof.data.spaces import ActionSpace, Continuous, Discrete
+from tailproof.data.stored import AnyLog, LazyLog, in_memory
 from tailproof.engines import Engine
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.files import require_replaceable
-from tailproof.lazy import AnyLog, LazyLog, in_memory
-from tailproof.method import Method
-from tailproof.naming import for_log
-from tailproof.policies import Always, Uniform, UniformBox
-from tailproof.propensities import with_estimated_propensities
-from tailproof.spaces import ActionSpace, Continuous, Discrete
+from tailproof.files.atomic import require_replaceable
+from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.method import Method
+from tailproof.policies.naming import for_log
+from tailproof.policies.simple import Always, Uniform, UniformBox
+from tailproof.sources.propensities import with_estimated_propensities
 
 if TYPE_CHECKING:
     from tailproof.sources import Reading
@@ -209,6 +209,6 @@ def _file(path: Path) -> Any:
 
 
 def _saved(path: Path) -> Any:
-    from tailproof.saving import load
+    from tailproof.export.load import load
 
     return load(path)

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from tailproof.careful.candidates import MOST
-from tailproof.catalogue import method as named_method
 from tailproof.cli.command import command
 from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
@@ -20,14 +18,16 @@ from tailproof.cli.networks import NETWORKS, network_settings, saved_in, score_f
 from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
 from tailproof.cli.outcome import conclude
 from tailproof.cli.session import Session
-from tailproof.diagnose import diagnose
-from tailproof.diagnosis import Diagnosis
+from tailproof.data.log import Log
+from tailproof.data.stored_views import held
+from tailproof.diagnosis.diagnose import diagnose
+from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.errors import MethodError, TailproofError
-from tailproof.lazy_views import held
-from tailproof.learn import learn as run_learn
-from tailproof.learned import Learned
-from tailproof.log import Log
-from tailproof.method import Method
+from tailproof.learning.careful.candidates import MOST
+from tailproof.learning.learn import learn as run_learn
+from tailproof.learning.learned import Learned
+from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.method import Method
 from tailproof.report.answers import Answer
 from tailproof.report.text import method_text, percent
 
@@ -73,7 +73,7 @@ class LearningOptions(MethodOptions):
     ] = None
 
     def changes(self) -> dict[str, Any]:
-        """Return the keyword arguments of `tailproof.method`."""
+        """Return the keyword arguments of `tailproof.methods.method`."""
         return {**super().changes(), **network_settings(self)}
 
 

@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tailproof.catalogue import method as named_method
+from tailproof.data.stored import AnyLog
 from tailproof.errors import MethodError
-from tailproof.lazy import AnyLog
-from tailproof.method import Method
+from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.method import Method
 
 NETWORKS = "Networks"
 

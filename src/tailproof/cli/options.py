@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from tailproof import means
-from tailproof.catalogue import names
 from tailproof.errors import MethodError
+from tailproof.methods.catalogue import names
 
 COLUMNS = "Columns of the log (guessed from usual names, and said, where not given)"
 METHOD = "Method"
@@ -202,7 +202,7 @@ class MethodOptions:
     ] = None
 
     def changes(self) -> dict[str, Any]:
-        """Return the keyword arguments of `tailproof.method`."""
+        """Return the keyword arguments of `tailproof.methods.method`."""
         given = {"folds": self.folds, "base": self.base, "clip": self.clip}
         changed = {name: value for name, value in given.items() if value is not None}
         for text in self.setting or ():

@@ -12,9 +12,9 @@ from tailproof.cli.command import command
 from tailproof.cli.engines import ClusterOptions
 from tailproof.cli.options import Seed
 from tailproof.cli.session import Session
-from tailproof.experiments.command import EXPERIMENTS, GROUPS
-from tailproof.experiments.command import reproduce as run_reproduce
-from tailproof.experiments.experiment import Outcome
+from tailproof.studies.paper.command import EXPERIMENTS, GROUPS
+from tailproof.studies.paper.command import reproduce as run_reproduce
+from tailproof.studies.paper.experiment import Outcome
 
 PANEL = "Reproduction"
 COLOURS = {

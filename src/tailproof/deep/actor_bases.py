@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At
 from tailproof.algorithms.task import Task
+from tailproof.data.partition import Folds
 from tailproof.deep.convergence import horizon_of
 from tailproof.deep.settings import TrainsPolicy, require_positive, require_torch
-from tailproof.partition import Folds
+from tailproof.ensemble.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from tailproof.deep.extraction import DeepFitted

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tailproof.aggregate import Aggregate, Mean
 from tailproof.deep.actors import Actor
 from tailproof.deep.adam import Adam
 from tailproof.deep.data import Batch, Draws, Normals, Table
@@ -15,6 +14,7 @@ from tailproof.deep.losses import squared_gradient, squared_loss
 from tailproof.deep.networks import Parameters, Pass, Stack
 from tailproof.deep.qfunctions import QFunctions, agree, critic_shape, healthy
 from tailproof.deep.reductions import derivative, picked, reduce
+from tailproof.ensemble.aggregate import Aggregate, Mean
 
 
 class ActorCriticLearner:

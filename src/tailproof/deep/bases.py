@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
-from tailproof.algorithms.ranking import Rank, require_rank, require_top
+from tailproof.algorithms.learners.ranking import Rank, require_rank, require_top
 from tailproof.algorithms.task import Task
 from tailproof.arrays import require_fraction
+from tailproof.data.partition import Folds
 from tailproof.deep.settings import (
     DeepSettings,
     TrainsPolicy,
@@ -21,8 +21,8 @@ from tailproof.deep.settings import (
     require_torch,
     require_widths,
 )
+from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
-from tailproof.partition import Folds
 
 if TYPE_CHECKING:
     from tailproof.deep.extraction import DeepFitted, Extracted

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from tailproof.algorithms.ranking import choose_rank
+from tailproof.algorithms.learners.ranking import choose_rank
 from tailproof.arrays import FloatArray
-from tailproof.catalogue import method as named_method
+from tailproof.data.log import Log
+from tailproof.data.stored import AnyLog, in_memory
 from tailproof.deep.convergence import discounted_returns
 from tailproof.deep.judging import neural_judge
 from tailproof.deep.settings import Run
 from tailproof.engines import Engine
-from tailproof.evaluate import evaluate
-from tailproof.lazy import AnyLog, in_memory
-from tailproof.learn import learn, split_off
-from tailproof.learned import Learned
-from tailproof.log import Log
-from tailproof.method import Method
+from tailproof.evaluation.evaluate import evaluate
+from tailproof.learning.learn import learn, split_off
+from tailproof.learning.learned import Learned
+from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.method import Method
 
 _ROOM_FOLDS = 5
 CLONE = "bc-neural"  # the logged behaviour: what a candidate must beat, and the answer if none does

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
 from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
 from tailproof.errors import ConvergenceWarning
-from tailproof.log import Log
 
 if TYPE_CHECKING:
     from tailproof.deep.history import History

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, one_or_many
-from tailproof.container import SavedFileError, read_file, write_file
 from tailproof.deep.actors import LOG_STD
 from tailproof.deep.data import Scaling
 from tailproof.deep.networks import Shape, Stack
 from tailproof.errors import MethodError
+from tailproof.files.container import SavedFileError, read_file, write_file
 
 POLICY_KIND, POLICY_VERSION = "neural policy", 1
 #: What a file holds of networks: a description for JSON, and arrays.

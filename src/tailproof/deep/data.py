@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, require_finite
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
+from tailproof.data.spaces import Continuous, Discrete
 from tailproof.deep.settings import DeepSettings, RewardScale
 from tailproof.errors import FoldError, FoldWarning, LogError, TailproofError
-from tailproof.log import Log
-from tailproof.partition import Folds
-from tailproof.spaces import Continuous, Discrete
 
 _CHUNK = 64  # steps whose draws are made together
 _LARGEST = 1e16  # beyond this, squared gradients leave float32

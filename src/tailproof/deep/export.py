@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate, Mean, MeanMinusStd
 from tailproof.arrays import AnyArray
 from tailproof.deep.checkpoint import write_whole
 from tailproof.deep.critics import CategoricalPolicy, NeuralCritics, NeuralPolicy
 from tailproof.deep.networks import Stack
 from tailproof.deep.reductions import order_weights
 from tailproof.deep.settings import require_module
+from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd
 from tailproof.errors import MethodError
-from tailproof.onnx_export import sealed_graph
+from tailproof.export.graph import sealed_graph
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for runtimes of the last years
 

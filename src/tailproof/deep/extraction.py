@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Fitted
-from tailproof.algorithms.ranking import imitated_episodes
+from tailproof.algorithms.learners.ranking import imitated_episodes
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
 from tailproof.deep.checkpoint import fingerprint
 from tailproof.deep.cloning import CloningLearner
 from tailproof.deep.critics import NeuralCritics, NeuralPolicy, split_policies
@@ -27,9 +28,8 @@ from tailproof.deep.networks import Shape, Stack
 from tailproof.deep.reductions import reduce
 from tailproof.deep.settings import DeepSettings, Run
 from tailproof.deep.train import train
+from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
-from tailproof.log import Log
-from tailproof.partition import Folds
 
 if TYPE_CHECKING:
     from tailproof.deep.bases import BehaviourCloning, Implicit

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
 from tailproof.deep.actor_critic import ActorCriticLearner
 from tailproof.deep.actors import Actor
 from tailproof.deep.checkpoint import fingerprint
@@ -37,9 +38,8 @@ from tailproof.deep.neural_fqe import FQELearner
 from tailproof.deep.settings import DeepSettings, Run
 from tailproof.deep.train import Learner, train
 from tailproof.engines import Local
+from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import EngineWarning, MethodError
-from tailproof.log import Log
-from tailproof.partition import Folds
 
 if TYPE_CHECKING:
     from tailproof.deep.bases import Implicit, NeuralFQE

@@ -13,7 +13,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.deep.convergence import Convergence, convergence_of
-from tailproof.frames import as_frame
+from tailproof.files.frames import as_frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tailproof.aggregate import Aggregate
 from tailproof.deep.adam import Adam
 from tailproof.deep.data import Batch, Draws, Table
 from tailproof.deep.losses import (
@@ -33,6 +32,7 @@ from tailproof.deep.qfunctions import (
     generators,
     healthy,
 )
+from tailproof.ensemble.aggregate import Aggregate
 
 
 class Rule(Protocol):

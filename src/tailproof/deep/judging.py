@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tailproof.aggregate import Median
+from tailproof.data.partition import Split
 from tailproof.deep.bases import NeuralFQE
 from tailproof.deep.settings import Run
-from tailproof.method import Method
-from tailproof.partition import Split
+from tailproof.ensemble.aggregate import Median
+from tailproof.methods.method import Method
 
 STEPS, HIDDEN, FOLDS = 5_000, (64, 64), 5
 

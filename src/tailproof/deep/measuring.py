@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from tailproof.aggregate import Aggregate
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
 from tailproof.deep.convergence import Yardstick
 from tailproof.deep.data import Scaling, all_rows, member_rows
 from tailproof.deep.implicit import ImplicitLearner
 from tailproof.deep.train import Learner
-from tailproof.log import Log
-from tailproof.partition import Folds
+from tailproof.ensemble.aggregate import Aggregate
 
 _WATCHED = 512  # rows at which the members' Q are compared while they train, and V with returns
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tailproof.aggregate import Aggregate
 from tailproof.deep.adam import Adam
 from tailproof.deep.data import Batch, Draws, Table
 from tailproof.deep.losses import huber_gradient, huber_loss, squared_gradient, squared_loss
 from tailproof.deep.networks import Parameters, Stack
 from tailproof.deep.qfunctions import QFunctions, agree, at_actions, critic_shape, healthy
+from tailproof.ensemble.aggregate import Aggregate
 
 
 class FQELearner:

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.aggregate import Aggregate
 from tailproof.deep.data import Batch
 from tailproof.deep.networks import Parameters, Pass, Shape, Stack, initial_values
 from tailproof.deep.reductions import reduce
+from tailproof.ensemble.aggregate import Aggregate
 
 
 def critic_shape(

@@ -9,7 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile, TrimmedMean
+from tailproof.ensemble.aggregate import (
+    Aggregate,
+    Mean,
+    MeanMinusStd,
+    Median,
+    Quantile,
+    TrimmedMean,
+)
 from tailproof.errors import MethodError
 
 

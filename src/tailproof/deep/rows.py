@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.algorithms.base import Algorithm, At
-from tailproof.catalogue import Row
+from tailproof.data.partition import Partition, Replicate, Split, Whole
 from tailproof.deep.actor_bases import SAC, TD3BC
 from tailproof.deep.bases import IQL, SQL, BehaviourCloning, NeuralFQE
-from tailproof.method import Method
-from tailproof.partition import Partition, Replicate, Split, Whole
+from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
+from tailproof.methods.catalogue import Row
+from tailproof.methods.method import Method
 
 #: The bases that train networks, by name: ``method("room-vm", base="iql")``.
 DEEP_BASES: dict[str, Algorithm] = {

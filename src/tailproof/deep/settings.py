@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import Fitted
 from tailproof.algorithms.task import Task
+from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError, TailproofError
 
 if TYPE_CHECKING:

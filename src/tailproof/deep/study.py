@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
-from tailproof.algorithms.ranking import Rank, best_episodes
+from tailproof.algorithms.learners.ranking import Rank, best_episodes
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds, Replicate, Split
 from tailproof.deep.actor_bases import SAC
 from tailproof.deep.bases import IQL, SQL
+from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.errors import FoldError
-from tailproof.log import Log
 from tailproof.noise import StudentT, add_noise
-from tailproof.partition import Folds, Replicate, Split
 
 RANKS: tuple[Rank, ...] = ("sum", "median")
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tailproof.data.log import Log
 from tailproof.deep.environments import make, play
 from tailproof.deep.scores import normalised, scorer
 from tailproof.deep.settings import Evaluation, require_module
 from tailproof.errors import TailproofError
-from tailproof.log import Log
 
 _NAMES = {"hopper": "Hopper", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d"}
 _KITCHEN_INSTALL = "'mujoco<3.4' gymnasium-robotics"

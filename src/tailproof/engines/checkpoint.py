@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tailproof.container import SavedFileError, read_file, write_file
 from tailproof.engines.fingerprint import fingerprint
 from tailproof.engines.packing import packed
 from tailproof.errors import StorageError, TailproofWarning
+from tailproof.files.container import SavedFileError, read_file, write_file
 
 T = TypeVar("T")
 _KIND, _VERSION = "progress", 2

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from tailproof.engines.engine import attempt
 from tailproof.engines.packing import packed
+from tailproof.engines.threads import one_thread
 from tailproof.errors import EngineError
-from tailproof.threads import one_thread
 
 T = TypeVar("T")
 _SHARED, _TASK = b"s", b"t"  # what a message begins with

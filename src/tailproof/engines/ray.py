@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from tailproof.engines.engine import Engine, attempt
 from tailproof.engines.packing import sent_bytes
+from tailproof.engines.threads import one_thread
 from tailproof.errors import EngineError
-from tailproof.threads import one_thread
 
 T = TypeVar("T")
 _LOOK = 1.0  # seconds between two looks at how many cores there are

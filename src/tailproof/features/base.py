@@ -8,10 +8,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
+from tailproof.data.spaces import Discrete
+from tailproof.data.stored import AnyLog
 from tailproof.errors import MethodError
 from tailproof.features.polynomial import Polynomial
-from tailproof.lazy import AnyLog
-from tailproof.spaces import Discrete
 
 
 @runtime_checkable

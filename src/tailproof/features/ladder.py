@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
+from tailproof.data.spaces import Discrete
 from tailproof.errors import MethodError
 from tailproof.features.base import Additive, Features, PerAction, default_features
 from tailproof.features.fourier import Fourier
 from tailproof.features.polynomial import Basis
 from tailproof.features.table import Table
 from tailproof.features.trees import Trees
-from tailproof.spaces import Discrete
 
 #: What `features=` may name.
 NAMES = ("polynomial", "splines", "fourier", "table", "trees")

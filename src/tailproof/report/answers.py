@@ -6,11 +6,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tailproof.diagnosis import Verdict
+from tailproof.diagnosis.diagnosis import Verdict
 from tailproof.errors import LevelError
-from tailproof.intervals import Bound, Interval
+from tailproof.evaluation.estimate import Estimate
 from tailproof.report.text import count, method_text, number, percent
-from tailproof.results import Estimate
+from tailproof.statistics.intervals import Bound, Interval
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from tailproof.comparison import Comparison
-from tailproof.diagnosis import Diagnosis
-from tailproof.log import Log
-from tailproof.logged import all_folds
+from tailproof.comparison.comparison import Comparison
+from tailproof.data.log import Log
+from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.judgement.logged import all_folds
 from tailproof.report.blocks import Block, Fact, Facts, Figure, Points, Prose, Section, Wide
 from tailproof.report.figures import forest_figure
 from tailproof.report.page import Page

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.diagnosis import Diagnosis
-from tailproof.lazy import AnyLog, action_counts, parts_of, pieces_of
-from tailproof.learned import Learned
-from tailproof.log import Log
-from tailproof.policies import action_probabilities
+from tailproof.data.log import Log
+from tailproof.data.spaces import Discrete
+from tailproof.data.stored import AnyLog, action_counts, parts_of, pieces_of
+from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.learning.learned import Learned
+from tailproof.policies.simple import action_probabilities
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Block, Figure, Points, Prose, Section
 from tailproof.report.page import Page
@@ -21,7 +22,6 @@ from tailproof.report.plot import LETTER, Plot, legend, shortened
 from tailproof.report.scales import Scale
 from tailproof.report.tables import table
 from tailproof.report.text import count, percent
-from tailproof.spaces import Discrete
 
 _ROW = 32.0
 

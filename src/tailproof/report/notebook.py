@@ -14,10 +14,10 @@ from tailproof.report.tables import table
 from tailproof.report.text import count, method_text, number, percent
 
 if TYPE_CHECKING:
-    from tailproof.comparison import Comparison
-    from tailproof.diagnosis import Diagnosis
-    from tailproof.learned import Learned
-    from tailproof.results import Estimate
+    from tailproof.comparison.comparison import Comparison
+    from tailproof.diagnosis.diagnosis import Diagnosis
+    from tailproof.evaluation.estimate import Estimate
+    from tailproof.learning.learned import Learned
 
 
 def estimate_html(estimate: Estimate) -> str:

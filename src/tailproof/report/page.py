@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tailproof.files import write_whole
+from tailproof.files.atomic import write_whole
 from tailproof.report.blocks import Facts, Mood, Section
 from tailproof.report.record import as_json
 from tailproof.report.text import minus

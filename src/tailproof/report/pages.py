@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tailproof.arrays import FloatArray
-from tailproof.diagnosis import Diagnosis
-from tailproof.log import Log
-from tailproof.reference import reference
+from tailproof.data.log import Log
+from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.judgement.reference import reference
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Fact, Facts, Section
 from tailproof.report.page import Page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tailproof.frames import plain
+from tailproof.files.frames import plain
 
 
 def as_json(record: Any) -> str:

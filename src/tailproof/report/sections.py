@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.diagnosis import Diagnosis
-from tailproof.evidence import TailReport
-from tailproof.log import Log, discounted_returns
+from tailproof.data.log import Log, discounted_returns
+from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.judgement.evidence import TailReport
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Section, Wide
 from tailproof.report.figures import (
@@ -27,7 +27,7 @@ from tailproof.report.tables import table
 from tailproof.report.tail_figures import hill_figure, residual_figure, survival_figure
 from tailproof.report.text import method_text, number, percent
 from tailproof.report.versions import versions
-from tailproof.tails.index import TailIndex
+from tailproof.statistics.tails.index import TailIndex
 
 MOODS = {"yes": "good", "doubtful": "warn", "no": "warn"}
 SAYS = {"yes": "exists", "doubtful": "in doubt", "no": "does not exist"}

@@ -13,9 +13,9 @@ from tailproof.report.plot import Plot, Tone, legend
 from tailproof.report.scales import Scale, scale_over
 from tailproof.report.tables import table
 from tailproof.report.text import number, percent
-from tailproof.tails.index import TailIndex
-from tailproof.tails.path import TailPath
-from tailproof.tails.residuals import ResidualMonitor
+from tailproof.statistics.tails.index import TailIndex
+from tailproof.statistics.tails.path import TailPath
+from tailproof.statistics.tails.residuals import ResidualMonitor
 
 TONES: dict[str, Tone] = {"right": "main", "left": "warn"}
 

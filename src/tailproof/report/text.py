@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import fields
 
-from tailproof.method import Method
+from tailproof.methods.method import Method
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -64,7 +64,7 @@ def method_text(method: Method) -> str:
     """Return a method in words, with the settings of its base that are not the usual ones.
 
     >>> from tailproof import method
-    >>> from tailproof.means import AdaptiveHuber
+    >>> from tailproof.statistics.means import AdaptiveHuber
     >>> method_text(method("mis", mean=AdaptiveHuber(), unit="episode"))
     'MIS (mean AdaptiveHuber(), unit episode)'
     >>> method_text(method("roam-dm", folds=7))

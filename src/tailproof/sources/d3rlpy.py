@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, as_array, require_finite
+from tailproof.data.log import Log
+from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError
-from tailproof.log import Log
 from tailproof.sources.encode import Labelled
 from tailproof.sources.steps import Steps, Told, assemble
-from tailproof.spaces import Discrete
 
 
 class Recorded(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_finite
+from tailproof.data.log import Log
 from tailproof.errors import LogError
-from tailproof.log import Log
 from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.sources.encode import Labelled
 from tailproof.sources.limits import require_own_data

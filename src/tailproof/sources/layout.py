@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.errors import LogError
 from tailproof.sources.encode import is_list, numbers, plain, refuse_missing
 from tailproof.sources.variables import actions, require_categories, state_block
-from tailproof.spaces import ActionSpace, Continuous, Discrete
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, IntArray
+from tailproof.data.stored import PART, LazyLog, physical_memory
 from tailproof.engines import Engine, running
 from tailproof.errors import LogError
-from tailproof.lazy import PART, LazyLog, physical_memory
 from tailproof.sources.columns import Choice, Columns, resolve_columns
 from tailproof.sources.encode import identifiers, is_text
 from tailproof.sources.layout import Actions, action_layout, variable

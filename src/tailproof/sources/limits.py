@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import Any
 
+from tailproof.data.stored import physical_memory
 from tailproof.errors import LogError
-from tailproof.lazy import physical_memory
 
 #: A compressed file may stand for so many times its size, and so many bytes more.
 MOST_EXPANSION, MOST_EXTRA = 200, 1 << 26

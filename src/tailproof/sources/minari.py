@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
+from tailproof.data.log import Log
+from tailproof.data.spaces import Continuous, as_space
 from tailproof.errors import LogError
-from tailproof.log import Log
 from tailproof.sources.limits import require_own_data
 from tailproof.sources.steps import Told
 from tailproof.sources.tables import blaming
-from tailproof.spaces import Continuous, as_space
 
 IDENTIFIER = re.compile(r"([-\w]+/)*[-\w]+-v\d+")
 

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from tailproof.arrays import AnyArray
+from tailproof.data.log import Log
+from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.errors import LogError
-from tailproof.files import written_whole
-from tailproof.log import Log
+from tailproof.files.atomic import written_whole
 from tailproof.sources.columns import Columns
 from tailproof.sources.tables import METADATA_KEY, Source
-from tailproof.spaces import ActionSpace, Continuous, Discrete
 
 VERSION = 1
 _LISTS = ("state", "next_state", "action")

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.checks import check_propensity
+from tailproof.data.stored import LazyLog, Piece
+from tailproof.data.validation import check_propensity
 from tailproof.errors import LogError
-from tailproof.lazy import LazyLog, Piece
 from tailproof.sources.columns import Columns
 from tailproof.sources.encode import numbers
 from tailproof.sources.layout import Actions, Variable, matrix

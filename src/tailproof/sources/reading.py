@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tailproof.data.stored import in_memory
 from tailproof.engines import Engine
 from tailproof.errors import LogError, TailproofWarning
-from tailproof.lazy import in_memory
 from tailproof.sources import d3rlpy, hdf5, minari, rollouts
 from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.lazily import data_set_to_stay, open_lazily

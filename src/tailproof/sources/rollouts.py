@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray
+from tailproof.data.log import Log
+from tailproof.data.spaces import Continuous
 from tailproof.errors import LogError
-from tailproof.log import Log
 from tailproof.sources.hdf5 import d4rl_log
 from tailproof.sources.steps import Told
-from tailproof.spaces import Continuous
 
 _PARTS = ("observations", "actions", "rewards", "terminals")
 _OPTIONAL = ("timeouts", "next_observations", "final_observations")

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.checks import check_propensity
+from tailproof.data.log import Log
+from tailproof.data.spaces import as_space
+from tailproof.data.validation import check_propensity
 from tailproof.errors import LogError
-from tailproof.log import Log
 from tailproof.sources.encode import Labelled
-from tailproof.spaces import as_space
 
 _FEW = 0.1  # share of the rows that may be left out on a guess
 

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray
+from tailproof.data.log import Log
+from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError
-from tailproof.log import Log
 from tailproof.sources.columns import Choice, Columns, resolve_columns
 from tailproof.sources.encode import (
     flags,
@@ -27,7 +28,6 @@ from tailproof.sources.parquet import described_columns, described_space
 from tailproof.sources.steps import Steps, Told, assemble
 from tailproof.sources.tables import Source, open_table
 from tailproof.sources.variables import actions, state_block
-from tailproof.spaces import Discrete
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError
 from tailproof.sources.encode import (
     array,
@@ -21,7 +22,6 @@ from tailproof.sources.encode import (
     refuse_missing,
     shown,
 )
-from tailproof.spaces import Discrete
 
 #: More categories than this in a state column are an identifier, not a category.
 MOST_CATEGORIES = 256

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.spaces import Discrete
 from tailproof.errors import MethodError
-from tailproof.spaces import Discrete
 from tailproof.worlds.prices import HOURS
 
 CHARGE, HOLD, DISCHARGE = 0, 1, 2

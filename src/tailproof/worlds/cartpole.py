@@ -10,11 +10,11 @@ from importlib.resources import files
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.data.spaces import Discrete
 from tailproof.errors import TailproofError
-from tailproof.log import Log
 from tailproof.noise import Noise, add_noise
-from tailproof.policies import EpsilonGreedy, Policy
-from tailproof.spaces import Discrete
+from tailproof.policies.simple import EpsilonGreedy, Policy
 from tailproof.worlds.rollout import Seed, discounted_returns, rollout
 
 GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH = 9.8, 1.0, 0.1, 0.5

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.log import Log
+from tailproof.data.log import Log
+from tailproof.data.spaces import Discrete
 from tailproof.noise import Noise, add_noise
-from tailproof.policies import Policy, Uniform, action_probabilities
-from tailproof.spaces import Discrete
+from tailproof.policies.simple import Policy, Uniform, action_probabilities
 from tailproof.worlds.rollout import Seed, draw, rollout
 from tailproof.worlds.tabular import TabularMDP, TabularPolicy
 

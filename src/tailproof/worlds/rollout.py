@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.data.spaces import ActionSpace, Discrete, as_space
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.log import Log
-from tailproof.policies import Policy, action_draws, action_probabilities, log_densities
-from tailproof.spaces import ActionSpace, Discrete, as_space
+from tailproof.policies.simple import Policy, action_draws, action_probabilities, log_densities
 
 if TYPE_CHECKING:
     from tailproof.worlds import World

@@ -20,9 +20,9 @@ from types import MappingProxyType
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
 from tailproof.errors import PolicyError
-from tailproof.log import Log
-from tailproof.policies import EpsilonGreedy, Policy, action_probabilities
+from tailproof.policies.simple import EpsilonGreedy, Policy, action_probabilities
 from tailproof.worlds.battery import (
     ACTIONS,
     CHARGE,

@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, require_fraction
+from tailproof.data.log import Log
+from tailproof.data.spaces import Discrete
 from tailproof.errors import TailproofError
-from tailproof.log import Log
 from tailproof.noise import Noise, add_noise
-from tailproof.policies import Policy, Uniform, action_probabilities
-from tailproof.spaces import Discrete
+from tailproof.policies.simple import Policy, Uniform, action_probabilities
 from tailproof.worlds.rollout import Seed, draw, rollout
 
 

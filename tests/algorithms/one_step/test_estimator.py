@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof import Log, Method, Split, compare, evaluate
-from tailproof.algorithms.auto import Auto
+from tailproof.algorithms.default.auto import Auto
 from tailproof.errors import LevelError, LogError
 
 

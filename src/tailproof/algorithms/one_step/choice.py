@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from tailproof.algorithms.choice import Scored
-from tailproof.algorithms.levels import check_level
+from tailproof.algorithms.default.choice import Scored
+from tailproof.algorithms.default.levels import check_level
+from tailproof.algorithms.default.spreads import log_smoothing
 from tailproof.algorithms.one_step.observations import Observations
-from tailproof.algorithms.spreads import log_smoothing
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
-from tailproof.intervals import Bound
+from tailproof.statistics.intervals import Bound
 
 _SKEWED = 0.1  # skewness of the mean beyond which the normal law is far away
 _PILOT = 10  # every tenth sample sets the scale of the guaranteed bound

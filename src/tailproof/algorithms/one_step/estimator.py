@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tailproof.algorithms.base import Numbers
+from tailproof.algorithms.default.spreads import Spread, hall_spread
 from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
@@ -26,11 +27,10 @@ from tailproof.algorithms.one_step.scores import (
     shrunk,
 )
 from tailproof.algorithms.one_step.weights import importance_weights
-from tailproof.algorithms.spreads import Spread, hall_spread
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.partition import Folds
-from tailproof.threads import one_tree_thread
+from tailproof.data.partition import Folds
+from tailproof.engines.threads import one_tree_thread
 
 _INSIDE = 0.05  # the point stays inside the interval that misses so often on either side
 

@@ -7,20 +7,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.aggregate import Aggregate
 from tailproof.algorithms.base import At, Fitted
-from tailproof.algorithms.behaviour import behaviour_of
-from tailproof.algorithms.improvement import refuse_evaluation, rewarded, tasks_of
+from tailproof.algorithms.learners.behaviour import behaviour_of
+from tailproof.algorithms.learners.improvement import refuse_evaluation, rewarded, tasks_of
+from tailproof.algorithms.learners.state_critics import LinearScores, fitted_scores
+from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues, with_action
+from tailproof.algorithms.learners.tree_learning import averages, grown
 from tailproof.algorithms.one_step.designs import gcv_ridge
-from tailproof.algorithms.state_critics import LinearScores, fitted_scores
 from tailproof.algorithms.task import Task
-from tailproof.algorithms.tree_arrays import TreeArrays, TreeValues, with_action
-from tailproof.algorithms.tree_learning import averages, grown
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
+from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
 from tailproof.features import Basis, PerAction, Standardise
-from tailproof.log import Log
-from tailproof.partition import Folds
 
 _PARTS = 3
 _TREES = 20

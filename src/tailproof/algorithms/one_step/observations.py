@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.spreads import Events, Rare, Spread, hall_spread
+from tailproof.algorithms.default.spreads import Events, Rare, Spread, hall_spread
 from tailproof.arrays import BoolArray, FloatArray, IntArray
-from tailproof.log import Log
+from tailproof.data.log import Log
 
 RARE_EVENTS = 60  # fewer of them under the policy: gamma intervals instead of Hall's
 _FEW = 10  # rows of an action that may have no common reward by chance

@@ -9,9 +9,9 @@ import numpy as np
 from tailproof.algorithms.one_step.observations import Observations
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray, IntArray
-from tailproof.log import Log
-from tailproof.partition import label_hash
-from tailproof.policies import action_probabilities
+from tailproof.data.log import Log
+from tailproof.data.partition import label_hash
+from tailproof.policies.simple import action_probabilities
 
 FOLDS = 5  # of every cross-fit
 _MOST_COLUMNS = 300  # state columns beyond this are left out, those with the fewest distinct rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tailproof.algorithms.default.spreads import Spread, hall_spread
 from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
@@ -13,9 +14,8 @@ from tailproof.algorithms.one_step.observations import (
     logged_spread,
     rare_spread,
 )
-from tailproof.algorithms.spreads import Spread, hall_spread
 from tailproof.arrays import FloatArray
-from tailproof.log import Log
+from tailproof.data.log import Log
 
 #: What an interval of changed weights cannot know.
 BIASED = "it does not know the bias of the changed weights"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailproof.algorithms.spreads import Constant, Hall, Rare, Spread
+from tailproof.algorithms.default.spreads import Constant, Hall, Rare, Spread
 from tailproof.arrays import BoolArray, FloatArray
 
 _DECIDES = 0.5  # share of the squared scores that makes one unit decide

@@ -1,0 +1,1 @@
+"""The default of `evaluate`: a ladder of critics, averaged by their estimated risk."""

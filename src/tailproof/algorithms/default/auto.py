@@ -1,0 +1,275 @@
+"""The default: climb as far up the ladder of critics as the log calls for, then choose the mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from tailproof.algorithms.base import Numbers
+from tailproof.algorithms.default.choice import Allowed, Choice
+from tailproof.algorithms.default.climb import Blend, climb, single
+from tailproof.algorithms.default.mean_choice import MeanChoice, Residuals, choose_mean
+from tailproof.algorithms.default.rungs import Returns, Rung, logged_rung
+from tailproof.algorithms.default.spreads import Hall, Spread, hall_spread
+from tailproof.algorithms.default.target import Target, shuffled_groups
+from tailproof.algorithms.linear.huber import huber_regression, robust_scale
+from tailproof.algorithms.linear.statistics import as_ridge
+from tailproof.algorithms.one_step.estimator import one_step_numbers
+from tailproof.algorithms.one_step.rows import is_one_step
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray
+from tailproof.data.log import Log, discounted_returns
+from tailproof.data.partition import Folds
+from tailproof.features import Features, as_features
+from tailproof.features.ladder import basis_for
+
+LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
+FEWEST = 10  # independent groups of episodes below which no interval is given
+_APART = 5.0  # standard errors between critics beyond which they contradict each other, and
+_MATTERS = 0.5  # of the gain over the log, or of the spread of returns, that this must be worth
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto:
+    """A critic as rich as the log calls for, and a mean chosen by what the rewards show.
+
+    The critic is a mixture of rungs (`climb`), each linear in the rewards, so that with its weights w
+    Ĵ = J(r̃) + mean(w (r − r̃)), where r̃ is a Huber regression of the reward on φ: whatever it misses,
+    the second mean restores. That mean is taken over steps, or over sums of episodes or groups where
+    extremes come in clusters (`choose_mean`). If the residuals are symmetric, as far as the log can
+    tell, by the Huber threshold of least estimated risk (`lepski`); if they are skewed, by the adaptive
+    Huber mean, or the plain one where even that is biased.
+
+    One-step logs have an estimator of their own, `one_step`.
+
+    Parameters
+    ----------
+    features
+        A feature map, or a name of `tailproof.features.NAMES`, to use instead of the ladder.
+    ridge
+        The penalty of given features, per observation or `Absolute`; by default a small one in units of
+        each feature, which spares the constant.
+    """
+
+    works_on_samples: ClassVar[bool] = True
+
+    features: Features | str | None = None
+    ridge: Any = None
+
+    def __post_init__(self) -> None:
+        if self.ridge is not None:
+            as_ridge(self.ridge)
+
+    def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
+        """Estimate the policy's value on each fold, with reasons."""
+        if is_one_step(task):
+            return one_step_numbers(task, folds, rng=rng)
+        choices, samples, weights = [], [], []
+        for k in range(folds.count):
+            own = task if folds.count == 1 else _on(task, folds.log(task.log, k))
+            choice, blend = evaluate_log(own, self.features, rng, ridge=self.ridge)
+            choices.append(choice)
+            samples.append(blend.weights * blend.rungs[0].system.target.log.rewards)
+            weights.append(blend.weights)
+        values = np.array([choice.value for choice in choices])
+        return Numbers(
+            values,
+            tuple(samples),
+            tuple(weights),
+            choice=choices[0] if folds.count == 1 else None,
+        )
+
+
+def evaluate_log(
+    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
+) -> tuple[Choice, Blend]:
+    """Return the default's answer for one log.
+
+    Of a log with more than 200,000 rows, groups of episodes with so many climb the ladder. If the first
+    rung suffices there, all rows are used after all.
+    """
+    log = task.log
+    if features is not None or log.n_transitions <= LADDER_ROWS:
+        return _evaluate(task, features, rng, ridge=ridge)
+    some = _on(task, _some_groups(log, LADDER_ROWS, task.seed))
+    choice, blend = _evaluate(some, None, rng)
+    if len(blend.rungs) == 1:
+        return _evaluate(task, blend.features, rng)
+    used = f"{some.log.n_transitions:,} of {log.n_transitions:,} rows"
+    return replace(choice, critic=f"{choice.critic}; on {used}"), blend
+
+
+def _some_groups(log: Log, rows: int, seed: int) -> Log:
+    """Return whole groups of episodes, drawn by their labels, with about this many rows."""
+    place = shuffled_groups(log, seed)
+    order = np.argsort(place, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
+    last = place[order[min(enough, len(order)) - 1]]
+    return log.take(np.flatnonzero(place <= last))
+
+
+def _evaluate(
+    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
+) -> tuple[Choice, Blend]:
+    target = Target.of(task)
+    log = task.log
+    # constants are known exactly where nothing ends: rewards are then measured from their middle
+    level = float(np.median(log.rewards)) if target.endless else 0.0
+    offset = level / (1 - task.gamma) if target.endless else 0.0
+    rewards = log.rewards - level
+    low = basis_for(log)
+    tamed = tame(log, rewards, low)
+    if features is None:
+        blend = climb(target, tamed, low, seed=task.seed)
+    else:
+        penalty = None if ridge is None else as_ridge(ridge)
+        given = as_features(features, log)
+        blend = single(target, given, tamed, ridge=penalty, seed=task.seed)
+    phi = blend.features(log.states, log.actions)
+    fit = huber_regression(phi, rewards)
+    residuals = Residuals.of(log, fit, phi)
+    asked = {"target": target, "residuals": residuals, "rewards": rewards, "offset": offset}
+    own = _valued(blend, **asked, paired=target.starts_with_episodes, floor=blend.error)
+    logged = _valued(logged_rung(target, blend.rungs[0].system.groups), **asked, paired=True)
+    mean = own.mean
+    choice = Choice(
+        value=own.value,
+        estimator=mean.how,
+        unit=mean.unit,
+        units=mean.units,
+        asymmetry=mean.asymmetry,
+        skewed=mean.skewed,
+        spread=Allowed(own.spread, blend.allowance + mean.doubt),
+        plain_error=mean.plain_error,
+        critic=blend.words(),
+        allowance=blend.allowance,
+        disagreement=blend.disagreement,
+        lost=blend.lost,
+        logged_value=logged.value,
+        logged_spread=logged.spread,
+        influence=own.influence,
+        logged_influence=logged.influence,
+        objection=_why_not(target, blend, own.value, logged.value),
+        alternatives={name: own.base + value for name, value in mean.others(rng).items()},
+    )
+    return choice, blend
+
+
+class Valued(NamedTuple):
+    """A value, what it is without its mean of residuals, that mean, and how uncertain it is."""
+
+    value: float
+    base: float
+    mean: MeanChoice
+    influence: FloatArray  # (groups,)
+    spread: Spread
+
+
+def _valued(
+    estimator: Blend | Rung | Returns,
+    *,
+    target: Target,
+    residuals: Residuals,
+    rewards: FloatArray,
+    offset: float,
+    paired: bool,
+    floor: float = 0.0,
+) -> Valued:
+    """Value a policy by weights: of the policy to evaluate, or of the one that was logged.
+
+    `paired` says whether starts are those of the log's episodes, and so move with them.
+    """
+    base, rows, starts = estimator.influences(rewards - residuals.fit.residuals)
+    mean = choose_mean(residuals, estimator.weights, rows)
+    if mean.skewed:  # r̃ is no mean then, and transitions matter by the value of what it misses too
+        _, rows, starts = estimator.influences(rewards)
+        mean = mean.with_influence(rows)
+    influence = _influence(target.log, mean, starts if paired else None)
+    base += offset
+    return Valued(
+        base + mean.value, base, mean, influence, _spread(base, influence, mean, floor=floor)
+    )
+
+
+def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
+    """Return rewards whose residuals from a robust regression are clipped: to compare critics on."""
+    fit = huber_regression(features(log.states, log.actions), rewards)
+    size = np.abs(fit.residuals)
+    scale = robust_scale(fit.residuals)
+    limit = max(6 * scale if np.isfinite(scale) else 0.0, float(np.quantile(size, 0.995)))
+    clipped: FloatArray = rewards - fit.residuals + np.clip(fit.residuals, -limit, limit)
+    return clipped
+
+
+def _influence(log: Log, mean: MeanChoice, starts: FloatArray | None) -> FloatArray:
+    """Return how much each independent group of episodes moves the estimate, times their number."""
+    group = log.group_of_episode
+    of_unit = np.zeros(mean.units, dtype=np.intp)
+    of_unit[mean.unit_of_row] = group[log.episode_of_row]
+    sums = np.bincount(of_unit, mean.influence, minlength=log.n_groups) / mean.units
+    sums -= sums.mean()
+    if starts is not None:
+        sums += np.bincount(group, (starts - starts.mean()) / len(starts), minlength=log.n_groups)
+    return np.asarray(sums * log.n_groups)
+
+
+def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float = 0.0) -> Spread:
+    """Return the spread of a value, with the tail that was not seen where the mean is not robust.
+
+    Of skewed samples the plain mean is the centre: clipping makes a mean steadier, and biased.
+    """
+    value = base + (float(mean.path.estimates[-1]) if mean.skewed else mean.value)
+    count = len(influence)
+    robust = mean.how == "Huber mean"
+    every = np.ones(count, dtype=bool)
+    spread = hall_spread(value, influence, every, look_beyond=not robust)
+    # what groups left out say holds for the plain mean of tamed rewards, not for a robust one
+    error = max(
+        spread.error if np.isfinite(spread.error) else 0.0, mean.error, 0.0 if robust else floor
+    )
+    # Student's quantiles for a handful of groups, at the level that is asked for most
+    widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
+    if error == 0:
+        return spread
+    return Hall(value, error * widening, spread.skewness, unseen=getattr(spread, "unseen", False))
+
+
+def reachable(target: Target) -> tuple[float, float]:
+    """Return the least and the largest value that rewards like the logged ones allow."""
+    low, high = float(target.log.rewards.min()), float(target.log.rewards.max())
+    if not target.endless:  # episodes may end at once, and then earn nothing more
+        low, high = min(low, 0.0), max(high, 0.0)
+    steps = 1 / (1 - target.gamma) if target.gamma < 1 else np.inf
+    return (low * steps if low else 0.0), (high * steps if high else 0.0)
+
+
+def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str | None:
+    """Return why no interval is honest here, or None."""
+    log = target.log
+    least, most = reachable(target)
+    slack = 1e-9 * max(abs(value), 1.0)
+    if not least - slack <= value <= most + slack:
+        return (
+            f"the estimate, {value:.4g}, lies outside what rewards like the logged ones allow, "
+            f"{least:.4g} to {most:.4g}: the critic extrapolates; log more episodes like the policy's"
+        )
+    if log.n_groups < FEWEST:
+        return (
+            f"there are only {log.n_groups} independent episodes or groups; at least {FEWEST} are "
+            f"needed"
+        )
+    at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
+    if blend.disagreement > _APART and blend.allowance > _MATTERS * at_stake:
+        return (
+            f"the critics disagree by {blend.disagreement:.0f} standard errors, so that the critic and "
+            f"not the rewards limits the answer; log more episodes like the policy's, or pass "
+            f"features= that can express its value"
+        )
+    return None
+
+
+def _on(task: Task, log: Log) -> Task:
+    return Task(log, task.gamma, task.policy, task.initial_states, task.draws, task.seed)

@@ -1,0 +1,268 @@
+"""What the default method chose, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from tailproof.algorithms.default.gain import Mover, PairedGain
+from tailproof.algorithms.default.levels import check_level
+from tailproof.algorithms.default.spreads import Spread
+from tailproof.arrays import FloatArray
+from tailproof.errors import LevelError
+from tailproof.statistics.intervals import Bound, Interval
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A spread, and what the choice of a critic may cost beside it."""
+
+    spread: Spread
+    allowance: float
+
+    @property
+    def centre(self) -> float:
+        """The number."""
+        return self.spread.centre
+
+    @property
+    def error(self) -> float:
+        """Its standard error, the critic's choice left out."""
+        return self.spread.error
+
+    @property
+    def skewness(self) -> float:
+        """Of the number's law."""
+        return self.spread.skewness
+
+    @property
+    def kind(self) -> str:
+        """The name of the interval."""
+        return self.spread.kind
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities, moved outwards by the allowance."""
+        low, high = self.spread.ends(below, above)
+        return low - self.allowance, high + self.allowance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A value from independent observations, with its own spread and that of the logged policy.
+
+    Attributes
+    ----------
+    value
+        The estimate.
+    estimator, unit, units
+        The mean that was taken, over what, and how many of them there are.
+    spread
+        Of the value before it was moved towards a steadier one.
+    plain_error
+        Standard error of the plain mean.
+    logged_value, logged_spread
+        Of the policy that was logged.
+    influence, logged_influence
+        How much each independent observation moves the two values, centred at 0, (U,).
+    alternatives
+        What other estimators say.
+    """
+
+    value: float
+    estimator: str
+    unit: str
+    units: int
+    spread: Spread
+    plain_error: float
+    logged_value: float
+    logged_spread: Spread
+    influence: FloatArray = field(repr=False)
+    logged_influence: FloatArray = field(repr=False)
+    alternatives: dict[str, float]
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the value."""
+        return self.spread.error
+
+    @property
+    def declined(self) -> str | None:
+        """Why no interval is given, or None."""
+        return None
+
+    @property
+    def limits(self) -> str:
+        """What limits the interval, in words."""
+        return ""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The choice in sentences."""
+        return ()
+
+    def condensed(self) -> Self:
+        """Return the same with less evidence, for comparisons of many policies on large logs."""
+        return replace(
+            self,
+            influence=self.influence.astype(np.float32),
+            logged_influence=self.logged_influence.astype(np.float32),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and strings, ready for JSON."""
+        return {
+            "estimator": self.estimator,
+            "unit": self.unit,
+            "units": self.units,
+            "standard_error": _finite(self.standard_error),
+            "plain_error": _finite(self.plain_error),
+            "logged_value": self.logged_value,
+            "gain": self.gain.value,
+            "declined": self.declined,
+            "limits": self.limits,
+            "alternatives": dict(self.alternatives),
+            "reasons": list(self.reasons),
+        }
+
+    @property
+    def gain(self) -> PairedGain:
+        """The difference to the logged policy, on the same data."""
+        return self.ahead_of(self.logged_value, self.logged_spread, self.logged_influence)
+
+    def ahead_of(
+        self, reference: float, spread: Spread, influence: FloatArray | None
+    ) -> PairedGain:
+        """Return the difference to a value from the same units, or to a number that has none."""
+        correlation = 0.0
+        if influence is not None:
+            sizes = float((self.influence**2).sum() * (influence**2).sum())
+            if sizes > 0:
+                correlation = float((self.influence * influence).sum()) / sizes**0.5
+        return PairedGain(
+            value=self.value - reference,
+            reference=reference,
+            spread=Mover(self.spread, spread, correlation),
+        )
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return the ends that miss as often below as above; the estimate is always inside."""
+        miss = (1 - check_level(level)) / 2
+        self._require_interval(level)
+        low, high = map(float, self.spread.ends(miss, miss))
+        return Interval(
+            low=min(low, self.value),
+            high=max(high, self.value),
+            level=level,
+            requested=level,
+            kind=self.spread.kind,
+            note=self.limits,
+        )
+
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a number that the value exceeds with about this confidence."""
+        miss = 1 - check_level(level)
+        self._require_interval(level)
+        low = min(float(self.spread.ends(miss, miss)[0]), self.value)
+        return Bound(
+            value=low, level=level, requested=level, kind=self.spread.kind, note=self.limits
+        )
+
+    def _require_interval(self, level: float) -> None:
+        if self.declined is not None:
+            raise LevelError(
+                f"No honest {100 * level:g} % interval exists for this log: {self.declined}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Scored):
+    """The estimator that the log called for, the evidence, and what the others would have said.
+
+    Attributes
+    ----------
+    asymmetry
+        Largest squared difference between more and less robust means, in units of its variance: about
+        3 when residuals are symmetric.
+    skewed
+        Whether that is too much for chance.
+    critic
+        The critics that were averaged, in words.
+    allowance, disagreement
+        How far they are apart beyond chance, and in standard errors.
+    lost
+        Share of the policy's visits for which the log has no similar row.
+    objection
+        Why no interval is given, or None.
+    """
+
+    asymmetry: float
+    skewed: bool
+    critic: str
+    allowance: float
+    disagreement: float
+    lost: float
+    objection: str | None
+
+    @property
+    def declined(self) -> str | None:
+        """Why no interval is given, or None."""
+        return self.objection
+
+    @property
+    def limits(self) -> str:
+        """What limits the interval, in words."""
+        words = ["from the influence of each episode (or group) on the estimate"]
+        if self.allowance > self.standard_error:
+            words.append("mostly an allowance for critics that disagree: the critic is the limit")
+        elif self.allowance > 0.2 * self.standard_error:
+            words.append("with an allowance for critics that disagree")
+        if self.lost > 0.1:
+            words.append(
+                f"{self.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
+            )
+        if len(self.influence) < 30:
+            words.append(f"only {len(self.influence)} independent episodes or groups")
+        return "; ".join(words)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The choice in sentences."""
+        clustered = (
+            "Extreme residuals come alone, so steps count singly."
+            if self.unit == "step"
+            else f"Extreme residuals come in clusters, so the mean is over sums of each {self.unit}."
+        )
+        sided = (
+            f"Residuals are skewed (asymmetry {self.asymmetry:.0f}): a sturdier mean would be biased."
+            if self.skewed
+            else f"Residuals look symmetric (asymmetry {self.asymmetry:.1f}, about 3 by chance)."
+        )
+        gain = self.plain_error / self.standard_error if self.standard_error > 0 else 1.0
+        gained = (
+            f"The {self.estimator} has the least estimated risk; the plain mean's standard error is "
+            f"{gain:.1f} times as large."
+            if gain > 1.05
+            else f"The {self.estimator} it is: robustness would gain nothing."
+        )
+        if self.skewed:
+            gained = f"The {self.estimator} is taken, which keeps all or nearly all of the tail."
+        return f"Critic: {self.critic}.", clustered, sided, gained
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and strings, ready for JSON."""
+        return {
+            **super().to_dict(),
+            "asymmetry": self.asymmetry,
+            "skewed": self.skewed,
+            "critic": self.critic,
+            "allowance": self.allowance,
+            "disagreement": self.disagreement,
+            "lost": self.lost,
+        }
+
+
+def _finite(number: float) -> float | None:
+    """Return a number that JSON can hold."""
+    return number if np.isfinite(number) else None

@@ -1,0 +1,121 @@
+"""What a sample is: a step, or the sum over an episode or a group; and robust means of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.errors import MethodError
+from tailproof.statistics.means import Mean
+
+Unit = Literal["step", "episode", "group"]
+UNITS: tuple[Unit, ...] = ("step", "episode", "group")
+
+
+class Grouped(Protocol):
+    """Rows of episodes, and episodes of groups: a log, or no more than that of one."""
+
+    @property
+    def starts(self) -> IntArray:
+        """The row with which each episode starts, then their number, (E + 1,)."""
+
+    @property
+    def group_ids(self) -> AnyArray | None:
+        """The group of each episode, (E,)."""
+
+    @property
+    def group_of_episode(self) -> IntArray:
+        """The index of the group of each episode, (E,); an episode each when ungrouped."""
+
+    @property
+    def episode_of_row(self) -> IntArray:
+        """The index of the episode of each row, (n,)."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The lengths of some episodes, and their groups: all that means need to know of a log."""
+
+    lengths: IntArray  # (E,)
+    group_ids: AnyArray | None  # (E,)
+
+    @classmethod
+    def of(cls, log: Any) -> Episodes:
+        """Return those of a log."""
+        return cls(np.diff(log.starts), log.group_ids)
+
+    def take(self, episodes: IntArray) -> Episodes:
+        """Return some of them, by index and in order."""
+        groups = None if self.group_ids is None else self.group_ids[episodes]
+        return Episodes(self.lengths[episodes], groups)
+
+    def rows(self, episodes: IntArray) -> IntArray:
+        """Return the row numbers of some of them, in their order."""
+        lengths = self.lengths[episodes]
+        ends = np.cumsum(lengths)
+        first = np.repeat(self.starts[episodes] - ends + lengths, lengths)
+        return np.asarray(first + np.arange(ends[-1]))
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """The row with which each episode starts, then their number, (E + 1,)."""
+        return np.append(0, np.cumsum(self.lengths))
+
+    @cached_property
+    def group_of_episode(self) -> IntArray:
+        """The index of the group of each episode, (E,); an episode each when ungrouped."""
+        if self.group_ids is None:
+            return np.arange(len(self.lengths))
+        return np.unique(self.group_ids, return_inverse=True)[1]
+
+    @property
+    def episode_of_row(self) -> IntArray:
+        """The index of the episode of each row, (n,)."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+
+def unit_mean(
+    samples: FloatArray, log: Grouped, *, mean: Mean, unit: Unit, rng: np.random.Generator
+) -> float:
+    """Return the robust mean of per-step samples, taken over steps or sums of episodes or groups.
+
+    Samples that are not finite (of a fold whose system is singular) have the mean NaN.
+    """
+    if not np.isfinite(samples).all():
+        return float("nan")
+    if unit == "step":  # steps stand alone unless the log says that they do not
+        named = log.group_ids is not None
+        groups = log.group_of_episode[log.episode_of_row] if named else None
+        return float(mean(samples, groups=groups, rng=rng))
+    sums = np.add.reduceat(samples, log.starts[:-1])
+    return mean_of_sums(sums, log, mean=mean, unit=unit, rng=rng)
+
+
+def mean_of_sums(
+    sums: FloatArray, log: Grouped, *, mean: Mean, unit: Unit, rng: np.random.Generator
+) -> float:
+    """Return the robust mean per step, from sums over episodes.
+
+    With E units of n steps, mean(samples) = (E / n) · mean(sums), so the mean of sums is scaled back.
+    """
+    if not np.isfinite(sums).all():
+        return float("nan")
+    groups = log.group_of_episode
+    if unit == "group":
+        sums = np.bincount(groups, weights=sums).astype(float)
+        groups = np.arange(len(sums))
+    return float(mean(sums, groups=groups, rng=rng)) * len(sums) / int(log.starts[-1])
+
+
+def check_mean(mean: Any, unit: Any) -> None:
+    """Refuse a mean that cannot be called and a unit that does not exist."""
+    if not callable(mean):
+        raise MethodError(
+            f"mean must be one of tailproof.means, for instance AdaptiveHuber(). Got {mean!r}."
+        )
+    if unit not in UNITS:
+        raise MethodError(f"unit must be one of {', '.join(UNITS)}. Got {unit!r} instead.")

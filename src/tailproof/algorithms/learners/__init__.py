@@ -1,0 +1,1 @@
+"""Bases that learn policies: trees, clones, constants and improvements over the behaviour."""

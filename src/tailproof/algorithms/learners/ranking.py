@@ -1,0 +1,143 @@
+"""Which episodes were the best? A robust score of each one's rewards, chosen from their tails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal, get_args
+
+import numpy as np
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.errors import MethodError
+from tailproof.statistics.huber_path import huber_estimates
+
+#: How the rewards of an episode become its score; ``"auto"`` looks at their tails.
+Rank = Literal["auto", "sum", "winsorised", "median"]
+
+_CLIPPED = 0.1  # share of the log's rewards that is winsorised on either side
+_LIGHT = 1.2  # times the error of the best Huber mean: up to here, sums need no protection
+_SKEWED = 16.0  # squared differences on the Huber path beyond this are no accident of symmetry
+_CAUTION = 3.0  # standard errors by which estimates may differ before one counts as biased
+_CENTRED = 3  # steps of an episode from which its median says something
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The best episodes of a log, best first, and how they were found."""
+
+    best: IntArray
+    rank: Rank
+    reason: str
+
+
+def best_episodes(log: Log, *, top: float, rank: Rank = "auto") -> Ranking:
+    """Return the best `top` of the episodes by a score of their rewards.
+
+    Episodes that tie with the last one kept are kept too, so that equal scores keep the whole log.
+
+    Parameters
+    ----------
+    top
+        Share of the episodes, in (0, 1]; at least one is kept.
+    rank
+        ``"sum"`` of the rewards; ``"median"``, their median times the length of the episode;
+        ``"winsorised"``, their sum once the 10 % smallest and largest of the log are moved inwards,
+        and what that takes from an average step is returned to every step alike: without it, skewed
+        noise would count for or against long episodes. ``"auto"`` takes the sum where tails are
+        light, the median where they are heavy and symmetric, and the winsorised sum where they are
+        heavy and skewed (`choose_rank`).
+
+    Examples
+    --------
+    >>> from tailproof.worlds import CartPole
+    >>> log = CartPole().log(episodes=20, steps=30, seed=1)
+    >>> found = best_episodes(log, top=0.25)
+    >>> len(found.best), found.rank
+    (5, 'sum')
+    """
+    require_top(top)
+    require_rank(rank)
+    reason = ""
+    if rank == "auto":
+        rank, reason = choose_rank(log)
+    scores = episode_scores(log, rank)
+    kept = max(1, ceil(top * log.n_episodes - 1e-9))
+    order = np.argsort(-scores, kind="stable")
+    tied = int((scores >= scores[order[kept - 1]]).sum())
+    return Ranking(order[:tied], rank, reason)
+
+
+def imitated_episodes(
+    parts: Sequence[Log], *, top: float, rank: Rank
+) -> tuple[list[IntArray], tuple[str, ...]]:
+    """Return the episodes of each part to imitate, and how they were ranked if that was chosen."""
+    if top == 1:
+        return [np.arange(part.n_episodes) for part in parts], ()
+    found = [best_episodes(part, top=top, rank=rank) for part in parts]
+    kept = sum(len(each.best) for each in found)
+    total = sum(part.n_episodes for part in parts)
+    reasons = dict.fromkeys(each.reason for each in found if each.reason)
+    return [each.best for each in found], (f"Imitates {kept} of {total} episodes.", *reasons)
+
+
+def episode_scores(log: Log, rank: Rank) -> FloatArray:
+    """Return the score of each episode, (E,)."""
+    starts = log.starts[:-1]
+    if rank == "median":
+        medians = [np.median(each) for each in np.split(log.rewards, starts[1:])]
+        return np.asarray(medians * log.lengths, dtype=float)
+    sums = np.asarray(np.add.reduceat(log.rewards, starts), dtype=float)
+    if rank == "sum":
+        return sums
+    clipped = np.clip(log.rewards, *np.quantile(log.rewards, [_CLIPPED, 1 - _CLIPPED]))
+    means = np.add.reduceat(clipped, starts) / log.lengths
+    path = huber_estimates(log.rewards - np.repeat(means, log.lengths))
+    taken = path.estimates[path.choose(_CAUTION)]
+    return np.asarray(log.lengths * (means + taken), dtype=float)
+
+
+def choose_rank(log: Log) -> tuple[Rank, str]:
+    """Return the score that the tails of the rewards call for, and the reason.
+
+    The tails are those of the rewards' distances from the median of their episode. Where most
+    rewards of an episode are equal (a goal that pays once, one-step episodes) the rare ones are the
+    signal, not outliers, and the sum is kept.
+    """
+    starts = log.starts[:-1]
+    centres = np.array([np.median(each) for each in np.split(log.rewards, starts[1:])])
+    long = np.repeat(log.lengths >= _CENTRED, log.lengths)
+    residuals = (log.rewards - np.repeat(centres, log.lengths))[long]
+    if len(residuals) == 0 or 2 * np.count_nonzero(residuals) <= len(residuals):
+        return "sum", "Episodes are ranked by their sum: most of their rewards are equal."
+    path = huber_estimates(np.asarray(residuals, dtype=float))
+    best = path.variances[path.choose(_CAUTION)]
+    gain = float(np.sqrt(path.variances[-1] / best)) if best > 0 else 1.0
+    seen = f"the plain mean's error is {gain:.1f} times that of a robust one"
+    if gain <= _LIGHT:
+        return "sum", f"Episodes are ranked by the sum of their rewards: tails are light ({seen})."
+    if path.asymmetry() <= _SKEWED:
+        return (
+            "median",
+            f"Episodes are ranked by median reward × length: tails are heavy and symmetric ({seen}).",
+        )
+    return (
+        "winsorised",
+        f"Episodes are ranked by winsorised sums: tails are heavy and skewed ({seen}).",
+    )
+
+
+def require_top(top: float) -> None:
+    """Raise unless `top` is a share of the episodes in (0, 1]."""
+    if not isinstance(top, int | float) or not 0 < top <= 1:
+        raise MethodError(
+            f"top, the share of the episodes to imitate, must lie in (0, 1]. Got {top!r} instead."
+        )
+
+
+def require_rank(rank: str) -> None:
+    """Raise unless `rank` names a score."""
+    if rank not in get_args(Rank):
+        raise MethodError(f"rank must be one of {', '.join(get_args(Rank))}. Got {rank!r} instead.")

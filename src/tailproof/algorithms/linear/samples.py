@@ -1,0 +1,189 @@
+"""Robust means of weighted rewards or residuals over a log that is read in pieces.
+
+Sums over episodes or groups take one pass and a number for each episode. Means over steps hold all
+samples if these are few; otherwise they take as many passes as the mean asks for (`streams`).
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tailproof.algorithms.default.units import Episodes, Unit, mean_of_sums, unit_mean
+from tailproof.algorithms.linear.statistics import Design
+from tailproof.algorithms.rows import Rows
+from tailproof.arrays import FloatArray
+from tailproof.data.partition import Folds
+from tailproof.errors import MethodError
+from tailproof.statistics.means import Mean
+from tailproof.statistics.streaming import Reduction, converse, streamed
+
+HELD = 1 << 20  # samples that are held at once: more are found in passes, by means that allow it
+MOST_HELD = 1 << 26  # the same for other means, which need several times 8 bytes a sample
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What a sample is: w = φᵀdirection times the reward; or times the residual of φᵀθ; or alone."""
+
+    direction: FloatArray  # (J, d) n A⁻ᵀg of each member
+    theta: FloatArray | None = None  # (J, d)
+    alone: bool = False
+
+    def samples(self, rows: Rows, gamma: float) -> list[FloatArray]:
+        """Return the samples of each segment of some rows."""
+        found = []
+        for segment in rows.segments:
+            weights = rows.values(segment, self.direction[segment.member])
+            if self.alone:
+                found.append(weights)
+                continue
+            target = rows.rewards[segment.rows]
+            if self.theta is not None:
+                own = self.theta[segment.member]
+                target = target + gamma * rows.next_values(own, segment.rows)
+                target = target - rows.values(segment, own)
+            found.append(weights * target)
+        return found
+
+
+def mean_weights(design: Design, direction: FloatArray) -> FloatArray:
+    """Return Σφᵀdirection over the rows of each member, (K,): the mean weight."""
+    questions: list[Reduction | None] = [np.sum] * design.folds.count
+    design = replace(design, keep=False, ahead=False)
+    return np.array(_ask(design, Weighing(direction, alone=True), 1, questions))
+
+
+def robust_means(
+    design: Design,
+    weighing: Weighing,
+    folds: Folds,
+    *,
+    mean: Mean,
+    unit: Unit,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the mean of the samples of each fold, (K,).
+
+    The members of the design are the folds, or equally many parts of each, fold by fold.
+    """
+    log, parts = design.task.log, design.folds.count // folds.count
+    design = replace(design, keep=False, ahead=weighing.theta is not None)
+    every = Episodes.of(log)
+    if not np.isfinite(weighing.direction).all():
+        return np.full(folds.count, np.nan)
+    conversations = [streamed(mean, int(count)) for count in folds.counts @ every.lengths]
+    if unit == "step" and log.n_transitions > HELD:
+        if all(each is not None for each in conversations):
+            ask = partial(_ask, design, weighing, parts)
+            return np.array(converse(conversations, ask))  # type: ignore[arg-type]
+        if log.n_transitions > MOST_HELD:
+            raise MethodError(
+                f"{mean} must have all {log.n_transitions} samples in memory at once. Use a mean "
+                f"that is found in passes, such as AdaptiveHuber() or Catoni(), or unit='episode'."
+            )
+    found: Found = design.reduce(partial(_find, weighing, unit), operator.add)
+    values = np.empty(folds.count)
+    for k in range(folds.count):
+        chosen = folds.episodes(k)
+        own = found.values if len(found.values) == 1 else found.values[k * parts : (k + 1) * parts]
+        samples, shape = own.sum(axis=0), every.take(chosen)  # a row has one part in a fold
+        if unit == "step":
+            samples = samples[every.rows(chosen)]
+            values[k] = unit_mean(samples, shape, mean=mean, unit=unit, rng=rng)
+        else:
+            values[k] = mean_of_sums(samples[chosen], shape, mean=mean, unit=unit, rng=rng)
+    return values
+
+
+@dataclass(frozen=True)
+class Found:
+    """Samples of consecutive steps, or sums over consecutive episodes, from `first` on."""
+
+    first: int
+    values: FloatArray  # (J, m), or (1, m) where every row has one member
+
+    def __add__(self, other: Found) -> Found:
+        """Join them; what both know of one episode adds up. Parts without transitions know nothing."""
+        if not self.values.shape[1] or not other.values.shape[1]:
+            return other if not self.values.shape[1] else self
+        size = other.first + other.values.shape[1] - self.first
+        both = np.zeros((len(self.values), size))
+        both[:, : self.values.shape[1]] = self.values
+        both[:, other.first - self.first :] += other.values
+        return Found(self.first, both)
+
+
+def _find(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
+    """Return the samples of one part, or their sums over episodes."""
+    found: list[tuple[int, FloatArray]] = []
+    members = design.folds.count if design.shares_rows else 1
+    for rows in design.rows(part):
+        values = np.zeros((members, len(rows.piece)))
+        samples = weighing.samples(rows, design.task.gamma)
+        for segment, own in zip(rows.segments, samples, strict=True):
+            places = segment.rows if rows.order is None else rows.order[segment.rows]
+            values[segment.member if members > 1 else 0, places] = own
+        episode = rows.piece.episode
+        if rows.piece.kept is not None:
+            values, episode = values[:, rows.piece.kept], episode[rows.piece.kept]
+        if unit == "step":
+            found.append((rows.piece.first, values))
+        else:
+            first = int(episode[0])
+            place = episode - first
+            found.append((first, np.stack([np.bincount(place, weights=each) for each in values])))
+    return _joined(found) if found else Found(0, np.zeros((members, 0)))
+
+
+def _joined(found: list[tuple[int, FloatArray]]) -> Found:
+    """Return consecutive finds as one; episodes may go on from one to the next."""
+    first = found[0][0]
+    last = found[-1]
+    both = np.zeros((len(last[1]), last[0] + last[1].shape[1] - first))
+    for start, values in found:
+        both[:, start - first : start - first + values.shape[1]] += values
+    return Found(first, both)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What reductions found in some rows, one for each fold."""
+
+    found: tuple[Any, ...]
+
+    def __add__(self, other: Answers) -> Answers:
+        pairs = zip(self.found, other.found, strict=True)
+        return Answers(tuple(b if a is None else a if b is None else a + b for a, b in pairs))
+
+
+def _ask(
+    design: Design, weighing: Weighing, parts: int, questions: list[Reduction | None]
+) -> tuple[Any, ...]:
+    """Return the answers to one question for each fold, in one pass."""
+    answers: Answers = design.reduce(partial(_answer, weighing, parts, questions), operator.add)
+    return answers.found
+
+
+def _answer(
+    weighing: Weighing, parts: int, questions: list[Reduction | None], design: Design, part: Any
+) -> Answers:
+    total = Answers((None,) * len(questions))
+    for rows in design.rows(part):
+        own: list[list[FloatArray]] = [[] for _ in questions]
+        samples = weighing.samples(rows, design.task.gamma)
+        for segment, values in zip(rows.segments, samples, strict=True):
+            if segment.counts is not None:
+                values = np.repeat(values, segment.counts.astype(np.intp))
+            own[segment.member // parts].append(values)
+        total += Answers(
+            tuple(
+                question(np.concatenate(values)) if question is not None and values else None
+                for question, values in zip(questions, own, strict=True)
+            )
+        )
+    return total

@@ -1,0 +1,306 @@
+"""The linear algorithms' common ground: a log as rows of features, and additive statistics.
+
+`accumulate` adds some rows to the `Statistics` of each fold, statistics add up, and every linear
+algorithm is a small solve with them. The data are passed once; memory grows with d², not with n.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tailproof.algorithms.rows import Dealing, Rows, Segment, arrange
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray, require_products
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
+from tailproof.data.stored import PIECE, LazyLog, parts_of, physical_memory, pieces_of
+from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
+from tailproof.features import Features, PerAction
+
+T = TypeVar("T")
+CHUNK = PIECE
+_KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
+_NARROW = 32  # features of a block up to which one product is faster than two of half its work
+_WIDEST = 1 << 22  # numbers in the features of one piece
+
+
+@dataclass(frozen=True)
+class Absolute:
+    """A ridge penalty λ whatever the number of rows: the paper's own."""
+
+    value: float
+
+    def penalty(self, count: FloatArray) -> FloatArray:
+        """Return λ for folds of these numbers of rows, (K,)."""
+        return np.full(len(count), float(self.value))
+
+
+@dataclass(frozen=True)
+class PerObservation:
+    """A ridge penalty λ = value · n: a fold and the whole log are regularised alike."""
+
+    value: float
+
+    def penalty(self, count: FloatArray) -> FloatArray:
+        """Return λ for folds of these numbers of rows, (K,)."""
+        return self.value * np.asarray(count, dtype=float)
+
+
+Ridge = Absolute | PerObservation
+
+
+def as_ridge(ridge: Any) -> Ridge:
+    """Return a number as a penalty per observation; refuse anything that is not a penalty."""
+    penalty = ridge if isinstance(ridge, Absolute | PerObservation) else None
+    if isinstance(ridge, int | float | np.number) and not isinstance(ridge, bool):
+        penalty = PerObservation(float(ridge))
+    if penalty is None or not (np.isfinite(penalty.value) and penalty.value >= 0):
+        raise MethodError(
+            f"ridge must be a number of at least 0 (per observation), Absolute(number) or 'cv'. "
+            f"Got {ridge!r} instead."
+        )
+    return penalty
+
+
+@dataclass(frozen=True)
+class Design:
+    """A task in feature space, dealt to K members, as an iterable of rows.
+
+    Algorithms that pass over the data more than once ask to `keep` the rows; large ones are made
+    anew all the same. Those that need no next states do not ask to look `ahead`.
+    """
+
+    task: Task
+    features: Features
+    folds: Folds
+    keep: bool = False
+    ahead: bool = True
+
+    def __iter__(self) -> Iterator[Rows]:
+        return (rows for part in parts_of(self.task.log) for rows in self.rows(part))
+
+    def rows(self, part: Any) -> Iterable[Rows]:
+        """Return the rows of one part of the log."""
+        if not self.keep or 32 * self.task.log.n_transitions * self.features.size > _KEPT:
+            return self._make(part)
+        if part not in self._kept:
+            self._kept[part] = list(self._make(part))
+        return self._kept[part]
+
+    def reduce(self, function: Callable[[Design, Any], T], combine: Callable[[T, T], T]) -> T:
+        """Return ``function(design, part)`` for all parts of the log, combined in their order.
+
+        The task's engine decides where that runs, so the function must carry all it needs with it.
+        """
+        parts = parts_of(self.task.log)
+        return self.task.engine.map_reduce(function, parts, combine, shared=self._portable)
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether several members see the same rows."""
+        return self._dealing.counts is not None
+
+    @cached_property
+    def _portable(self) -> Design:
+        """The design without the parts, which workers are sent one by one."""
+        if not isinstance(self.task.log, LazyLog):
+            return self
+        return replace(self, task=replace(self.task, log=replace(self.task.log, parts=())))
+
+    @cached_property
+    def _kept(self) -> dict[Any, list[Rows]]:
+        return {}
+
+    @cached_property
+    def _dealing(self) -> Dealing:
+        return Dealing.of(self.folds)
+
+    def _make(self, part: Any) -> Iterator[Rows]:
+        blocks = self.features.n_actions if isinstance(self.features, PerAction) else 1
+        # A product for each member, action and next action: with enough rows to be worth its call.
+        wanted = 512 * self.folds.count * blocks**2
+        size = max(CHUNK, min(wanted, _WIDEST * blocks // self.features.size))
+        log = self.task.log
+        # Actions of continuous policies are drawn for each row: for no more of them than there are.
+        for piece in pieces_of(log, part, size, ahead=self.ahead, compact=not log.is_discrete):
+            yield arrange(piece, self.task, self.features, self._dealing, ahead=self.ahead)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Σφφᵀ, Σφφ'ᵀ, Σφr and the number of rows, for each member; they add up over rows."""
+
+    gram: FloatArray  # (K, d, d)
+    cross: FloatArray  # (K, d, d)
+    moment: FloatArray  # (K, d)
+    count: FloatArray  # (K,)
+
+    @classmethod
+    def zeros(cls, members: int, size: int) -> Statistics:
+        """Return the statistics of no rows, if there is room for those of any."""
+        needed, allowed = 2 * 8 * members * size**2, physical_memory() // 4
+        if needed > allowed:
+            raise MethodError(
+                f"{size} features of {members} members need matrices of {needed / 1e9:.1f} GB, and may "
+                f"take {allowed / 1e9:.1f} GB. Use fewer state columns, actions or folds, or features "
+                f"of a lower degree."
+            )
+        square = (members, size, size)
+        return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.moment + other.moment,
+            self.count + other.count,
+        )
+
+
+def accumulate(rows: Rows, total: Statistics) -> None:
+    """Add the rows' statistics to a total; without a policy there is no φ' and no `cross`."""
+    joint = rows.both is not None and rows.chosen is not None and len(rows.inner) < _NARROW
+    for segment in rows.segments:
+        member, block = segment.member, rows.block(segment.block)
+        inner = rows.inner[:, segment.rows]  # (w, m)
+        if joint and segment.counts is None:
+            _accumulate_both(rows, segment, total)
+            continue
+        weighted = inner if segment.counts is None else inner * segment.counts
+        total.gram[member, block, block] += weighted @ inner.T
+        total.moment[member, block] += weighted @ rows.rewards[segment.rows]
+        total.count[member] += inner.shape[1] if segment.counts is None else segment.counts.sum()
+        for number, span in segment.following:
+            after = rows.following(number, segment.within(span))
+            total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
+
+
+def _accumulate_both(rows: Rows, segment: Segment, total: Statistics) -> None:
+    """Add a segment's Σψψᵀ and Σψψ'ᵀ in one product where the next action is the same."""
+    assert rows.both is not None
+    member, block, width = segment.member, rows.block(segment.block), len(rows.inner)
+    for number, span in segment.following:
+        chosen = segment.within(span)
+        product = rows.inner[:, chosen] @ rows.both[:, chosen].T  # (w, 2w)
+        total.gram[member, block, block] += product[:, :width]
+        total.cross[member, block, rows.block(number)] += product[:, width:]
+    inner = rows.inner[:, segment.rows]
+    total.moment[member, block] += inner @ rows.rewards[segment.rows]
+    total.count[member] += inner.shape[1]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one pass finds out about some parts of a log."""
+
+    statistics: Statistics
+    first_states: FloatArray  # (e, p) of a lazy log; of one in memory they are known
+
+    def __add__(self, other: Summary) -> Summary:
+        both = [self.first_states, other.first_states]
+        return Summary(self.statistics + other.statistics, np.concatenate(both))
+
+
+def summarise(design: Design, part: Any) -> Summary:
+    """Return the statistics of one part of the log."""
+    log = design.task.log
+    total = Statistics.zeros(design.folds.count, design.features.size)
+    first: list[FloatArray] = [np.empty((0, len(log.state_names)))]
+    for rows in design.rows(part):
+        accumulate(rows, total)
+        if isinstance(log, LazyLog):
+            first.append(log.first_states_in(rows.piece))
+    return Summary(total, np.concatenate(first))
+
+
+def statistics(design: Design) -> Statistics:
+    """Return the statistics of all rows, in one pass; the task remembers them."""
+    key = (id(design.folds), design.features if _hashable(design.features) else id(design.features))
+    if key not in design.task.known:
+        summary: Summary = design.reduce(summarise, operator.add)
+        if isinstance(design.task.log, LazyLog):
+            design.task.log.remember_first_states(summary.first_states)
+        require_products(summary.statistics.gram, LogError)
+        design.task.known[key] = design, summary.statistics  # the design keeps the ids alive
+    found: Statistics = design.task.known[key][1]
+    return found
+
+
+def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
+    """Return Σφφᵀ + λI, (K, d, d), or say that it cannot be inverted.
+
+    A rank-deficient Gram matrix without a ridge is a `SingularError`; with one, it is a
+    `SingularWarning` if the policy goes where features are missing, because the ridge alone then
+    decides about it.
+    """
+    gram, d = stats.gram, stats.gram.shape[-1]
+    require_products(gram, LogError)
+    spectrum = np.linalg.eigvalsh(gram)  # (K, d) ascending
+    ranks = (spectrum > 1e-13 * np.maximum(spectrum[:, -1:], 1e-300)).sum(axis=1)
+    if (ranks < d).any():
+        worst = int(ranks.argmin())
+        found = (
+            f"The feature matrix of fold {worst} has rank {ranks[worst]} of {d}: some features are "
+            f"constant, repeated, or belong to an action that the fold never takes."
+        )
+        if penalty[worst] == 0:
+            raise SingularError(f"{found} Use a positive ridge, or drop those features.")
+        if _goes_beyond(design, stats, worst, d - int(ranks[worst])):
+            warnings.warn(
+                f"{found} The ridge decides about them: it sets their weights to zero.",
+                SingularWarning,
+                stacklevel=2,
+            )
+    return gram + penalty[:, None, None] * np.eye(d)
+
+
+def _goes_beyond(design: Design, stats: Statistics, fold: int, missing: int) -> bool:
+    """Return whether the policy's features have a part that the fold's own features lack."""
+    null = np.linalg.eigh(stats.gram[fold])[1][:, :missing]  # (d, missing)
+    log = design.task.log
+    if design.task.policy is None:  # a greedy policy takes any logged action, anywhere
+        if not isinstance(log, Log):
+            return True
+        some = log.next_states[:: max(1, log.n_transitions // 2_000)]
+        reached = [
+            np.abs(design.features(some, np.full(len(some), action)) @ null).max()
+            for action in np.unique(log.actions)
+        ]
+        return bool(max(reached) > 1e-6)
+    points = design.task.initial_points()
+    start = design.features(points.states, points.actions)
+    later = stats.cross[fold].T @ null / stats.count[fold]
+    return bool(max(np.abs(start @ null).max(), np.abs(later).max()) > 1e-6)
+
+
+def solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """Return matrix⁻¹ right for each member, NaN for a member whose system is singular."""
+    try:
+        return np.linalg.solve(matrix, right)
+    except np.linalg.LinAlgError:
+        solution = np.full(right.shape, np.nan)
+        for k, (one, vector) in enumerate(zip(matrix, right, strict=True)):
+            if np.linalg.matrix_rank(one) == len(one):
+                solution[k] = np.linalg.solve(one, vector)
+        return solution
+
+
+def _hashable(features: Features) -> bool:
+    try:
+        hash(features)
+    except TypeError:
+        return False
+    return True

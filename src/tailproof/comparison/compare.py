@@ -1,0 +1,220 @@
+"""Comparison: which of these policies is best, and does any of them beat the one that was logged?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tailproof.comparison.baselines import baseline_by_folds, baseline_by_scores
+from tailproof.comparison.comparison import Candidate, Comparison
+from tailproof.data.partition import Split, Whole
+from tailproof.data.stored import AnyLog
+from tailproof.engines import Engine, running
+from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
+from tailproof.evaluation.estimate import Estimate
+from tailproof.evaluation.evaluate import evaluate
+from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.fit import check_gamma, prepare
+from tailproof.methods.method import Method
+from tailproof.statistics.intervals import Bound, folds_for
+
+_EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
+
+
+def compare(
+    log: AnyLog,
+    policies: Mapping[str, Any],
+    *,
+    gamma: float | None = None,
+    method: str | Method = "auto",
+    level: float = 0.9,
+    baseline: Any = None,
+    seed: int = 0,
+    engine: str | Engine | None = None,
+) -> Comparison:
+    """Rank policies by their estimates, and ask whether any beats the logged one.
+
+    One-step logs are compared with the default of `evaluate`: every policy has a score for every row,
+    and the bound of a difference combines both values' own bounds with the correlation of their scores
+    (`algorithms.gain`). The same holds for `snips` and other methods that score the log.
+
+    Other methods evaluate all policies on the same folds, so that differences are paired: a storm that
+    sits in one fold is in it for everybody. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the
+    difference is an order statistic of D_1, …, D_K, whose level is exact for the median of their law.
+
+    The gate is Bonferroni's: with m candidates each difference to the baseline is bounded at
+    1 − (1 − level)/m, so that all bounds hold at once with `level`, and the best of many does not
+    pass by luck.
+
+    The probability that the first is best, from scores: values drawn from the normal law with their
+    standard errors and correlations. From folds: give every fold's verdict ("the first is ahead of this
+    rival") a weight, and two more to one fictitious win and one loss against all rivals; draw the
+    weights from a flat Dirichlet law, and count how often the first is ahead of every rival with
+    more than half of the weight. Against one rival that is the posterior of "ahead in most folds"
+    under a uniform prior: K wins of K give 1 − 2^−(K+1), never 1. The baseline is a rival too.
+
+    Parameters
+    ----------
+    log
+        The logged transitions, in memory or on disk.
+    policies
+        By name; each as in `evaluate`.
+    gamma
+        The discount; a log of one-step episodes needs none.
+    method
+        ``"auto"``: the default of `evaluate` for one-step logs with discrete actions, `roam-dm` for
+        others. Or one with folds that share no data: a name gets as many folds as the gate needs; a
+        `Method` is taken as it is, and refused with a `LevelError` if it has too few. Or one that
+        scores the log as a whole, such as `snips`.
+    level
+        Of the bounds.
+    baseline
+        Whom to beat: the logged policy by default (`tailproof.judgement.logged` says how its value is
+        found); the name of one of the policies; another policy; or a number.
+    seed
+        Seeds the folds.
+    engine
+        Where passes over the log run; see `evaluate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tailproof import Log
+    >>> rng = np.random.default_rng(1)
+    >>> states, actions = rng.normal(size=4000), rng.integers(2, size=4000)
+    >>> rewards = actions + rng.standard_t(1.5, size=4000)
+    >>> log = Log.from_arrays(states, actions, rewards, states, episode=range(4000))
+    >>> result = compare(log, {"one": lambda s: np.ones(len(s)), "zero": lambda s: np.zeros(len(s))})
+    >>> result.best.name, result.passes, result.baseline
+    ('one', True, 'logged policy')
+    """
+    _check_policies(policies, baseline)
+    rivals = {name: policy for name, policy in policies.items() if not _same(name, baseline)}
+    if not rivals:
+        raise PolicyError(
+            f"compare needs a candidate beside the baseline. Got only {baseline!r}; pass more "
+            f"policies, or leave baseline out to compare with the logged policy."
+        )
+    if not 0 < level < 1:
+        raise LevelError(f"A level must lie between 0 and 1. Got {level!r}: use 0.9 for 90 %.")
+    gate_level = 1 - (1 - level) / len(rivals)
+    notes: list[str] = []
+    chosen = _with_folds(method, gate_level, notes)
+    with running(engine) as where:
+        # What must be in memory is read once; rewards are clipped with each evaluation.
+        data = prepare(log, replace(chosen, clip=0.0), where, seed=seed)
+        discount = check_gamma(gamma, data)
+
+        def run(policy: Any) -> Estimate:
+            return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
+
+        estimates = _estimates(rivals, run, notes)
+        if isinstance(chosen.partition, Split):
+            against = baseline_by_folds(
+                data, policies, baseline, chosen, discount, seed, where, run
+            )
+        else:
+            against = baseline_by_scores(policies, baseline, estimates, run)
+    notes += against.notes
+    if chosen.at == "backup":
+        notes.append(
+            "The folds meet in every backup, so they are not independent: levels are nominal."
+        )
+    candidates = [
+        Candidate(
+            name=each,
+            value=estimate.value,
+            lower_bound=_bound(estimate, level),
+            gain=against.gain(each, estimate, gate_level),
+            estimate=estimate,
+        )
+        for each, estimate in estimates.items()
+    ]
+    candidates.sort(key=lambda each: (-each.value, -each.lower_bound.value, each.name))
+    return Comparison(
+        candidates=tuple(candidates),
+        baseline=against.name,
+        baseline_value=against.value,
+        baseline_folds=against.folds,
+        baseline_choice=against.choice,
+        probability_best=against.probability(candidates, seed),
+        level=level,
+        gate_level=gate_level,
+        method=chosen,
+        gamma=discount,
+        seed=seed,
+        notes=tuple(notes),
+    )
+
+
+def _estimates(
+    rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
+) -> dict[str, Estimate]:
+    """Return the estimates of those that can be evaluated, and note who cannot."""
+    found = {}
+    for name, policy in rivals.items():
+        try:
+            found[name] = run(policy).within(_EVIDENCE // len(rivals))
+        except FoldError as error:
+            if len(rivals) == 1:
+                raise
+            notes.append(f"{name} is left out, because it could not be evaluated. {error}")
+    if not found:
+        raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
+    return found
+
+
+def _bound(estimate: Estimate, level: float) -> Bound:
+    """Return the estimate's lower bound; without end where it has none, with the reason."""
+    if estimate.choice is None or estimate.choice.declined is None:
+        return estimate.lower_bound(level)
+    note = f"no honest bound: {estimate.choice.declined}"
+    return Bound(value=-np.inf, level=level, requested=level, kind="none", note=note)
+
+
+def _check_policies(policies: Any, baseline: Any) -> None:
+    if not isinstance(policies, Mapping) or not policies:
+        raise PolicyError(
+            f"policies must be a mapping from names to policies, with one or more of them: "
+            f"{{'new': policy}}. Got {policies!r} instead."
+        )
+    for name in policies:
+        if not isinstance(name, str) or not name:
+            raise PolicyError(f"Policies need names that are texts. Got {name!r} instead.")
+    if isinstance(baseline, str) and baseline not in policies:
+        raise PolicyError(
+            f"baseline must name one of the policies ({', '.join(policies)}), or be a policy, a "
+            f"number or None. Got {baseline!r} instead."
+        )
+
+
+def _same(name: str, baseline: Any) -> bool:
+    return isinstance(baseline, str) and name == baseline
+
+
+def _with_folds(method: str | Method, gate_level: float, notes: list[str]) -> Method:
+    """Return the method with folds enough for the gate, or say that it has too few."""
+    chosen = named_method(method) if isinstance(method, str) else method
+    if not isinstance(chosen, Method):
+        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    if isinstance(chosen.partition, Whole):
+        return chosen  # whether it scores rows shows in what it estimates
+    if not isinstance(chosen.partition, Split):
+        raise MethodError(
+            f"compare needs a method with folds that share no data, such as 'roam-dm' or "
+            f"Method(..., partition=Split(10)). Got {chosen} ({chosen.partition})."
+        )
+    needed = folds_for(gate_level, "order-statistic-bound")
+    if chosen.folds >= needed:
+        return chosen
+    if not isinstance(method, str):
+        raise LevelError(
+            f"For all bounds to hold at once each must reach {gate_level:.4%}, and {chosen.folds} "
+            f"folds reach {1 - 2.0**-chosen.folds:.4%}. Use {needed} folds or more, fewer "
+            f"candidates or a lower level."
+        )
+    notes.append(f"{needed} folds instead of {chosen.folds}, so that the gate's level is in reach.")
+    return replace(chosen, partition=Split(needed))

@@ -1,0 +1,1 @@
+"""Logs in memory and on disk: transitions by episode, validated once, and who sees which of them."""

@@ -1,0 +1,318 @@
+"""The log: logged transitions, whole episodes at a time, validated once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_finite
+from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.data.validation import (
+    check_actions,
+    check_groups,
+    check_propensity,
+    column,
+    flags,
+    matrix,
+    runs,
+)
+from tailproof.errors import LogError
+
+
+def default_names(count: int) -> tuple[str, ...]:
+    """Return what state variables are called that nobody has named."""
+    return tuple(f"state {j}" for j in range(count))
+
+
+def unnamed(names: Sequence[str]) -> bool:
+    """Return whether these are the names of variables that nobody has named."""
+    return tuple(names) == default_names(len(names))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Episodes:
+    """What is known of all episodes of a log, whether its transitions are in memory or not."""
+
+    starts: IntArray  # (E + 1,) transition with which each episode starts, then n
+    episode_ids: AnyArray  # (E,)
+    group_ids: AnyArray | None  # (E,)
+    action_space: ActionSpace
+    state_names: tuple[str, ...]
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of logged transitions, n."""
+        return int(self.starts[-1])
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes, E."""
+        return len(self.episode_ids)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of discrete actions; a `LogError` when actions are continuous."""
+        if isinstance(self.action_space, Discrete):
+            return self.action_space.n
+        raise LogError(
+            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
+            f"bin them, or use a method for continuous actions."
+        )
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether actions are integers 0..A−1."""
+        return isinstance(self.action_space, Discrete)
+
+    @cached_property
+    def group_of_episode(self) -> IntArray:
+        """Index of the group that each episode belongs to, (E,); an episode each when ungrouped."""
+        if self.group_ids is None:
+            return np.arange(self.n_episodes)
+        return np.unique(self.group_ids, return_inverse=True)[1]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups; the number of episodes when the log names no groups."""
+        return int(self.group_of_episode.max()) + 1
+
+    @property
+    def is_bandit(self) -> bool:
+        """Whether every episode is one step: a contextual bandit."""
+        return self.n_episodes == self.n_transitions
+
+    def __len__(self) -> int:
+        return self.n_episodes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Log(Episodes):
+    """Logged transitions (s, a, r, s'), grouped by episode. Build one with `Log.from_arrays`.
+
+    Episodes are contiguous rows. A *terminated* transition ends its episode for good, so nothing is
+    backed up through it; a *truncated* one only stops the recording. `group` is the unit whose
+    episodes depend on each other (a week, a user, a site): a partition never tears it apart.
+
+    Indexing and iterating go by episode and give views that share memory:
+    ``log[3]`` is the fourth episode, ``log[10:20]`` ten of them.
+    """
+
+    states: FloatArray  # (n, p)
+    actions: AnyArray  # (n,) integers, or (n, q) reals
+    rewards: FloatArray  # (n,)
+    next_states: FloatArray  # (n, p)
+    terminated: BoolArray  # (n,)
+    truncated: BoolArray  # (n,)
+    propensity: FloatArray | None  # (n,)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        states: npt.ArrayLike,
+        actions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        next_states: npt.ArrayLike,
+        *,
+        episode: npt.ArrayLike,
+        group: npt.ArrayLike | None = None,
+        terminated: npt.ArrayLike | None = None,
+        truncated: npt.ArrayLike | None = None,
+        propensity: npt.ArrayLike | None = None,
+        action_space: Any = None,
+        state_names: Sequence[str] | None = None,
+    ) -> Log:
+        """Check n transitions and make a log of them.
+
+        Parameters
+        ----------
+        states, next_states
+            Real arrays (n, p), or (n,) for a single state variable.
+        actions
+            Integers (n,) for discrete actions 0..A−1; reals (n,) or (n, q) for continuous ones.
+        rewards
+            Reals (n,).
+        episode
+            A label a row (n,). The rows of an episode are contiguous and in time order.
+        group
+            A label a row (n,) for what must stay in one fold: constant within an episode.
+        terminated, truncated
+            Booleans (n,), true at most at the last row of an episode. Without them no episode
+            terminates, and each is truncated at its last row.
+        propensity
+            Probability (or density) with which the logging policy took the action (n,).
+        action_space
+            A number of actions, a `Discrete` or `Continuous`, or a Gymnasium space. Integer
+            actions need none.
+        state_names
+            A name for each state variable, used in tables.
+
+        Examples
+        --------
+        >>> log = Log.from_arrays(
+        ...     [[0.0], [1.0], [0.5]], [0, 1, 1], [1.0, 2.0, -3.0], [[1.0], [2.0], [1.5]],
+        ...     episode=["a", "a", "b"],
+        ... )
+        >>> log
+        Log(3 transitions, 2 episodes; states (3, 1), actions (3,) of 2 actions, rewards (3,) from \
+-3 to 2; 0 terminated; no groups; no propensities)
+        >>> log[0].rewards
+        array([1., 2.])
+        """
+        state_array = matrix("states", states)
+        n = len(state_array)
+        if n == 0:
+            raise LogError("A log needs at least one transition. Got none.")
+        next_array = matrix("next_states", next_states)
+        if next_array.shape != state_array.shape:
+            raise LogError(
+                f"next_states must have the shape of states, {state_array.shape}. "
+                f"Got {next_array.shape} instead."
+            )
+        reward_array = column("rewards", rewards, n, float)
+        for name, values in (
+            ("states", state_array),
+            ("next_states", next_array),
+            ("rewards", reward_array),
+        ):
+            require_finite(name, values, LogError)
+        action_array, space = check_actions(actions, n, action_space)
+        starts, episode_ids = runs(episode, n)
+        ends = np.zeros(n, dtype=bool)
+        ends[starts[1:] - 1] = True
+        terminated_array = flags("terminated", terminated, ends)
+        given = (
+            np.zeros(n, dtype=bool) if truncated is None else flags("truncated", truncated, ends)
+        )
+        names = tuple(state_names or default_names(state_array.shape[1]))
+        if len(names) != state_array.shape[1]:
+            raise LogError(
+                f"state_names must name the {state_array.shape[1]} state variables. "
+                f"Got {len(names)} names."
+            )
+        return cls(
+            states=state_array,
+            actions=action_array,
+            rewards=reward_array,
+            next_states=next_array,
+            terminated=terminated_array,
+            truncated=(given | ends) & ~terminated_array,
+            starts=starts,
+            episode_ids=episode_ids,
+            group_ids=None if group is None else check_groups(group, starts, episode_ids),
+            propensity=None if propensity is None else check_propensity(propensity, n, space),
+            action_space=space,
+            state_names=names,
+        )
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """Number of steps of each episode, (E,)."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def episode_of_row(self) -> IntArray:
+        """Index of the episode that each row belongs to, (n,)."""
+        return np.repeat(np.arange(self.n_episodes), self.lengths)
+
+    @property
+    def first_states(self) -> FloatArray:
+        """The state in which each episode starts, (E, p)."""
+        return self.states[self.starts[:-1]]
+
+    @property
+    def always_terminates(self) -> bool:
+        """Whether every episode ends for good, so that γ = 1 makes sense."""
+        return bool(self.terminated[self.starts[1:] - 1].all())
+
+    def __iter__(self) -> Iterator[Log]:
+        return (self[i] for i in range(self.n_episodes))
+
+    def __getitem__(self, index: int | slice) -> Log:
+        if isinstance(index, slice):
+            first, last, step = index.indices(self.n_episodes)
+            if step != 1:
+                return self.take(np.arange(first, last, step))
+        else:
+            if not -self.n_episodes <= index < self.n_episodes:
+                raise IndexError(f"Episode {index} of a log with {self.n_episodes} episodes.")
+            first = index % self.n_episodes
+            last = first + 1
+        if last <= first:
+            raise LogError(f"A log needs at least one episode. Got the empty slice {index}.")
+        rows = slice(int(self.starts[first]), int(self.starts[last]))
+        return self._select(rows, slice(first, last), self.starts[first : last + 1] - rows.start)
+
+    def take(self, episodes: npt.ArrayLike) -> Log:
+        """Return the log of these episodes, by index and in order; rows are copied."""
+        chosen = np.asarray(episodes, dtype=np.intp)
+        if chosen.size == 0:
+            raise LogError("A log needs at least one episode. Got none to take.")
+        starts = np.concatenate([[0], np.cumsum(self.lengths[chosen])])
+        return self._select(self.rows(chosen), chosen, starts)
+
+    def rows(self, episodes: IntArray) -> IntArray:
+        """Return the row numbers of these episodes, in their order."""
+        lengths = self.lengths[episodes]
+        ends = np.cumsum(lengths)
+        return np.repeat(self.starts[episodes] - ends + lengths, lengths) + np.arange(ends[-1])
+
+    def with_rewards(self, rewards: npt.ArrayLike) -> Log:
+        """Return the same log with other rewards, (n,)."""
+        values = column("rewards", rewards, self.n_transitions, float)
+        require_finite("rewards", values, LogError)
+        return replace(self, rewards=values)
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write the log to a Parquet file that `read_log` reads back as it is."""
+        from tailproof.sources.parquet import write_log
+
+        return write_log(self, path)
+
+    def with_groups(self, group: npt.ArrayLike) -> Log:
+        """Return the same log with a group label for each row, (n,)."""
+        return replace(self, group_ids=check_groups(group, self.starts, self.episode_ids))
+
+    def _select(self, rows: Any, episodes: Any, starts: IntArray) -> Log:
+        return replace(
+            self,
+            states=self.states[rows],
+            actions=self.actions[rows],
+            rewards=self.rewards[rows],
+            next_states=self.next_states[rows],
+            terminated=self.terminated[rows],
+            truncated=self.truncated[rows],
+            starts=starts,
+            episode_ids=self.episode_ids[episodes],
+            group_ids=None if self.group_ids is None else self.group_ids[episodes],
+            propensity=None if self.propensity is None else self.propensity[rows],
+        )
+
+    def __repr__(self) -> str:
+        groups = "no groups" if self.group_ids is None else f"{self.n_groups} groups"
+        return (
+            f"Log({self.n_transitions} transitions, {self.n_episodes} episodes; "
+            f"states {self.states.shape}, actions {self.actions.shape} of {self.action_space}, "
+            f"rewards {self.rewards.shape} from {self.rewards.min():g} to {self.rewards.max():g}; "
+            f"{int(self.terminated.sum())} terminated; {groups}; "
+            f"{'no ' if self.propensity is None else ''}propensities)"
+        )
+
+
+def discounted_returns(log: Log, gamma: float) -> FloatArray:
+    """Return Σ_t γ^t r_t over the logged steps of each episode, (E,).
+
+    >>> log = Log.from_arrays([0.0] * 3, [0] * 3, [1.0, 2.0, 4.0], [0.0] * 3, episode=[0, 0, 1])
+    >>> discounted_returns(log, 0.5)
+    array([2., 4.])
+    """
+    rewards = log.rewards
+    if gamma < 1:
+        step = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
+        rewards = rewards * np.power(gamma, step)
+    return np.add.reduceat(rewards, log.starts[:-1])

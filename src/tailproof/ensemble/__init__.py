@@ -1,0 +1,1 @@
+"""K critics evaluated in one call, and how K values become one."""

@@ -1,0 +1,180 @@
+"""Off-policy evaluation: how good would this policy have been?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray, as_array, require_finite
+from tailproof.data.log import Log
+from tailproof.data.marks import warn_of_taught_episodes
+from tailproof.data.partition import Split
+from tailproof.data.stored import AnyLog
+from tailproof.engines import Engine, running
+from tailproof.ensemble.critics import Critics
+from tailproof.errors import MethodError, TailproofError
+from tailproof.evaluation.estimate import Estimate, combine
+from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.fit import (
+    check_gamma,
+    fit_members,
+    prepare,
+    require_healthy,
+    warn_of_a_hidden_horizon,
+    warn_of_unlogged_actions,
+)
+from tailproof.methods.method import Method
+from tailproof.policies.naming import for_log
+
+
+def evaluate(
+    log: AnyLog,
+    policy: Any,
+    *,
+    method: str | Method = "auto",
+    gamma: float | None = None,
+    initial_states: npt.ArrayLike | None = None,
+    seed: int = 0,
+    engine: str | Engine | None = None,
+) -> Estimate:
+    """Estimate J(π) = E[Σ γᵗ rₜ] of a policy from logged data.
+
+    Parameters
+    ----------
+    log
+        The logged transitions, in memory or on disk (`read_log(..., lazy=True)`). The default method
+        and others that need all transitions at once load a log that is on disk if its budget allows;
+        beyond it, the default works on a sample of episodes and warns, and others refuse.
+    policy
+        A callable states → actions, an object with ``probabilities(states)``, or, for continuous
+        actions, one with ``sample(states, rng)``. Actions are codes 0..A−1, or the log's labels as
+        text. A policy that names its states and actions is matched with the log by these names, see
+        `tailproof.policies.naming`; it gets copies of the states, which it may change.
+    method
+        A name of the catalogue (`tailproof methods` lists them), `method(name, ...)` or a `Method`.
+    gamma
+        The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
+    initial_states
+        Where the policy starts, (m, p); by default the first states of the episodes.
+    seed
+        Seeds the partition and everything else that is drawn.
+    engine
+        Where passes over the log run: ``"local"`` for a thread a core, ``"ray"`` for a cluster, or an
+        `Engine`; by default the calling thread. It changes how long the result takes, never the
+        result.
+
+    Examples
+    --------
+    >>> from tailproof import evaluate
+    >>> from tailproof.noise import StudentT
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> log = world.log(episodes=60, noise=StudentT(df=1.2), seed=1)
+    >>> estimate = evaluate(log, world.target(), method="roam-dm", gamma=0.99)
+    >>> estimate.fold_values.shape
+    (5,)
+    """
+    chosen = named_method(method) if isinstance(method, str) else method
+    if not isinstance(chosen, Method):
+        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    with running(engine) as where:
+        data = prepare(log, chosen, where, seed=seed)
+        discount = check_gamma(gamma, data)
+        warn_of_a_hidden_horizon(data, discount)
+        policy = for_log(policy, data)
+        starts = _starts(data, initial_states)
+        warn_of_unlogged_actions(policy, data, starts)
+        warn_of_taught_episodes(policy, data)
+        task = Task(data, discount, policy, starts, seed=seed, engine=where)
+        members = fit_members(task, chosen, np.random.default_rng(seed))
+    critics: Critics | None = None
+    point_values: FloatArray | None = None
+    point_weights: FloatArray | None = None
+    values: FloatArray
+    if members.fitted is not None:
+        critics = members.fitted.critics
+        points = task.initial_points()
+        with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out below
+            point_values = critics.values(points.states, points.actions)  # (K, P)
+            values = point_values @ points.weights
+        point_weights = points.weights
+        healthy = critics.healthy() & np.isfinite(values)
+    else:
+        assert members.numbers is not None
+        values = members.numbers.values
+        healthy = np.isfinite(values)
+    require_healthy(healthy, values, data, members.folds)
+    if not healthy.all():
+        kept = np.flatnonzero(healthy)
+        critics = None if critics is None else critics.subset(kept)
+        point_values = None if point_values is None else point_values[kept]
+    fold_values = values[healthy]
+    return Estimate(
+        value=combine(chosen, fold_values, point_values, point_weights),
+        fold_values=fold_values,
+        bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
+        method=chosen,
+        gamma=discount,
+        seed=seed,
+        n_transitions=data.n_transitions,
+        n_episodes=data.n_episodes,
+        critics=critics,
+        numbers=members.numbers,
+        point_values=point_values,
+        point_weights=point_weights,
+    )
+
+
+def k_path(
+    log: AnyLog,
+    policy: Any,
+    *,
+    gamma: float | None = None,
+    method: str | Method = "roam-dm",
+    folds: Sequence[int] = (1, 3, 5, 9, 15, 21, 31),
+    initial_states: npt.ArrayLike | None = None,
+    seed: int = 0,
+    engine: str | Engine | None = None,
+) -> dict[int, float]:
+    """Return the estimate for each number of folds that the log allows.
+
+    A flat path says that the folds' law is symmetric, so that robustness costs no bias; a path that
+    drifts with K says that the rewards are skewed and that a large K is biased.
+    """
+    chosen = named_method(method) if isinstance(method, str) else method
+    return {
+        count: evaluate(
+            log,
+            policy,
+            method=replace(chosen, partition=Split(count)),
+            gamma=gamma,
+            initial_states=initial_states,
+            seed=seed,
+            engine=engine,
+        ).value
+        for count in folds
+        if count <= log.n_groups
+    }
+
+
+def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:
+    """Return where the policy starts; None for a log on disk, which tells as it is read."""
+    if initial_states is None:
+        return log.first_states if isinstance(log, Log) else None
+    starts = as_array("initial_states", initial_states, TailproofError)
+    if starts.dtype.kind not in "fiub":
+        raise TailproofError(f"initial_states must be numbers. Got dtype {starts.dtype} instead.")
+    starts = starts.astype(float)
+    dimension = len(log.state_names)
+    if starts.ndim != 2 or starts.shape[1] != dimension or len(starts) == 0:
+        raise TailproofError(
+            f"initial_states must have the shape (m, {dimension}) with m ≥ 1. "
+            f"Got {starts.shape} instead."
+        )
+    require_finite("initial_states", starts, TailproofError)
+    return starts

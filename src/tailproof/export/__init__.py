@@ -1,0 +1,1 @@
+"""Learned policies as files, to ONNX graphs and from them."""

@@ -1,0 +1,1 @@
+"""Files written whole, with checksums, that hold numbers and text only."""

@@ -1,0 +1,1 @@
+"""`learn`, its careful default, and its result."""

@@ -1,0 +1,298 @@
+"""Offline policy optimisation: which policy would have been best?"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, overload
+
+import numpy as np
+
+from tailproof.algorithms.base import CriticAlgorithm
+from tailproof.algorithms.default.levels import check_level
+from tailproof.algorithms.greedy_backup import logged_actions
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.data.marks import episode_marks
+from tailproof.data.partition import shuffled_groups
+from tailproof.data.spaces import Discrete
+from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.stored_views import held, take_episodes
+from tailproof.engines import Engine, running
+from tailproof.ensemble.critics import Critics, Ensemble
+from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
+from tailproof.learning.careful.learning import learn_carefully
+from tailproof.learning.learned import ExtractingAlgorithm, Learned, extract_policy
+from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.fit import (
+    check_gamma,
+    fit_members,
+    prepare,
+    require_healthy,
+    warn_of_a_hidden_horizon,
+)
+from tailproof.methods.method import Method
+from tailproof.policies.greedy import GreedyPolicy
+
+_CAREFUL = 0.25  # of the groups judge what was learned by default
+_JUDGED = 0.2  # the same where actions are continuous
+
+
+def learn(
+    log: AnyLog,
+    *,
+    method: str | Method = "auto",
+    gamma: float | None = None,
+    seed: int = 0,
+    holdout: float | None = None,
+    at_least: float = 0.9,
+    engine: str | Engine | None = None,
+    advance: Callable[[], Any] = lambda: None,
+) -> Learned:
+    """Learn a policy from logged data.
+
+    The policy chooses only among actions that the log takes: of others nothing is known, and a
+    `CoverageWarning` names them.
+
+    Parameters
+    ----------
+    log
+        The logged transitions, in memory or on disk: there, the linear rows (FQI, LSPI and their folds)
+        pass over it once an iteration.
+    method
+        A name of the catalogue's learning rows (`tailproof methods` lists them), `method(name, ...)` or
+        a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` is careful: candidates from plain to
+        flexible are taught by half of the episodes, the best by a lower bound of its gain over the log
+        is chosen on a quarter and judged on the last quarter. If it is not credibly better than what
+        was logged, `Learned.improves` is False and the policy is the logged behaviour, cloned
+        (`docs/learning.md`).
+    gamma
+        The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
+    seed
+        Seeds the partition and everything else that is drawn.
+    holdout
+        Share of the episodes (of the groups, where the log names them) to keep away from learning, for
+        `Learned.evaluate`. By default none, and a quarter for ``method="auto"``.
+    at_least
+        For ``method="auto"``: the confidence with which a policy must be better than what was logged
+        to be proposed. 1 − `at_least` is the risk of proposing a worse one.
+    engine
+        Where passes over the log run; see `evaluate`.
+    advance
+        For ``method="auto"``: called after each candidate, for a progress bar.
+
+    Examples
+    --------
+    >>> from tailproof import learn
+    >>> from tailproof.noise import StudentT
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> log = world.log(episodes=100, noise=StudentT(df=1.5), seed=1)
+    >>> learned = learn(log, method="room-fqi", gamma=0.99, holdout=0.2)
+    >>> print(learned)
+    policy by FQI, split in 5, median at backup; 80 episodes, γ = 0.99
+    >>> learned.policy(log.states[:3]).shape
+    (3,)
+    """
+    with running(engine) as where:
+        if method == "auto":
+            check_level(at_least)
+            return _learn_by_default(log, gamma, seed, holdout, at_least, where, advance)
+        return _learned(log, _learning_method(method), gamma, seed, holdout or 0.0, where)
+
+
+def _learned(
+    log: AnyLog, chosen: Method, gamma: float | None, seed: int, holdout: float, engine: Engine
+) -> Learned:
+    if hasattr(chosen.base, "for_log"):
+        chosen = replace(chosen, base=chosen.base.for_log(log))
+    taught, held_out = split_off(log, holdout, seed=seed)
+    data = prepare(taught, chosen, engine, seed=seed)
+    discount = check_gamma(gamma, data)
+    warn_of_a_hidden_horizon(data, discount)
+    task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
+    return replace(_taught(task, chosen), held_out=held_out)
+
+
+def _taught(task: Task, chosen: Method) -> Learned:
+    """Fit a method to the log of a task, and take its policy."""
+    data, seed = task.log, task.seed
+    extracting = isinstance(chosen.base, ExtractingAlgorithm)
+    actions = () if extracting else tuple(_actions_to_choose_from(data).tolist())
+    members = fit_members(task, chosen, np.random.default_rng(seed))
+    assert members.fitted is not None  # `_learning_method` lets only critic algorithms through
+    critics = members.fitted.critics
+    values = _member_values(critics, data, actions)
+    healthy = critics.healthy() & np.isfinite(values)
+    require_healthy(healthy, values, data, members.folds)
+    if not healthy.all():
+        critics = critics.subset(np.flatnonzero(healthy))
+    critic = Ensemble(critics, chosen.aggregate)
+    fitted = replace(members.fitted, critics=critics)
+    taught = episode_marks(task.log) if isinstance(task.log, Log) else None
+    policy, training = extract_policy(
+        chosen,
+        critic,
+        fitted,
+        task,
+        seed=seed,
+        like=None
+        if extracting
+        else GreedyPolicy(
+            critic,
+            data.n_actions,
+            actions,
+            state_names=data.state_names,
+            action_labels=getattr(data.action_space, "labels", None),
+            taught=taught,
+        ),
+    )
+    return Learned(
+        policy=policy,
+        critic=critic,
+        history=getattr(fitted, "training", fitted.history),
+        bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
+        method=chosen,
+        gamma=task.gamma,
+        seed=seed,
+        n_transitions=data.n_transitions,
+        n_episodes=data.n_episodes,
+        action_space=data.action_space,
+        state_names=data.state_names,
+        task=task,
+        policy_history=training,
+        reasons=fitted.notes,
+        taught=taught,
+    )
+
+
+def _learn_by_default(
+    log: AnyLog,
+    gamma: float | None,
+    seed: int,
+    holdout: float | None,
+    at_least: float,
+    engine: Engine,
+    advance: Callable[[], Any],
+) -> Learned:
+    """Learn carefully from discrete actions, and by networks from continuous ones."""
+    if not log.is_discrete:
+        from tailproof.deep.choosing import learn_continuous  # torch is for those who need it
+
+        share = _JUDGED if holdout is None else holdout
+        return learn_continuous(log, gamma=gamma, seed=seed, holdout=share, engine=engine)
+    data = held(log, "learn", seed=seed)
+    discount = check_gamma(gamma, data)
+    warn_of_a_hidden_horizon(data, discount)
+    _actions_to_choose_from(data)
+
+    def teach(task: Task, chosen: Method) -> Learned:
+        if not chosen.clip:
+            return _taught(task, chosen)
+        return _taught(replace(task, log=prepare(task.log, chosen, engine, seed=seed)), chosen)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CoverageWarning)  # said above, once for all parts
+        return learn_carefully(
+            data,
+            discount,
+            seed=seed,
+            holdout=_CAREFUL if holdout is None else holdout,
+            at_least=at_least,
+            teach=teach,
+            advance=advance,
+        )
+
+
+@overload
+def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]: ...
+@overload
+def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog | None]: ...
+def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog | None]:
+    """Return the log without a random share of its groups, and the log of that share.
+
+    Examples
+    --------
+    >>> from tailproof.worlds import CartPole
+    >>> learning, judging = split_off(CartPole().log(episodes=10, steps=5), 0.2, seed=0)
+    >>> learning.n_episodes, judging.n_episodes
+    (8, 2)
+    """
+    if not 0 <= share < 1:  # NaN fails too
+        raise PartitionError(f"holdout must lie in [0, 1). Got {share!r} instead.")
+    if share == 0:
+        return log, None
+    kept_away = max(1, round(share * log.n_groups))
+    if kept_away >= log.n_groups:
+        unit = "episodes" if log.group_ids is None else "groups"
+        raise PartitionError(
+            f"holdout={share:g} of {log.n_groups} {unit} leaves none to learn from; use a smaller "
+            f"share or a longer log."
+        )
+    order = shuffled_groups(log, np.random.default_rng([seed, 2]))
+    away = np.isin(log.group_of_episode, order[:kept_away])
+    both = np.flatnonzero(~away), np.flatnonzero(away)
+    if isinstance(log, LazyLog):
+        return take_episodes(log, both[0]), take_episodes(log, both[1])
+    return log.take(both[0]), log.take(both[1])
+
+
+def _learning_method(method: str | Method) -> Method:
+    chosen = named_method(method) if isinstance(method, str) else method
+    if not isinstance(chosen, Method):
+        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    name = type(chosen.base).__name__
+    learns = isinstance(chosen.base, ExtractingAlgorithm) or getattr(chosen.base, "learns", False)
+    if not isinstance(chosen.base, CriticAlgorithm) or not learns:
+        raise MethodError(
+            f"{name} evaluates a policy and cannot look for one. Learn with FQI() or LSPI(), for "
+            f"instance method='room-fqi', or call evaluate."
+        )
+    if chosen.at == "value":
+        if chosen.folds > 1:
+            raise MethodError(
+                f"A policy cannot be taken from {chosen.folds} numbers: learning combines members at "
+                f"'pointwise' or 'backup'. Got at='value'."
+            )
+        chosen = replace(chosen, at="pointwise")
+    return chosen
+
+
+def _actions_to_choose_from(log: AnyLog) -> IntArray:
+    """Return the logged actions; warn of those that are not, refuse a single one."""
+    logged = logged_actions(log)
+    space = log.action_space
+    assert isinstance(space, Discrete)  # `logged_actions` has refused continuous ones
+    if len(logged) == 1:
+        raise LogError(
+            f"There is nothing to choose between: of {space.n} actions the log takes only "
+            f"{space.label(int(logged[0]))}. Learning needs episodes in which other actions were "
+            f"tried."
+        )
+    missing = sorted(set(range(space.n)) - set(logged.tolist()))
+    if missing:
+        names = ", ".join(space.label(action) for action in missing)
+        warnings.warn(
+            f"The log never takes action{'s' if len(missing) > 1 else ''} {names}. Nothing is known of "
+            f"their value: the critics leave them out of every backup, and the policy never chooses "
+            f"them.",
+            CoverageWarning,
+            stacklevel=3,
+        )
+    return logged
+
+
+def _member_values(critics: Critics, log: AnyLog, actions: tuple[int, ...]) -> FloatArray:
+    """Return what each member promises from the start: the mean of max_a Q_k(s₀, a), (K,)."""
+    starts = log.first_states
+    with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out later
+        if actions:
+            values = critics.action_values(starts, log.n_actions)[:, list(actions)]
+            return np.asarray(values.max(axis=1).mean(axis=1))
+        if log.is_discrete:
+            return np.asarray(critics.action_values(starts, log.n_actions).max(axis=1).mean(axis=1))
+        # only rows that train a network learn from continuous actions: their log is in memory
+        assert isinstance(log, Log)
+        return np.asarray(critics.values(log.states, log.actions).mean(axis=1))

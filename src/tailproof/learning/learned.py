@@ -1,0 +1,412 @@
+"""What was learned: a policy, the critics behind it, and ways to ask them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.algorithms.base import CriticAlgorithm, Fitted
+from tailproof.algorithms.task import Task
+from tailproof.arrays import IntArray
+from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.data.stored import AnyLog
+from tailproof.ensemble.aggregate import Aggregate
+from tailproof.ensemble.critics import Critics, Ensemble
+from tailproof.errors import LevelError, MethodError, PartitionError
+from tailproof.evaluation.estimate import Estimate
+from tailproof.evaluation.evaluate import evaluate
+from tailproof.files.container import SavedFileError, read_file, write_file
+from tailproof.learning.careful.judgement import Judgement
+from tailproof.learning.files import parts_of, restored
+from tailproof.methods.method import Method
+from tailproof.methods.specs import from_plain, to_plain
+from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.policies.simple import EpsilonGreedy
+from tailproof.statistics.intervals import Bound
+
+if TYPE_CHECKING:
+    from tailproof.deep.scores import Score
+
+KIND, VERSION = "learned policy", 1
+
+
+@runtime_checkable
+class ExtractingAlgorithm(Protocol):
+    """A base that trains its policy itself, where max_a Q(s, a) cannot be computed."""
+
+    def extract(
+        self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
+    ) -> Any:
+        """Return an object with `policy` and `training`, from critics that are fitted already."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How good a learned policy is, judged by episodes that it was not learned from.
+
+    Attributes
+    ----------
+    estimate
+        Its value.
+    lower_bound
+        A number that the value exceeds, or None where no bound is honest.
+    why_no_bound
+        The reason, or None.
+    """
+
+    estimate: Estimate
+    lower_bound: Bound | None
+    why_no_bound: str | None = None
+
+    def __str__(self) -> str:
+        bound = self.lower_bound
+        if bound is None:
+            return (
+                f"{self.estimate.value:.4g} ({self.estimate.n_episodes} held-out episodes). "
+                f"{self.why_no_bound}"
+            )
+        return (
+            f"{self.estimate.value:.4g}, above {bound.value:.4g} with confidence {bound.level:.3g} "
+            f"({self.estimate.n_episodes} held-out episodes)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A policy learned by one method, with the K critics it was taken from.
+
+    Attributes
+    ----------
+    policy
+        What to do in a state: `GreedyPolicy` where actions are discrete and the base fits critics.
+    critic
+        The members and their aggregate, as one critic: ``critic(states, actions)``.
+    history
+        How far each member moved in every iteration, (iterations, K); for neural bases what their
+        training measured.
+    bad_folds
+        Members that diverged or were not finite, and were left out.
+    method, gamma, seed
+        What to pass to `learn` to get the same policy again.
+    held_out
+        The episodes that `learn(..., holdout=...)` kept away from learning.
+    reasons
+        Why `learn` chose this method, if it was left to choose.
+    improves
+        Whether the policy is credibly better than what was logged, if `learn` was left to choose; if
+        not, the policy is the logged behaviour.
+    judged
+        What the held-out episodes said about the best candidate; None where none got so far.
+    taught
+        Marks of the episodes that taught the policy (`tailproof.data.marks`).
+    """
+
+    policy: Any
+    critic: Ensemble
+    history: Any = field(repr=False)
+    bad_folds: tuple[int, ...]
+    method: Method
+    gamma: float
+    seed: int
+    n_transitions: int
+    n_episodes: int
+    action_space: ActionSpace
+    state_names: tuple[str, ...]
+    held_out: AnyLog | None = field(default=None, repr=False)
+    task: Task | None = field(default=None, repr=False)
+    policy_history: Any = field(default=None, repr=False)
+    reasons: tuple[str, ...] = ()
+    judged: Judgement | None = None
+    improves: bool | None = None
+    taught: IntArray | None = field(default=None, repr=False)
+
+    @property
+    def members(self) -> Critics:
+        """The K critics."""
+        return self.critic.members
+
+    def with_aggregate(self, aggregate: Aggregate) -> Learned:
+        """Return the policy of another aggregate of the same critics: MA, ROOM-VM, P-ROOM-VM.
+
+        Examples
+        --------
+        >>> from tailproof import Mean, learn
+        >>> from tailproof.worlds import CartPole
+        >>> room = learn(CartPole().log(episodes=20), method="room-vm", gamma=0.99)
+        >>> print(room.with_aggregate(Mean()).method)
+        FQI, split in 5, mean at pointwise
+        """
+        if self.method.at == "backup":
+            raise MethodError(
+                "The aggregate stands inside every backup of this method, so another one needs "
+                "another fit: call learn with Method(..., aggregate=...) instead."
+            )
+        method = replace(self.method, aggregate=aggregate)
+        critic = Ensemble(self.members, aggregate)
+        policy, training = extract_policy(
+            method, critic, Fitted(self.members), self.task, seed=self.seed, like=self.policy
+        )
+        return replace(self, method=method, critic=critic, policy=policy, policy_history=training)
+
+    def evaluate(
+        self,
+        log: AnyLog | None = None,
+        *,
+        method: str | Method = "auto",
+        level: float = 0.9,
+        initial_states: npt.ArrayLike | None = None,
+        seed: int | None = None,
+    ) -> HeldOut:
+        """Estimate the policy's value from episodes that it was not learned from, with a bound.
+
+        On the episodes that taught it a policy looks better than it is: it has taken advantage of their
+        noise.
+
+        Parameters
+        ----------
+        log
+            Other episodes; by default those that ``learn(..., holdout=...)`` kept.
+        method, initial_states, seed
+            As in `evaluate`; the seed is the one of `learn`.
+        level
+            Confidence of the lower bound.
+
+        Examples
+        --------
+        >>> from tailproof import learn
+        >>> from tailproof.worlds import CartPole
+        >>> log = CartPole().log(episodes=60, seed=1)
+        >>> learned = learn(log, method="room-fqi", gamma=0.9, holdout=0.5)
+        >>> found = learned.evaluate(method="roam-dm", level=0.9)
+        >>> found.lower_bound.value <= found.estimate.value, found.estimate.n_episodes
+        (True, 30)
+        """
+        judging = self.held_out if log is None else log
+        if judging is None:
+            raise PartitionError(
+                "No episodes were held out to evaluate this policy with. Pass a log of other episodes, "
+                "or learn with holdout=0.2."
+            )
+        estimate = evaluate(
+            judging,
+            self.policy,
+            method=method,
+            gamma=self.gamma,
+            initial_states=initial_states,
+            seed=self.seed if seed is None else seed,
+        )
+        try:
+            return HeldOut(estimate, estimate.lower_bound(level))
+        except LevelError as error:
+            return HeldOut(estimate, None, str(error))
+
+    def score(
+        self, environment: str | Callable[[], Any], *, episodes: int = 20, seed: int = 0
+    ) -> Score:
+        """Play the policy in an environment, and return its mean return with a standard error.
+
+        Parameters
+        ----------
+        environment
+            A Gymnasium id such as ``"Hopper-v5"``, or a callable that makes an environment.
+        episodes
+            How many, from different starts. Returns of one policy differ much: five seeds of training
+            and twenty episodes each are what a claim needs.
+        seed
+            Seeds the starts.
+
+        Examples
+        --------
+        >>> from tailproof import learn
+        >>> from tailproof.worlds import CartPole
+        >>> learned = learn(CartPole().log(episodes=100), method="bc", gamma=0.99)
+        >>> found = learned.score("CartPole-v1", episodes=5)
+        >>> found.mean > 100, len(found.returns)
+        (True, 5)
+        """
+        from tailproof.deep.scores import score_of  # environments are for those who have one
+
+        return score_of(environment, self.policy, episodes=episodes, seed=seed)
+
+    def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
+        """Return the policy with uniform exploration: ε of the time any action at all."""
+        return EpsilonGreedy(self.policy, epsilon, n_actions=self._n_actions())
+
+    def softmax(self, temperature: float) -> SoftmaxPolicy:
+        """Return π(a|s) ∝ exp(Q(s, a) / temperature)."""
+        actions = self.policy.actions if isinstance(self.policy, GreedyPolicy) else ()
+        return SoftmaxPolicy(
+            self.critic,
+            self._n_actions(),
+            actions,
+            temperature,
+            state_names=self.state_names,
+            action_labels=getattr(self.action_space, "labels", None),
+            taught=self.taught,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write policy, critics and settings to one file, which `Learned.load` reads.
+
+        One format serves linear and neural learners. The file holds numbers and text, with a checksum;
+        loading it executes nothing. Held-out episodes are not in it, nor where and how networks were
+        trained (`Run`). Critics by scikit-learn regressors are refused, because only pickle can hold
+        them.
+        """
+        described, arrays = parts_of(self.policy, self.members, self.history, self.policy_history)
+        header = {
+            **described,
+            "method": to_plain(self.method),
+            "action_space": to_plain(self.action_space),
+            "state_names": list(self.state_names),
+            "gamma": self.gamma,
+            "seed": self.seed,
+            "n_transitions": self.n_transitions,
+            "n_episodes": self.n_episodes,
+            "bad_folds": list(self.bad_folds),
+            "reasons": list(self.reasons),
+            "improves": self.improves,
+            "judged": None if self.judged is None else self.judged.to_dict(),
+        }
+        if self.taught is not None:
+            arrays = {**arrays, "taught": self.taught}
+        write_file(path, KIND, VERSION, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, features: Any = None) -> Learned:
+        """Read what `save` wrote. `features` are needed again where they were the user's own.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> from tailproof import Learned, learn
+        >>> from tailproof.worlds import CartPole
+        >>> log = CartPole().log(episodes=20)
+        >>> learned = learn(log, method="room-vm", gamma=0.99)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     learned.save(os.path.join(folder, "policy.tailproof"))
+        ...     again = Learned.load(os.path.join(folder, "policy.tailproof"))
+        >>> bool((again.policy(log.states) == learned.policy(log.states)).all())
+        True
+        """
+        header, arrays = read_file(path, KIND, VERSION)
+        try:
+            method = from_plain(header["method"], features=features)
+            space = from_plain(header["action_space"])
+            found = restored(header, arrays, features)
+            known = getattr(found.critics, "features", None)
+            if getattr(known, "n_actions", None) not in (None, getattr(space, "n", None)):
+                raise SavedFileError("It does not fit together: its actions are miscounted.")
+            critic = Ensemble(found.critics, method.aggregate)
+            names = tuple(str(name) for name in header["state_names"])
+            policy = found.policy
+            taught, judged = arrays.get("taught"), header.get("judged")
+            if policy is None:
+                named = {
+                    "state_names": names,
+                    "action_labels": space.labels,
+                    "taught": taught,
+                }
+                actions = tuple(header["actions"])
+                policy = GreedyPolicy(critic, space.n, actions, **named)
+                if "temperature" in header:
+                    warm = float(header["temperature"])
+                    policy = SoftmaxPolicy(critic, space.n, actions, warm, **named)
+            return cls(
+                policy=policy,
+                critic=critic,
+                history=found.history,
+                bad_folds=tuple(header["bad_folds"]),
+                method=method,
+                gamma=float(header["gamma"]),
+                seed=header["seed"],
+                n_transitions=header["n_transitions"],
+                n_episodes=header["n_episodes"],
+                action_space=space,
+                state_names=names,
+                reasons=tuple(header["reasons"]),
+                policy_history=found.policy_history,
+                judged=None if judged is None else Judgement.from_dict(judged),
+                improves=header.get("improves"),
+                taught=taught,
+            )
+        except KeyError as error:
+            raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
+        except SavedFileError as error:
+            raise SavedFileError(f"{path} cannot be used. {error}") from error
+        except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+            raise SavedFileError(
+                f"{path} does not fit together: {error}. Learn and save again."
+            ) from error
+
+    def _repr_html_(self) -> str:
+        from tailproof.report.notebook import learned_html  # pages are for those who look
+
+        return learned_html(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        return {
+            "method": str(self.method),
+            "gamma": self.gamma,
+            "seed": self.seed,
+            "members": self.members.count,
+            "bad_folds": list(self.bad_folds),
+            "transitions": self.n_transitions,
+            "episodes": self.n_episodes,
+            "held_out_episodes": 0 if self.held_out is None else self.held_out.n_episodes,
+            "improves": self.improves,
+            "judged": None if self.judged is None else self.judged.to_dict(),
+            "reasons": list(self.reasons),
+        }
+
+    def _n_actions(self) -> int:
+        if isinstance(self.action_space, Discrete):
+            return self.action_space.n
+        raise MethodError(
+            f"This needs discrete actions. The policy acts in {self.action_space}; use its `sample`."
+        )
+
+    def __str__(self) -> str:
+        learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
+        return learned if self.improves is None else f"{self.advice()}\n{learned}"
+
+    def advice(self) -> str:
+        """Return whether to use the policy, in a sentence; empty where nobody judged it."""
+        if self.improves is None:
+            return ""
+        if not self.improves:
+            return "Keep the logged behaviour: nothing learned from this log is credibly better."
+        assert self.judged is not None
+        return (
+            f"Better than the logged behaviour by {self.judged.gain:.4g}, and by more than "
+            f"{self.judged.bound:.4g} with {self.judged.level:.0%} confidence."
+        )
+
+
+def extract_policy(
+    method: Method,
+    critic: Ensemble,
+    fitted: Fitted,
+    task: Task | None,
+    *,
+    seed: int,
+    like: Any,
+) -> tuple[Any, Any]:
+    """Return the policy of an ensemble, and what training it measured: None for a greedy one."""
+    base: CriticAlgorithm | Any = method.base
+    if isinstance(base, ExtractingAlgorithm):
+        if task is None:
+            raise MethodError(
+                f"{type(base).__name__} trains its policy on the log, which a loaded result does not "
+                f"have; learn again."
+            )
+        rng = np.random.default_rng([seed, 1])
+        extracted = base.extract(task, fitted, aggregate=method.aggregate, rng=rng)
+        return extracted.policy, extracted.training
+    return replace(like, critic=critic), None

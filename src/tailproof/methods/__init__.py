@@ -1,0 +1,1 @@
+"""Named methods: the composition, the catalogue of rows, and the loop over folds."""

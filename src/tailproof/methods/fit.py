@@ -1,0 +1,206 @@
+"""The one loop over folds: check, seed, partition, fit, and notice the folds that failed."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any, overload
+
+import numpy as np
+
+from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers
+from tailproof.algorithms.task import Task
+from tailproof.arrays import BoolArray, FloatArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Folds
+from tailproof.data.stored import AnyLog, LazyLog, action_counts, ends_of_episodes, in_memory
+from tailproof.data.stored_views import held, take_episodes
+from tailproof.engines import Engine, Local
+from tailproof.engines.threads import one_thread
+from tailproof.errors import (
+    CoverageWarning,
+    FoldError,
+    FoldWarning,
+    HorizonWarning,
+    LogError,
+    TailproofError,
+)
+from tailproof.methods.method import Method
+from tailproof.policies.simple import action_probabilities
+from tailproof.statistics.streaming import Reduction, converse, quantiles
+
+_PROBED = 2_000  # states at which the policy's actions are compared with the logged ones
+
+
+@dataclass(frozen=True)
+class Members:
+    """What the K members learned, the folds that they learned it from, and who is healthy."""
+
+    folds: Folds
+    fitted: Fitted | None
+    numbers: Numbers | None
+
+
+def check_gamma(gamma: float | None, log: AnyLog) -> float:
+    """Return the discount, or say why it makes no sense for this log."""
+    if gamma is None:
+        if log.is_bandit:
+            return 0.0
+        raise TailproofError(
+            "gamma, the discount, must be given for logs of more than one step an episode: "
+            "for instance gamma=0.99, or gamma=1.0 when every episode terminates."
+        )
+    if not 0 <= gamma <= 1:  # NaN fails too
+        raise TailproofError(f"gamma must lie in [0, 1]. Got {gamma!r} instead.")
+    if gamma == 1 and not log.always_terminates:
+        ends = ends_of_episodes(log)
+        raise LogError(
+            f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
+            f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
+        )
+    return float(gamma)
+
+
+@overload
+def prepare(log: Log, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Log: ...
+@overload
+def prepare(
+    log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0
+) -> AnyLog: ...
+def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> AnyLog:
+    """Return the log that the method fits: in memory if it must be, with rewards clipped if asked.
+
+    Of a log larger than memory, a base that `works_on_samples` is given one, drawn with the seed.
+    """
+    if not isinstance(log, Log | LazyLog):
+        raise LogError(
+            f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
+            f"Got {type(log).__name__} instead."
+        )
+    if isinstance(log, LazyLog) and not getattr(method.base, "reads_pieces", False):
+        who = type(method.base).__name__
+        if getattr(method.base, "works_on_samples", False):
+            size = getattr(getattr(method.base, "features", None), "size", None)
+            log = held(log, who, features=size, seed=seed)
+        else:
+            log = in_memory(log, who)
+    if not method.clip:
+        return log
+    levels = [method.clip, 1 - method.clip]
+    if isinstance(log, LazyLog):
+        return log.with_reward_limits(*reward_quantiles(log, levels, engine))
+    low, high = np.quantile(log.rewards, levels)
+    return log.with_rewards(np.clip(log.rewards, low, high))
+
+
+def reward_quantiles(log: LazyLog, levels: Sequence[float], engine: Engine | None) -> FloatArray:
+    """Return quantiles of the rewards, in four passes over their column."""
+    within = replace(log, parts=())
+
+    def ask(questions: list[Reduction | None]) -> list[Any]:
+        question = partial(_about_rewards, questions[0])
+        return [(engine or Local()).map_reduce(question, log.parts, operator.add, shared=within)]
+
+    return converse([quantiles(levels, log.n_transitions)], ask)[0]
+
+
+def _about_rewards(question: Any, log: LazyLog, part: Any) -> Any:
+    return reduce(operator.add, map(question, log.rewards(part)))
+
+
+def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members:
+    """Partition the log and fit the base on every fold."""
+    partition_rng, fit_rng = rng.spawn(2)
+    folds = method.partition.assign(task.log, partition_rng)
+    # what overflows is reported by `require_healthy`
+    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(method.base, CriticAlgorithm):
+            backup = method.aggregate if method.at == "backup" else None
+            fitted = method.base.fit(task, folds, backup=backup, rng=fit_rng)
+            return Members(folds, fitted, None)
+        return Members(folds, None, method.base.estimate(task, folds, rng=fit_rng))
+
+
+def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: Folds) -> None:
+    """Warn of folds that failed, by name; refuse when half of them or more did."""
+    bad = np.flatnonzero(~healthy)
+    if len(bad) == 0:
+        return
+    named = ", ".join(
+        f"fold {k} ({_some_episodes(log, folds, int(k))}; value {values[k]:g})" for k in bad
+    )
+    if 2 * len(bad) >= folds.count:
+        raise FoldError(
+            f"{len(bad)} of {folds.count} folds diverged or are not finite: {named}. Too few are "
+            f"left to trust; use a larger ridge, fewer features, a smaller gamma, or fewer folds."
+        )
+    warnings.warn(
+        f"{len(bad)} of {folds.count} folds diverged or are not finite and were left out: {named}.",
+        FoldWarning,
+        stacklevel=3,
+    )
+
+
+def warn_of_unlogged_actions(policy: Any, log: AnyLog, initial_states: FloatArray | None) -> None:
+    """Warn when the policy takes actions that the log never took."""
+    if not log.is_discrete:
+        return
+    logged = action_counts(log) > 0
+    if logged.all():
+        return
+    probed = log.first_states if initial_states is None else initial_states
+    if isinstance(log, Log):
+        every = max(1, log.n_transitions // _PROBED)
+        probed = np.concatenate([probed, log.next_states[::every]])
+    share = action_probabilities(policy, probed, log.n_actions).mean(axis=0)
+    for action in np.flatnonzero(~logged & (share > 0)):
+        label = log.action_space.label(int(action))  # type: ignore[union-attr]
+        warnings.warn(
+            f"The policy takes action {label} with probability {share[action]:.2g} but the log "
+            f"never does: nothing is known of its value, and the critics assume zero.",
+            CoverageWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
+    """Warn when all episodes terminate after the same number of steps, which no state foresees."""
+    if gamma > 0 and ends_by_the_clock(log):
+        warnings.warn(
+            f"Every episode ends for good after {log.lengths[0]} steps, and no state column tells the "
+            f"time: how much is still to come depends on something that the state does not hold. Add "
+            f"the step to the state, or mark the ends as truncated, not terminated, if episodes only "
+            f"stop being recorded.",
+            HorizonWarning,
+            stacklevel=3,
+        )
+
+
+def ends_by_the_clock(log: AnyLog) -> bool:
+    """Return whether all episodes terminate at one and the same length that no state can foresee.
+
+    A state foresees it if a column moves and is the same in all episodes at every step, as a clock
+    is, or if last steps are taken in a few states in which no other step is.
+    """
+    length = int(log.lengths[0])
+    alike = bool((log.lengths == length).all())
+    if log.n_episodes == 1 or length == 1 or not alike or not log.always_terminates:
+        return False
+    places = np.arange(log.n_episodes)
+    chosen = np.union1d(places[:50], places[-50:])  # the first and the last will tell
+    some = log.take(chosen) if isinstance(log, Log) else take_episodes(log, chosen).load()
+    steps = some.states.reshape(len(chosen), length, -1)
+    clock = np.ptp(steps, axis=0).max(axis=0) == 0
+    if (clock & (np.ptp(steps[0], axis=0) > 0)).any():
+        return False
+    last = {state.tobytes() for state in steps[:, -1]}
+    before = {state.tobytes() for state in steps[:, :-1].reshape(-1, steps.shape[2])}
+    return len(last) == len(chosen) or not last.isdisjoint(before)
+
+
+def _some_episodes(log: AnyLog, folds: Folds, member: int) -> str:
+    ids = log.episode_ids[np.flatnonzero(folds.counts[member])]
+    return f"episodes {', '.join(map(str, ids[:3]))}{', …' if len(ids) > 3 else ''}"

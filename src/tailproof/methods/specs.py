@@ -1,0 +1,118 @@
+"""Settings as plain JSON and back: a fixed list of our own types, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tailproof.algorithms.fitted_q import FQI
+from tailproof.algorithms.learners.cloning import Cloning
+from tailproof.algorithms.learners.constant import Constant
+from tailproof.algorithms.learners.improvement import ForestFQI, OneStep, WithinSupport
+from tailproof.algorithms.learners.taming import TamedRewards
+from tailproof.algorithms.learners.tree_cloning import TreeCloning
+from tailproof.algorithms.linear.statistics import Absolute, PerObservation
+from tailproof.algorithms.lspi import LSPI
+from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
+from tailproof.algorithms.regression import RegressionCloning
+from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
+from tailproof.data.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
+from tailproof.data.spaces import Continuous, Discrete
+from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
+from tailproof.errors import MethodError
+from tailproof.features import Additive, Basis, Joint, PerAction, Polynomial, Standardise
+from tailproof.files.container import SavedFileError
+from tailproof.methods.method import Method
+
+_TYPES: tuple[type, ...] = (
+    *(Mean, Median, Quantile, TrimmedMean, MeanMinusStd),
+    *(Whole, Split, Bootstrap, OutOfBag, Replicate),
+    *(
+        FQI,
+        LSPI,
+        Cloning,
+        RegressionCloning,
+        HuberRewards,
+        ConstantRewards,
+        Absolute,
+        PerObservation,
+    ),
+    *(Constant, OneStep, ForestFQI, WithinSupport, TreeCloning, PolicyTree, PolicyScores),
+    TamedRewards,
+    *(PerAction, Additive, Polynomial, Basis, Standardise, Joint, Discrete, Continuous, Method),
+)
+_KNOWN: dict[str, Any] = {each.__name__: each for each in _TYPES}
+
+
+@cache
+def _deep() -> dict[str, Any]:
+    """Return the bases that train networks; where and how they ran is no part of what they are."""
+    from tailproof.deep.bases import BehaviourCloning
+    from tailproof.deep.rows import DEEP_BASES
+    from tailproof.deep.settings import EarlyStopping
+
+    types = (*map(type, DEEP_BASES.values()), BehaviourCloning, EarlyStopping)
+    return {each.__name__: each for each in types}
+
+
+def _type(name: Any) -> Any:
+    return _KNOWN.get(name) or _deep().get(name)
+
+
+def to_plain(value: Any) -> Any:
+    """Return settings as JSON's types.
+
+    Features of the user's own become a note of what they were; anything else that is not ours is
+    refused.
+
+    Examples
+    --------
+    >>> to_plain(Quantile(0.1))
+    {'type': 'Quantile', 'q': 0.1, 'rule': 'linear'}
+    >>> from_plain(to_plain(Quantile(0.1)))
+    Quantile(q=0.1, rule='linear')
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        return {"type": "tuple", "items": [to_plain(each) for each in value]}
+    name = type(value).__name__
+    if is_dataclass(value) and _type(name) is type(value):
+        kept = [each.name for each in fields(value) if each.name != "run"]
+        return {"type": name, **{each: to_plain(getattr(value, each)) for each in kept}}
+    if hasattr(value, "size") and callable(value):
+        return {"type": "own features", "text": repr(value)}
+    raise MethodError(
+        f"{value!r} cannot be saved: a saved file holds only tailproof's own settings, so that loading "
+        f"it executes nothing. Keep the result in memory, or export its policy with "
+        f"policy.save('name.onnx')."
+    )
+
+
+def from_plain(plain: Any, *, features: Any = None) -> Any:
+    """Return what `to_plain` was given; `features` takes the place of the user's own."""
+    if not isinstance(plain, dict):
+        return plain
+    items = dict(plain)
+    name = items.pop("type", None)
+    if name == "tuple":
+        return tuple(from_plain(each, features=features) for each in items["items"])
+    if name == "own features":
+        if features is None:
+            raise SavedFileError(
+                f"The file was saved with features of your own, {items.get('text')}. They are code, "
+                f"which a saved file does not hold: pass them again as features=."
+            )
+        return features
+    known = _type(name)
+    if known is None:
+        raise SavedFileError(f"The file names {name!r}, which this tailproof does not know.")
+    try:
+        return known(**{key: from_plain(each, features=features) for key, each in items.items()})
+    except TypeError as error:
+        raise SavedFileError(f"The file's {name} does not fit this tailproof: {error}.") from error

@@ -1,0 +1,1 @@
+"""What a policy may be, and what its states and actions are called."""

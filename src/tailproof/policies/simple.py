@@ -1,0 +1,252 @@
+"""Policies: what they may look like, and how the rest of the library asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.spaces import ActionSpace, Continuous, Discrete
+from tailproof.errors import PolicyError
+
+#: Deterministic policy: states (n, p) to actions (n,) or (n, q).
+DeterministicPolicy = Callable[[FloatArray], AnyArray]
+
+
+@runtime_checkable
+class StochasticPolicy(Protocol):
+    """A law over discrete actions in every state."""
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return π(a | s), (n, A)."""
+
+
+@runtime_checkable
+class SampledPolicy(Protocol):
+    """A law over continuous actions that can be drawn from."""
+
+    def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
+        """Return one action a state, (n, q)."""
+
+
+Policy = DeterministicPolicy | StochasticPolicy | SampledPolicy
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """Follow `policy` with probability 1 − ε, a uniform action otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> right = EpsilonGreedy(lambda states: np.ones(len(states), dtype=int), 0.1, n_actions=2)
+    >>> right.probabilities(np.zeros((1, 4)))
+    array([[0.05, 0.95]])
+    """
+
+    policy: Any
+    epsilon: float
+    n_actions: int
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return (1 − ε) π(a | s) + ε / A, (n, A)."""
+        followed = action_probabilities(self.policy, states, self.n_actions)
+        return (1 - self.epsilon) * followed + self.epsilon / self.n_actions
+
+
+@dataclass(frozen=True)
+class Always:
+    """The same action in every state; with `n_actions` its code is beyond doubt."""
+
+    action: int
+    n_actions: int | None = None
+
+    def __call__(self, states: FloatArray) -> IntArray:
+        """Return the action for each state, (n,)."""
+        return np.full(len(states), self.action)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every action with the same probability."""
+
+    n_actions: int
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return 1 / A everywhere, (n, A)."""
+        return np.full((len(states), self.n_actions), 1 / self.n_actions)
+
+
+@dataclass(frozen=True)
+class UniformBox:
+    """Every continuous action between bounds with the same density.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> policy = UniformBox((-2.0, 0.0), (2.0, 1.0))
+    >>> policy.sample(np.zeros((3, 5)), np.random.default_rng(0)).shape
+    (3, 2)
+    >>> np.exp(policy.log_prob(np.zeros((1, 5)), np.array([[0.0, 0.5]]))).tolist()
+    [0.25]
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        widths = np.subtract(self.high, self.low)
+        if not (np.isfinite(widths).all() and (widths > 0).all()):
+            raise PolicyError(
+                f"A uniform law needs finite bounds, low below high. Got {self.low} and {self.high}."
+            )
+
+    def sample(self, states: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return one action a state, (n, q)."""
+        return rng.uniform(self.low, self.high, size=(len(states), len(self.low)))
+
+    def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Return the logarithm of the density, −∞ outside the bounds, (n,)."""
+        inside = ((actions >= self.low) & (actions <= self.high)).all(axis=1)
+        density = -float(np.log(np.subtract(self.high, self.low)).sum())
+        return np.where(inside, density, -np.inf)
+
+
+def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> FloatArray:
+    """Return π(a | s) of any policy over discrete actions, checked, (n, A)."""
+    n = len(states)
+    if hasattr(policy, "probabilities"):
+        given = np.asarray(policy.probabilities(_copied(states)), dtype=float)
+        if given.shape != (n, n_actions):
+            raise PolicyError(
+                f"policy.probabilities must return the shape ({n}, {n_actions}), a row a state and "
+                f"a column an action. Got {given.shape} instead."
+            )
+        sums = given.sum(axis=1)
+        wrong = np.flatnonzero(~(np.abs(sums - 1) <= 1e-6) | (given < 0).any(axis=1))
+        if len(wrong):
+            row = int(wrong[0])
+            raise PolicyError(
+                f"policy.probabilities must be non-negative and sum to one in every state. "
+                f"Got {given[row]} (sum {sums[row]:g}) for state {states[row]} "
+                f"({len(wrong)} such rows)."
+            )
+        return given
+    chosen = np.zeros((n, n_actions))
+    chosen[np.arange(n), chosen_actions(policy, states, n_actions)] = 1.0
+    return chosen
+
+
+def chosen_actions(policy: Any, states: FloatArray, n_actions: int) -> IntArray:
+    """Return the actions of a deterministic policy over discrete actions, checked, (n,)."""
+    actions = chosen_integers(policy, states, n_actions)
+    wrong = np.flatnonzero((actions < 0) | (actions >= n_actions))
+    if len(wrong):
+        row = int(wrong[0])
+        raise PolicyError(
+            f"The policy must choose an action in 0..{n_actions - 1}. Got {actions[row]} for state "
+            f"{states[row]} ({len(wrong)} such rows)."
+        )
+    return actions
+
+
+def chosen_integers(
+    policy: Any,
+    states: FloatArray,
+    n_actions: int,
+    *,
+    translate: Callable[[AnyArray], AnyArray] = lambda answered: answered,
+) -> IntArray:
+    """Return what a deterministic policy answers, if these are whole numbers, (n,).
+
+    Parameters
+    ----------
+    translate
+        Turns answers of other kinds, such as labels, into codes first.
+    """
+    n = len(states)
+    actions = translate(_deterministic(policy, states))
+    if actions.shape == (n, 1):
+        actions = actions[:, 0]
+    if actions.shape == (n,) and actions.dtype.kind == "O":
+        whole = all(isinstance(each, int | np.integer) for each in actions)
+        actions = actions.astype(np.intp) if whole else actions
+    if actions.dtype.kind in "US":
+        raise PolicyError(
+            f"The policy answers with text, such as {str(actions.flat[0])!r}, where codes 0.."
+            f"{n_actions - 1} are needed: what labels stand for is known only of a log that has them."
+        )
+    if (
+        actions.shape != (n,)
+        or actions.dtype.kind not in "iubf"
+        or (actions.dtype.kind == "f" and not (actions == np.round(actions)).all())
+        or (actions.dtype.kind == "f" and not np.isfinite(actions).all())
+    ):
+        raise PolicyError(
+            f"A deterministic policy over {n_actions} actions must return {n} integers. "
+            f"Got dtype {actions.dtype}, shape {actions.shape}."
+        )
+    return actions.astype(np.intp, copy=False)
+
+
+def action_draws(
+    policy: Any, states: FloatArray, space: ActionSpace, *, draws: int, rng: np.random.Generator
+) -> tuple[AnyArray, FloatArray]:
+    """Return actions and weights whose weighted sum integrates over the policy.
+
+    Discrete actions are enumerated and weighted with their probabilities: exact. A continuous
+    deterministic policy has one action a state; a sampled one `draws` of them, equally weighted.
+
+    Returns
+    -------
+    actions
+        (n, L) integers or (n, L, q) reals.
+    weights
+        (n, L), rows summing to one.
+    """
+    n = len(states)
+    if isinstance(space, Discrete):
+        weights = action_probabilities(policy, states, space.n)
+        return np.broadcast_to(np.arange(space.n), (n, space.n)), weights
+    if hasattr(policy, "sample"):
+        drawn = [_vectors(policy.sample(_copied(states), rng), n, space) for _ in range(draws)]
+        return np.stack(drawn, axis=1), np.full((n, draws), 1 / draws)
+    actions = _vectors(_deterministic(policy, states), n, space)
+    return actions[:, None, :], np.ones((n, 1))
+
+
+def _deterministic(policy: Any, states: FloatArray) -> AnyArray:
+    if not callable(policy):
+        raise PolicyError(
+            f"A policy is a callable states -> actions, an object with probabilities(states), or "
+            f"one with sample(states, rng). Got {type(policy).__name__} instead."
+        )
+    return np.asarray(policy(_copied(states)))
+
+
+def log_densities(policy: Any, states: FloatArray, actions: AnyArray) -> FloatArray:
+    """Return the logarithm of a policy's density at some actions, (n,)."""
+    given = policy.log_prob(_copied(states), _copied(actions))
+    return np.asarray(given, dtype=float)
+
+
+def _copied(values: AnyArray) -> AnyArray:
+    """Return what a policy may change in place, as some do, without changing the log."""
+    return np.array(values, order="K")
+
+
+def _vectors(actions: AnyArray, n: int, space: Continuous) -> FloatArray:
+    array = np.asarray(actions, dtype=float)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.shape != (n, space.dimension):
+        raise PolicyError(
+            f"A policy over {space} must return the shape ({n}, {space.dimension}). "
+            f"Got {array.shape} instead."
+        )
+    if not np.isfinite(array).all():
+        raise PolicyError("The policy returned an action that is not finite.")
+    return array

@@ -1,0 +1,278 @@
+"""Propensities that nobody logged: estimated by a classifier, cross-fitted, calibrated, reported."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.data.partition import Split
+from tailproof.data.validation import check_propensity
+from tailproof.errors import LogError
+
+#: Classifiers that go by a name.
+CLASSIFIERS = ("logistic", "boosting", "forest")
+#: Two numbers are fitted in calibration; more rows than this say no more about them.
+CALIBRATION_ROWS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedPropensity:
+    """Estimated probabilities of the logged actions, and how far they can be trusted.
+
+    Attributes
+    ----------
+    values
+        The estimate for each row, (n,), never 0.
+    classifier
+        What estimated it.
+    folds
+        How many parts of the episodes (or groups) it was cross-fitted on.
+    log_loss
+        Mean of −log of `values`: lower is better.
+    baseline_log_loss
+        The same if the state told nothing: how much of the logging policy the classifier found.
+    calibration_error, raw_calibration_error
+        How far predicted probabilities are from observed frequencies, as `calibration_error` has
+        it; after and before calibration.
+    smallest
+        The smallest of `values`, whose inverse is the largest weight.
+    raised
+        Rows to whose action the classifier itself gave probability 0.
+    temperatures, smoothing
+        The calibration of each fold: T and ε in `estimate_propensities`.
+    converged
+        Whether the classifier's fit converged in every fold.
+    """
+
+    values: FloatArray = field(repr=False)  # (n,)
+    classifier: str
+    folds: int
+    log_loss: float
+    baseline_log_loss: float
+    calibration_error: float
+    raw_calibration_error: float
+    smallest: float
+    raised: int
+    temperatures: tuple[float, ...]
+    smoothing: tuple[float, ...]
+    converged: bool = True
+
+    def describe(self) -> str:
+        """Return what was estimated and how well, in words."""
+        return (
+            f"Propensities are estimated, not logged: {self.classifier}, cross-fitted over "
+            f"{self.folds} folds and calibrated. Log loss {self.log_loss:.3g} "
+            f"({self.baseline_log_loss:.3g} if the state told nothing), calibration error "
+            f"{self.calibration_error:.2g} (before calibration {self.raw_calibration_error:.2g}), "
+            f"smallest {self.smallest:.2g}."
+            + (f" {self.raised} rows were raised from 0." if self.raised else "")
+            + ("" if self.converged else " The classifier's fit did not converge.")
+        )
+
+
+def with_estimated_propensities(
+    log: Log, *, classifier: Any = None, folds: int = 5, seed: int = 0
+) -> tuple[Log, EstimatedPropensity]:
+    """Return the log with estimated propensities in place of any it has, and the report on them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tailproof import Log
+    >>> rng = np.random.default_rng(0)
+    >>> states = rng.normal(size=2000)
+    >>> right = 1 / (1 + np.exp(-states))
+    >>> actions = (rng.random(2000) < right).astype(int)
+    >>> log = Log.from_arrays(states, actions, states, states, episode=range(2000))
+    >>> log, report = with_estimated_propensities(log)
+    >>> truth = np.where(actions == 1, right, 1 - right)
+    >>> bool(np.abs(log.propensity - truth).mean() < 0.02)
+    True
+    """
+    report = estimate_propensities(log, classifier=classifier, folds=folds, seed=seed)
+    values = check_propensity(report.values, log.n_transitions, log.action_space)
+    return replace(log, propensity=values), report
+
+
+def estimate_propensities(
+    log: Log, *, classifier: Any = None, folds: int = 5, seed: int = 0
+) -> EstimatedPropensity:
+    """Estimate π̂(a | s) of the policy that logged, at the logged actions.
+
+    Cross-fitting: the classifier that predicts for a fold of whole episodes (or groups) was fitted
+    on the others. Its prediction p is then calibrated to
+
+        p̂(a) ∝ [(1 − ε) p(a) + ε m(a)]^(1/T),
+
+    where m are the frequencies of the actions in the other folds, each counted once more than it
+    occurs, so that no estimate is 0. T and ε minimise the log loss of the out-of-fold predictions of
+    the other folds (by models that have seen this one: two numbers can learn little from it).
+    T is temperature scaling (Guo et al., 2017, section 4.2).
+
+    Parameters
+    ----------
+    log
+        A log with discrete actions.
+    classifier
+        ``"logistic"`` (the default: multinomial logistic regression on standardised states),
+        ``"boosting"``, ``"forest"``, or any object with `fit` and `predict_proba`.
+    folds
+        Number of folds, at least 2.
+    seed
+        Deals the folds, and seeds the named classifiers.
+    """
+    n_actions = log.n_actions
+    if folds < 2:
+        raise LogError(f"Cross-fitting needs at least 2 folds. Got {folds}.")
+    rng = np.random.default_rng(seed)
+    model = _classifier(classifier, seed)
+    fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]  # (n,)
+    raw, marginal, converged = _out_of_fold(model, log, fold, folds)
+    at = np.arange(log.n_transitions), log.actions
+    calibrated = np.empty_like(raw)
+    settings = []
+    for k in range(folds):
+        others = np.flatnonzero(fold != k)
+        if len(others) > CALIBRATION_ROWS:
+            others = rng.choice(others, CALIBRATION_ROWS, replace=False)
+        settings.append(_fit_calibration(raw[others], marginal[[k]], log.actions[others]))
+        calibrated[fold == k] = _calibrated(raw[fold == k], marginal[[k]], *settings[-1])
+    values = calibrated[at]
+    frequency = np.bincount(log.actions, minlength=n_actions) / log.n_transitions
+    occurring = frequency[frequency > 0]
+    return EstimatedPropensity(
+        values=values,
+        classifier=_name(model),
+        folds=folds,
+        log_loss=float(-np.log(values).mean()),
+        baseline_log_loss=float(-(occurring * np.log(occurring)).sum()) + 0.0,
+        calibration_error=calibration_error(calibrated, log.actions),
+        raw_calibration_error=calibration_error(raw, log.actions),
+        smallest=float(values.min()),
+        raised=int((raw[at] <= 0).sum()),
+        temperatures=tuple(temperature for temperature, _ in settings),
+        smoothing=tuple(share for _, share in settings),
+        converged=converged,
+    )
+
+
+def calibration_error(probabilities: FloatArray, actions: IntArray, *, bins: int = 15) -> float:
+    """Return ½ Σ_a Σ_b (n_ab / n) |mean prediction − observed frequency| of action a in bin b.
+
+    The predictions for each action are cut into `bins` of about equal size, equal predictions
+    together. The half makes it a distance between laws: 0 where they agree, 1 at most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> even = np.full((4, 2), 0.5)
+    >>> calibration_error(even, np.array([0, 1, 1, 0])), calibration_error(even, np.zeros(4, int))
+    (0.0, 0.5)
+    """
+    total = 0.0
+    for action, predicted in enumerate(probabilities.T):
+        edges = np.unique(np.quantile(predicted, np.linspace(0, 1, bins + 1)[1:-1]))
+        within = np.searchsorted(edges, predicted, side="right")
+        gaps = np.bincount(within, weights=predicted - (actions == action))
+        total += float(np.abs(gaps).sum())
+    return total / (2 * len(actions))
+
+
+def _classifier(given: Any, seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if given is None or given == "logistic":
+        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+    if given == "boosting":
+        return HistGradientBoostingClassifier(random_state=seed)
+    if given == "forest":
+        return RandomForestClassifier(min_samples_leaf=10, random_state=seed)
+    if isinstance(given, str) or not (hasattr(given, "fit") and hasattr(given, "predict_proba")):
+        raise LogError(
+            f"classifier must be one of {', '.join(CLASSIFIERS)}, or have fit and predict_proba. "
+            f"Got {given!r} instead."
+        )
+    return given
+
+
+def _name(model: Any) -> str:
+    steps = getattr(model, "steps", None)
+    return type(steps[-1][1] if steps else model).__name__
+
+
+def _out_of_fold(
+    model: Any, log: Log, fold: IntArray, folds: int
+) -> tuple[FloatArray, FloatArray, bool]:
+    """Return p for each row by a model that never saw its fold, and m without each fold."""
+    from sklearn.base import clone
+    from sklearn.exceptions import ConvergenceWarning
+
+    raw = np.zeros((log.n_transitions, log.n_actions))
+    marginal = np.empty((folds, log.n_actions))
+    converged = True
+    for k in range(folds):
+        train, test = fold != k, fold == k
+        seen = log.actions[train]
+        marginal[k] = (np.bincount(seen, minlength=log.n_actions) + 1) / (len(seen) + log.n_actions)
+        if (seen == seen[0]).all():  # nothing to tell apart
+            raw[test, seen[0]] = 1.0
+            continue
+        fitted = clone(model, safe=False)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fitted.fit(log.states[train], seen)
+        for each in caught:
+            if issubclass(each.category, ConvergenceWarning):  # the report says it
+                converged = False
+            else:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        predicted = np.asarray(fitted.predict_proba(log.states[test]), dtype=float)
+        classes = np.asarray(fitted.classes_)
+        if predicted.shape != (int(test.sum()), len(classes)) or not np.isfinite(predicted).all():
+            raise LogError(
+                f"{_name(model)}.predict_proba must return a finite probability for each of its "
+                f"{len(classes)} classes. Got the shape {predicted.shape}."
+            )
+        raw[np.ix_(np.flatnonzero(test), classes.astype(np.intp))] = predicted
+    return raw, marginal, converged
+
+
+def _calibrated(
+    raw: FloatArray, marginal: FloatArray, temperature: float, share: float
+) -> FloatArray:
+    logits = np.log((1 - share) * raw + share * marginal) / temperature
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _fit_calibration(
+    raw: FloatArray, marginal: FloatArray, actions: IntArray
+) -> tuple[float, float]:
+    """Return the temperature and the share of m with the smallest log loss."""
+    at = np.arange(len(actions)), actions
+
+    def settings(x: FloatArray) -> tuple[float, float]:
+        return float(np.exp(x[0])), float(1 / (1 + np.exp(-x[1])))
+
+    def loss(x: FloatArray) -> float:
+        temperature, share = settings(x)
+        logits = np.log((1 - share) * raw + share * marginal) / temperature
+        highest = logits.max(axis=1)
+        total = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+        return float((total - logits[at]).mean())
+
+    # ε stays between one observation's worth and all; T within a factor of 20 of doing nothing.
+    bounds = [(-3.0, 3.0), (-np.log(max(len(actions), 2)), 5.0)]
+    start = np.array([0.0, bounds[1][0] / 2])
+    found = scipy.optimize.minimize(loss, start, method="L-BFGS-B", bounds=bounds)
+    best = found.x if loss(found.x) <= loss(start) else start
+    return settings(best)

@@ -1,0 +1,1 @@
+"""Robust means, intervals and tails: functions of samples, without logs or policies."""

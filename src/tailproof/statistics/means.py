@@ -1,0 +1,401 @@
+"""Robust scalar means, for samples of which a few are large enough to own the average.
+
+A `Mean` is called as `mean(samples, groups=..., rng=...)` and returns one number; translating or
+scaling the samples does the same to it. Which one is safe depends on skew: medians, trimming and
+many blocks are best on symmetric tails and biased towards the bulk on skewed ones. `AdaptiveHuber`
+and `Catoni` are safe on both, and on Gaussian samples as good as the plain mean.
+
+`groups` labels samples that belong together (a week, a user): blocks then hold whole groups. Means
+without blocks ignore it; to make those robust against a bad *group*, pass the sums per group as the
+samples. `rng` draws the blocks; without it every call starts from the same fixed seed.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import scipy
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from tailproof.arrays import FloatArray
+from tailproof.errors import MethodError, PartitionError, TailproofError
+
+__all__ = ["AdaptiveHuber", "Catoni", "LeeValiant", "Mean", "MedianOfMeans"]
+__all__ += ["PermutedMedianOfMeans", "SampleMean", "TrimmedMean", "Winsorised"]
+__all__ += ["adaptive_huber", "catoni", "huber_mean", "huber_path", "lee_valiant"]
+__all__ += ["median_of_means", "sample_mean", "trimmed_mean"]
+
+Labels = ArrayLike | None
+Rng = Generator | None
+
+
+class Mean(Protocol):
+    """Anything that turns samples, (n,), with a group label for each or none, into one number."""
+
+    def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:
+        """Return the mean."""
+
+
+def sample_mean(samples: ArrayLike) -> float:
+    """Return the arithmetic mean, Σ x_i / n.
+
+    >>> sample_mean([1.0, 2.0, 6.0])
+    3.0
+    """
+    x = _checked(samples)
+    return float(np.clip(x.mean(), x.min(), x.max()))  # exact on constants, despite rounding
+
+
+def median_of_means(
+    samples: ArrayLike,
+    *,
+    blocks: int | None = None,
+    permutations: int = 1,
+    delta: float = 0.05,
+    groups: Labels = None,
+    rng: Rng = None,
+) -> float:
+    """Return the median of all block means of `permutations` random partitions into blocks.
+
+    Blocks hold equally many groups (without `groups`, samples). By default there are ⌈8 log(2/δ)⌉,
+    but at most half as many as groups (and δ is not reached). Lugosi and Mendelson (2019), §2.1.
+
+    >>> median_of_means([1.0, 2.0, 3.0, 4.0, 1000.0], blocks=5)
+    3.0
+    """
+    _check(blocks=blocks, permutations=permutations, delta=delta)
+    x = _checked(samples)
+    centre = float(np.median(x))  # sums of deviations: exact on constants
+    sums, sizes = _units(x - centre, groups)
+    units = len(sums)
+    if blocks is None:
+        blocks = max(1, min(math.ceil(8 * math.log(2 / delta)), units // 2))
+    if blocks > units:
+        kind = "samples" if groups is None else "groups"
+        raise PartitionError(f"{blocks} blocks need as many {kind}. Got {units}; ask for fewer.")
+    rng = np.random.default_rng(0) if rng is None else rng
+    starts = np.arange(blocks) * units // blocks
+    means = np.empty((permutations, blocks))
+    for row in means:  # one partition at a time, so that memory stays O(n)
+        order = rng.permutation(units)
+        row[:] = np.add.reduceat(sums[order], starts) / np.add.reduceat(sizes[order], starts)
+    return centre + float(np.median(means))
+
+
+def trimmed_mean(samples: ArrayLike, *, fraction: float, winsorise: bool = False) -> float:
+    """Return the mean without the ⌊fraction·n⌋ smallest and as many largest samples.
+
+    With `winsorise` these are moved to the nearest sample that is kept. A fraction of 0 gives the
+    mean, one of 0.5 the median.
+
+    >>> trimmed_mean([1.0, 2.0, 3.0, 7.0, 1000.0], fraction=0.2)
+    4.0
+    """
+    _check(fraction=fraction)
+    x = np.sort(_checked(samples))
+    # 0.29 * 100 is a little below 29 in floating point.
+    cut = min(math.floor(fraction * len(x) + 1e-9), (len(x) - 1) // 2)
+    kept = x[cut : len(x) - cut]
+    return sample_mean(np.clip(x, kept[0], kept[-1]) if winsorise else kept)
+
+
+def huber_mean(samples: ArrayLike, tau: float) -> float:
+    """Return the m with Σ ψ(x_i − m) = 0, where ψ clips to [−τ, τ].
+
+    A large τ gives the mean, τ → 0 the median. Where an interval solves it, its midpoint.
+
+    >>> huber_mean([0.0, 0.0, 3.0], 0.5)
+    0.25
+    """
+    return float(huber_path(samples, [tau])[0])
+
+
+def huber_path(samples: ArrayLike, taus: ArrayLike) -> FloatArray:
+    """Return `huber_mean` at each of `taus`, (T,): O(n log n) once, then O(log n) for each.
+
+    >>> huber_path([0.0, 0.0, 3.0], [0.5, 3.0]).tolist()
+    [0.25, 1.0]
+    """
+    thresholds = np.asarray(taus, dtype=np.float64)
+    if thresholds.ndim != 1 or not (thresholds > 0).all():
+        raise MethodError(f"Huber thresholds tau must be positive. Got {taus!r} instead.")
+    centre, x = _centred(samples)
+    sums = _sums(x)
+
+    def pull(m: float, tau: float) -> float:
+        low, high = x.searchsorted(m - tau), x.searchsorted(m + tau)
+        return float((sums[high] - sums[low] - (high - low) * m) / tau + (len(x) - high - low))
+
+    limit = x[-1] - x[0]  # a larger threshold clips nothing either
+    return np.array([centre + _root(pull, min(float(tau), limit)) for tau in thresholds])
+
+
+def adaptive_huber(samples: ArrayLike) -> float:
+    """Return the Huber mean m whose τ solves Σ min((x_i − m)², τ²)/τ² = log n jointly with m.
+
+    Fewer than log n samples are clipped. Where all but so few are equal, their value is the answer.
+    Wang, Zheng, Zhou and Zhou (2021), "A new principle for tuning-free Huber regression".
+
+    >>> adaptive_huber([1.0] * 50 + [1e9])
+    1.0
+    """
+    centre, x = _centred(samples)
+    return centre + _proposal_two(x, math.log(len(x)))[0]
+
+
+def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = None) -> float:
+    """Return the θ with Σ ψ(α (x_i − θ)) = 0 for Catoni's narrowest influence function.
+
+    ψ is odd, −log(1 − u + u²/2) on [0, 1] and log 2 beyond, and α = √(2 log(2/δ) / (n v)): Catoni
+    (2012), Proposition 2.4 to leading order. Without `variance`, v = mean(min((x − m)², 1/α²)) with
+    m the Huber mean at 1/α, solved jointly: finite, whatever the tail.
+
+    >>> round(catoni([1.0, 2.0, 3.0] * 5 + [1e9]), 1)
+    2.1
+    """
+    _check(delta=delta, variance=variance)
+    centre, x = _centred(samples)
+    budget = 2 * math.log(2 / delta)
+    if variance is None:
+        # v and α as above make Σ min(α²(x − m)², 1) = budget; of a handful of samples, no more than
+        # half, or their scale would be that of the closest pair.
+        allowed = min(budget, len(x) / 2)
+        width = _proposal_two(x, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
+    else:
+        width = math.sqrt(len(x) * variance / budget)
+
+    def pull(theta: float, width: float) -> float:
+        u = np.clip(x - theta, -width, width) / width
+        return float(np.sum(np.copysign(np.log(1 - np.abs(u) + u * u / 2), u)))
+
+    return centre + _root(pull, width)
+
+
+def lee_valiant(
+    samples: ArrayLike, *, delta: float = 0.05, groups: Labels = None, rng: Rng = None
+) -> float:
+    """Return κ + mean(d (1 − min(α d², 1))), d = x − κ, where Σ min(α d_i², 1) = log(1/δ)/3.
+
+    κ is the median of means of ⌈log(1/δ)⌉ blocks. Lee and Valiant (2022), Algorithm 1.
+
+    >>> lee_valiant([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1e9], delta=1e-3)
+    1.0
+    """
+    _check(delta=delta)
+    x = _checked(samples)
+    blocks = min(math.ceil(math.log(1 / delta)), len(_units(x, groups)[0]))
+    kappa = median_of_means(x, blocks=blocks, groups=groups, rng=rng)
+    deviations = x - kappa
+    squares = np.sort(deviations**2)
+    budget = math.log(1 / delta) / 3
+    clipped = np.arange(min(math.ceil(budget), len(x)))  # how many squares may exceed 1/α
+    largest = len(x) - 1 - clipped
+    limits = np.cumsum(squares)[largest] / (budget - clipped)  # 1/α, given how many
+    feasible = np.flatnonzero(squares[largest] <= limits)
+    if len(feasible) == 0 or limits[feasible[0]] == 0:  # every d ≠ 0 is clipped
+        return kappa
+    with np.errstate(over="ignore"):  # beyond all numbers is beyond 1
+        weights = 1 - np.minimum(deviations**2 / limits[feasible[0]], 1)
+    return kappa + float(np.mean(deviations * weights))
+
+
+class _Settings:
+    """What the means share: settings that are checked once and handed to a function above."""
+
+    function: ClassVar[Callable[..., float]]
+    in_blocks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check(**vars(self))
+
+    def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:
+        """Return the mean of `samples`, (n,)."""
+        blocks = {"groups": groups, "rng": rng} if self.in_blocks else {}
+        return type(self).function(samples, **vars(self), **blocks)
+
+
+@dataclass(frozen=True)
+class SampleMean(_Settings):
+    """The plain mean: unbiased, skewed samples or not, and at the mercy of the largest one."""
+
+    function = staticmethod(sample_mean)
+
+
+@dataclass(frozen=True)
+class MedianOfMeans(_Settings):
+    """Median of block means: biased to the bulk on skewed samples, badly so with many blocks.
+
+    Claims a sub-Gaussian error at level δ if the variance is finite.
+    """
+
+    blocks: int | None = None
+    permutations: int = 1
+    delta: float = 0.05
+    function = staticmethod(median_of_means)
+    in_blocks = True
+
+
+@dataclass(frozen=True)
+class PermutedMedianOfMeans(MedianOfMeans):
+    """Median of the block means of many partitions: less noisy, and as biased on skewed samples."""
+
+    permutations: int = 30
+
+
+@dataclass(frozen=True)
+class Catoni(_Settings):
+    """Catoni's M-estimator: safe on skewed samples.
+
+    Claims a sub-Gaussian error at level δ where `variance` is known. Otherwise it claims no level,
+    but clips fewer than 2 log(2/δ) samples, so that its bias on skewed ones fades as n grows.
+    """
+
+    delta: float = 0.05
+    variance: float | None = None
+    function = staticmethod(catoni)
+
+
+@dataclass(frozen=True)
+class LeeValiant(_Settings):
+    """Lee and Valiant's estimator: safe on skewed samples of finite variance.
+
+    Claims the optimal sub-Gaussian error there. It drops only about log(1/δ)/3 samples, so that a
+    large δ protects little from infinite variance.
+    """
+
+    delta: float = 0.05
+    function = staticmethod(lee_valiant)
+    in_blocks = True
+
+
+@dataclass(frozen=True)
+class TrimmedMean(_Settings):
+    """Mean without either end: for symmetric tails, biased on skewed samples however many."""
+
+    fraction: float
+    function = staticmethod(trimmed_mean)
+
+
+@dataclass(frozen=True)
+class Winsorised(_Settings):
+    """Mean with either end pulled in: biased on skewed samples as trimming is, if a little less."""
+
+    fraction: float
+    function = staticmethod(partial(trimmed_mean, winsorise=True))
+
+
+@dataclass(frozen=True)
+class AdaptiveHuber(_Settings):
+    """Huber mean that sets its own threshold: safe on skewed samples.
+
+    It clips fewer than log n samples, so that its bias fades as n grows. If fewer than log n differ
+    from zero, it is zero: such sparse rewards need another mean.
+    """
+
+    function = staticmethod(adaptive_huber)
+
+
+def _checked(samples: ArrayLike) -> FloatArray:
+    """Return the samples as floats, (n,), or say what is wrong with them."""
+    x = np.asarray(samples, dtype=np.float64)
+    if x.ndim != 1 or len(x) == 0:
+        raise TailproofError(f"samples must have the shape (n,) with n ≥ 1. Got {x.shape} instead.")
+    bad = np.flatnonzero(~(np.abs(x) <= 1e140))  # beyond that sums of squares overflow
+    if len(bad):
+        raise TailproofError(
+            f"samples must be finite and below 1e140. Got {x[bad[0]]} at index {bad[0]} "
+            f"({len(bad)} such entries of {len(x)}); repair or drop them, or rescale them all."
+        )
+    return x
+
+
+def _check(**settings: Any) -> None:
+    """Refuse settings out of range; None leaves the choice to the data."""
+    for name, value in settings.items():
+        if name == "delta":
+            must, holds = "lie strictly between 0 and 1", 0 < value < 1
+        elif name == "fraction":
+            must, holds = "lie between 0 and 0.5", 0 <= value <= 0.5
+        elif name == "variance":
+            must, holds = "be positive and finite", value is None or 0 < value < math.inf
+        else:
+            must = "be a positive integer"
+            holds = value is None or (isinstance(value, int | np.integer) and value > 0)
+        if not holds:
+            raise MethodError(f"{name} must {must}. Got {value!r} instead.")
+
+
+def _units(x: FloatArray, groups: Labels) -> tuple[FloatArray, FloatArray]:
+    """Return the sum and the size of each group, (G,); without groups each sample is one."""
+    if groups is None:
+        return x, np.ones(len(x))
+    labels = np.asarray(groups)
+    if labels.shape != x.shape:
+        raise TailproofError(f"groups must label {len(x)} samples. Got shape {labels.shape}.")
+    unit = np.unique(labels, return_inverse=True)[1]
+    return np.bincount(unit, weights=x).astype(float), np.bincount(unit).astype(float)
+
+
+def _centred(samples: ArrayLike) -> tuple[float, FloatArray]:
+    """Return the median and the sorted deviations from it."""
+    x = np.sort(_checked(samples))
+    centre = float(x[(len(x) - 1) // 2] + x[len(x) // 2]) / 2
+    return centre, x - centre
+
+
+def _sums(x: FloatArray) -> FloatArray:
+    """Return S, (n + 1,), with S[j] − S[i] = Σ x[i:j].
+
+    Accumulated from the middle outwards, lest an outlier at either end cancels the others' digits.
+    """
+    half = len(x) // 2
+    return np.concatenate([-np.cumsum(x[:half][::-1])[::-1], [0.0], np.cumsum(x[half:])])
+
+
+def _root(pull: Callable[[float, float], float], tau: float) -> float:
+    """Return the zero of a falling Σ ψ((x_i − m)/τ) for deviations x from their median.
+
+    As ψ is constant beyond ±1, at m = ±τ half of the samples pull back with all their force, so the
+    root lies between. Where a whole interval is zero, the median 0 is its middle.
+    """
+    at_median = pull(0.0, tau) if tau > 0 else 0.0
+    edge = math.copysign(1.0, at_median)  # in units of τ, where no product can underflow
+    if at_median == 0 or (pull(edge * tau, tau) >= 0) == (edge > 0):  # at the edge, to rounding
+        return 0.0 if at_median == 0 else edge * tau
+    find = scipy.optimize.brentq  # loaded when it is needed
+    return tau * float(find(lambda t: pull(t * tau, tau), 0.0, edge, xtol=1e-15, maxiter=1000))
+
+
+def _proposal_two(x: FloatArray, budget: float) -> tuple[float, float]:
+    """Return m, τ with Σ ψ_τ(x − m) = 0 and Σ min((x − m)², τ²) = budget·τ² for sorted deviations.
+
+    Huber's Proposal 2: (m, τ) minimises a jointly convex function, so there is one solution. With p
+    samples clipped below, q above and k inside, of mean c and sum of squares about it V,
+
+        m = c + (q − p) τ / k,    τ² = V / (budget − p − q − (q − p)² / k).
+
+    As p + q < budget is small, all (p, q) are tried: one agrees with the order of the samples.
+    """
+    n = len(x)
+    if n == 1:
+        return 0.0, 0.0
+    counts = np.arange(min(math.ceil(budget), n))
+    below, above = (count.ravel() for count in np.meshgrid(counts, counts))
+    inside = np.maximum(n - below - above, 1)
+    share = budget - below - above - (above - below) ** 2 / inside
+    first, last = below[share > 0], (n - above)[share > 0]  # (P,)
+    inside, share = inside[share > 0], share[share > 0]
+    sums, squares = _sums(x), _sums(x**2)
+    total = sums[last] - sums[first]
+    spread = squares[last] - squares[first] - total**2 / inside
+    tau = np.sqrt(np.maximum(spread, 0) / share)
+    m = (total + (n - last - first) * tau) / inside
+    padded = np.concatenate([[-np.inf], x, [np.inf]])  # padded[i + 1] is x[i]
+    low, high = m - tau, m + tau
+    gaps = [padded[first] - low, low - x[first], x[last - 1] - high, high - padded[last + 1]]
+    best = np.argmin(np.maximum(np.max(gaps, axis=0), 0))
+    return float(m[best]), float(tau[best])

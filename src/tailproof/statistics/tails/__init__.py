@@ -1,0 +1,53 @@
+"""Pure statistics of one sample: how heavy its tails are, whether they cluster, which way it leans."""
+
+from tailproof.statistics.tails.clustering import (
+    ExtremalIndex,
+    extremal_index,
+    extremal_index_across,
+)
+from tailproof.statistics.tails.index import TailIndex, hill, moment, pickands, tail_index
+from tailproof.statistics.tails.moments import (
+    MomentEvidence,
+    max_to_sum,
+    max_to_sum_path,
+    moment_evidence,
+)
+from tailproof.statistics.tails.path import TailPath, tail_path
+from tailproof.statistics.tails.residuals import ResidualMonitor, mad, residual_monitor
+from tailproof.statistics.tails.skew import Medcouple, TailAsymmetry, medcouple, tail_asymmetry
+from tailproof.statistics.tails.weights import (
+    ParetoShape,
+    WeightEvidence,
+    effective_sample_size,
+    pareto_shape,
+    weight_evidence,
+)
+
+__all__ = [
+    "ExtremalIndex",
+    "Medcouple",
+    "MomentEvidence",
+    "ParetoShape",
+    "ResidualMonitor",
+    "TailAsymmetry",
+    "TailIndex",
+    "TailPath",
+    "WeightEvidence",
+    "effective_sample_size",
+    "extremal_index",
+    "extremal_index_across",
+    "hill",
+    "mad",
+    "max_to_sum",
+    "max_to_sum_path",
+    "medcouple",
+    "moment",
+    "moment_evidence",
+    "pareto_shape",
+    "pickands",
+    "residual_monitor",
+    "tail_asymmetry",
+    "tail_index",
+    "tail_path",
+    "weight_evidence",
+]

@@ -1,0 +1,1 @@
+"""Research: the paper's experiments, the benchmark and the demonstration. Nothing else imports them."""

@@ -1,0 +1,19 @@
+"""A battery for heavy tails: any estimator or learner on worlds whose truth is known."""
+
+from tailproof.studies.battery.cells import Cell, Problem, Setting
+from tailproof.studies.battery.entrants import Reading, default_entrants
+from tailproof.studies.battery.run import Battery, Findings, run
+from tailproof.studies.battery.score import Leaderboard, leaderboard
+
+__all__ = [
+    "Battery",
+    "Cell",
+    "Findings",
+    "Leaderboard",
+    "Problem",
+    "Reading",
+    "Setting",
+    "default_entrants",
+    "leaderboard",
+    "run",
+]

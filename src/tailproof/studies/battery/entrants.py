@@ -1,0 +1,193 @@
+"""Who takes part: estimators that read a problem, ours by name or any callable."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.algorithms.rewards import HuberRewards
+from tailproof.errors import LevelError, MethodError, TailproofWarning
+from tailproof.evaluation.estimate import Estimate
+from tailproof.evaluation.evaluate import evaluate
+from tailproof.features import default_features
+from tailproof.methods.catalogue import CATALOGUE, method
+from tailproof.methods.method import Method
+from tailproof.statistics.means import AdaptiveHuber, Catoni, PermutedMedianOfMeans
+from tailproof.studies.battery.cells import Problem
+
+LEVELS = (0.9, 0.95)
+#: A problem and a seed to a number, an `Estimate`, or a `Reading` with intervals.
+Estimator = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An estimate with the intervals that its entrant stands by.
+
+    Attributes
+    ----------
+    value
+        The estimate; NaN where the entrant failed.
+    intervals
+        (low, high) by level; a level that is absent was declined.
+    failure
+        What went wrong, if anything.
+    """
+
+    value: float
+    intervals: Mapping[float, tuple[float, float]] = field(default_factory=dict)
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A `Method` as an entrant, in the problem's features."""
+
+    method: Method
+
+    def __call__(self, problem: Problem, *, seed: int) -> Estimate:
+        """Evaluate the problem's policy."""
+        return evaluate(
+            problem.log, problem.policy, method=self.method, gamma=problem.gamma, seed=seed
+        )
+
+
+@dataclass(frozen=True)
+class HuberThenLSTD:
+    """LSTD on rewards that a Huber regression on the features has smoothed.
+
+    What d3rlpy does with its Huber loss, done in one pass: excellent on symmetric noise.
+    """
+
+    def __call__(self, problem: Problem, *, seed: int) -> Estimate:
+        """Smooth the rewards and evaluate the problem's policy."""
+        features = default_features(problem.log)
+        smooth = problem.log.with_rewards(HuberRewards()(problem.log, features))
+        return evaluate(smooth, problem.policy, method="lstd", gamma=problem.gamma, seed=seed)
+
+
+def default_entrants() -> dict[str, Estimator]:
+    """Return the estimators that the leaderboard compares, `auto` first.
+
+    Examples
+    --------
+    >>> list(default_entrants())[:3]
+    ['auto', 'lstd', 'fqe']
+    """
+    rows = {
+        "auto": method("auto"),
+        "lstd": method("lstd"),
+        "fqe": method("fqe"),
+        "roam-dm": method("roam-dm", folds=5),
+        "roam-variant": method("roam-variant", folds=5),
+        "roam-fqe": method("roam-fqe", folds=5),
+        "pooled huber": method("mis", mean=AdaptiveHuber()),
+        "pooled catoni": method("mis", mean=Catoni()),
+        "pooled mom-20": method("mis", mean=PermutedMedianOfMeans(20)),
+        "tm-mis": method("tm-mis"),
+        "clipped 1 %": method("lstd", clip=0.01),
+    }
+    entrants: dict[str, Estimator] = {name: Named(row) for name, row in rows.items()}
+    return {**entrants, "huber rewards": HuberThenLSTD()}
+
+
+def storage_entrants() -> dict[str, Estimator]:
+    """Return what STORAGE compares besides: more folds, and robust means of sums over weeks."""
+    rows = {
+        "roam-dm K=10": method("roam-dm", folds=10),
+        "week huber": method("mis", mean=AdaptiveHuber(), unit="group"),
+    }
+    return {name: Named(row) for name, row in rows.items()}
+
+
+def entrant_named(text: str) -> tuple[str, Estimator]:
+    """Return an entrant and its name from a row of the catalogue, or from ``file.py:function``.
+
+    A function may also stand in a module that can be imported, ``package.module:function``.
+
+    Examples
+    --------
+    >>> entrant_named("roam-mis")[0]
+    'roam-mis'
+    """
+    if text in CATALOGUE:
+        return text, Named(method(text))
+    place, colon, name = text.rpartition(":")
+    if not colon:
+        raise MethodError(
+            f"There is no method {text!r}. An entrant is a method that `tailproof methods` lists, or "
+            f"file.py:function, or module:function."
+        )
+    found = getattr(_module(place), name, None)
+    if not callable(found):
+        raise MethodError(
+            f"{place} has no function {name!r}. An entrant is called with a problem (log, policy, "
+            f"gamma, features) and a seed, and returns a number."
+        )
+    return name, found
+
+
+def _module(place: str) -> Any:
+    try:
+        if not place.endswith(".py"):
+            sys.path.insert(0, str(Path.cwd()))
+            return importlib.import_module(place)
+        spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    except Exception as error:  # a user's code may raise anything
+        raise MethodError(
+            f"{place} could not be imported: {type(error).__name__}: {error}."
+        ) from error
+    return module
+
+
+def read(entrant: Estimator, problem: Problem, *, seed: int) -> Reading:
+    """Ask an entrant, and return its answer in one form; an error becomes a failed reading.
+
+    Examples
+    --------
+    >>> read(lambda problem, *, seed: 3.5, None, seed=0)
+    Reading(value=3.5, intervals={}, failure='')
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TailproofWarning)  # of poor overlap: it is meant
+            answer = entrant(problem, seed=seed)
+    except Exception as error:  # a user's code may raise anything, and the others go on
+        return Reading(float("nan"), failure=f"{type(error).__name__}: {error}")
+    if isinstance(answer, Reading):
+        return answer
+    if isinstance(answer, Estimate):
+        return Reading(answer.value, _intervals(answer))
+    try:
+        return Reading(float(answer))
+    except (TypeError, ValueError):
+        raise MethodError(
+            f"An entrant must return a number, an Estimate or a Reading. "
+            f"Got {type(answer).__name__} instead."
+        ) from None
+
+
+def _intervals(estimate: Estimate) -> dict[float, tuple[float, float]]:
+    if estimate.method.at == "backup":
+        return {}  # its members are not independent: their spread says nothing
+    found = {}
+    for level in LEVELS:
+        try:
+            interval = estimate.interval(level)
+        except LevelError:
+            continue
+        if np.isfinite([interval.low, interval.high]).all():
+            found[level] = (interval.low, interval.high)
+    return found

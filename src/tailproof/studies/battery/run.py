@@ -1,0 +1,334 @@
+"""Runs of the battery: deterministic by (cell, replicate), parallel, and resumed where they stopped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.engines import Engine, running
+from tailproof.engines.fingerprint import fingerprint
+from tailproof.engines.threads import one_thread
+from tailproof.errors import TailproofError
+from tailproof.policies.simple import Policy
+from tailproof.studies.battery.cells import (
+    NOISES,
+    Cell,
+    Problem,
+    Setting,
+    default_settings,
+    seed_for,
+)
+from tailproof.studies.battery.entrants import LEVELS, Estimator, Reading, default_entrants, read
+from tailproof.studies.battery.learners import taught
+from tailproof.studies.battery.record import Answers, append, read_record
+from tailproof.studies.battery.stories import STORIES, story
+from tailproof.worlds.storage import HUBS
+
+SEED = 20261115
+Asks = Literal["value", "policy"]
+
+
+@dataclass(frozen=True)
+class Battery:
+    """What is run: entrants × (settings × noises, and stories of the storage world).
+
+    Attributes
+    ----------
+    entrants
+        Estimators by name: callables of a `Problem` and a ``seed`` that return a number, an `Estimate`
+        or a `Reading`.
+    settings, noises
+        Every setting meets every noise.
+    stories
+        Letters of `stories.STORIES`.
+    asks
+        "value": entrants estimate a policy's value. "policy": they learn one, which is then worth what
+        it is worth; their `Problem` has the logging policy for its policy.
+    replicates
+        Logs of each setting.
+    draws
+        Logs of each hub and story.
+    story_entrants
+        Estimators that take part in the stories only.
+    seed
+        Where everything random starts.
+    """
+
+    entrants: Mapping[str, Estimator] = field(default_factory=default_entrants)
+    settings: tuple[Setting, ...] = field(default_factory=default_settings)
+    noises: tuple[str, ...] = tuple(NOISES)
+    stories: tuple[str, ...] = tuple(STORIES)
+    replicates: int = 100
+    draws: int = 12
+    story_entrants: Mapping[str, Estimator] = field(default_factory=dict)
+    asks: Asks = "value"
+    seed: int = SEED
+
+    def __post_init__(self) -> None:
+        if not self.entrants:
+            raise TailproofError("The battery needs at least one entrant. Got none.")
+        unknown = [noise for noise in self.noises if noise not in NOISES]
+        if unknown:
+            raise TailproofError(
+                f"There is no noise {unknown[0]!r} in the battery. Known are {'; '.join(NOISES)}."
+            )
+        for name in self.stories:
+            story(name)
+        both = set(self.entrants) & set(self.story_entrants)
+        if both:
+            raise TailproofError(f"Entrants need names of their own. Got {min(both)!r} twice.")
+
+    def items(self) -> list[Item]:
+        """Return the pieces of work, replicate by replicate, so that a part of them is balanced."""
+        tasks: list[Item] = [
+            Logged(setting, replicate)
+            for replicate in range(self.replicates)
+            for setting in self.settings
+            if self.noises
+        ]
+        return tasks + [
+            Told(name, hub, draw)
+            for draw in range(self.draws)
+            for name in self.stories
+            for hub in HUBS
+        ]
+
+    def signature(self) -> dict[str, Any]:
+        """Return what has to agree for an old record to be of use."""
+        return {
+            "seed": self.seed,
+            "asks": self.asks,
+            "entrants": _fingerprints(self.entrants),
+            "story_entrants": _fingerprints(self.story_entrants),
+            "noises": [*self.noises],
+        }
+
+
+def _fingerprints(entrants: Mapping[str, Estimator]) -> dict[str, str]:
+    """Return what each entrant computes, by name: one that was edited is another entrant."""
+    return {name: fingerprint(entrant)[:16] for name, entrant in entrants.items()}
+
+
+@dataclass(frozen=True)
+class Logged:
+    """One log of a setting, under every noise."""
+
+    setting: Setting
+    replicate: int
+
+    def __str__(self) -> str:
+        return f"{self.setting}, replicate {self.replicate}"
+
+    def clean(self, battery: Battery) -> Problem:
+        """Return the problem without noise."""
+        return self.setting.problem(
+            np.random.default_rng(seed_for(battery.seed, self.setting, self.replicate))
+        )
+
+    def problems(self, battery: Battery) -> Iterator[tuple[str, Problem, int]]:
+        """Yield the problem under each noise, and a seed; all share states and actions."""
+        names = (self.setting, self.replicate)
+        clean = self.clean(battery)
+        for noise in battery.noises:
+            seed = seed_for(battery.seed, *names, noise)
+            log = NOISES[noise].put_on(clean.log, seed)
+            policy = clean.policy if battery.asks == "value" else self.setting.ground.behaviour
+            problem = Problem(log, policy, clean.gamma)
+            yield noise, problem, int(seed.spawn(1)[0].generate_state(1)[0])
+
+    def worth(self, policy: Policy) -> float:
+        """Return what a learned policy is worth."""
+        return self.setting.ground.value(policy)
+
+    def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
+        """Return who takes part."""
+        return battery.entrants
+
+
+@dataclass(frozen=True)
+class Told:
+    """One log of a story, asked about every candidate."""
+
+    story: str
+    hub: str
+    draw: int
+
+    def __str__(self) -> str:
+        return f"story {self.story}, {self.hub}, draw {self.draw}"
+
+    def problems(self, battery: Battery) -> Iterator[tuple[str, Problem, int]]:
+        """Yield the problem of each candidate, and a seed."""
+        seed = int(seed_for(battery.seed, "storage", self.story, self.draw).generate_state(1)[0])
+        told = story(self.story)
+        if battery.asks == "policy":
+            yield "policy", told.lesson(self.hub, seed), seed
+            return
+        for name, problem in told.problems(self.hub, seed).items():
+            yield name, problem, seed
+
+    def worth(self, policy: Policy) -> float:
+        """Return what a learned policy earns in the year decided for."""
+        return story(self.story).earned(policy, self.hub)
+
+    def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
+        """Return who takes part."""
+        return {**battery.entrants, **battery.story_entrants}
+
+
+Item = Logged | Told
+
+
+def answer(battery: Battery, item: Item) -> Answers:
+    """Ask every entrant every question of one item."""
+    entrants = item.entrants(battery)
+    if battery.asks == "policy":
+        entrants = {who: taught(learner, item.worth) for who, learner in entrants.items()}
+    with one_thread():
+        return {
+            name: {who: read(entrant, problem, seed=seed) for who, entrant in entrants.items()}
+            for name, problem, seed in item.problems(battery)
+        }
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The readings of one cell.
+
+    Attributes
+    ----------
+    truth
+        What was asked for: the value of the policy to evaluate, or of the best one there is.
+    values
+        (R, M), NaN where an entrant failed.
+    ends
+        (R, M, L, 2): the intervals at `LEVELS`, NaN where one was declined.
+    """
+
+    truth: float
+    values: FloatArray
+    ends: FloatArray
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that was read, by item."""
+
+    battery: Battery
+    answers: dict[str, Answers]
+
+    @property
+    def entrants(self) -> tuple[str, ...]:
+        """Names of the entrants, in order."""
+        return tuple(self.battery.entrants)
+
+    def cells(self) -> dict[Cell, Sample]:
+        """Return the readings of each cell that has any."""
+        found = {}
+        for setting in self.battery.settings:
+            items = [str(Logged(setting, r)) for r in range(self.battery.replicates)]
+            done = [self.answers[item] for item in items if item in self.answers]
+            if not done:
+                continue
+            for noise in self.battery.noises:
+                readings = [[each[noise][who] for who in self.entrants] for each in done]
+                ground = setting.ground
+                truth = ground.truth if self.battery.asks == "value" else ground.best
+                found[Cell(setting, noise)] = _sample(truth, readings)
+        return found
+
+    def story(self, name: str) -> tuple[list[str], dict[str, FloatArray]]:
+        """Return the hub of each log of a story, and each entrant's estimates, (logs, candidates)."""
+        items = [item for item in self.battery.items() if isinstance(item, Told)]
+        done = [item for item in items if item.story == name and str(item) in self.answers]
+        answers = [self.answers[str(item)] for item in done]
+        entrants = (*self.battery.entrants, *self.battery.story_entrants)
+        values = {
+            who: np.array([[row[who].value for row in each.values()] for each in answers])
+            for who in entrants
+        }
+        return [item.hub for item in done], values
+
+    def failures(self) -> dict[str, tuple[int, str]]:
+        """Return how often each entrant failed, where it did, and what it said first."""
+        found: dict[str, tuple[int, str]] = {}
+        for answers in self.answers.values():
+            for row in answers.values():
+                for who, reading in row.items():
+                    if reading.failure or not math.isfinite(reading.value):
+                        count, said = found.get(who, (0, ""))
+                        found[who] = (count + 1, said or reading.failure or "a value of NaN")
+        return found
+
+
+def _sample(truth: float, readings: Sequence[Sequence[Reading]]) -> Sample:
+    nothing = (math.nan, math.nan)
+    values = [[reading.value for reading in row] for row in readings]
+    ends = [
+        [[reading.intervals.get(level, nothing) for level in LEVELS] for reading in row]
+        for row in readings
+    ]
+    return Sample(truth, np.array(values), np.array(ends))
+
+
+def run(
+    battery: Battery,
+    *,
+    engine: str | Engine | None = None,
+    record: str | Path | None = None,
+    advance: Callable[[], object] = lambda: None,
+) -> Findings:
+    """Run the battery; what comes out depends on its seed and not on where or in how many pieces.
+
+    Parameters
+    ----------
+    battery
+        What to run.
+    engine
+        Where: ``Local(workers=2, kind="processes")``, ``"ray"``; by default here, one item at a time.
+    record
+        A file that takes each item's readings as they come. Items that it holds are not run again.
+    advance
+        Called after each item.
+
+    Examples
+    --------
+    >>> from tailproof.studies.battery import Setting
+    >>> def guess(problem, *, seed):
+    ...     return 100.0
+    >>> small = Battery(
+    ...     entrants={"guess": guess},
+    ...     settings=(Setting("cartpole", "good", 500),),
+    ...     noises=("Gaussian",),
+    ...     stories=(),
+    ...     replicates=2,
+    ... )
+    >>> [sample.values.tolist() for sample in run(small).cells().values()]
+    [[[100.0], [100.0]]]
+    """
+    items = battery.items()
+    path = None if record is None else Path(record)
+    known = {} if path is None else read_record(path, battery.signature())
+    found = {str(item): known[str(item)] for item in items if str(item) in known}
+    left = [item for item in items if str(item) not in found]
+    for _ in found:
+        advance()
+    with running(engine) as place:
+        for item, answers in zip(left, place.results(answer, left, shared=battery), strict=True):
+            found[str(item)] = answers
+            if path is not None:
+                append(path, str(item), answers)
+            advance()
+    return Findings(battery, {str(item): found[str(item)] for item in items})
+
+
+def read_findings(battery: Battery, record: str | Path) -> Findings:
+    """Return what a record holds of a battery, finished or not."""
+    known = read_record(Path(record), battery.signature())
+    wanted = {str(item) for item in battery.items()}
+    return Findings(battery, {item: known[item] for item in known if item in wanted})

@@ -1,0 +1,275 @@
+"""Scores: errors relative to the best in each cell, coverage and width of intervals, regrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.studies.battery.cells import Cell
+from tailproof.studies.battery.entrants import LEVELS
+from tailproof.studies.battery.run import Findings, Sample
+from tailproof.studies.battery.stories import StoryScore, story_score
+
+FEW = 20  # intervals printed in a cell below which its coverage is not called its lowest
+
+
+def root_mean_square(errors: FloatArray) -> FloatArray:
+    """Return √mean(e²) of each column, (M,); an entrant that failed once has infinity.
+
+    >>> root_mean_square(np.array([[3.0, np.nan], [4.0, 1.0]])).round(3).tolist()
+    [3.536, inf]
+    """
+    squares = np.mean(np.square(errors), axis=0)
+    return np.where(np.isnan(squares), np.inf, np.sqrt(squares))
+
+
+def relative(rmse: FloatArray) -> FloatArray:
+    """Return each entrant's RMSE over the least of its row, (C, M); 1 for the best."""
+    best = rmse.min(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = rmse / best
+    return np.where(rmse == best, 1.0, ratios)
+
+
+def geometric_mean(ratios: FloatArray) -> float:
+    """Return exp(mean(log x)).
+
+    >>> round(geometric_mean(np.array([1.0, 4.0])), 6)
+    2.0
+    """
+    return float(np.exp(np.mean(np.log(ratios)))) if len(ratios) else float("nan")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One entrant's line of the leaderboard.
+
+    Attributes
+    ----------
+    geometric_mean, worst, worst_cell
+        Of its RMSE relative to the best entrant of each cell.
+    by_steps
+        The same geometric mean for each log size.
+    coverage
+        For each level: share of the printed intervals that hold the truth, over all cells.
+    lowest, lowest_cell
+        For each level: the least coverage of a cell with at least 20 printed intervals, and which.
+    declined
+        For each level: share of all logs for which it printed no interval.
+    width
+        For each level: geometric mean over cells of the median width, in units of the best RMSE.
+    stories
+        Its scores in the storage world.
+    failures, failure
+        How often it failed, and what it said first.
+    """
+
+    entrant: str
+    geometric_mean: float
+    worst: float
+    worst_cell: str
+    by_steps: dict[int, float]
+    coverage: dict[float, float]
+    lowest: dict[float, float]
+    lowest_cell: dict[float, str]
+    declined: dict[float, float]
+    width: dict[float, float]
+    stories: dict[str, StoryScore]
+    failures: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The scores of a battery, cell by cell and entrant by entrant.
+
+    Attributes
+    ----------
+    entrants, cells
+        Names and cells, M and C of them.
+    replicates
+        Logs of each cell, (C,).
+    rmse
+        (C, M).
+    printed, covered
+        How many intervals were printed and how many of them hold the truth, (C, M, L) at `LEVELS`.
+    width
+        Their median width, (C, M, L).
+    standings
+        Lines of the table, best geometric mean first.
+    """
+
+    entrants: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    replicates: IntArray
+    rmse: FloatArray
+    printed: IntArray
+    covered: IntArray
+    width: FloatArray
+    standings: tuple[Standing, ...]
+
+    @property
+    def relative(self) -> FloatArray:
+        """RMSE over that of the best entrant of the cell, (C, M)."""
+        return relative(self.rmse)
+
+    def against(self, entrant: str, rivals: Iterable[str] | None = None) -> FloatArray:
+        """Return an entrant's RMSE over that of the best of some rivals in each cell, (C,).
+
+        Without `rivals`, all other entrants. Below 1 where it beats them all.
+        """
+        others = [name for name in self.entrants if name != entrant] if rivals is None else rivals
+        columns = [self.entrants.index(name) for name in others]
+        ratios: FloatArray = self.rmse[:, self.entrants.index(entrant)] / self.rmse[:, columns].min(
+            axis=1
+        )
+        return ratios
+
+    def select(self, *, steps: int | None = None, noises: Iterable[str] | None = None) -> IntArray:
+        """Return the indices of the cells of a size, or under some noises."""
+        wanted = None if noises is None else set(noises)
+        return np.array(
+            [
+                i
+                for i, cell in enumerate(self.cells)
+                if steps in (None, cell.setting.steps) and (wanted is None or cell.noise in wanted)
+            ],
+            dtype=int,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        ratios = self.relative
+        return {
+            "entrants": list(self.entrants),
+            "levels": list(LEVELS),
+            "standings": [asdict(standing) for standing in self.standings],
+            "cells": [
+                {
+                    "world": cell.setting.world,
+                    "overlap": cell.setting.overlap,
+                    "steps": cell.setting.steps,
+                    "noise": cell.noise,
+                    "replicates": int(self.replicates[i]),
+                    "rmse": dict(zip(self.entrants, self.rmse[i].tolist(), strict=True)),
+                    "relative": dict(zip(self.entrants, ratios[i].tolist(), strict=True)),
+                    "printed": dict(zip(self.entrants, self.printed[i].tolist(), strict=True)),
+                    "covered": dict(zip(self.entrants, self.covered[i].tolist(), strict=True)),
+                    "width": dict(zip(self.entrants, self.width[i].tolist(), strict=True)),
+                }
+                for i, cell in enumerate(self.cells)
+            ],
+        }
+
+
+def leaderboard(findings: Findings) -> Leaderboard:
+    """Score what a battery found."""
+    cells = findings.cells()
+    entrants = findings.entrants
+    shape = (len(cells), len(entrants))
+    rmse = np.empty(shape)
+    counts = np.zeros((2, *shape, len(LEVELS)), dtype=int)
+    width = np.full((*shape, len(LEVELS)), np.nan)
+    for i, sample in enumerate(cells.values()):
+        rmse[i] = root_mean_square(sample.values - sample.truth)
+        counts[0, i], counts[1, i], width[i] = interval_counts(sample)
+    stories = {
+        who: {name: scores[who] for name, scores in _stories(findings).items()}
+        for who in (*entrants, *findings.battery.story_entrants)
+    }
+    replicates = np.array([len(sample.values) for sample in cells.values()], dtype=int)
+    board = Leaderboard(entrants, tuple(cells), replicates, rmse, counts[0], counts[1], width, ())
+    failures = findings.failures()
+    lines = [_standing(board, who, stories[who], failures.get(who, (0, ""))) for who in stories]
+    ranked = sorted(lines, key=lambda line: (np.isnan(line.geometric_mean), line.geometric_mean))
+    return Leaderboard(
+        entrants, tuple(cells), replicates, rmse, counts[0], counts[1], width, tuple(ranked)
+    )
+
+
+def interval_counts(sample: Sample) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return how many intervals were printed, how many hold the truth, and their median width."""
+    low, high = sample.ends[..., 0], sample.ends[..., 1]  # (R, M, L)
+    there = ~np.isnan(low)
+    holds = there & (low <= sample.truth) & (sample.truth <= high)
+    width = np.full(there.shape[1:], np.nan)
+    for place in zip(*np.nonzero(there.any(axis=0)), strict=True):
+        width[place] = np.nanmedian((high - low)[(slice(None), *place)])
+    return there.sum(axis=0), holds.sum(axis=0), width
+
+
+def _stories(findings: Findings) -> dict[str, dict[str, StoryScore]]:
+    scores = {}
+    for name in findings.battery.stories:
+        hubs, values = findings.story(name)
+        if hubs:
+            scores[name] = {who: story_score(name, hubs, each) for who, each in values.items()}
+    return scores
+
+
+def _standing(
+    board: Leaderboard,
+    entrant: str,
+    stories: dict[str, StoryScore],
+    failed: tuple[int, str],
+) -> Standing:
+    if entrant not in board.entrants or not board.cells:
+        unknown = float("nan")
+        return Standing(
+            entrant, unknown, unknown, "", {}, {}, {}, {}, {}, {}, stories, failed[0], failed[1]
+        )
+    column = board.entrants.index(entrant)
+    ratios = board.relative[:, column]
+    sizes = sorted({cell.setting.steps for cell in board.cells})
+    worst = int(ratios.argmax())
+    printed, covered = board.printed[:, column], board.covered[:, column]  # (C, L)
+    coverage, lowest, lowest_cell, declined, width = {}, {}, {}, {}, {}
+    best = board.rmse.min(axis=1)
+    for j, level in enumerate(LEVELS):
+        total = int(printed[:, j].sum())
+        declined[level] = 1 - total / int(board.replicates.sum())
+        if not total:
+            continue
+        coverage[level] = float(covered[:, j].sum() / total)
+        some = printed[:, j] > 0
+        width[level] = geometric_mean(board.width[some, column, j] / best[some])
+        enough = np.flatnonzero(printed[:, j] >= FEW)
+        if len(enough):
+            shares = covered[enough, j] / printed[enough, j]
+            lowest[level] = float(shares.min())
+            lowest_cell[level] = str(board.cells[enough[shares.argmin()]])
+    return Standing(
+        entrant=entrant,
+        geometric_mean=geometric_mean(ratios),
+        worst=float(ratios[worst]),
+        worst_cell=str(board.cells[worst]),
+        by_steps={size: geometric_mean(ratios[board.select(steps=size)]) for size in sizes},
+        coverage=coverage,
+        lowest=lowest,
+        lowest_cell=lowest_cell,
+        declined=declined,
+        width=width,
+        stories=stories,
+        failures=failed[0],
+        failure=failed[1],
+    )
+
+
+def ratio_spread(
+    sample: Sample, columns: Sequence[int], *, resamples: int = 200, seed: int = 0
+) -> tuple[float, float]:
+    """Return a 90 % bootstrap interval of RMSE(first column) / least RMSE(other columns).
+
+    Replicates are drawn again with replacement, the same for every entrant.
+    """
+    rng = np.random.default_rng(seed)
+    squares = np.square(sample.values[:, list(columns)] - sample.truth)  # (R, 1 + rivals)
+    drawn = rng.integers(len(squares), size=(resamples, len(squares)))
+    means = squares[drawn].mean(axis=1)  # (resamples, 1 + rivals)
+    ratios = np.sqrt(means[:, 0] / means[:, 1:].min(axis=1))
+    low, high = np.quantile(ratios, [0.05, 0.95])
+    return float(low), float(high)

@@ -1,0 +1,142 @@
+"""The storage world's two stories: estimate on one year, pick a policy, meet the other year.
+
+A log of one year at one hub, an estimate for every candidate, and the regret of the best-looking one in
+the year that follows. In story A the log holds the storm; in the control B it is a calm year.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.errors import TailproofError
+from tailproof.policies.simple import Policy
+from tailproof.studies.battery.cells import Problem
+from tailproof.worlds import storage
+
+#: The schedules to choose from: all but the dispatcher's, who made the log.
+CANDIDATES = {
+    name: policy for name, policy in storage.CANDIDATES.items() if policy != storage.DISPATCHER
+}
+
+
+@dataclass(frozen=True)
+class Year:
+    """Days that count: a year, with or without the storm."""
+
+    year: int
+    storm: bool = True
+
+    def values(self, hub: str) -> dict[str, float]:
+        """Return every candidate's exact value at a hub in $/day."""
+        chosen: dict[str, Any] = {"hubs": [hub], "year": self.year, "storm": self.storm}
+        return {name: storage.exact_value(policy, **chosen) for name, policy in CANDIDATES.items()}
+
+
+@dataclass(frozen=True)
+class Story:
+    """Which year is logged, what `calm` is of it, and the year for which a policy is picked."""
+
+    logged: Year
+    calm: Year
+    decided: Year
+    about: str
+
+    def problems(self, hub: str, seed: int) -> dict[str, Problem]:
+        """Return a question for each candidate, all about one log."""
+        log = self._log(hub, seed)
+        return {name: Problem(log, policy, 1.0) for name, policy in CANDIDATES.items()}
+
+    def lesson(self, hub: str, seed: int) -> Problem:
+        """Return the same log for a learner."""
+        return Problem(self._log(hub, seed), storage.BEHAVIOUR, 1.0)
+
+    def earned(self, policy: Policy, hub: str) -> float:
+        """Return what a policy earns at a hub in the year decided for, $/day."""
+        year = self.decided
+        return storage.exact_value(policy, hubs=[hub], year=year.year, storm=year.storm)
+
+    def _log(self, hub: str, seed: int) -> Log:
+        return storage.log(hub, self.logged.year, seed, storm=self.logged.storm)
+
+
+STORIES: Mapping[str, Story] = {
+    "A": Story(
+        Year(2021), Year(2021, storm=False), Year(2022), "2021 with its storm, to decide for 2022"
+    ),
+    "B": Story(
+        Year(2022),
+        Year(2022),
+        Year(2021, storm=False),
+        "the calm 2022, to decide for 2021 without its storm",
+    ),
+}
+
+
+def story(name: str) -> Story:
+    """Return a story by its letter."""
+    if name not in STORIES:
+        raise TailproofError(f"There is no story {name!r}. Known are {', '.join(STORIES)}.")
+    return STORIES[name]
+
+
+@dataclass(frozen=True)
+class StoryScore:
+    """How one entrant fared in a story, over hubs and draws.
+
+    Attributes
+    ----------
+    rmse, rmse_calm
+        Of its estimates against the exact value in the logged year, and in that year without the
+        storm, $/day.
+    regret, regret_error
+        What its pick loses against the best candidate in the year decided for, $/day, and the
+        standard error of that mean over the draws of the behaviour.
+    best
+        Share of logs in which it picks that candidate.
+    """
+
+    rmse: float
+    rmse_calm: float
+    regret: float
+    regret_error: float
+    best: float
+
+
+def story_score(name: str, hubs: list[str], values: FloatArray) -> StoryScore:
+    """Return the score of one entrant's estimates.
+
+    Parameters
+    ----------
+    name
+        The story's letter.
+    hubs
+        The hub of each log, (L,).
+    values
+        Its estimates of the candidates, (L, C); NaN is never picked.
+    """
+    told = story(name)
+    if not hubs:
+        return StoryScore(np.nan, np.nan, np.nan, np.nan, np.nan)
+    logged, calm, decided = (
+        np.array([list(truths[hub].values()) for hub in hubs])  # (L, C)
+        for truths in (
+            {hub: year.values(hub) for hub in set(hubs)}
+            for year in (told.logged, told.calm, told.decided)
+        )
+    )
+    picks = np.where(np.isfinite(values), values, -np.inf).argmax(axis=1)
+    best = decided.max(axis=1)
+    regret = best - decided[np.arange(len(hubs)), picks]
+    return StoryScore(
+        rmse=float(np.sqrt(np.mean((values - logged) ** 2))),
+        rmse_calm=float(np.sqrt(np.mean((values - calm) ** 2))),
+        regret=float(regret.mean()),
+        regret_error=float(regret.std(ddof=1) / np.sqrt(len(regret))) if len(regret) > 1 else 0.0,
+        best=float(np.mean(regret == 0)),
+    )

