@@ -159,6 +159,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for, and nothing else: a log needs no critics, and an interrupt is heard."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tailproof")
     if name not in _HOMES:
         raise AttributeError(f"module 'tailproof' has no attribute {name!r}")
     home, _, called = _HOMES[name].partition(":")
