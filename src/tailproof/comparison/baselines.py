@@ -27,6 +27,7 @@ from tailproof.judgement.logged import all_folds, logged_value
 from tailproof.methods.method import Method
 
 _DRAWS = 20_000
+_UNITS = 1 << 16  # whose scores are multiplied at a time
 _CONTINUED = (
     "The log was cut off before its episodes ended: the logged policy's value continues them with a "
     "value function of the state, fitted by the same method."
@@ -66,7 +67,7 @@ class Baseline:
         elif self.name == LOGGED:
             last = first.logged_spread.error, first.logged_influence
         errors = np.array([*(each.standard_error for each in choices), last[0]])
-        scores = np.stack([*(each.influence for each in choices), last[1]])  # (m + 1, U)
+        scores = [*(each.influence for each in choices), last[1]]
         return probability_highest(means, errors, scores, seed=seed)
 
 
@@ -118,7 +119,7 @@ def _named_baseline(policies: Mapping[str, Any], baseline: Any) -> tuple[str, An
 
 
 def probability_highest(
-    means: FloatArray, errors: FloatArray, scores: FloatArray, *, seed: int = 0
+    means: FloatArray, errors: FloatArray, scores: Sequence[FloatArray], *, seed: int = 0
 ) -> float:
     """Return the probability that the first of some values is the highest; ties count as half.
 
@@ -127,7 +128,7 @@ def probability_highest(
     means, errors
         The estimates and their standard errors, (m,).
     scores
-        The influence of each unit on each of them, (m, U), for the correlations.
+        The influence of each unit on each of them, (U,) each, for the correlations.
 
     Examples
     --------
@@ -135,9 +136,13 @@ def probability_highest(
     >>> round(probability_highest(np.zeros(2), np.ones(2), scores), 1)
     0.5
     """
-    norms = np.sqrt((scores**2).sum(axis=1))
-    unit = scores / np.where(norms > 0, norms, 1.0)[:, None]
-    correlation = unit @ unit.T
+    products = np.zeros((len(scores), len(scores)))
+    for start in range(0, len(scores[0]), _UNITS):
+        some = np.stack([each[start : start + _UNITS] for each in scores]).astype(float)
+        products += some @ some.T
+    norms = np.sqrt(np.diag(products))
+    unit = 1 / np.where(norms > 0, norms, 1.0)
+    correlation = products * np.outer(unit, unit)
     np.fill_diagonal(correlation, 1.0)
     spread, basis = np.linalg.eigh(correlation)
     rng = np.random.default_rng([seed, len(means)])
