@@ -161,7 +161,8 @@ class Estimate:
             return self
         kept = None
         if self.choice is not None:
-            kept = Numbers(self.fold_values, choice=self.choice.condensed(like and like.choice))
+            other = None if like is None else like.choice
+            kept = Numbers(self.fold_values, choice=self.choice.condensed(other))
         return replace(self, numbers=kept, point_values=None, point_weights=None, condensed=True)
 
     def to_dict(self) -> dict[str, Any]:

@@ -110,10 +110,9 @@ def huber_estimates(
     share = np.maximum(inside / count, 1 / count)[:, None]  # (T, 1)
     shift: FloatArray | None = None  # mean v − mean v of the samples that are not cut off, (T, d)
     if nuisance is not None:
-        total: FloatArray = np.zeros(1)
-        kept: FloatArray = np.zeros(1)
+        total, kept = np.zeros(1), np.zeros(1)
         for rows in chunks:
-            within = np.abs(samples[rows] - estimates[:, None]) < thresholds[:, None]
+            within = 1.0 * (np.abs(samples[rows] - estimates[:, None]) < thresholds[:, None])
             total = total + nuisance.sums(np.ones((1, within.shape[1])), rows)
             kept = kept + nuisance.sums(within, rows)
         shift = np.asarray(total / count - kept / (count * share))
