@@ -154,10 +154,11 @@ def _estimates(
     rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
 ) -> dict[str, Estimate]:
     """Return the estimates of those that can be evaluated, and note who cannot."""
-    found = {}
+    found: dict[str, Estimate] = {}
     for name, policy in rivals.items():
         try:
-            found[name] = run(policy).within(_EVIDENCE // len(rivals))
+            first = next(iter(found.values()), None)
+            found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
         except FoldError as error:
             if len(rivals) == 1:
                 raise

@@ -111,13 +111,15 @@ class Scored:
         """The choice in sentences."""
         return ()
 
-    def condensed(self) -> Self:
-        """Return the same with less evidence, for comparisons of many policies on large logs."""
-        return replace(
-            self,
-            influence=self.influence.astype(np.float32),
-            logged_influence=self.logged_influence.astype(np.float32),
-        )
+    def condensed(self, like: Scored | None = None) -> Self:
+        """Return the same with less evidence, for comparisons of many policies on large logs.
+
+        The logged policy's influence is that of `like`, where it is the same: it is stored once.
+        """
+        logged: FloatArray = self.logged_influence.astype(np.float32)
+        if like is not None and np.array_equal(logged, like.logged_influence):
+            logged = like.logged_influence
+        return replace(self, influence=self.influence.astype(np.float32), logged_influence=logged)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
