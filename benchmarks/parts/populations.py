@@ -49,6 +49,8 @@ class Population:
         How many there are.
     logged
         Whether the log tells the propensities.
+    law
+        Outcomes under the policy and their probabilities, (N,) each.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Population:
     truth: float
     n_actions: int
     logged: bool = True
+    law: tuple[FloatArray, FloatArray] | None = None
 
     def log(self, n: int, seed: list[int]) -> Log:
         """Return a log of n rows."""
@@ -98,8 +101,10 @@ def full_information(
         at = np.arange(n), actions
         return states[rows], actions, outcomes[rows][at], propensities[at]
 
-    truth = float((target(states) * outcomes).sum(axis=1).mean())
-    return Population(name, draw, Acting(target), truth, outcomes.shape[1], logged)
+    chance = target(states) / len(states)
+    law = outcomes.ravel(), chance.ravel()
+    truth = float((chance * outcomes).sum())
+    return Population(name, draw, Acting(target), truth, outcomes.shape[1], logged, law)
 
 
 def randomised(
@@ -140,9 +145,13 @@ def randomised(
             rows[here] = rng.choice(members, size=int(here.sum()))
         return states[rows], actions, rewards[rows], logging[s, actions]
 
-    truth = sum((own == s).mean() * rewards[cells[s, target[s]]].mean() for s in np.unique(own))
+    chance = np.zeros(len(own))
+    for s in np.unique(own):
+        members = cells[s, target[s]]
+        chance[members] = (own == s).mean() / len(members)
     rule = Acting(lambda at: chosen(target[stratum(at)], n_actions))
-    return Population(name, draw, rule, float(truth), n_actions)
+    truth = float(chance @ rewards)
+    return Population(name, draw, rule, truth, n_actions, law=(rewards, chance))
 
 
 def _table(path: Path) -> Any:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from math import sqrt
 
 from tailproof.algorithms.default.levels import check_level
+from tailproof.algorithms.default.ratio import Quotient
 from tailproof.algorithms.default.spreads import Spread
+from tailproof.errors import LevelError
 from tailproof.statistics.intervals import Bound, Interval
 
 _NOTE = "both values' own bounds, combined with the correlation of their scores"
@@ -24,6 +26,38 @@ class Exactly:
     def ends(self, below: float, above: float) -> tuple[float, float]:  # noqa: ARG002
         """Return the number twice."""
         return self.centre, self.centre
+
+
+@dataclass(frozen=True)
+class Negated:
+    """A number with its sign changed."""
+
+    spread: Spread
+
+    @property
+    def centre(self) -> float:
+        """The number."""
+        return -self.spread.centre
+
+    @property
+    def error(self) -> float:
+        """Its standard error."""
+        return self.spread.error
+
+    @property
+    def skewness(self) -> float:
+        """Of the number's law."""
+        return -self.spread.skewness
+
+    @property
+    def kind(self) -> str:
+        """The name of the interval."""
+        return self.spread.kind
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities."""
+        low, high = self.spread.ends(above, below)
+        return -high, -low
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +93,31 @@ class PairedGain:
             level=level,
             requested=level,
             kind=self.spread.kind,
+            note=_NOTE,
+        )
+
+    def relative_interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the gain over |reference|, the relative lift.
+
+        From the ratio of the two values, each with its own spread and with the correlation of their
+        scores, so that the error of the reference counts too. An end is infinite where the reference
+        may be 0.
+        """
+        miss = (1 - check_level(level)) / 2
+        if not isinstance(self.spread, Mover) or not self.reference:
+            raise LevelError("There is no relative gain over a reference that is 0 or unknown.")
+        ahead, behind, correlation = self.spread.ahead, self.spread.behind, self.spread.correlation
+        sign = 1 if self.reference > 0 else -1
+        if sign < 0:
+            behind, correlation = Negated(behind), -correlation
+        ratio = Quotient(ahead, behind, correlation)
+        low, high = (end - sign for end in ratio.ends(miss, miss))
+        return Interval(
+            low=min(low, self.relative),
+            high=max(high, self.relative),
+            level=level,
+            requested=level,
+            kind=ratio.kind,
             note=_NOTE,
         )
 
