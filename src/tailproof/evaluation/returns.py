@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.default.ratio import Quotient
-from tailproof.algorithms.default.spreads import Spread, hall_spread
+from tailproof.algorithms.default.spreads import Constant, Spread, hall_spread
 from tailproof.algorithms.importance import cumulative_weights, warn_of_the_horizon
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.one_step.observations import RARE_EVENTS, Observations, rare_spread
@@ -26,7 +26,11 @@ from tailproof.statistics.caps import USUAL, Cap
 from tailproof.statistics.intervals import Interval
 from tailproof.statistics.quantiles import quantile_ends, tail_mean, weighted_quantile
 
-_TAIL_NOTE = "assumes that no return far beyond the worst of the log is likely"
+_TAIL_NOTE = "assumes that no return far beyond the most extreme of the log is likely"
+_CONSTANT_NOTE = (
+    "all logged returns of this tail are equal: how far another would differ is a guess"
+)
+_RATIO_NOTE = "the intervals of both means, combined with the correlation of their scores"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +102,12 @@ class Returns:
         _require_share(q)
         sign = -1 if upper else 1
         value, influence = tail_mean(sign * self.values, self.weights, q)
-        low, high = self._tail_spread(sign * self.values, value, influence, q).ends(miss, miss)
+        spread = self._tail_spread(sign * self.values, value, influence, q)
+        low, high = spread.ends(miss, miss)
         ends = (low, high) if sign > 0 else (-high, -low)
         name = f"mean of the {'best' if upper else 'worst'} {100 * q:g} %"
-        return self._measured(name, sign * value, ends, level, "CVaR", _TAIL_NOTE)
+        note = _CONSTANT_NOTE if isinstance(spread, Constant) else _TAIL_NOTE
+        return self._measured(name, sign * value, ends, level, spread.kind, note)
 
     def ratio(self, *, level: float = 0.9) -> Measured:
         """Return Σ returns / Σ units under the policy, such as revenue per session.
@@ -124,7 +130,7 @@ class Returns:
         product = float((above.influence * below.influence).sum())
         found = Quotient(above.spread, below.spread, product / sizes**0.5 if sizes > 0 else 0.0)
         ends = found.ends(miss, miss)
-        return self._measured("ratio", found.centre, ends, level, found.kind, above.limits)
+        return self._measured("ratio", found.centre, ends, level, found.kind, _RATIO_NOTE)
 
     def shift_by_cap(self, cap: str | Cap = USUAL) -> float:
         """Return by how much the policy's mean would change if returns were capped (winsorised).

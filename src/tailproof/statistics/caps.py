@@ -56,7 +56,7 @@ class Cap:
         return Cap(round(100 - self.percentile, 10), self.every)
 
     def capped(self, values: FloatArray) -> FloatArray:
-        """Return the values, none beyond the cap, (n,).
+        """Return the values, none beyond the cap, (n,); a cap that leaves zeros out moves none.
 
         >>> Cap.named("p90").capped(np.array([0.0, 0.0, 1.0, 2.0, 3.0]))
         array([0. , 0. , 1. , 2. , 2.8])
@@ -65,6 +65,8 @@ class Cap:
         if not len(counted):
             return values
         cap = float(np.percentile(counted, self.percentile))
+        if not self.every:
+            cap = max(cap, 0.0) if self.upper else min(cap, 0.0)
         return np.minimum(values, cap) if self.upper else np.maximum(values, cap)
 
     def __str__(self) -> str:

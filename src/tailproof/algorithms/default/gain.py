@@ -28,38 +28,6 @@ class Exactly:
         return self.centre, self.centre
 
 
-@dataclass(frozen=True)
-class Negated:
-    """A number with its sign changed."""
-
-    spread: Spread
-
-    @property
-    def centre(self) -> float:
-        """The number."""
-        return -self.spread.centre
-
-    @property
-    def error(self) -> float:
-        """Its standard error."""
-        return self.spread.error
-
-    @property
-    def skewness(self) -> float:
-        """Of the number's law."""
-        return -self.spread.skewness
-
-    @property
-    def kind(self) -> str:
-        """The name of the interval."""
-        return self.spread.kind
-
-    def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
-        low, high = self.spread.ends(above, below)
-        return -high, -low
-
-
 @dataclass(frozen=True, kw_only=True)
 class PairedGain:
     """How far one value is ahead of another.
@@ -106,11 +74,9 @@ class PairedGain:
         miss = (1 - check_level(level)) / 2
         if not isinstance(self.spread, Mover) or not self.reference:
             raise LevelError("There is no relative gain over a reference that is 0 or unknown.")
-        ahead, behind, correlation = self.spread.ahead, self.spread.behind, self.spread.correlation
+        paired = self.spread
         sign = 1 if self.reference > 0 else -1
-        if sign < 0:
-            behind, correlation = Negated(behind), -correlation
-        ratio = Quotient(ahead, behind, correlation)
+        ratio = Quotient.of(paired.ahead, paired.behind, paired.correlation, sign=sign)
         low, high = (end - sign for end in ratio.ends(miss, miss))
         return Interval(
             low=min(low, self.relative),

@@ -12,6 +12,38 @@ from tailproof.algorithms.default.spreads import Spread
 
 
 @dataclass(frozen=True)
+class Negated:
+    """A number with its sign changed."""
+
+    spread: Spread
+
+    @property
+    def centre(self) -> float:
+        """The number."""
+        return -self.spread.centre
+
+    @property
+    def error(self) -> float:
+        """Its standard error."""
+        return self.spread.error
+
+    @property
+    def skewness(self) -> float:
+        """Of the number's law."""
+        return -self.spread.skewness
+
+    @property
+    def kind(self) -> str:
+        """The name of the interval."""
+        return self.spread.kind
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities."""
+        low, high = self.spread.ends(above, below)
+        return -high, -low
+
+
+@dataclass(frozen=True)
 class Quotient:
     """The ratio of a number to a positive one, from their own spreads (Donner and Zou 2012, MOVER-R).
 
@@ -26,6 +58,13 @@ class Quotient:
     correlation: float
     kind: str = "MOVER ratio"
     skewness: float = 0.0
+
+    @classmethod
+    def of(cls, above: Spread, below: Spread, correlation: float, *, sign: int) -> Quotient:
+        """Return the ratio to the second number, or with the sign −1 to its negative."""
+        if sign < 0:
+            return cls(above, Negated(below), -correlation)
+        return cls(above, below, correlation)
 
     @property
     def centre(self) -> float:
