@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
     from tailproof.evaluation.estimate import Estimate
     from tailproof.evaluation.evaluate import evaluate, k_path
+    from tailproof.evaluation.looks import confidence_sequence
+    from tailproof.evaluation.returns import Returns, returns_under
     from tailproof.export.load import load as load_policy
     from tailproof.features import Joint, PerAction, Polynomial
     from tailproof.learning.learn import learn
@@ -83,12 +85,14 @@ __all__ = [
     "PowerMean",
     "Quantile",
     "Replicate",
+    "Returns",
     "Shrink",
     "SoftmaxPolicy",
     "Split",
     "TrimmedMean",
     "Whole",
     "compare",
+    "confidence_sequence",
     "diagnose",
     "evaluate",
     "k_path",
@@ -96,6 +100,7 @@ __all__ = [
     "load_policy",
     "method",
     "read_log",
+    "returns_under",
     "rollout",
 ]
 
@@ -140,12 +145,14 @@ _HOMES = {
     "PowerMean": "algorithms.weighting",
     "Quantile": "ensemble.aggregate",
     "Replicate": "data.partition",
+    "Returns": "evaluation.returns",
     "Shrink": "algorithms.weighting",
     "SoftmaxPolicy": "policies.greedy",
     "Split": "data.partition",
     "TrimmedMean": "ensemble.aggregate",
     "Whole": "data.partition",
     "compare": "comparison.compare",
+    "confidence_sequence": "evaluation.looks",
     "diagnose": "diagnosis.diagnose",
     "evaluate": "evaluation.evaluate",
     "k_path": "evaluation.evaluate",
@@ -153,6 +160,7 @@ _HOMES = {
     "load_policy": "export.load:load",
     "method": "methods.catalogue",
     "read_log": "sources",
+    "returns_under": "evaluation.returns",
     "rollout": "worlds.rollout",
 }
 

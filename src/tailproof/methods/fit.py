@@ -30,6 +30,7 @@ from tailproof.errors import (
 )
 from tailproof.methods.method import Method
 from tailproof.policies.simple import action_probabilities
+from tailproof.statistics.caps import Cap
 from tailproof.statistics.streaming import Reduction, converse, quantiles
 
 _PROBED = 2_000  # states at which the policy's actions are compared with the logged ones
@@ -89,6 +90,9 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
             log = in_memory(log, who)
     if not method.clip:
         return log
+    if isinstance(method.clip, str):
+        log = in_memory(log, f"clip={method.clip!r}")
+        return log.with_rewards(Cap.named(method.clip).capped(log.rewards))
     levels = [method.clip, 1 - method.clip]
     if isinstance(log, LazyLog):
         return log.with_reward_limits(*reward_quantiles(log, levels, engine))
