@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from tailproof.learning.learned import Learned
     from tailproof.methods.catalogue import method
     from tailproof.methods.method import Method
+    from tailproof.policies.by_row import Column, Logged
     from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
-    from tailproof.policies.simple import EpsilonGreedy
+    from tailproof.policies.rules import on_frame
+    from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform
     from tailproof.sources import read_log
     from tailproof.worlds.rollout import rollout
 
@@ -52,10 +54,12 @@ __all__ = [
     "LSTD",
     "MIS",
     "Absolute",
+    "Always",
     "BanditDR",
     "Bootstrap",
     "Clip",
     "Cloning",
+    "Column",
     "Comparison",
     "ConstantRewards",
     "Continuous",
@@ -73,10 +77,12 @@ __all__ = [
     "Learned",
     "Log",
     "LogSumExp",
+    "Logged",
     "Mean",
     "MeanMinusStd",
     "Median",
     "Method",
+    "Mixture",
     "OutOfBag",
     "PerAction",
     "Polynomial",
@@ -87,6 +93,7 @@ __all__ = [
     "SoftmaxPolicy",
     "Split",
     "TrimmedMean",
+    "Uniform",
     "Whole",
     "compare",
     "diagnose",
@@ -95,6 +102,7 @@ __all__ = [
     "learn",
     "load_policy",
     "method",
+    "on_frame",
     "read_log",
     "rollout",
 ]
@@ -102,10 +110,12 @@ __all__ = [
 #: Where each name comes from; it is loaded when it is first asked for.
 _HOMES = {
     "Absolute": "algorithms.linear.statistics",
+    "Always": "policies.simple",
     "BanditDR": "algorithms.bandit",
     "Bootstrap": "data.partition",
     "Clip": "algorithms.weighting",
     "Cloning": "algorithms.learners.cloning",
+    "Column": "policies.by_row",
     "Comparison": "comparison.comparison",
     "ConstantRewards": "algorithms.rewards",
     "Continuous": "data.spaces",
@@ -129,11 +139,13 @@ _HOMES = {
     "Learned": "learning.learned",
     "Log": "data.log",
     "LogSumExp": "algorithms.weighting",
+    "Logged": "policies.by_row",
     "MIS": "algorithms.mis",
     "Mean": "ensemble.aggregate",
     "MeanMinusStd": "ensemble.aggregate",
     "Median": "ensemble.aggregate",
     "Method": "methods.method",
+    "Mixture": "policies.simple",
     "OutOfBag": "data.partition",
     "PerAction": "features",
     "Polynomial": "features",
@@ -144,6 +156,7 @@ _HOMES = {
     "SoftmaxPolicy": "policies.greedy",
     "Split": "data.partition",
     "TrimmedMean": "ensemble.aggregate",
+    "Uniform": "policies.simple",
     "Whole": "data.partition",
     "compare": "comparison.compare",
     "diagnose": "diagnosis.diagnose",
@@ -152,6 +165,7 @@ _HOMES = {
     "learn": "learning.learn",
     "load_policy": "export.load:load",
     "method": "methods.catalogue",
+    "on_frame": "policies.rules",
     "read_log": "sources",
     "rollout": "worlds.rollout",
 }

@@ -23,6 +23,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.partition import Folds
+from tailproof.engines import Local
 from tailproof.features import Features, as_features
 from tailproof.features.ladder import basis_for
 
@@ -272,4 +273,4 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str |
 
 
 def _on(task: Task, log: Log) -> Task:
-    return Task(log, task.gamma, task.policy, task.initial_states, task.draws, task.seed)
+    return replace(task, log=log, engine=Local())
