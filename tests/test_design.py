@@ -11,7 +11,7 @@ ON_DEMAND = {
     "report": {"comparison", "diagnosis", "evaluation", "learning"},  # pages in a notebook
     "export": {"policies"},  # ONNX is an extra
     "methods": {"algorithms"},  # settings of a saved policy
-    "sources": {"data"},  # log.to_parquet
+    "sources": {"data", "policies"},  # log.to_parquet, the logged policy
 }
 
 

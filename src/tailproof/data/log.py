@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_finite
+from tailproof.data.origin import Origin, own_origin
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.data.validation import (
     check_actions,
@@ -111,6 +112,7 @@ class Log(Episodes):
     terminated: BoolArray  # (n,)
     truncated: BoolArray  # (n,)
     propensity: FloatArray | None  # (n,)
+    origin: Origin | None = None  # None for its own rows
 
     @classmethod
     def from_arrays(
@@ -225,6 +227,16 @@ class Log(Episodes):
         """Index of the episode that each row belongs to, (n,)."""
         return np.repeat(np.arange(self.n_episodes), self.lengths)
 
+    @cached_property
+    def table_rows(self) -> Origin:
+        """Which row of its table each state and next state was read from."""
+        return own_origin(self.starts) if self.origin is None else self.origin
+
+    @property
+    def first_rows(self) -> IntArray:
+        """The row of its table in which each episode starts, (E,)."""
+        return self.table_rows.rows[self.starts[:-1]]
+
     @property
     def first_states(self) -> FloatArray:
         """The state in which each episode starts, (E, p)."""
@@ -296,6 +308,7 @@ class Log(Episodes):
             episode_ids=self.episode_ids[episodes],
             group_ids=None if self.group_ids is None else self.group_ids[episodes],
             propensity=None if self.propensity is None else self.propensity[rows],
+            origin=self.table_rows.take(rows),
         )
 
     def __repr__(self) -> str:

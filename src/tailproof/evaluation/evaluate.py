@@ -87,9 +87,10 @@ def evaluate(
         warn_of_a_hidden_horizon(data, discount)
         policy = for_log(policy, data)
         starts = _starts(data, initial_states)
-        warn_of_unlogged_actions(policy, data, starts)
+        rows = data.first_rows if initial_states is None and isinstance(data, Log) else None
+        warn_of_unlogged_actions(policy, data, None if initial_states is None else starts)
         warn_of_taught_episodes(policy, data)
-        task = Task(data, discount, policy, starts, seed=seed, engine=where)
+        task = Task(data, discount, policy, starts, seed=seed, engine=where, initial_rows=rows)
         estimate = estimate_of(task, chosen)
     return replace(
         estimate,

@@ -84,5 +84,6 @@ def confidence_sequence(
         )
     each = sequential_miss(choice.units, miss=miss, tightest=tightest)
     found = choice.interval(1 - 2 * each)
-    kind = f"{found.kind}, sequence"
-    return replace(found, level=level, requested=level, kind=kind, note=_ASSUMES)
+    return replace(
+        found, level=level, requested=level, kind=f"{found.kind}, sequence", note=_ASSUMES
+    )

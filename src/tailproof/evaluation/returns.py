@@ -13,12 +13,13 @@ from tailproof.algorithms.default.ratio import Quotient
 from tailproof.algorithms.default.spreads import Constant, Spread, hall_spread
 from tailproof.algorithms.importance import cumulative_weights, warn_of_the_horizon
 from tailproof.algorithms.one_step.choice import OneStepChoice
-from tailproof.algorithms.one_step.observations import RARE_EVENTS, Observations, rare_spread
+from tailproof.algorithms.one_step.observations import Observations, rare_spread
 from tailproof.algorithms.one_step.simple import weighted_choice
 from tailproof.arrays import FloatArray, require_finite
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.validation import column
 from tailproof.errors import LevelError, LogError
+from tailproof.judgement.rules import RULES
 from tailproof.methods.fit import check_gamma
 from tailproof.policies.naming import for_log
 from tailproof.sources.propensities import with_estimated_propensities
@@ -146,7 +147,7 @@ class Returns:
         """Return the spread of the mean of the lowest share q."""
         observations, w = Observations.of(self.log), self.weights / self.weights.mean()
         short = np.maximum(weighted_quantile(values, w, q) - values, 0) / q
-        if observations.events((short > 0) & (w > 0)) < RARE_EVENTS and short.any():
+        if observations.events((short > 0) & (w > 0)) < RULES.rare_events and short.any():
             return rare_spread(
                 observations,
                 value + float((w * short).mean()),

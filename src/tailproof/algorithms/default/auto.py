@@ -24,6 +24,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.partition import Folds
+from tailproof.engines import Local
 from tailproof.features import Features, as_features
 from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import measure
@@ -285,4 +286,4 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str |
 
 
 def _on(task: Task, log: Log) -> Task:
-    return Task(log, task.gamma, task.policy, task.initial_states, task.draws, task.seed)
+    return replace(task, log=log, engine=Local())
