@@ -7,7 +7,7 @@ the rows of a method that takes the log as a whole and gives an interval.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from tailproof.files.frames import as_frame, plain
 from tailproof.judgement.logged import all_folds
 from tailproof.methods.method import Method
 from tailproof.statistics.intervals import Bound, order_statistic_lower_bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: What the policy that made the log is called.
 LOGGED = "logged policy"
@@ -154,6 +157,12 @@ class Comparison:
         logged = self.baseline == LOGGED
         rival = None if logged else self.baseline_choice or self.baseline_value
         return scored_difference(first, self.baseline, ahead_of(mine, rival), level=self.level)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
+        from tailproof.plotting.results import plot_comparison  # matplotlib is for those who look
+
+        return plot_comparison(self, ax=ax)
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import comparison_html  # pages are for those who look

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from tailproof.statistics.intervals import (
     quantile_bound,
     tail_aware_lower_bound,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 IntervalKind = Literal["order", "t"]
 BoundKind = Literal["order", "t", "tail-aware", "guaranteed"]
@@ -181,6 +184,12 @@ class Estimate:
         return as_frame(
             [{"fold": k, "value": float(value)} for k, value in enumerate(self.fold_values)]
         )
+
+    def plot(self, *, level: float = 0.9, ax: Axes | None = None) -> Axes:
+        """Draw the value with its interval, beside the logged policy or the folds; return the Axes."""
+        from tailproof.plotting.results import plot_estimate  # matplotlib is for those who look
+
+        return plot_estimate(self, level=level, ax=ax)
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import estimate_html  # pages are for those who look
