@@ -79,7 +79,7 @@ def reproduce(
     """
 
     def say(outcome: Outcome) -> None:
-        if session.options.json:
+        if session.json:
             return
         for claim in outcome.claims:
             line = Text(f"{outcome.name} ({outcome.shows}) ")
@@ -91,7 +91,7 @@ def reproduce(
         else:
             session.note(f"{outcome.name}: {outcome.files['svg']}, {outcome.seconds:.0f} s")
 
-    with engine.cluster(aside=session.options.json) as where:
+    with engine.cluster(aside=session.json) as where:
         outcomes = run_reproduce(
             names or ["all"],
             replicates=replicates,
@@ -104,5 +104,5 @@ def reproduce(
             each=say,
             engine=where,
         )
-    if session.options.json:
+    if session.json:
         session.answer({"command": "reproduce", "outcomes": outcomes})

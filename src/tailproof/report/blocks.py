@@ -140,7 +140,15 @@ class Section:
 
     def html(self) -> Markup:
         """Return the section as HTML."""
-        body = Markup("").join(block.html() for block in self.blocks)
         return Markup(
             '<section id="{0}" aria-labelledby="{0}-title"><h2 id="{0}-title">{1}</h2>{2}</section>'
-        ).format(self.key, self.title, body)
+        ).format(self.key, self.title, self._body())
+
+    def folded(self) -> Markup:
+        """Return the section as HTML that opens when its title is clicked."""
+        return Markup('<details class="expert" id="{}"><summary>{}</summary>{}</details>').format(
+            self.key, self.title, self._body()
+        )
+
+    def _body(self) -> Markup:
+        return Markup("").join(block.html() for block in self.blocks)

@@ -21,7 +21,7 @@ ROW = 26.0  # height of a row in pictures that have a row for each thing
 def fold_figure(found: Answer) -> Figure:
     """Return the value of every fold, sorted, with the estimate across them."""
     estimate = found.estimate
-    values = np.sort(found.folds.fold_values)
+    values = np.sort(found.estimate.fold_values)
     mean = float(values.mean())
     shown = [*values, estimate.value, mean]
     plot = Plot(

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from tailproof.data.log import Log
-from tailproof.data.spaces import Discrete
-from tailproof.data.stored import AnyLog, action_counts, parts_of, pieces_of
+from tailproof.data.stored import action_counts
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.learning.learned import Learned
-from tailproof.policies.simple import action_probabilities
 from tailproof.report.answers import Answer
-from tailproof.report.blocks import Block, Figure, Points, Prose, Section
+from tailproof.report.blocks import Figure, Points, Prose, Section
 from tailproof.report.page import Page
 from tailproof.report.pages import Context, evaluation_page
 from tailproof.report.plot import LETTER, Plot, legend, shortened
@@ -26,35 +21,14 @@ from tailproof.report.text import count, percent
 _ROW = 32.0
 
 
-def action_shares(log: AnyLog, policy: Any, *, most: int = 100_000) -> dict[str, dict[str, float]]:
-    """Return how often a policy and the log take each action in the logged states.
-
-    Nothing for continuous actions. At most so many rows are asked.
-    """
-    space = log.action_space
-    if not isinstance(space, Discrete):
-        return {}
-    every = max(1, log.n_transitions // most)
-    states = [
-        piece.states[-piece.first % every :: every]
-        for part in parts_of(log)
-        for piece in pieces_of(log, part, ahead=False)
-    ]
-    chosen = action_probabilities(policy, np.concatenate(states), space.n).mean(axis=0)
-    logged = action_counts(log) / log.n_transitions
-    return {
-        space.label(a): {"policy": float(chosen[a]), "log": float(logged[a])}
-        for a in range(space.n)
-    }
-
-
 def learning_page(
     judging: Log,
     learned: Learned,
     found: Answer,
     diagnosis: Diagnosis,
-    shares: Mapping[str, Mapping[str, float]],
     context: Context,
+    *,
+    line: str,
 ) -> Page:
     """Return the report of a learned policy.
 
@@ -66,10 +40,10 @@ def learning_page(
         The policy.
     found, diagnosis
         Of the policy on `judging`.
-    shares
-        From `action_shares`.
     context
         Where it comes from.
+    line
+        From `learned_line`.
     """
     page = evaluation_page(
         judging, learned.policy, found, diagnosis, context, name="the learned policy"
@@ -79,19 +53,19 @@ def learning_page(
         f"{count(judging.n_episodes, 'other episode')}: on those that taught it a policy looks "
         f"better than it is."
     )
-    blocks: list[Block] = [Prose(said)]
-    if learned.reasons:
-        blocks.append(Points(learned.reasons))
-    if shares:
-        blocks.append(share_figure(shares))
-    section = Section("policy", "What it learned", tuple(blocks), "Policy")
-    page = replace(page, sections=(section, *page.sections))
-    if learned.improves is None:
-        return page
+    logged = action_counts(judging) / judging.n_transitions
+    shares = {
+        name: {"policy": share, "log": float(logged[action])}
+        for action, (name, share) in enumerate(found.estimate.on_log.shares.items())
+    }
+    blocks = (Prose(said), Points(learned.reasons), share_figure(shares))
+    section = Section("policy", "What it learned", blocks, "Policy")
     return replace(
         page,
-        verdict=f"{learned.advice()} {page.verdict}",
-        mood="good" if learned.improves else "warn",
+        verdict=line,
+        details=(page.verdict, *page.details),
+        mood="good" if line.startswith("Yes") else "warn",
+        sections=(section, *page.sections),
     )
 
 

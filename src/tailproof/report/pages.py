@@ -13,7 +13,7 @@ from tailproof.data.log import Log
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.judgement.reference import reference
 from tailproof.report.answers import Answer
-from tailproof.report.blocks import Fact, Facts, Section
+from tailproof.report.blocks import Fact, Facts, Mood, Section
 from tailproof.report.page import Page
 from tailproof.report.sections import (
     choice_section,
@@ -56,7 +56,7 @@ class Context:
 def evaluation_page(
     log: Log, policy: Any, found: Answer, diagnosis: Diagnosis, context: Context, *, name: str
 ) -> Page:
-    """Return the report of an evaluation: the answer, then what it rests on.
+    """Return the report of an evaluation: value and gain, then what they rest on.
 
     Parameters
     ----------
@@ -71,39 +71,59 @@ def evaluation_page(
     name
         What to call the policy.
     """
-    facts = []
-    if found.interval is not None:
-        ends = f"{number(found.interval.low)} to {number(found.interval.high)}"
-        facts.append(Fact("interval", ends, f"covers with {percent(found.interval.level)}"))
-    if found.bound is not None:
-        note = f"exceeded with {percent(found.bound.level)}"
-        facts.append(Fact("lower bound", number(found.bound.low), note))
-    plain = diagnosis.influence
-    facts.append(Fact("method", found.how()))
-    facts.append(Fact("plain average", number(plain.value), plain.estimator))
-    light = diagnosis.tails["rewards"].variance.exists == "yes"
+    estimate = found.estimate
     chosen = choice_section(found)
-    advice = diagnosis.verdict.summary if chosen is None else ""
-    sections = [
-        *([chosen] if chosen is not None else []),
-        folds_section(found),
-        verdict_section(diagnosis),
-        *evidence_sections(log, diagnosis, _weights(log, policy, diagnosis)),
-        settings_section(context.settings, notes=context.notes, warnings=context.warnings),
-    ]
+    evidence = evidence_sections(log, diagnosis, _weights(log, policy, diagnosis))
     return Page(
         title=f"How good is {name}?",
         subtitle=subtitle(log, context, diagnosis.gamma),
-        headline=number(found.estimate.value),
-        headline_note="estimated value",
-        verdict=found.sentence(),
-        details=tuple(filter(None, (found.why_no_interval(), advice))),
-        facts=Facts(tuple(facts)),
-        mood="good" if light else "plain" if found.interval is not None else "warn",
-        sections=tuple(sections),
+        headline=number(estimate.value),
+        headline_note=str(estimate.unit),
+        second=found.gain(),
+        second_note=f"gain over the logged {number(estimate.logged_value)}; {found.gain_ends()}",
+        verdict=f"The policy takes {found.policy_line()}.",
+        warnings=tuple(context.warnings),
+        details=found.caveats(),
+        facts=Facts(_facts(found)),
+        mood=_mood(found),
+        sections=(
+            *([chosen] if chosen is not None else []),
+            verdict_section(diagnosis),
+            evidence[0],
+        ),
+        folded=(
+            folds_section(found),
+            *evidence[1:],
+            settings_section(context.settings, notes=context.notes),
+        ),
         record=context.record,
         created=today(),
     )
+
+
+def _facts(found: Answer) -> tuple[Fact, ...]:
+    """Return the cards below the answer: the ends of the value and of the gain."""
+    named = (
+        ("interval of the value", found.interval),
+        ("lower bound of the value", found.bound),
+        ("lower bound of the gain", found.gain_bound),
+    )
+    cards = [
+        Fact(
+            name,
+            number(each.low) if each.is_bound else f"{number(each.low)} to {number(each.high)}",
+            f"holds with {percent(each.level)}",
+        )
+        for name, each in named
+        if each is not None
+    ]
+    return (*cards, Fact("estimated by", found.how()))
+
+
+def _mood(found: Answer) -> Mood:
+    if found.gain_bound is None:
+        return "warn"
+    return "good" if found.gain_bound.low > 0 else "plain"
 
 
 def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context) -> Page:
@@ -120,23 +140,18 @@ def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context
         Fact("plain average", number(diagnosis.influence.value), diagnosis.influence.estimator),
     )
     heavy = rewards.variance.exists != "yes"
-    sections = [
-        verdict_section(diagnosis),
-        *evidence_sections(log, diagnosis, _weights(log, policy, diagnosis)),
-        settings_section(
-            context.settings,
-            notes=[*context.notes, *diagnosis.notes],
-            warnings=context.warnings,
-        ),
-    ]
+    influence, tails, *others = evidence_sections(log, diagnosis, _weights(log, policy, diagnosis))
+    settings = settings_section(context.settings, notes=[*context.notes, *diagnosis.notes])
     return Page(
         title=f"Diagnosis of {context.source}",
         subtitle=subtitle(log, context, diagnosis.gamma),
         headline="Heavy tails" if heavy else "Light tails",
         verdict=verdict.summary,
+        warnings=tuple(context.warnings),
         facts=Facts(facts),
         mood="warn" if heavy else "good",
-        sections=tuple(sections),
+        sections=(verdict_section(diagnosis), influence, tails),
+        folded=(*others, settings),
         record=context.record,
         created=today(),
     )

@@ -7,6 +7,9 @@ from typing import Any
 
 from tailproof.files.frames import plain
 
+#: Version of the keys that docs/json.md lists: raised when one is renamed, removed or changes meaning.
+SCHEMA = 1
+
 
 def as_json(record: Any) -> str:
     """Return JSON that every parser reads; `frames.plain` says what becomes of NaN and infinity.

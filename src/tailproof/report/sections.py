@@ -25,7 +25,7 @@ from tailproof.report.figures import (
 )
 from tailproof.report.tables import table
 from tailproof.report.tail_figures import hill_figure, residual_figure, survival_figure
-from tailproof.report.text import method_text, number, percent
+from tailproof.report.text import number, percent
 from tailproof.report.versions import versions
 from tailproof.statistics.tails.index import TailIndex
 
@@ -55,29 +55,12 @@ def verdict_section(diagnosis: Diagnosis) -> Section:
 
 
 def folds_section(found: Answer, *, truth: float | None = None) -> Section:
-    """Return the fold values and the intervals that they give."""
-    blocks: list[Block] = []
-    if len(found.folds.fold_values) > 1:
-        if found.folds is not found.estimate:
-            blocks.append(
-                Prose(
-                    f"The estimate comes from the whole log: {found.how()}. "
-                    f"The intervals come from folds: {method_text(found.folds.method)}."
-                )
-            )
-        blocks.append(fold_figure(found))
-        if found.folds.method.at == "backup":
-            blocks.append(
-                Prose(
-                    "These members saw each other in every backup. They are not independent, and no "
-                    "interval of theirs has a level."
-                )
-            )
-        blocks.append(interval_figure(found, truth=truth))
-    else:
-        blocks.append(Prose(found.why_no_interval()))
-    if found.folds.bad_folds:
-        named = ", ".join(map(str, found.folds.bad_folds))
+    """Return the fold values, and every interval and bound on offer."""
+    estimate = found.estimate
+    blocks: list[Block] = [fold_figure(found)] if len(estimate.fold_values) > 1 else []
+    blocks.append(interval_figure(found, truth=truth))
+    if estimate.bad_folds:
+        named = ", ".join(map(str, estimate.bad_folds))
         blocks.append(Points((f"Folds that diverged and were left out: {named}.",), "warn"))
     return Section("folds", "Folds and intervals", tuple(blocks), "Folds")
 
@@ -223,17 +206,11 @@ def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
     )
 
 
-def settings_section(
-    settings: Mapping[str, Any], *, notes: Sequence[str] = (), warnings: Sequence[str] = ()
-) -> Section:
-    """Return what to repeat to get the same numbers, and what was said on the way."""
+def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) -> Section:
+    """Return what to repeat to get the same numbers, and how the log was understood."""
     rows = [(name, str(value)) for name, value in settings.items() if value is not None]
     rows += list(versions().items())
-    blocks: list[Block] = []
-    if warnings:
-        blocks.append(Points(tuple(warnings), "warn"))
-    if notes:
-        blocks.append(Points(tuple(notes)))
+    blocks: list[Block] = [Points(tuple(notes))] if notes else []
     blocks.append(Wide(table(("setting", "value"), rows)))
     return Section("settings", "Settings and versions", tuple(blocks), "Settings")
 
