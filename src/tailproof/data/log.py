@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Episodes:
     group_ids: AnyArray | None  # (E,)
     action_space: ActionSpace
     state_names: tuple[str, ...]
+    reward_name: str = field(default="reward", kw_only=True)  # for example revenue
 
     @property
     def n_transitions(self) -> int:
@@ -126,6 +127,7 @@ class Log(Episodes):
         propensity: npt.ArrayLike | None = None,
         action_space: Any = None,
         state_names: Sequence[str] | None = None,
+        reward_name: str = "reward",
     ) -> Log:
         """Check n transitions and make a log of them.
 
@@ -151,6 +153,8 @@ class Log(Episodes):
             actions need none.
         state_names
             A name for each state variable, used in tables.
+        reward_name
+            What the reward is, used beside values: "revenue".
 
         Examples
         --------
@@ -208,6 +212,7 @@ class Log(Episodes):
             propensity=None if propensity is None else check_propensity(propensity, n, space),
             action_space=space,
             state_names=names,
+            reward_name=reward_name,
         )
 
     @cached_property

@@ -197,8 +197,15 @@ def answer(estimate: Estimate, *, level: float = 0.9) -> Answer:
             _offer("fold t", level, lambda level: estimate.interval(level, kind="t")),
             _offer("fold t, lower", level, lambda level: estimate.lower_bound(level, kind="t")),
         ]
-    quoted = [offer if offer.exists else None for offer in (interval, bound, of_gain, above)]
-    return Answer(estimate, level, *quoted, offers=tuple(offers))
+    return Answer(
+        estimate=estimate,
+        level=level,
+        interval=interval if interval.exists else None,
+        bound=bound if bound.exists else None,
+        gain_interval=of_gain if of_gain.exists else None,
+        gain_bound=above if above.exists else None,
+        offers=tuple(offers),
+    )
 
 
 def _offer(name: str, level: float, ask: Callable[[float], Interval | Bound]) -> Offer:

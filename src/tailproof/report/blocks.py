@@ -26,7 +26,7 @@ class Figure:
     svg, legend
         Markup from `plot`.
     numbers
-        The table behind the picture, folded away unless `unfolded`.
+        The table behind the picture, folded away.
     """
 
     key: str
@@ -34,20 +34,18 @@ class Figure:
     svg: str
     numbers: Table
     legend: str = ""
-    unfolded: bool = False
 
     def html(self) -> Markup:
         """Return the figure as HTML."""
         return Markup(
             '<figure id="figure-{key}">{legend}<div class="scroll">{svg}</div>'
             "<figcaption>{caption}</figcaption>"
-            '<details class="numbers"{open}><summary>Numbers</summary><div class="scroll">{table}</div>'
+            '<details class="numbers"><summary>Numbers</summary><div class="scroll">{table}</div>'
             "</details></figure>"
         ).format(
             key=self.key,
             legend=Markup(self.legend),
             svg=Markup(self.svg),
-            open=Markup(" open") if self.unfolded else "",
             caption=self.caption,
             table=self.numbers.html(),
         )

@@ -9,7 +9,6 @@ import numpy as np
 from tailproof.comparison.comparison import Comparison
 from tailproof.data.log import Log
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.judgement.logged import all_folds
 from tailproof.report.blocks import Fact, Facts, Figure, Points, Section, Wide
 from tailproof.report.figures import forest_figure
 from tailproof.report.page import Page
@@ -22,7 +21,7 @@ from tailproof.report.ranking import (
     ranking_table,
 )
 from tailproof.report.sections import settings_section
-from tailproof.report.tables import Table, table
+from tailproof.report.tables import table
 from tailproof.report.text import count, method_text, number, percent
 
 
@@ -49,7 +48,6 @@ def comparison_page(
         "gains", f"Gain over the {comparison.baseline}", (gain_figure(comparison),), "Gain"
     )
     ranking = Section("ranking", "Ranking", (Wide(ranking_table(comparison)), notes), "Ranking")
-    folds = Section("folds", "Every fold of every policy", (Wide(_fold_table(comparison)),))
     return Page(
         title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
         subtitle=subtitle(log, context, comparison.gamma),
@@ -70,7 +68,7 @@ def comparison_page(
         mood="good" if passes else "warn",
         sections=(ranking, gains, influence),
         folded=(
-            *([folds] if comparison.has_folds else []),
+            *([_folds(comparison)] if comparison.has_folds else []),
             *evidence,
             settings_section(context.settings, notes=context.notes),
         ),
@@ -95,13 +93,14 @@ def gain_figure(comparison: Comparison) -> Figure:
     )
 
 
-def _fold_table(comparison: Comparison) -> Table:
+def _folds(comparison: Comparison) -> Section:
     names = [each.name for each in comparison.candidates]
     folds = np.stack(
-        [*(all_folds(each.estimate) for each in comparison.candidates), comparison.baseline_folds]
+        [*(each.estimate.all_folds for each in comparison.candidates), comparison.baseline_folds]
     )
     rows = [
         (k, *(float(value) if math.isfinite(value) else None for value in folds[:, k]))
         for k in range(folds.shape[1])
     ]
-    return table(("fold", *names, comparison.baseline), rows)
+    shown = table(("fold", *names, comparison.baseline), rows)
+    return Section("folds", "Every fold of every policy", (Wide(shown),))

@@ -27,7 +27,7 @@ from tailproof.report.sections import (
     verdict_section,
     weights_section,
 )
-from tailproof.report.text import count, number, percent
+from tailproof.report.text import count, number, percent, signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def evaluation_page(
         second_note=f"gain over the logged {number(estimate.logged_value)}; {found.gain_ends()}",
         verdict=f"The policy takes {found.policy_line()}.",
         warnings=tuple(context.warnings),
-        details=found.caveats(),
+        details=(f"Estimated by {found.how()}.", *found.caveats()),
         facts=Facts(_facts(found)),
         mood=_mood(found),
         sections=(
@@ -103,21 +103,17 @@ def evaluation_page(
 
 def _facts(found: Answer) -> tuple[Fact, ...]:
     """Return the cards below the answer: the ends of the value and of the gain."""
-    named = (
-        ("interval of the value", found.interval),
-        ("lower bound of the value", found.bound),
-        ("lower bound of the gain", found.gain_bound),
-    )
-    cards = [
-        Fact(
-            name,
-            number(each.low) if each.is_bound else f"{number(each.low)} to {number(each.high)}",
-            f"holds with {percent(each.level)}",
-        )
-        for name, each in named
-        if each is not None
-    ]
-    return (*cards, Fact("estimated by", found.how()))
+    cards = []
+    if (ends := found.interval) is not None:
+        text = f"{number(ends.low)} to {number(ends.high)}"
+        cards.append(Fact("interval of the value", text, f"holds with {percent(ends.level)}"))
+    if (bound := found.bound) is not None:
+        note = f"holds with {percent(bound.level)}"
+        cards.append(Fact("lower bound of the value", number(bound.low), note))
+    if (bound := found.gain_bound) is not None:
+        note = f"holds with {percent(bound.level)}"
+        cards.append(Fact("lower bound of the gain", signed(bound.low), note))
+    return tuple(cards)
 
 
 def _mood(found: Answer) -> Mood:

@@ -182,7 +182,7 @@ def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
         rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
         robust = f"median of {influence.folds} folds"
         figure = influence_figure(rows, plain="plain estimate", robust=robust)
-        blocks.append(replace(figure, numbers=_influence_table(diagnosis), unfolded=True))
+        blocks.append(replace(figure, numbers=_influence_table(diagnosis)))
     if not log.is_bandit or log.n_episodes > 1:
         returns = discounted_returns(log, diagnosis.gamma)
         blocks.append(returns_figure(returns, log.episode_ids, marked=ids))

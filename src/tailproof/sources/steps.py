@@ -47,6 +47,7 @@ class Steps:
     propensity: FloatArray | None = None  # (n,)
     action_space: Any = None
     state_names: tuple[str, ...] | None = None
+    reward_name: str = "reward"
     keep_order: bool = False
     guessed_episode: str | None = None
 
@@ -107,6 +108,7 @@ def assemble(steps: Steps, told: Told) -> Log:
             propensity=rows(steps.propensity),
             action_space=steps.action_space,
             state_names=steps.state_names,
+            reward_name=steps.reward_name,
         )
     if steps.group is not None:
         groups = _groups(steps.group, episodes, steps.episode)

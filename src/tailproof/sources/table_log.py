@@ -84,6 +84,7 @@ def _steps(table: pa.Table, columns: Columns, all_terminate: bool, told: Told) -
             propensity=_optional(numbers, columns.propensity, table),
             action_space=space,
             state_names=tuple(name for block in blocks for name in block.names),
+            reward_name=columns.reward,
         )
 
 
@@ -114,6 +115,7 @@ def _described_steps(table: pa.Table, columns: Columns, description: dict[str, A
             propensity=_optional(numbers, columns.propensity, table),
             action_space=space,
             state_names=tuple(description["state_names"]),
+            reward_name=description.get("reward_name", "reward"),
             keep_order=True,
         )
 

@@ -17,6 +17,7 @@ from tailproof.algorithms.default.spreads import Hall, Spread, hall_spread
 from tailproof.algorithms.default.target import Target, shuffled_groups
 from tailproof.algorithms.linear.huber import huber_regression, robust_scale
 from tailproof.algorithms.linear.statistics import as_ridge
+from tailproof.algorithms.on_log import on_log
 from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
 from tailproof.algorithms.task import Task
@@ -154,6 +155,13 @@ def _evaluate(
         logged_influence=logged.influence,
         objection=_why_not(target, blend, own.value, logged.value),
         alternatives={name: own.base + value for name, value in mean.others(rng).items()},
+        on_log=on_log(
+            log.action_space,
+            shares=target.shares,
+            agreement=float(target.agreement.mean()),
+            rows=log.n_transitions,
+            weights=blend.weights,
+        ),
     )
     return choice, blend
 

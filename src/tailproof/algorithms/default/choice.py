@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from tailproof.algorithms.default.gain import Mover, PairedGain
-from tailproof.algorithms.default.levels import check_level
+from tailproof.algorithms.default.levels import check_level, no_honest
 from tailproof.algorithms.default.spreads import Spread
+from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.statistics.intervals import Bound, Interval
@@ -68,6 +69,8 @@ class Scored:
         How much each independent observation moves the two values, centred at 0, (U,).
     alternatives
         What other estimators say.
+    on_log
+        What the policy does in the states of the log, where that was asked.
     """
 
     value: float
@@ -81,6 +84,7 @@ class Scored:
     influence: FloatArray = field(repr=False)
     logged_influence: FloatArray = field(repr=False)
     alternatives: dict[str, float]
+    on_log: PolicyOnLog | None = None
 
     @property
     def standard_error(self) -> float:
@@ -149,7 +153,7 @@ class Scored:
     def interval(self, level: float = 0.9) -> Interval:
         """Return the ends that miss as often below as above; the estimate is always inside."""
         miss = (1 - check_level(level)) / 2
-        self._require_interval(level)
+        self._require(level, "interval")
         low, high = map(float, self.spread.ends(miss, miss))
         return Interval(
             low=min(low, self.value),
@@ -163,17 +167,15 @@ class Scored:
     def lower_bound(self, level: float = 0.9) -> Bound:
         """Return a number that the value exceeds with about this confidence."""
         miss = 1 - check_level(level)
-        self._require_interval(level)
+        self._require(level, "lower bound")
         low = min(float(self.spread.ends(miss, miss)[0]), self.value)
         return Bound(
             value=low, level=level, requested=level, kind=self.spread.kind, note=self.limits
         )
 
-    def _require_interval(self, level: float) -> None:
+    def _require(self, level: float, what: str) -> None:
         if self.declined is not None:
-            raise LevelError(
-                f"No honest {100 * level:g} % interval exists for this log: {self.declined}."
-            )
+            raise LevelError(no_honest(level, what, self.declined))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,7 @@ class Target:
     next: Actions  # in the next states, (n, …)
     first: Actions  # where episodes start, (m, …)
     agreement: FloatArray  # (n,) of the logged actions
+    shares: FloatArray | None  # (A,) mean probability of each discrete action in the logged states
 
     @classmethod
     def of(cls, task: Task) -> Target:
@@ -89,8 +90,10 @@ class Target:
         if log.terminated.any():
             alive = ~log.terminated[:, None]
             after = Actions(after.states, after.actions, after.weights * alive, after.agreement)
-        here = alike(log.actions[:, None], *act(log.states, 2))[:, 0]
-        return cls(task, after, actions(starts, 1), here)
+        chosen, chances = act(log.states, 2)
+        here = alike(log.actions[:, None], chosen, chances)[:, 0]
+        shares = chances.mean(axis=0) if log.is_discrete else None
+        return cls(task, after, actions(starts, 1), here, shares)
 
     @property
     def log(self) -> Log:

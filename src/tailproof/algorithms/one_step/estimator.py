@@ -8,6 +8,7 @@ import numpy as np
 
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.default.spreads import Spread, hall_spread
+from tailproof.algorithms.on_log import PolicyOnLog, on_log
 from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
@@ -128,7 +129,16 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
         guarantee=guarantee(
             observations, weights.raw, rows.rewards, known=weights.estimated is None
         ),
+        on_log=_on_log(rows, weights.raw),
     )
+
+
+def _on_log(rows: Rows, weights: FloatArray) -> PolicyOnLog:
+    """Return what the policy does in the rows, with the log's own codes of actions."""
+    shares = np.empty(rows.n_actions)
+    shares[rows.codes] = rows.policy.mean(axis=0)
+    agreement = float(rows.taken(rows.policy).mean())
+    return on_log(rows.space, shares=shares, agreement=agreement, rows=rows.count, weights=weights)
 
 
 def _unlogged(rows: Rows) -> float:
