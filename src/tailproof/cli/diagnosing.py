@@ -51,7 +51,7 @@ def diagnose(
         reading,
         Outcome(
             asked={"policy": policy, "gamma": diagnosis.gamma, "seed": seed},
-            found={"diagnosis": diagnosis.to_dict()},
+            found=_numbers(diagnosis),
             answer=[Text(diagnosis.verdict.summary, style="bold")],
             evidence=diagnosis_lines(diagnosis),
         ),
@@ -59,6 +59,37 @@ def diagnose(
         look=lambda: (shown, diagnosis),
         page=lambda shown, diagnosis, context: diagnosis_page(shown, target, diagnosis, context),
     )
+
+
+def _numbers(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what JSON holds of a diagnosis; the whole of it is evidence."""
+    verdict, influence = diagnosis.verdict, diagnosis.influence
+    return {
+        "summary": verdict.summary,
+        "call": verdict.call,
+        "reasons": verdict.reasons,
+        "improvements": verdict.improvements,
+        "tails": {
+            name: {
+                "left_index": each.left.alpha,
+                "right_index": each.right.alpha,
+                "mean_exists": each.mean.exists,
+                "variance_exists": each.variance.exists,
+                "longer": each.skew,
+            }
+            for name, each in diagnosis.tails.items()
+        },
+        "influence": {
+            "estimator": influence.estimator,
+            "value": influence.value,
+            "share": influence.share,
+            "effects": {str(each.episode): each.effect for each in influence.episodes},
+        },
+        "transitions": diagnosis.transitions,
+        "episodes": diagnosis.episodes,
+        "groups": diagnosis.groups,
+        "diagnosis": diagnosis.to_dict(),
+    }
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[Any]:

@@ -14,6 +14,7 @@ from tailproof.data.stored import AnyLog
 from tailproof.data.stored_views import held
 from tailproof.diagnosis.diagnose import diagnose
 from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.report.record import page_of
 from tailproof.report.versions import versions
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def conclude(
         )
         with session.working("Writing the report"):
             page(*shown, context).write(report)
-    session.answer(record, *outcome.answer, evidence=outcome.evidence)
+    printed = record if session.options.full else page_of(record)
+    session.answer(printed, *outcome.answer, evidence=outcome.evidence)
     if report is not None:
         session.note(f"The report is in {report}.")

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from tailproof.cli.terminal import Visible, visible
 from tailproof.report.record import SCHEMA, as_json
@@ -103,8 +104,7 @@ class Session:
 
     def error(self, message: str) -> None:
         """Say what went wrong."""
-        self.err.print("Error:", style="bold red", end=" ")
-        self.err.print(visible(as_options(message)))
+        self.err.print(_labelled("Error: ", "bold red", as_options(message)))
 
     def answer(self, record: dict[str, Any], *answer: Any, evidence: Sequence[Any] = ()) -> None:
         """Print the record as JSON, or what a person reads: answer, warnings, evidence."""
@@ -121,8 +121,7 @@ class Session:
     def print_warnings(self, console: Console) -> None:
         """Print the warnings that were not printed yet, unless they are in the JSON."""
         for text in () if self.json else self.warnings[self._printed :]:
-            console.print("Warning:", style="yellow", end=" ")
-            console.print(visible(text))
+            console.print(_labelled("Warning: ", "yellow", text))
         self._printed = len(self.warnings)
 
     @contextmanager
@@ -141,6 +140,10 @@ class Session:
         with progress:
             task = progress.add_task(text, total=total)
             yield lambda steps=1: progress.advance(task, steps)
+
+
+def _labelled(label: str, style: str, text: str) -> Text:
+    return Text.assemble((label, style), visible(text))
 
 
 def _console(file: Any) -> Console:

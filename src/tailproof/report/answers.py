@@ -109,7 +109,7 @@ class Answer:
         """Return why there is no interval, or what intervals and bounds rest on."""
         value, bound, *_ = self.offers
         if not value.exists:
-            return tuple(dict.fromkeys((value.note, bound.note)))
+            return (value.note,)
         rests = [f"interval of the value: {value.note}"]
         if bound.note != value.note:
             rests.append(f"its lower bound: {bound.note}")
@@ -156,22 +156,26 @@ def learned_line(
     """
     if found is None:
         return "Not judged: no episodes were held out from learning."
-    sure = percent(found.level)
-    if learned.improves is None:
-        above = found.gain_bound is not None and found.gain_bound.low > 0
-        better, kept = above, "it is not shown to be better than what was logged"
-    else:
-        better = learned.improves
-        sure = percent(found.level if learned.judged is None else learned.judged.level)
-        kept = "nothing learned is credibly better than what was logged, which is kept"
-    verdict = (
-        f"Yes, better than what was logged with {sure} confidence" if better else f"No, {kept}"
-    )
     beside = (
         "" if constant is None else f"; best constant {constant.action} {number(constant.value)}"
     )
-    judges = count(found.estimate.n_episodes, "held-out episode")
-    return f"{verdict}: {found.first_line()}{beside} ({judges})"
+    held_out = count(found.estimate.n_episodes, "held-out episode")
+    return f"{_verdict(learned, found)}. By {held_out}: {found.first_line()}{beside}."
+
+
+def _verdict(learned: Learned, found: Answer) -> str:
+    judged = learned.judged
+    if learned.improves is None:
+        if found.gain_bound is not None and found.gain_bound.low > 0:
+            return f"Yes, better than what was logged with {percent(found.level)} confidence"
+        return "No, not shown to be better than what was logged"
+    if not learned.improves or judged is None:
+        return "No, nothing learned is credibly better than what was logged, which is kept"
+    judges = count(judged.episodes, "episode")
+    return (
+        f"Yes, better than what was logged: gain {signed(judged.gain)}, above {signed(judged.bound)} "
+        f"with {percent(judged.level)} by {judges}"
+    )
 
 
 def with_share(value: float, relative: float) -> str:

@@ -9,6 +9,8 @@ from tailproof.files.frames import plain
 
 #: Version of the keys that docs/json.md lists: raised when one is renamed, removed or changes meaning.
 SCHEMA = 1
+#: Keys that only ``--json=full`` prints, wherever they stand.
+EVIDENCE = ("fold_values", "bad_folds", "choice", "diagnosis")
 
 
 def as_json(record: Any) -> str:
@@ -22,3 +24,14 @@ def as_json(record: Any) -> str:
     }
     """
     return json.dumps(plain(record), indent=2, allow_nan=False)
+
+
+def page_of(record: Any) -> Any:
+    """Return what ``--json`` prints of a full record: a page of numbers, without the evidence.
+
+    >>> page_of({"value": 1.0, "fold_values": [1.0, 2.0], "gain": {"value": 0.5, "fold_values": []}})
+    {'value': 1.0, 'gain': {'value': 0.5}}
+    """
+    if isinstance(record, dict):
+        return {key: page_of(each) for key, each in record.items() if key not in EVIDENCE}
+    return [page_of(each) for each in record] if isinstance(record, list) else record
