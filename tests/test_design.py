@@ -9,6 +9,7 @@ PACKAGE = ROOT / "src" / "tailproof"
 ON_DEMAND = {
     "deep": {"algorithms", "export", "learning", "methods"},  # torch is an extra
     "report": {"comparison", "diagnosis", "evaluation", "learning"},  # pages in a notebook
+    "plotting": {"comparison", "diagnosis", "evaluation", "learning"},  # .plot() of results
     "export": {"policies"},  # ONNX is an extra
     "methods": {"algorithms"},  # settings of a saved policy
     "sources": {"data"},  # log.to_parquet

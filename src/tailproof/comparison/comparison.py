@@ -7,7 +7,7 @@ the rows of a method that takes the log as a whole and gives an interval.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailproof.arrays import FloatArray
 from tailproof.comparison.differences import Difference, gain_over
@@ -15,6 +15,9 @@ from tailproof.evaluation.estimate import Estimate
 from tailproof.files.frames import as_frame, plain
 from tailproof.methods.method import Method
 from tailproof.statistics.intervals import Bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: What the policy that made the log is called.
 LOGGED = "logged policy"
@@ -111,6 +114,12 @@ class Comparison:
             rival, name = self[second].estimate, second
         gain = gain_over(self[first].estimate, rival)
         return Difference(first=first, second=name, gain=gain, level=self.level)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
+        from tailproof.plotting.results import plot_comparison  # matplotlib is for those who look
+
+        return plot_comparison(self, ax=ax)
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import comparison_html  # pages are for those who look

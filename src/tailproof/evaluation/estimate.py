@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from tailproof.statistics.intervals import (
     quantile_bound,
     tail_aware_lower_bound,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _LOST = "needs the log, which a stored estimate no longer has: ask before it is stored or sent."
 IntervalKind = Literal["order", "t"]
@@ -282,6 +285,12 @@ class Estimate:
         return as_frame(
             [{"fold": k, "value": float(value)} for k, value in enumerate(self.fold_values)]
         )
+
+    def plot(self, *, level: float = 0.9, ax: Axes | None = None) -> Axes:
+        """Draw the value with its interval, beside the logged policy or the folds; return the Axes."""
+        from tailproof.plotting.results import plot_estimate  # matplotlib is for those who look
+
+        return plot_estimate(self, level=level, ax=ax)
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import estimate_html  # pages are for those who look
