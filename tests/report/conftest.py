@@ -54,16 +54,13 @@ def page(tmp_path_factory):
     """An evaluation of a log with hostile names, as a page, its file and its answer."""
     log, policy = heavy_log(lambda i: f"{HOSTILE}{i}")
     diagnosis = diagnose(log, policy, gamma=0.9)
-    found = answer(
-        evaluate(log, policy, gamma=0.9),
-        folds=evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6)),
-    )
+    found = answer(evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6)))
     context = Context(
         source=f"{HOSTILE}.csv",
         settings={"columns": HOSTILE},
         notes=[HOSTILE],
         warnings=[HOSTILE],
-        record={**found.to_dict(), "diagnosis": diagnosis.to_dict()},
+        record={**found.estimate.to_dict(), "diagnosis": diagnosis.to_dict()},
     )
     made = evaluation_page(log, policy, found, diagnosis, context, name=HOSTILE)
     return made, made.write(tmp_path_factory.mktemp("report") / "report.html"), found
