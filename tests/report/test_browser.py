@@ -5,7 +5,7 @@ import pytest
 from tailproof import compare, diagnose, evaluate, learn
 from tailproof.learning.constants import best_constant
 from tailproof.policies.simple import Uniform
-from tailproof.report.answers import answer, learned_line
+from tailproof.report.answers import answer, learned_verdict
 from tailproof.report.comparison_page import comparison_page
 from tailproof.report.learning_page import learning_page
 from tailproof.report.pages import Context
@@ -200,10 +200,12 @@ def test_comparisons_and_learned_policies_are_pages_too(browser, cartpole, tmp_p
     judging = learned.held_out
     found = answer(evaluate(judging, learned.policy, method="roam-dm", gamma=0.9))
     diagnosis = diagnose(judging, learned.policy, gamma=0.9)
-    line = learned_line(learned, found, best_constant(judging, gamma=0.9))
-    assert "; best constant " in line
-    page = learning_page(judging, learned, found, diagnosis, Context(source="log.csv"), line=line)
+    constant = best_constant(judging, gamma=0.9)
+    context = Context(source="log.csv")
+    page = learning_page(judging, learned, found, diagnosis, context, constant=constant)
     shown = browser.open(page.write(tmp_path / "learned.html"))
     assert shown.complaints == []
     assert "figure-actions" in {each["name"] for each in shown.evaluate(DRAWN)}
-    assert shown.evaluate("document.getElementById('verdict').textContent") == minus(line)
+    verdict = shown.evaluate("document.getElementById('verdict').textContent")
+    assert verdict == minus(f"{learned_verdict(learned, found)}.")
+    assert f"always {constant.action}" in shown.evaluate("document.body.textContent")

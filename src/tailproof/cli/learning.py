@@ -227,7 +227,7 @@ def _conclude(
         from tailproof.report.learning_page import learning_page  # --help needs no pages
 
         assert found is not None
-        return learning_page(shown, learned, found, diagnosis, context, line=line)
+        return learning_page(shown, learned, found, diagnosis, context, constant=constant)
 
     conclude(
         session,

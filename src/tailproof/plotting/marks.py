@@ -41,7 +41,7 @@ def colour_of(tone: Tone) -> str:
 def page_axes(
     height: float = 280,
     *,
-    width: float = 720,
+    width: float = 560,
     left: float = 58,
     right: float = 16,
     top: float = 28,

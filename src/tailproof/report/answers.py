@@ -110,11 +110,11 @@ class Answer:
         value, bound, *_ = self.offers
         if not value.exists:
             return (value.note,)
-        rests = [f"interval of the value: {value.note}"]
+        rests = [f"Interval of the value: {value.note}"]
         if bound.note != value.note:
-            rests.append(f"its lower bound: {bound.note}")
+            rests.append(f"Its lower bound: {bound.note}")
         if self.gain_interval is not None and self.gain_interval.note != value.note:
-            rests.append(f"interval of the gain: {self.gain_interval.note}")
+            rests.append(f"Interval of the gain: {self.gain_interval.note}")
         return tuple(rests)
 
     def policy_line(self, most: int = 8) -> str:
@@ -156,14 +156,13 @@ def learned_line(
     """
     if found is None:
         return "Not judged: no episodes were held out from learning."
-    beside = (
-        "" if constant is None else f"; best constant {constant.action} {number(constant.value)}"
-    )
     held_out = count(found.estimate.n_episodes, "held-out episode")
-    return f"{_verdict(learned, found)}. By {held_out}: {found.first_line()}{beside}."
+    best = f"; best constant {constant.action} {number(constant.value)}" if constant else ""
+    return f"{learned_verdict(learned, found)}. By {held_out}: {found.first_line()}{best}."
 
 
-def _verdict(learned: Learned, found: Answer) -> str:
+def learned_verdict(learned: Learned, found: Answer) -> str:
+    """Return whether a learned policy is better than what was logged."""
     judged = learned.judged
     if learned.improves is None:
         if found.gain_bound is not None and found.gain_bound.low > 0:

@@ -14,10 +14,10 @@ from tailproof.report.figures import forest_figure
 from tailproof.report.page import Page
 from tailproof.report.pages import Context, evidence_sections, subtitle, today
 from tailproof.report.ranking import (
-    comparison_line,
     comparison_notes,
     gain_bound_of,
     gain_of,
+    gate_line,
     ranking_table,
 )
 from tailproof.report.sections import settings_section
@@ -56,15 +56,15 @@ def comparison_page(
         second=gain_of(best),
         second_note=f"gain over the {comparison.baseline} ({number(comparison.baseline_value)}), "
         f"{gain_bound_of(best)}",
-        verdict=comparison_line(comparison),
+        verdict=f"With {percent(comparison.level)} confidence {gate_line(comparison)}.",
         warnings=tuple(context.warnings),
         facts=Facts(
             (
                 Fact("gate", "passed" if passes else "closed", "", "good" if passes else "warn"),
                 Fact("probability of being best", f"{comparison.probability_best:.2f}"),
-                Fact("method", method_text(comparison.method)),
             )
         ),
+        details=(f"Estimated by {method_text(comparison.method)}.",),
         mood="good" if passes else "warn",
         sections=(ranking, gains, influence),
         folded=(

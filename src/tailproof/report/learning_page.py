@@ -8,17 +8,18 @@ from dataclasses import replace
 from tailproof.data.log import Log
 from tailproof.data.stored import action_counts
 from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.learning.constants import ConstantAction
 from tailproof.learning.learned import Learned
 from tailproof.plotting.marks import Tone, name_axes
 from tailproof.plotting.rows import draw_bars, rows_axes
 from tailproof.plotting.svg import as_svg
-from tailproof.report.answers import Answer
-from tailproof.report.blocks import Figure, Points, Prose, Section
+from tailproof.report.answers import Answer, learned_verdict
+from tailproof.report.blocks import Fact, Facts, Figure, Points, Prose, Section
 from tailproof.report.figures import legend
 from tailproof.report.page import Page
 from tailproof.report.pages import Context, evaluation_page
 from tailproof.report.tables import table
-from tailproof.report.text import count, percent
+from tailproof.report.text import count, number, percent
 
 
 def learning_page(
@@ -28,7 +29,7 @@ def learning_page(
     diagnosis: Diagnosis,
     context: Context,
     *,
-    line: str,
+    constant: ConstantAction | None = None,
 ) -> Page:
     """Return the report of a learned policy.
 
@@ -42,8 +43,8 @@ def learning_page(
         Of the policy on `judging`.
     context
         Where it comes from.
-    line
-        From `learned_line`.
+    constant
+        The best single action on `judging`, from `best_constant`.
     """
     page = evaluation_page(
         judging, learned.policy, found, diagnosis, context, name="the learned policy"
@@ -53,6 +54,9 @@ def learning_page(
         f"{count(judging.n_episodes, 'other episode')}: on those that taught it a policy looks "
         f"better than it is."
     )
+    verdict = learned_verdict(learned, found)
+    best = "always " + constant.action if constant else ""
+    facts = (Fact("best constant", number(constant.value), best),) if constant else ()
     logged = action_counts(judging) / judging.n_transitions
     shares = {
         name: {"policy": share, "log": float(logged[action])}
@@ -62,9 +66,10 @@ def learning_page(
     section = Section("policy", "What it learned", blocks, "Policy")
     return replace(
         page,
-        verdict=line,
+        verdict=f"{verdict}.",
         details=(page.verdict, *page.details),
-        mood="good" if line.startswith("Yes") else "warn",
+        facts=Facts((*facts, *(page.facts.facts if page.facts else ()))),
+        mood="good" if verdict.startswith("Yes") else "warn",
         sections=(section, *page.sections),
     )
 

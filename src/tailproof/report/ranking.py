@@ -8,7 +8,7 @@ from math import isfinite
 from tailproof.comparison.comparison import Candidate, Comparison
 from tailproof.report.answers import with_share
 from tailproof.report.tables import Table, table
-from tailproof.report.text import number, percent, signed
+from tailproof.report.text import minus, number, percent, signed
 from tailproof.statistics.intervals import Bound
 
 #: Titles of `ranking_rows` after the policy's name.
@@ -33,18 +33,24 @@ def ranking_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 def ranking_table(comparison: Comparison) -> Table:
     """Return the rows as a table of a page."""
-    return table(("policy", *RANKING), ranking_rows(comparison))
+    rows = ((name, *map(minus, cells)) for name, *cells in ranking_rows(comparison))
+    return table(("policy", *RANKING), rows)
 
 
 def comparison_line(comparison: Comparison) -> str:
     """Return who ranks first, by how much, and whether anyone passes the gate."""
     best = comparison.best
-    passing = [each.name for each in comparison.candidates if each.passes]
-    gate = f"the gate is passed by {', '.join(passing)}" if passing else "no policy passes the gate"
     return (
         f"{best.name} ranks first: {number(best.value)} {best.estimate.unit}; {comparison.baseline} "
-        f"{number(comparison.baseline_value)}; gain {gain_of(best)}, {gain_bound_of(best)}; {gate}"
+        f"{number(comparison.baseline_value)}; gain {gain_of(best)}, {gain_bound_of(best)}; "
+        f"{gate_line(comparison)}"
     )
+
+
+def gate_line(comparison: Comparison) -> str:
+    """Return who passes the gate."""
+    passing = [each.name for each in comparison.candidates if each.passes]
+    return f"the gate is passed by {', '.join(passing)}" if passing else "no policy passes the gate"
 
 
 def gain_of(candidate: Candidate) -> str:

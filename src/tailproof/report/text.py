@@ -65,12 +65,12 @@ def count(amount: int, noun: str) -> str:
 
 
 def minus(text: str) -> str:
-    """Return a text whose negative numbers have a real minus sign.
+    """Return a text with real minus signs, and no break between a number and its per cent sign.
 
     >>> minus("-3.2 to -1, well-known")
     '−3.2 to −1, well-known'
     """
-    return re.sub(r"(?<![\w.])-(?=[\d.∞])", "−", text)
+    return re.sub(r"(?<![\w.])-(?=[\d.∞])", "−", text).replace(" %", "\u00a0%")
 
 
 def method_text(method: Method) -> str:
