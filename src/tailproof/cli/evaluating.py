@@ -143,7 +143,7 @@ def evaluated(
     log: AnyLog,
     policy: Any,
     method: Method,
-    diagnosis: Diagnosis | None,
+    diagnosis: Diagnosis | None,  # noqa: ARG001
     session: Session,
     *,
     gamma: float | None,
@@ -158,11 +158,7 @@ def evaluated(
             return run_evaluate(log, policy, method=method, gamma=gamma, seed=seed, engine=engine)
 
     estimate = run(method)
-    if diagnosis is None or estimate.choice is None:
-        return answer(estimate, level=level)
-    verdict = diagnosis.verdict
-    folds = run(verdict.bounds()) if verdict.folds > 1 else None
-    return answer(estimate, folds=folds, level=level, verdict=verdict)
+    return answer(estimate, level=level)
 
 
 def evaluation_lines(found: Answer) -> list[Any]:

@@ -6,7 +6,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tailproof.diagnosis.diagnosis import Verdict
 from tailproof.errors import LevelError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.report.text import count, method_text, number, percent
@@ -114,7 +113,6 @@ def answer(
     *,
     folds: Estimate | None = None,
     level: float = 0.9,
-    verdict: Verdict | None = None,
 ) -> Answer:
     """Return the estimate with every interval and lower bound on offer.
 
@@ -132,8 +130,6 @@ def answer(
         Another estimate to take the fold values from.
     level
         To ask for.
-    verdict
-        Of the diagnosis of the same log and policy.
 
     Examples
     --------
@@ -154,17 +150,14 @@ def answer(
         bounds = [_offer("chosen mean, lower", level, lambda: estimate.lower_bound(level))]
         offers = [*intervals, *bounds]
     if source.choice is None:
-        of_folds = _fold_offers(source, level, None if verdict is None else verdict.tail_index)
+        of_folds = _fold_offers(source, level, None)
         offers += of_folds
         if source.method.at != "backup":
-            if verdict is None or verdict.interval_level is not None:
-                intervals.append(of_folds[0])
-            if verdict is None or verdict.level is not None:
-                bounds.append(of_folds[-1])
+            intervals.append(of_folds[0])
+            bounds.append(of_folds[-1])
     interval = next((offer for offer in intervals if offer.exists), None)
     bound = next((offer for offer in bounds if offer.exists), None)
-    covers = "value" if verdict is None or verdict.covers == "mean" else verdict.covers
-    return Answer(estimate, source, interval, bound, tuple(offers), covers)
+    return Answer(estimate, source, interval, bound, tuple(offers))
 
 
 def _fold_offers(source: Estimate, level: float, left_tail: float | None) -> list[Offer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings as python_warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ from typing import Any
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.judgement.reference import reference
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Fact, Facts, Section
 from tailproof.report.page import Page
@@ -110,16 +108,13 @@ def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context
     """Return the report of a diagnosis."""
     verdict = diagnosis.verdict
     rewards = diagnosis.tails["rewards"]
-    promised = "none" if verdict.level is None else percent(verdict.level)
     facts = (
-        Fact(
-            "safe method", verdict.method, "" if verdict.mean is None else f"mean: {verdict.mean}"
-        ),
-        Fact("folds for bounds", str(verdict.folds), f"lower bound promised at {promised}"),
+        Fact("method", verdict.method, verdict.estimator or ""),
+        Fact("one observation", verdict.unit, f"{verdict.units:,} of them"),
         Fact("variance of the rewards", rewards.variance.exists),
         Fact("plain average", number(diagnosis.influence.value), diagnosis.influence.estimator),
     )
-    heavy = rewards.variance.exists != "yes"
+    heavy = verdict.tails != "light"
     sections = [
         verdict_section(diagnosis),
         *evidence_sections(log, diagnosis, _weights(log, policy, diagnosis)),
@@ -157,12 +152,8 @@ def evidence_sections(
     return [section for section in sections if section is not None]
 
 
-def _weights(log: Log, policy: Any, diagnosis: Diagnosis) -> FloatArray | None:
-    if policy is None or diagnosis.overlap is None:
-        return None
-    with python_warnings.catch_warnings():  # said once already, by the diagnosis
-        python_warnings.simplefilter("ignore")
-        return reference(log, policy, gamma=diagnosis.gamma).weights
+def _weights(log: Log, policy: Any, diagnosis: Diagnosis) -> FloatArray | None:  # noqa: ARG001
+    return None if diagnosis.overlap is None else diagnosis.weights
 
 
 def subtitle(log: Log, context: Context, gamma: float) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log, discounted_returns
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.judgement.evidence import TailReport
+from tailproof.diagnosis.evidence import TailReport
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Section, Wide
 from tailproof.report.figures import (
@@ -132,12 +132,12 @@ def k_path_section(diagnosis: Diagnosis) -> Section:
     path = diagnosis.k_path
     drift = (
         f"From five folds on the median drifts by {number(path.drift, 3)}, more than chance "
-        f"explains: the rewards are skewed."
+        f"explains: medians of many folds are biased here."
         if path.drifts
-        else "From five folds on the median stays within its error: no sign of skew."
+        else "From five folds on the median stays within its error."
     )
     values = dict(zip(path.folds, path.values, strict=True))
-    figure = k_path_figure(values, used=diagnosis.verdict.folds, errors=path.errors)
+    figure = k_path_figure(values, used=1, errors=path.errors)
     title = "The estimate against the number of folds"
     return Section("k-path", title, (Prose(drift), figure), "Number of folds")
 
