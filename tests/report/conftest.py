@@ -62,12 +62,12 @@ def page(tmp_path_factory):
         warnings=[HOSTILE],
         record={**found.estimate.to_dict(), "diagnosis": diagnosis.to_dict()},
     )
-    made = evaluation_page(log, policy, found, diagnosis, context, name=HOSTILE)
+    made = evaluation_page(log, found, diagnosis, context, name=HOSTILE)
     return made, made.write(tmp_path_factory.mktemp("report") / "report.html"), found
 
 
 @pytest.fixture(scope="session")
 def diagnosis_file(tmp_path_factory):
     log, _ = heavy_log()
-    made = diagnosis_page(log, None, diagnose(log), Context(source="log.csv"))
+    made = diagnosis_page(log, diagnose(log), Context(source="log.csv"))
     return made.write(tmp_path_factory.mktemp("report") / "diagnosis.html")

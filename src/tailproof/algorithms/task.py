@@ -12,6 +12,8 @@ from tailproof.data.stored import Piece
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, chosen_actions
 
+_NEXT = "next actions"  # what a task remembers them by
+
 
 @dataclass(frozen=True)
 class Task:
@@ -42,7 +44,17 @@ class Task:
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
+        if _NEXT in self.known:
+            actions, weights = self.known[_NEXT]
+            return actions[rows], weights[rows]
         return self._draws(self.log.next_states[rows], 0)
+
+    def remember_next_actions(self) -> None:
+        """Evaluate the policy in all next states of a log in memory, once for all that need it.
+
+        Who asks for some of the rows later gets the same draws of a policy that is sampled.
+        """
+        self.known[_NEXT] = self._draws(self.log.next_states, 0)
 
     def following(self, piece: Piece) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
@@ -50,8 +62,13 @@ class Task:
             every = np.arange(self.log.n_actions)
             return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
-            chosen = chosen_actions(self.policy, piece.next_states, self.log.n_actions)
+            if _NEXT in self.known:
+                chosen = self.next_actions(_rows(piece))[1].argmax(axis=1)
+            else:
+                chosen = chosen_actions(self.policy, piece.next_states, self.log.n_actions)
             return Following(chosen, chosen[:, None], None)
+        if _NEXT in self.known:
+            return Following(None, *self.next_actions(_rows(piece)))
         return Following(None, *self._draws(piece.next_states, 0, piece.first))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -81,6 +98,10 @@ class Task:
     def _draws(self, states: FloatArray, *stream: int) -> tuple[AnyArray, FloatArray]:
         rng = np.random.default_rng([self.seed, *stream])
         return action_draws(self.policy, states, self.log.action_space, draws=self.draws, rng=rng)
+
+
+def _rows(piece: Piece) -> slice:
+    return slice(piece.first, piece.first + len(piece))
 
 
 class Following(NamedTuple):

@@ -57,7 +57,7 @@ def diagnose(
         ),
         report=report,
         look=lambda: (shown, diagnosis),
-        page=lambda shown, diagnosis, context: diagnosis_page(shown, target, diagnosis, context),
+        page=diagnosis_page,
     )
 
 

@@ -84,7 +84,7 @@ def evaluate(
         report=report,
         look=lambda: diagnosed(reading.log, target, session, gamma=estimate.gamma, seed=seed),
         page=lambda shown, diagnosis, context: evaluation_page(
-            shown, target, found, diagnosis, context, name=name
+            shown, found, diagnosis, context, name=name
         ),
     )
 

@@ -46,9 +46,7 @@ def learning_page(
     constant
         The best single action on `judging`, from `best_constant`.
     """
-    page = evaluation_page(
-        judging, learned.policy, found, diagnosis, context, name="the learned policy"
-    )
+    page = evaluation_page(judging, found, diagnosis, context, name="the learned policy")
     said = (
         f"Learned by {learned.method} from {count(learned.n_episodes, 'episode')}, and judged by "
         f"{count(judging.n_episodes, 'other episode')}: on those that taught it a policy looks "

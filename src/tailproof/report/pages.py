@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import warnings as python_warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.judgement.reference import reference
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Fact, Facts, Mood, Section
 from tailproof.report.page import Page
 from tailproof.report.sections import (
-    choice_section,
     clustering_section,
-    folds_section,
     influence_section,
     k_path_section,
+    offers_section,
     residual_section,
     settings_section,
     tails_section,
@@ -54,14 +50,14 @@ class Context:
 
 
 def evaluation_page(
-    log: Log, policy: Any, found: Answer, diagnosis: Diagnosis, context: Context, *, name: str
+    log: Log, found: Answer, diagnosis: Diagnosis, context: Context, *, name: str
 ) -> Page:
     """Return the report of an evaluation: value and gain, then what they rest on.
 
     Parameters
     ----------
-    log, policy
-        What was evaluated; the weights are computed from them once more.
+    log
+        What was evaluated on.
     found
         The answer.
     diagnosis
@@ -72,8 +68,7 @@ def evaluation_page(
         What to call the policy.
     """
     estimate = found.estimate
-    chosen = choice_section(found)
-    evidence = evidence_sections(log, diagnosis, _weights(log, policy, diagnosis))
+    influence, *evidence = evidence_sections(log, diagnosis)
     return Page(
         title=f"How good is {name}?",
         subtitle=subtitle(log, context, diagnosis.gamma),
@@ -86,14 +81,10 @@ def evaluation_page(
         details=(f"Estimated by {found.how()}.", *found.caveats()),
         facts=Facts(_facts(found)),
         mood=_mood(found),
-        sections=(
-            *([chosen] if chosen is not None else []),
-            verdict_section(diagnosis),
-            evidence[0],
-        ),
+        sections=(verdict_section(diagnosis, estimate), influence),
         folded=(
-            folds_section(found),
-            *evidence[1:],
+            offers_section(found),
+            *evidence,
             settings_section(context.settings, notes=context.notes),
         ),
         record=context.record,
@@ -122,22 +113,19 @@ def _mood(found: Answer) -> Mood:
     return "good" if found.gain_bound.low > 0 else "plain"
 
 
-def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context) -> Page:
+def diagnosis_page(log: Log, diagnosis: Diagnosis, context: Context) -> Page:
     """Return the report of a diagnosis."""
     verdict = diagnosis.verdict
     rewards = diagnosis.tails["rewards"]
-    promised = "none" if verdict.level is None else percent(verdict.level)
     facts = (
-        Fact(
-            "safe method", verdict.method, "" if verdict.mean is None else f"mean: {verdict.mean}"
-        ),
-        Fact("folds for bounds", str(verdict.folds), f"lower bound promised at {promised}"),
+        Fact("method", verdict.method, verdict.estimator or ""),
+        Fact("one observation", verdict.unit, f"{verdict.units:,} of them"),
         Fact("variance of the rewards", rewards.variance.exists),
         Fact("plain average", number(diagnosis.influence.value), diagnosis.influence.estimator),
     )
-    heavy = rewards.variance.exists != "yes"
-    influence, tails, *others = evidence_sections(log, diagnosis, _weights(log, policy, diagnosis))
+    influence, tails, *others = evidence_sections(log, diagnosis)
     settings = settings_section(context.settings, notes=[*context.notes, *diagnosis.notes])
+    heavy = verdict.tails != "light"
     return Page(
         title=f"Diagnosis of {context.source}",
         subtitle=subtitle(log, context, diagnosis.gamma),
@@ -153,27 +141,17 @@ def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context
     )
 
 
-def evidence_sections(
-    log: Log, diagnosis: Diagnosis, weights: FloatArray | None = None
-) -> list[Section]:
+def evidence_sections(log: Log, diagnosis: Diagnosis) -> list[Section]:
     """Return the sections that every report of a log shares."""
     sections = [
         influence_section(log, diagnosis),
         tails_section(log, diagnosis),
         clustering_section(diagnosis),
         k_path_section(diagnosis),
-        weights_section(diagnosis, weights),
+        weights_section(diagnosis),
         residual_section(log, diagnosis),
     ]
     return [section for section in sections if section is not None]
-
-
-def _weights(log: Log, policy: Any, diagnosis: Diagnosis) -> FloatArray | None:
-    if policy is None or diagnosis.overlap is None:
-        return None
-    with python_warnings.catch_warnings():  # said once already, by the diagnosis
-        python_warnings.simplefilter("ignore")
-        return reference(log, policy, gamma=diagnosis.gamma).weights
 
 
 def subtitle(log: Log, context: Context, gamma: float) -> str:

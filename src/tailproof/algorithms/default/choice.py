@@ -75,6 +75,8 @@ class Scored:
         What the policy does in the states of the log, where that was asked.
     shape
         What the log's rewards look like, where that was measured.
+    weights
+        Of each row in the log's order, (n,), where rows have weights.
     """
 
     value: float
@@ -90,6 +92,7 @@ class Scored:
     alternatives: dict[str, float]
     on_log: PolicyOnLog | None = None
     shape: RewardShape | None = field(default=None, repr=False)
+    weights: FloatArray | None = field(default=None, repr=False)
 
     @property
     def standard_error(self) -> float:
@@ -117,6 +120,7 @@ class Scored:
             self,
             influence=self.influence.astype(np.float32),
             logged_influence=self.logged_influence.astype(np.float32),
+            weights=None,
         )
 
     def to_dict(self) -> dict[str, Any]:
