@@ -16,7 +16,7 @@ import typer
 
 from tailproof.cli.session import OutputOptions, Session
 from tailproof.errors import TailproofError
-from tailproof.report.record import SCHEMA, as_json
+from tailproof.report.record import as_json
 
 
 class ExitCode(IntEnum):
@@ -125,5 +125,5 @@ def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> i
     session.error(message)
     if session.json:
         said = {"kind": type(error).__name__, "message": message, "exit_code": int(code)}
-        typer.echo(as_json({"schema": SCHEMA, "error": said}))
+        typer.echo(as_json({"error": said}))
     return code

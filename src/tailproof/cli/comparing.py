@@ -105,7 +105,7 @@ def compare(
         reading,
         Outcome(
             asked={"policies": ", ".join(policy), "level": level},
-            found=comparison.to_dict(),
+            found=_numbers(comparison, everything=report is not None or session.options.full),
             answer=[Text(comparison_line(comparison), style="bold"), _ranking(comparison)],
             evidence=[points(comparison_notes(comparison))],
         ),
@@ -116,6 +116,15 @@ def compare(
         ),
     )
     return ExitCode.OK if comparison.passes else ExitCode.GATE
+
+
+def _numbers(comparison: Comparison, *, everything: bool) -> dict[str, Any]:
+    """Return what JSON holds of a comparison: with the estimates behind it if everything is wanted."""
+    found = comparison.to_dict()
+    if everything:
+        for row, each in zip(found["candidates"], comparison.candidates, strict=True):
+            row["estimate"] = each.estimate.to_dict(level=comparison.level)
+    return found
 
 
 def _ranking(comparison: Comparison) -> Table:

@@ -86,7 +86,7 @@ def conclude(
     record = {
         **settings,
         **found,
-        "notes": session.notes,
+        "notes": [*session.notes, *found.get("notes", ())],
         "warnings": session.warnings,
         "versions": versions(),
     }

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.text import Text
 
 from tailproof.cli.terminal import Visible, visible
-from tailproof.report.record import SCHEMA, as_json
+from tailproof.report.record import as_json
 
 PANEL = "Output"
 #: What `--json=full` is to the parser, whose flags take no values.
@@ -109,7 +109,7 @@ class Session:
     def answer(self, record: dict[str, Any], *answer: Any, evidence: Sequence[Any] = ()) -> None:
         """Print the record as JSON, or what a person reads: answer, warnings, evidence."""
         if self.json:
-            typer.echo(as_json({"schema": SCHEMA, **record}))
+            typer.echo(as_json(record))
             return
         for each in answer:
             self.out.print(Visible(each))
