@@ -120,6 +120,8 @@ def decide(
         reasons.append(f"No interval is given: {choice.declined}.")
     elif choice.limits:
         reasons.append(f"The interval: {choice.limits}.")
+    if estimate is not None:
+        reasons += estimate.cautions
     if overlap is not None:
         found, wished = _about_overlap(log, overlap)
         reasons += found
