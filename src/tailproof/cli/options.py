@@ -141,10 +141,32 @@ Gamma = Annotated[
         show_default=False,
     ),
 ]
-Level = Annotated[
-    float,
-    typer.Option(help="Confidence to ask of intervals and bounds.", rich_help_panel=METHOD),
-]
+
+
+def level_option(text: str) -> Any:
+    """Return an option that takes a confidence."""
+    return typer.Option(help=text, rich_help_panel=METHOD, callback=_level)
+
+
+def _level(given: float) -> float:
+    if 0 < given < 1:
+        return given
+    share = f"write {given / 100:g} for {given:g} %" if 1 < given < 100 else "such as 0.9"
+    raise typer.BadParameter(f"{given:g} is not between 0 and 1: {share}.")
+
+
+def named_policy(text: str) -> tuple[str, str]:
+    """Return the name and the policy of NAME=POLICY; a policy without a name is its own.
+
+    >>> named_policy("new=always:email"), named_policy("uniform")
+    (('new', 'always:email'), ('uniform', 'uniform'))
+    """
+    name, equals, policy = text.partition("=")
+    named = equals and name.strip() and not Path(text).exists()
+    return (name.strip(), policy.strip()) if named else (text, text)
+
+
+Level = Annotated[float, level_option("Confidence to ask of intervals and bounds.")]
 Seed = Annotated[int, typer.Option(help="Everything random starts here.", rich_help_panel=METHOD)]
 Report = Annotated[
     Path | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,16 +17,16 @@ from tailproof.data.marks import warn_of_taught_episodes
 from tailproof.data.partition import Split
 from tailproof.data.stored import AnyLog
 from tailproof.engines import Engine, Local, running
-from tailproof.errors import MethodError, TailproofError
+from tailproof.errors import CoverageWarning, MethodError, StateWarning, TailproofError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.estimation import estimate_of
 from tailproof.evaluation.logged import logged_value
+from tailproof.judgement.coverage import coverage, missing_codes
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
     check_gamma,
     prepare,
     warn_of_a_hidden_horizon,
-    warn_of_unlogged_actions,
 )
 from tailproof.methods.method import Method
 from tailproof.policies.naming import for_log
@@ -88,12 +89,13 @@ def evaluate(
         policy = for_log(policy, data)
         starts = _starts(data, initial_states)
         rows = data.first_rows if initial_states is None and isinstance(data, Log) else None
-        warn_of_unlogged_actions(policy, data, None if initial_states is None else starts)
+        cautions = _cautions(policy, data, None if initial_states is None else starts)
         warn_of_taught_episodes(policy, data)
         task = Task(data, discount, policy, starts, seed=seed, engine=where, initial_rows=rows)
         estimate = estimate_of(task, chosen)
     return replace(
         estimate,
+        cautions=cautions,
         task=replace(task, engine=Local()),
         logged=partial(logged_value, data, gamma=discount, seed=seed),
     )
@@ -129,6 +131,16 @@ def k_path(
         for count in folds
         if count <= log.n_groups
     }
+
+
+def _cautions(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, ...]:
+    """Warn of what the log cannot say about the policy, and return the sentences."""
+    uncovered, coded = coverage(policy, log, starts), missing_codes(log)
+    for text in uncovered:
+        warnings.warn(text, CoverageWarning, stacklevel=3)
+    for text in coded:
+        warnings.warn(text, StateWarning, stacklevel=3)
+    return (*uncovered, *coded)
 
 
 def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:

@@ -41,7 +41,7 @@ def colour_of(tone: Tone) -> str:
 def page_axes(
     height: float = 280,
     *,
-    width: float = 720,
+    width: float = 560,
     left: float = 58,
     right: float = 16,
     top: float = 28,
@@ -65,13 +65,13 @@ def page_axes(
     return axes
 
 
-def shown_axes(ax: Axes | None) -> Axes:
+def shown_axes(ax: Axes | None, *, height: float = 3.6) -> Axes:
     """Return the axes to draw on: those given, or new ones that a notebook or `plt.show` displays."""
     if ax is not None:
         return ax
     from matplotlib import pyplot  # as scikit-learn and pandas do; pass `ax` to stay without it
 
-    axes: Axes = pyplot.subplots()[1]
+    axes: Axes = pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
     return axes
 
 
@@ -118,10 +118,12 @@ def dots(
     )
 
 
-def line(axes: Axes, xs: Any, ys: Any, tone: Tone, *, dashed: bool = False) -> None:
+def line(
+    axes: Axes, xs: Any, ys: Any, tone: Tone, *, dashed: bool = False, label: str = ""
+) -> None:
     """Join points; a value that is not finite leaves a gap."""
     style = {"linewidth": 1.5, "dashes": (3, 2.5)} if dashed else {"linewidth": 2}
-    (drawn,) = axes.plot(xs, ys, color=colour_of(tone), **style)
+    (drawn,) = axes.plot(xs, ys, color=colour_of(tone), label=label, **style)
     mark(drawn, "line", tone)
 
 

@@ -101,10 +101,11 @@ def draw_intervals(
             ends = [row.low] if row.high == math.inf else [row.low, row.high]
             wide = axes.hlines(i, row.low, min(row.high, edge), color=colour, alpha=0.38, lw=8)
             mark(wide, "bar", row.tone, [row.tip] if row.tip else ())
-            mark(axes.vlines(ends, i - 0.27, i + 0.27, color=colour, lw=2), "line", row.tone)
+            caps = axes.scatter(ends, [i] * len(ends), s=200, marker="|", color=colour, lw=2)
+            mark(caps, "line", row.tone)
             if row.high == math.inf:
                 arrow = axes.scatter([edge], [i], s=90, marker=">", color=colour, clip_on=False)
-                mark(arrow, "line", row.tone)
+                mark(arrow, "arrow", row.tone)
         if math.isfinite(row.value):
             dots(axes, [row.value], [i], row.tone, tips=[row.tip], radius=5)
         if math.isfinite(row.truth):

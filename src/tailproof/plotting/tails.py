@@ -31,7 +31,8 @@ def draw_hill(axes: Axes, paths: Sequence[TailPath], chosen: Mapping[str, TailIn
         k = path.k[use]
         low, high = (np.minimum(end[use], ceiling) for end in (path.low, path.high))
         band(axes, k, low, high, tone)
-        line(axes, k, np.where(path.alpha[use] <= ceiling, path.alpha[use], np.nan), tone)
+        alpha = np.where(path.alpha[use] <= ceiling, path.alpha[use], np.nan)
+        line(axes, k, alpha, tone, label=f"{path.side} tail")
         index = chosen[path.side]
         said = f"{path.side} tail: α = {index.alpha:.3g} from {index.k} extremes"
         if index.estimable and index.alpha <= ceiling:

@@ -22,7 +22,7 @@ from tailproof.report.text import count, number, percent
 def fold_figure(found: Answer) -> Figure:
     """Return the value of every fold, sorted, with the estimate across them."""
     estimate = found.estimate
-    values = np.sort(found.folds.fold_values)
+    values = np.sort(found.estimate.fold_values)
     mean = float(values.mean())
     axes = page_axes(58 + 18 * min(len(values), 12), left=16, top=26)
     name_axes(axes, x="value of the policy")

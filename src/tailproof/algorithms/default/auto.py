@@ -141,6 +141,7 @@ def _evaluate(
     choice = Choice(
         value=own.value,
         shape=shape,
+        weights=blend.weights,
         estimator=mean.how,
         unit=mean.unit,
         units=mean.units,

@@ -293,7 +293,7 @@ def _bars(
         [([TONES.get(name, "main") for name in rows], values, tips)],
         notes=[minus(f"{v:.0f}{f' ({note})' if note else ''}") for v, note in rows.values()],
     )
-    label = 0.4 if any(note for _, note in rows.values()) else 0.1  # of the width, beyond the bars
+    label = 0.5 if any(note for _, note in rows.values()) else 0.1  # of the width, beyond the bars
     axes.set_xlim(1.02 * min(ends), max(ends) + label * (max(ends) - min(ends)))
     if line is not None:
         rule(axes, x=line[0], label=line[1], tone="truth")
