@@ -195,5 +195,5 @@ def tick_label(value: float) -> str:
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):g}{letter}".replace("-", "−")
-    digits = ".2g" if 0 < abs(value) < 1e-4 else ".10g"
+    digits = ".3g" if 0 < abs(value) < 1e-4 else ".10g"
     return f"{value:{digits}}".replace("-", "−")
