@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
+from tailproof.cli.experiment import ExperimentOptions, experiment_findings
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
@@ -45,6 +47,7 @@ def evaluate(
     log: LogOptions,
     policy: Policy,
     method: MethodOptions,
+    experiment: ExperimentOptions,
     engine: EngineOptions,
     session: Session,
     gamma: Gamma = None,
@@ -81,7 +84,10 @@ def evaluate(
             seed=seed,
             engine=where,
         )
-    numbers = found.to_dict()
+        asked, rows = experiment_findings(
+            experiment, log, reading, target, found.estimate, level=level
+        )
+    numbers = {**found.to_dict(), **asked}
     if diagnosis is not None:
         numbers["diagnosis"] = diagnosis.to_dict()
     conclude(
@@ -98,7 +104,7 @@ def evaluate(
             "seed": seed,
         },
         found=numbers,
-        lines=evaluation_lines(found),
+        lines=evaluation_lines(found, rows),
         page=lambda context: evaluation_page(
             shown, target, found, _known(diagnosis), context, name=policy
         ),
@@ -165,8 +171,8 @@ def evaluated(
     return answer(estimate, folds=folds, level=level, verdict=verdict)
 
 
-def evaluation_lines(found: Answer) -> list[Any]:
-    """Return what a terminal shows of an evaluation."""
+def evaluation_lines(found: Answer, more: Sequence[tuple[str, str]] = ()) -> list[Any]:
+    """Return what a terminal shows of an evaluation, with `more` rows of a label and a text."""
     estimate = found.estimate
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
@@ -187,6 +193,12 @@ def evaluation_lines(found: Answer) -> list[Any]:
         relative = f" ({gain.relative:+.0%})" if np.isfinite(gain.relative) else ""
         above = f"above {number(gain.lower_bound(level).value)} with {percent(level)}"
         table.add_row("gain", f"{gain.value:+.4g}{relative}, {above}")
+        if gain.reference and estimate.choice.declined is None:
+            lift = gain.relative_interval(level)
+            ends = f"{lift.low:+.1%} to {lift.high:+.1%}  ({percent(level)})"
+            table.add_row("lift", f"{gain.relative:+.1%}, {ends}")
+    for label, text in more:
+        table.add_row(label, text if label else Text(text, style="dim"))
     values = sorted(found.folds.fold_values)
     if len(values) > 1:
         table.add_row("folds", "  ".join(number(value) for value in values))

@@ -183,9 +183,10 @@ class MethodOptions:
         ),
     ] = None
     clip: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            help="Winsorise rewards at this quantile of either side first, as 0.01.",
+            help="Winsorise rewards first: at this quantile of either side, as 0.01, or at a "
+            "percentile of those that are not 0, as p99.9 (upper cap) or p0.1 (lower cap).",
             rich_help_panel=METHOD,
             show_default=False,
         ),
@@ -203,7 +204,8 @@ class MethodOptions:
 
     def changes(self) -> dict[str, Any]:
         """Return the keyword arguments of `tailproof.methods.method`."""
-        given = {"folds": self.folds, "base": self.base, "clip": self.clip}
+        clip = None if self.clip is None else _literal(self.clip)
+        given = {"folds": self.folds, "base": self.base, "clip": clip}
         changed = {name: value for name, value in given.items() if value is not None}
         for text in self.setting or ():
             name, equals, value = text.partition("=")

@@ -235,7 +235,7 @@ def method(
     confidence: float | None = None,
     base: Any = None,
     aggregate: Aggregate | None = None,
-    clip: float | None = None,
+    clip: float | str | None = None,
     **settings: Any,
 ) -> Method:
     """Return a named method, with other settings where given.
@@ -254,7 +254,8 @@ def method(
     aggregate
         Another aggregate.
     clip
-        Winsorise rewards at this quantile of either side first.
+        Winsorise rewards at this quantile of either side first, or at a percentile such as "p99.9";
+        see `Method`.
     settings
         Settings of the base: ``features=``, ``ridge=``, ``iterations=``, ``mean=``, ….
 

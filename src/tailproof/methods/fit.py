@@ -30,6 +30,7 @@ from tailproof.errors import (
 )
 from tailproof.methods.method import Method
 from tailproof.policies.simple import action_probabilities
+from tailproof.statistics.caps import Cap
 from tailproof.statistics.streaming import Reduction, converse, quantiles
 
 _PROBED = 2_000  # states at which the policy's actions are compared with the logged ones
@@ -89,6 +90,9 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
             log = in_memory(log, who)
     if not method.clip:
         return log
+    if isinstance(method.clip, str):
+        log = in_memory(log, f"clip={method.clip!r}")
+        return log.with_rewards(Cap.named(method.clip).capped(log.rewards))
     levels = [method.clip, 1 - method.clip]
     if isinstance(log, LazyLog):
         return log.with_reward_limits(*reward_quantiles(log, levels, engine))
@@ -152,10 +156,13 @@ def warn_of_unlogged_actions(policy: Any, log: AnyLog, initial_states: FloatArra
     if logged.all():
         return
     probed = log.first_states if initial_states is None else initial_states
+    rows = None
     if isinstance(log, Log):
         every = max(1, log.n_transitions // _PROBED)
         probed = np.concatenate([probed, log.next_states[::every]])
-    share = action_probabilities(policy, probed, log.n_actions).mean(axis=0)
+        if initial_states is None:
+            rows = np.concatenate([log.first_rows, log.table_rows.next_rows[::every]])
+    share = action_probabilities(policy, probed, log.n_actions, rows=rows).mean(axis=0)
     for action in np.flatnonzero(~logged & (share > 0)):
         label = log.action_space.label(int(action))  # type: ignore[union-attr]
         warnings.warn(

@@ -8,7 +8,6 @@ from tailproof.algorithms.default.spreads import Spread, hall_spread
 from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
-    RARE_EVENTS,
     Observations,
     common_value,
     logged_spread,
@@ -16,6 +15,7 @@ from tailproof.algorithms.one_step.observations import (
 )
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
+from tailproof.judgement.rules import RULES
 
 #: What an interval of changed weights cannot know.
 BIASED = "it does not know the bias of the changed weights"
@@ -55,7 +55,7 @@ def weighted_choice(
     common = common_value(returns)
     # a common reward other than 0 moves with the weights, unless these are normalised
     events = observations.events((returns != common) & (weights > 0))
-    rare = common is not None and (self_normalised or common == 0) and events < RARE_EVENTS
+    rare = common is not None and (self_normalised or common == 0) and events < RULES.rare_events
     spread: Spread | None = None
     if rare and common is not None and (returns != common).any() and w.any():
         differ = returns - common
