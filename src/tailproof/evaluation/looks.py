@@ -84,6 +84,5 @@ def confidence_sequence(
         )
     each = sequential_miss(choice.units, miss=miss, tightest=tightest)
     found = choice.interval(1 - 2 * each)
-    return replace(
-        found, level=level, requested=level, kind=f"{found.kind}, sequence", note=_ASSUMES
-    )
+    named = f"{found.kind}, sequence"
+    return replace(found, level=level, requested=level, kind=named, note=_ASSUMES)

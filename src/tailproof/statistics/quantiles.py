@@ -9,6 +9,8 @@ from scipy.special import betainc
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 
+_ADDED = 5  # samples of typical weight on either side of a quantile, to estimate the weights there
+
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, q: float) -> float:
     """Return the smallest value v with F̂(v) ≥ q, where F̂(v) = Σ w 1(x ≤ v) / Σ w.
@@ -33,10 +35,11 @@ def quantile_ends(
 ) -> tuple[float, float]:
     """Return ends that the q-quantile is below or above with these probabilities.
 
-    The quantile is at most v where F(v) ≥ q. At any v this is tested with Jeffreys' binomial interval
-    of m F̂(v) successes among m, the number of equally weighted independent samples whose F̂(v) would
-    vary as much as this one if F(v) were q. With w of mean 1 and w̄₋, w̄₊ the weighted means of the
-    weights up to v and beyond it, m = n / ((1 − q) w̄₋ + q w̄₊), over the design effect of units.
+    The quantile is at most v where F(v) ≥ q. At any v this is tested by the exact binomial test
+    (Clopper and Pearson 1934) of m F̂(v) successes among m, the number of equally weighted independent
+    samples whose F̂(v) would vary as much as this one if F(v) were q. With w of mean 1 and w̄₋, w̄₊ the
+    weighted means of the weights up to v and beyond it, m = n / ((1 − q) w̄₋ + q w̄₊), over the design
+    effect of units.
     The upper end is infinite where too few samples lie beyond the quantile to bound it.
 
     Parameters
@@ -50,30 +53,34 @@ def quantile_ends(
     >>> quantile_ends(x, np.ones(100), 0.5, below=0.05, above=0.05)
     (42.0, 59.0)
     >>> quantile_ends(x, np.ones(100), 0.999, below=0.05, above=0.05)
-    (100.0, inf)
+    (99.0, inf)
     """
     order = np.argsort(values, kind="stable")
     x, w = values[order], weights[order] / weights.mean()
     total, squares = np.cumsum(w), np.cumsum(w**2)
     typical = squares[-1] / total[-1]
+    added = _ADDED * typical
     last = np.flatnonzero(np.append(x[1:] > x[:-1], True))  # where each distinct value ends
     effect = 1.0
     if unit is not None:
         at = weighted_quantile(x, w, q)
         effect = design_effect(w, x <= at, unit[order])
 
-    def chance(place: int) -> float:
-        """Return how likely it is that F is still below q at this distinct value."""
+    def test(place: int) -> tuple[float, float]:
+        """Return the chances of a share as high, and as low, as at this distinct value, if F were q."""
         i = int(last[place])
         share = min(total[i] / total[-1], 1.0)
-        within = squares[i] / total[i] if total[i] > 0 else typical
-        # one more sample of typical weight: of few beyond v none may have been seen
-        beyond = (squares[-1] - squares[i] + typical**2) / (total[-1] - total[i] + typical)
+        # of few samples on one side the heavy ones may be missing: some of typical weight are added
+        within = (squares[i] + added * typical) / (total[i] + added)
+        beyond = (squares[-1] - squares[i] + added * typical) / (total[-1] - total[i] + added)
         m = len(x) / ((1 - q) * within + q * beyond) / effect
-        return float(betainc(m * share + 0.5, m * (1 - share) + 0.5, q))
+        k, rest = m * share, m * (1 - share)
+        as_high = betainc(k, rest + 1, q) if k > 0 else 1.0
+        as_low = betainc(rest, k + 1, 1 - q) if rest > 0 else 1.0
+        return float(as_high), float(as_low)
 
-    low = _first(lambda place: chance(place) < 1 - below, len(last))
-    high = _first(lambda place: chance(place) <= above, len(last))
+    low = _first(lambda place: test(place)[1] > below, len(last))
+    high = _first(lambda place: test(place)[0] <= above, len(last))
     return (
         float(x[last[min(low, len(last) - 1)]]),
         float(x[last[high]]) if high < len(last) else float("inf"),
