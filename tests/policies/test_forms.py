@@ -228,7 +228,7 @@ def test_always_and_uniform_by_text(table):
         ("column:q_*", "No column matches 'q_\\*'"),
         (
             "column:shop",
-            "must answer with the log's actions, email, none, voucher. Got '(north|south)'",
+            "must answer with the log's actions, email, none, .* Got '(north|south)'",
         ),
         ("0.5*always:email + 0.2*logged", "must be at least 0 and add up to 1. Got 0.5 \\+ 0.2"),
         ("0.5*always:email + logged", "needs its share.*Got 'logged'"),
@@ -282,7 +282,7 @@ def test_a_model_trained_on_other_columns_is_refused(table):
     model = LogisticRegression().fit(
         table[["days"]].rename(columns={"days": "hours"}), table["offer"]
     )
-    with pytest.raises(PolicyError, match="fitted on the columns hours. The log has no hours"):
+    with pytest.raises(PolicyError, match=r"fitted on the columns hours. The log has no hours"):
         evaluate(log_of(table), model)
 
 
@@ -290,7 +290,7 @@ def test_a_model_of_an_action_that_the_log_has_not(table):
     model = DecisionTreeClassifier().fit(
         table[["days"]], np.where(table["days"] > 9, "call", "none")
     )
-    with pytest.raises(PolicyError, match="must answer with the log's actions.*Got 'call'"):
+    with pytest.raises(PolicyError, match=r"must answer with the log's actions.*Got 'call'"):
         evaluate(log_of(table), model)
     with pytest.raises(PolicyError, match="Got 'call'"):
         evaluate(log_of(table), model.predict_proba)

@@ -78,6 +78,11 @@ def open_lazily(
     """Open a Parquet data set as a log, and tell which columns were taken as what."""
     data = source if isinstance(source, DataSet) else open_data_set(source)
     columns, description = _columns(data, parts)
+    if not columns.state or columns.negative or columns.weight or columns.available:
+        raise LogError(
+            "A log that stays on disk needs state columns and a reward of which more is better, and "
+            "can have neither weights nor available actions. Read it into memory with lazy=False."
+        )
     data.require_types(columns.used())
     names = [name for name in columns.state if _holds_text(data.schema.field(name).type)]
     after = dict(zip(columns.state, columns.next_state, strict=False))
