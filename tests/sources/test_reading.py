@@ -473,7 +473,7 @@ def test_step_needs_episodes():
         ("log.parquet", b"hello", "does not begin as a Parquet file does"),
         ("log.parquet", b"PAR1hello", "could not be read.*damaged or not Parquet"),
         ("log.arrow", b"ARROW1hello", "could not be read.*damaged or not Arrow"),
-        ("log.xlsx", b"PK", "is not a log that can be read.*Logs are Parquet"),
+        ("log.docx", b"PK", "is not a log that can be read.*Logs are Parquet"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, name, content, text):

@@ -1,4 +1,4 @@
-"""Tables as they are: gaps, dates, many categories, costs, outcomes among the states, no state at all."""
+"""Tables as they are: gaps, dates, many categories, costs, outcomes among states, no state at all."""
 
 import datetime as dt
 import warnings
@@ -62,7 +62,7 @@ def test_error_names_all_columns_at_once():
     table["reward"] = [1.0, None, 2.0, 3.0]
     with pytest.raises(LogError, match=r"'x_age' has 2 .*'x_shop' has 1 .*'reward' has 1 missing"):
         read_log(table, missing="error")
-    with pytest.raises(LogError, match="'reward' has 1 missing value.*'drop-episode'") as caught:
+    with pytest.raises(LogError, match=r"'reward' has 1 missing value.*'drop-episode'") as caught:
         read_log(table)
     assert "x_age" not in str(caught.value)
 
@@ -110,7 +110,7 @@ def test_dates_become_days_hours_and_weekdays():
 def test_numbers_that_are_names_are_categories():
     log = read_log(BASE | {"x_site": [7, 12, 7, None]}, categorical="x_site")
     assert log.state_names == ("x_site=(missing)", "x_site=12", "x_site=7")
-    with pytest.raises(LogError, match="categorical names state columns. y is none"):
+    with pytest.raises(LogError, match=r"categorical names state columns. y is none"):
         read_log(BASE | {"x_site": [7, 12, 7, 7]}, categorical=["y"])
 
 
@@ -164,9 +164,7 @@ def test_a_plain_ab_file_needs_no_state():
 
 
 def test_the_parts_that_are_missing_are_said_at_once():
-    with pytest.raises(
-        LogError, match=r"like the action or the reward.*action='offer_sent', reward='to"
-    ):
+    with pytest.raises(LogError, match=r"like the action or the reward.*action='offer_sent', rew"):
         read_log({"age": [1], "offer_sent": ["a"], "total_spend": [1.0]})
 
 

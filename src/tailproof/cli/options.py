@@ -32,8 +32,9 @@ class LogOptions:
     log: Annotated[
         str,
         typer.Argument(
-            help="A Parquet, CSV, Arrow or HDF5 (D4RL) file, a folder of Parquet files (or its "
-            "URI, such as s3://bucket/folder), or a Minari data set.",
+            help="A Parquet, CSV, JSON-lines, Excel, Arrow, SQLite, DuckDB or HDF5 (D4RL) file, a "
+            "query (duckdb://shop.db?query=SELECT ...), a folder of Parquet files (or its URI, such as "
+            "s3://bucket/folder), or a Minari data set.",
             metavar="LOG",
             show_default=False,
         ),

@@ -10,8 +10,8 @@ import numpy as np
 
 from tailproof.comparison.baselines import baseline_by_folds, baseline_by_scores
 from tailproof.comparison.comparison import Candidate, Comparison
+from tailproof.data.given import as_log
 from tailproof.data.partition import Split, Whole
-from tailproof.data.stored import AnyLog
 from tailproof.engines import Engine, running
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
 from tailproof.evaluation.estimate import Estimate
@@ -25,7 +25,7 @@ _EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
 
 
 def compare(
-    log: AnyLog,
+    log: Any,
     policies: Mapping[str, Any],
     *,
     gamma: float | None = None,
@@ -34,6 +34,7 @@ def compare(
     baseline: Any = None,
     seed: int = 0,
     engine: str | Engine | None = None,
+    **columns: Any,
 ) -> Comparison:
     """Rank policies by their estimates, and ask whether any beats the logged one.
 
@@ -78,6 +79,9 @@ def compare(
         Seeds the folds.
     engine
         Where passes over the log run; see `evaluate`.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -91,6 +95,7 @@ def compare(
     >>> result.best.name, result.passes, result.baseline
     ('one', True, 'logged policy')
     """
+    log = as_log(log, columns, compare)
     _check_policies(policies, baseline)
     rivals = {name: policy for name, policy in policies.items() if not _same(name, baseline)}
     if not rivals:

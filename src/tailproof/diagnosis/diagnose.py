@@ -11,8 +11,9 @@ import numpy as np
 
 from tailproof.algorithms.mis import Unit
 from tailproof.arrays import FloatArray
+from tailproof.data.given import as_log
 from tailproof.data.log import Log
-from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.stored import LazyLog
 from tailproof.data.stored_views import SampleWarning, held
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.diagnosis.measurements import (
@@ -41,12 +42,13 @@ from tailproof.methods.method import Method
 
 
 def diagnose(
-    log: AnyLog,
+    log: Any,
     policy: Any = None,
     *,
     gamma: float | None = None,
     method: str | Method | None = None,
     seed: int = 0,
+    **columns: Any,
 ) -> Diagnosis:
     """Say how heavy a log's tails are, who decides the estimate, and which method is safe.
 
@@ -73,6 +75,9 @@ def diagnose(
         `Joint` features.
     seed
         Seeds the partitions into folds.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -87,6 +92,7 @@ def diagnose(
     >>> diagnosis.verdict.method, diagnosis.verdict.unit
     ('mis', 'step')
     """
+    log = as_log(log, columns, diagnose)
     with _noted() as drawn:
         log = held(log, "The diagnosis", seed=seed) if isinstance(log, LazyLog) else log
     for note in drawn:

@@ -90,9 +90,12 @@ def read_log(
     Parameters
     ----------
     source
-        A Parquet, CSV, Arrow, HDF5 (D4RL or d3rlpy) or .npz file (D4RL's arrays); a folder of Parquet
-        files; an Arrow table, pandas or polars frame, or mapping of arrays; a Minari id or folder; a
-        d3rlpy `MDPDataset` or `ReplayBuffer`; Parquet on any file system (`open_data_set`).
+        A Parquet, CSV, JSON-lines, Excel, Arrow, HDF5 (D4RL or d3rlpy) or .npz file (D4RL's arrays); a
+        folder of Parquet files; a SQLite or DuckDB file with one table, or
+        ``"sqlite://shop.db?table=orders"`` or ``"duckdb://shop.db?query=SELECT ..."``; an Arrow table,
+        a pandas, polars or any other frame that speaks Arrow's PyCapsule interface, or a mapping of
+        arrays; a Minari id or folder; a d3rlpy `MDPDataset` or `ReplayBuffer`; Parquet on any file
+        system (`open_data_set`).
     state
         Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, a variable
         ``column=value`` for each value; dates become days since 1970, hours and weekdays; a list
