@@ -46,6 +46,7 @@ def read_the_log(
             lazy=options.lazy,
             budget=options.bytes_allowed,
             engine=engine,
+            **options.tidying(),
             **options.parts(),
         )
     if isinstance(reading.log, LazyLog):

@@ -291,6 +291,30 @@ class Log(Episodes):
 
         return write_log(self, path)
 
+    def to_frame(self) -> Any:
+        """Return the log as a pandas frame, one row for each transition, with labels and next states.
+
+        `Log.from_frame` and `read_log` read it back.
+        """
+        from tailproof.sources.parquet import log_table
+
+        return log_table(self).replace_schema_metadata(None).to_pandas()
+
+    @classmethod
+    def from_frame(cls, frame: Any, **columns: Any) -> Log:
+        """Make a log of any frame or table; columns are named as in `read_log`, or guessed.
+
+        Examples
+        --------
+        >>> log = Log.from_frame({"x": [0.5, 0.1], "action": ["buy", "hold"], "reward": [1.0, 0.0]})
+        >>> log.n_episodes, log.action_space.labels
+        (2, ('buy', 'hold'))
+        """
+        from tailproof.sources.reading import read_log
+
+        log: Log = read_log(frame, lazy=False, **columns)
+        return log
+
     def with_groups(self, group: npt.ArrayLike) -> Log:
         """Return the same log with a group label for each row, (n,)."""
         return replace(self, group_ids=check_groups(group, self.starts, self.episode_ids))

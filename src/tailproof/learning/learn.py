@@ -14,6 +14,7 @@ from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.given import as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
@@ -41,7 +42,7 @@ _JUDGED = 0.2  # the same where actions are continuous
 
 
 def learn(
-    log: AnyLog,
+    log: Any,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
@@ -50,6 +51,7 @@ def learn(
     at_least: float = 0.9,
     engine: str | Engine | None = None,
     advance: Callable[[], Any] = lambda: None,
+    **columns: Any,
 ) -> Learned:
     """Learn a policy from logged data.
 
@@ -82,6 +84,9 @@ def learn(
         Where passes over the log run; see `evaluate`.
     advance
         For ``method="auto"``: called after each candidate, for a progress bar.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -96,6 +101,7 @@ def learn(
     >>> learned.policy(log.states[:3]).shape
     (3,)
     """
+    log = as_log(log, columns, learn)
     with running(engine) as where:
         if method == "auto":
             check_level(at_least)
