@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.base import (
+    Capabilities,
+    CriticAlgorithm,
+    Numbers,
+    require_evaluating_critic,
+)
 from tailproof.algorithms.default.residuals import bellman_residuals
 from tailproof.algorithms.dr import cross_fit
 from tailproof.algorithms.lstd import LSTD
@@ -46,6 +51,8 @@ class IPS:
     self_normalised
         Divide by the mean weight (SNIPS): less variance when the weights vary, a bias of order 1/n.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     mean: Mean = SampleMean()
     unit: Unit = "step"
@@ -101,6 +108,8 @@ class BanditDR:
         Number of parts for cross-fitting; see `DR`.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
     critic: CriticAlgorithm = field(default_factory=LSTD)
     mean: Mean = SampleMean()
     unit: Unit = "step"
@@ -108,6 +117,7 @@ class BanditDR:
     parts: int = 2
 
     def __post_init__(self) -> None:
+        require_evaluating_critic(self.critic)
         check_mean(self.mean, self.unit)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:

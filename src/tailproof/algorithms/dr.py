@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.base import (
+    Capabilities,
+    CriticAlgorithm,
+    Numbers,
+    require_evaluating_critic,
+)
 from tailproof.algorithms.default.residuals import bellman_residuals
 from tailproof.algorithms.default.units import Episodes, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, robust_means
@@ -55,19 +60,15 @@ class DR:
     def __post_init__(self) -> None:
         check_mean(self.mean, self.unit)
         LSTD(ridge=self.ridge)
-        if not isinstance(self.critic, CriticAlgorithm):
-            raise MethodError(
-                f"critic must be a base that fits critics, such as LSTD() or FQE(). "
-                f"Got {self.critic!r} instead."
-            )
+        require_evaluating_critic(self.critic)
         if self.parts < 1:
             raise MethodError(f"parts must be at least 1. Got {self.parts!r} instead.")
 
     @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk: with a critic on the features of the weights it may."""
-        features = getattr(self.critic, "features", self)
-        return bool(getattr(self.critic, "reads_pieces", False)) and features == self.features
+    def capabilities(self) -> Capabilities:
+        """What it can do; a critic on other features than those of the weights needs all rows."""
+        alike = getattr(self.critic, "features", self) == self.features
+        return Capabilities(needs=self.critic.capabilities.needs if alike else "memory")
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import Capabilities, Fitted
 from tailproof.algorithms.linear.ridge import choose_ridge
 from tailproof.algorithms.linear.statistics import (
     Design,
@@ -37,7 +37,7 @@ class LSTD:
         As in `FQE`.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
+    capabilities: ClassVar[Capabilities] = Capabilities(("value", "pointwise"), needs="chunks")
 
     features: Features | str | None = None
     ridge: Any = 1e-6
@@ -45,11 +45,6 @@ class LSTD:
     def __post_init__(self) -> None:
         if self.ridge != "cv":
             as_ridge(self.ridge)
-
-    @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk."""
-        return True
 
     def design(self, task: Task, folds: Folds, *, keep: bool = False) -> Design:
         """Return the task in this base's features."""
@@ -67,7 +62,7 @@ class LSTD:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,
     ) -> Fitted:
         """Solve for θ on each fold."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import Numbers
+from tailproof.algorithms.base import Capabilities, Numbers
 from tailproof.algorithms.default.units import UNITS, Episodes, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, mean_weights, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics, solve
@@ -49,6 +49,8 @@ class MIS:
         transitions, where that mean is one in expectation.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(needs="chunks")
+
     features: Features | str | None = None
     ridge: Any = 1e-6
     mean: Mean = SampleMean()
@@ -58,11 +60,6 @@ class MIS:
     def __post_init__(self) -> None:
         check_mean(self.mean, self.unit)
         LSTD(ridge=self.ridge)
-
-    @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk."""
-        return True
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""

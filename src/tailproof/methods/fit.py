@@ -26,6 +26,7 @@ from tailproof.errors import (
     FoldWarning,
     HorizonWarning,
     LogError,
+    MethodError,
     TailproofError,
 )
 from tailproof.methods.method import Method
@@ -73,20 +74,19 @@ def prepare(
 def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> AnyLog:
     """Return the log that the method fits: in memory if it must be, with rewards clipped if asked.
 
-    Of a log larger than memory, a base that `works_on_samples` is given one, drawn with the seed.
+    Of a log larger than memory, a base that needs a sample is given one, drawn with the seed.
     """
     if not isinstance(log, Log | LazyLog):
         raise LogError(
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
         )
-    if isinstance(log, LazyLog) and not getattr(method.base, "reads_pieces", False):
-        who = type(method.base).__name__
-        if getattr(method.base, "works_on_samples", False):
-            size = getattr(getattr(method.base, "features", None), "size", None)
-            log = held(log, who, features=size, seed=seed)
-        else:
-            log = in_memory(log, who)
+    needs, who = method.base.capabilities.needs, type(method.base).__name__
+    if needs == "sample":
+        size = getattr(getattr(method.base, "features", None), "size", None)
+        log = held(log, who, features=size, seed=seed)
+    elif needs == "memory":
+        log = in_memory(log, who)
     if not method.clip:
         return log
     levels = [method.clip, 1 - method.clip]
@@ -113,6 +113,11 @@ def _about_rewards(question: Any, log: LazyLog, part: Any) -> Any:
 
 def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members:
     """Partition the log and fit the base on every fold."""
+    if task.policy is not None and not method.base.capabilities.evaluates:
+        raise MethodError(
+            f"{type(method.base).__name__} looks for a policy and cannot evaluate a given one. "
+            f"Evaluate with FQE(), for instance method='roam-dm', or call learn."
+        )
     partition_rng, fit_rng = rng.spawn(2)
     folds = method.partition.assign(task.log, partition_rng)
     # what overflows is reported by `require_healthy`

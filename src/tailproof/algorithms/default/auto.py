@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from tailproof.algorithms.base import Numbers
+from tailproof.algorithms.base import Capabilities, Numbers
 from tailproof.algorithms.default.choice import Allowed, Choice
 from tailproof.algorithms.default.climb import Blend, climb, single
 from tailproof.algorithms.default.mean_choice import MeanChoice, Residuals, choose_mean
@@ -54,7 +54,7 @@ class Auto:
         each feature, which spares the constant.
     """
 
-    works_on_samples: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(needs="sample")
 
     features: Features | str | None = None
     ridge: Any = None

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.default.auto import Auto
 from tailproof.algorithms.learners.improvement import refuse_evaluation, tasks_of
 from tailproof.algorithms.learners.state_critics import Fixed, fitted_scores
@@ -35,8 +35,7 @@ class Constant:
         This one, whatever its value.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = LEARNER
 
     least: float = 0.05
     action: int | None = None
@@ -49,7 +48,7 @@ class Constant:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,
     ) -> Fitted:
         """Value every action on each fold."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tailproof.algorithms.base import At, CriticAlgorithm, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, CriticAlgorithm, Fitted
 from tailproof.algorithms.learners.behaviour import behaviour_of
 from tailproof.algorithms.learners.state_critics import (
     LinearScores,
@@ -45,8 +45,7 @@ class TreeLearner:
         cross-fitted trees leave unexplained.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = LEARNER
 
     support: float = 0.3
     reward: Any = "tamed"
@@ -60,7 +59,7 @@ class TreeLearner:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
     ) -> Fitted:
         """Fit scores of all actions on each fold."""
@@ -156,8 +155,6 @@ class WithinSupport:
         As in `TreeLearner`.
     """
 
-    learns: ClassVar[bool] = True
-
     base: Any
     support: float = 0.3
 
@@ -167,9 +164,10 @@ class WithinSupport:
             raise MethodError(f"base must be a learner such as FQI(). Got {self.base!r} instead.")
 
     @property
-    def supports(self) -> tuple[At, ...]:
-        """The places where members can be combined."""
-        return self.base.supports  # type: ignore[no-any-return]
+    def capabilities(self) -> Capabilities:
+        """Those of the base; how often actions were taken is counted in memory."""
+        own: Capabilities = self.base.capabilities
+        return replace(own, needs="memory")
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.learners.behaviour import behaviour_of
 from tailproof.algorithms.learners.improvement import refuse_evaluation, rewarded, tasks_of
 from tailproof.algorithms.learners.state_critics import LinearScores, fitted_scores
@@ -35,15 +35,14 @@ class ScoredPolicy:
     the propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = LEARNER
 
     def fit(
         self,
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
     ) -> Fitted:
         """Fit scores of all actions on each fold."""
