@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tailproof.data.log import Log
     from tailproof.data.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
     from tailproof.data.spaces import Continuous, Discrete
+    from tailproof.data.view import LogView
     from tailproof.diagnosis.diagnose import diagnose
     from tailproof.diagnosis.diagnosis import Diagnosis
     from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
@@ -73,6 +74,7 @@ __all__ = [
     "Learned",
     "Log",
     "LogSumExp",
+    "LogView",
     "Mean",
     "MeanMinusStd",
     "Median",
@@ -129,6 +131,7 @@ _HOMES = {
     "Learned": "learning.learned",
     "Log": "data.log",
     "LogSumExp": "algorithms.weighting",
+    "LogView": "data.view",
     "MIS": "algorithms.mis",
     "Mean": "ensemble.aggregate",
     "MeanMinusStd": "ensemble.aggregate",

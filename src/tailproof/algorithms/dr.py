@@ -22,7 +22,7 @@ from tailproof.algorithms.mis import marginal_direction, marginal_weights
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.partition import Folds, shuffled_groups
-from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.stored import AnyLog
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features
@@ -79,7 +79,7 @@ class DR:
         matrix, stats = lstd.system(design, rng=rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
-        if isinstance(task.log, LazyLog):
+        if task.log.stays_on_disk:
             if not isinstance(critics, LinearCritics) or critics.features != design.features:
                 raise MethodError(
                     "A log that stays on disk needs a DR whose critic is linear in the features of "

@@ -15,7 +15,6 @@ from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
-from tailproof.data.stored import LazyLog, ends_of_episodes
 from tailproof.errors import MethodError
 from tailproof.features import Features
 from tailproof.statistics.means import Mean, SampleMean
@@ -63,7 +62,7 @@ class MIS:
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
-        if self.self_normalised and (task.gamma == 1 or ends_of_episodes(task.log).any()):
+        if self.self_normalised and (task.gamma == 1 or task.log.ends.any()):
             raise MethodError(
                 "self_normalised=True needs γ < 1 and a log without terminal transitions, because "
                 "only then is the mean weight known to be one. Use self_normalised=False."
@@ -71,7 +70,7 @@ class MIS:
         lstd = LSTD(features=self.features, ridge=self.ridge)
         design = lstd.design(task, folds, keep=True)
         matrix, stats = lstd.system(design, rng=rng)
-        if isinstance(task.log, LazyLog):
+        if task.log.stays_on_disk:
             return Numbers(self._values(design, matrix, stats, rng))
         weights = marginal_weights(design, matrix)
         every = Episodes.of(task.log)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.data.stored import Piece
+from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, chosen_actions
 
@@ -44,7 +44,7 @@ class Task:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
         return self._draws(self.log.next_states[rows], 0)
 
-    def following(self, piece: Piece) -> Following:
+    def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
         if self.policy is None:
             every = np.arange(self.log.n_actions)

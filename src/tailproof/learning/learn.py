@@ -18,8 +18,8 @@ from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
 from tailproof.data.spaces import Discrete
-from tailproof.data.stored import AnyLog, LazyLog
-from tailproof.data.stored_views import held, take_episodes
+from tailproof.data.stored import AnyLog
+from tailproof.data.stored_views import held
 from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
@@ -234,8 +234,6 @@ def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog |
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
     away = np.isin(log.group_of_episode, order[:kept_away])
     both = np.flatnonzero(~away), np.flatnonzero(away)
-    if isinstance(log, LazyLog):
-        return take_episodes(log, both[0]), take_episodes(log, both[1])
     return log.take(both[0]), log.take(both[1])
 
 

@@ -16,8 +16,8 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog, action_counts, ends_of_episodes, in_memory
-from tailproof.data.stored_views import held, take_episodes
+from tailproof.data.stored import AnyLog, LazyLog, action_counts, in_memory
+from tailproof.data.stored_views import held
 from tailproof.engines import Engine, Local
 from tailproof.engines.threads import one_thread
 from tailproof.errors import (
@@ -57,7 +57,7 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
     if not 0 <= gamma <= 1:  # NaN fails too
         raise TailproofError(f"gamma must lie in [0, 1]. Got {gamma!r} instead.")
     if gamma == 1 and not log.always_terminates:
-        ends = ends_of_episodes(log)
+        ends = log.ends
         raise LogError(
             f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
             f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
@@ -196,7 +196,8 @@ def ends_by_the_clock(log: AnyLog) -> bool:
         return False
     places = np.arange(log.n_episodes)
     chosen = np.union1d(places[:50], places[-50:])  # the first and the last will tell
-    some = log.take(chosen) if isinstance(log, Log) else take_episodes(log, chosen).load()
+    taken = log.take(chosen)
+    some = taken if isinstance(taken, Log) else taken.load()
     steps = some.states.reshape(len(chosen), length, -1)
     clock = np.ptp(steps, axis=0).max(axis=0) == 0
     if (clock & (np.ptp(steps[0], axis=0) > 0)).any():
