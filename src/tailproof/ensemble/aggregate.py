@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import ceil
 from typing import Literal, Protocol
 
@@ -206,5 +207,22 @@ class MeanMinusStd:
         return f"mean - {self.factor:g} std"
 
 
-#: Both names of the smallest member.
-MINIMUM = Quantile(0.0)
+def order_weights(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
+    """Return the weight of each order statistic, if the aggregate is a mixture of them.
+
+    Torch and ONNX compute such aggregates from their weights, so that they are defined once.
+
+    >>> order_weights(Median(), 4)
+    (0.0, 0.5, 0.5, 0.0)
+    """
+    if isinstance(aggregate, Median | Quantile | TrimmedMean):
+        return _order_weights(aggregate, count)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _order_weights(aggregate: Median | Quantile | TrimmedMean, count: int) -> tuple[float, ...]:
+    # A mixture Σ w_j x_(j) gives Σ_{j ≥ i} w_j on a ladder that steps from 0 to 1 at place i.
+    ladders = (np.arange(count) >= np.arange(count + 1)[:, None]).astype(float)
+    tails = [float(aggregate(ladder)) for ladder in ladders]
+    return tuple(here - after for here, after in pairwise(tails))
