@@ -36,12 +36,13 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
+from tailproof.parameters import Parameters
 
 Start = Literal["reward", "zero"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedQ:
+class FittedQ(Parameters):
     """The settings that FQE and FQI share.
 
     Each iteration regresses the Bellman target on φ(s, a), with a ridge λ:

@@ -23,10 +23,11 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.features import Features, as_features
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSTD:
+class LSTD(Parameters):
     """Least-squares temporal differences: θ = A⁻¹b, A = Σφ(φ − γφ')ᵀ + λI, b = Σφr.
 
     The paper's display of the estimating equation (section 4) drops γ and π; both belong there.

@@ -20,6 +20,7 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PolicyError
 from tailproof.features import Joint, Polynomial
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class RegressionFitted(Fitted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionCloning:
+class RegressionCloning(Parameters):
     """Imitate continuous actions by ridge regression on the state: what `Cloning` is to discrete ones.
 
     Parameters

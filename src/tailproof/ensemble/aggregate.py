@@ -14,6 +14,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, require_fraction
 from tailproof.errors import MethodError, QuantileWarning
+from tailproof.parameters import Parameters
 
 _LARGEST_NETWORK = 16  # beyond this, numpy's partition is as fast
 
@@ -95,7 +96,7 @@ def median(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Parameters):
     """The mean of the members: no protection against heavy tails."""
 
     def __call__(self, values: FloatArray) -> FloatArray:
@@ -107,7 +108,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Median:
+class Median(Parameters):
     """The median of the members: survives fewer than K/2 arbitrary ones."""
 
     def __call__(self, values: FloatArray) -> FloatArray:
@@ -119,7 +120,7 @@ class Median:
 
 
 @dataclass(frozen=True)
-class Quantile:
+class Quantile(Parameters):
     """The q-quantile of the members: pessimism by order statistics (section 4.2).
 
     Parameters
@@ -174,7 +175,7 @@ class Quantile:
 
 
 @dataclass(frozen=True)
-class TrimmedMean:
+class TrimmedMean(Parameters):
     """The mean of the members without the lowest and highest ⌊fraction·K⌋."""
 
     fraction: float = 0.2
@@ -194,7 +195,7 @@ class TrimmedMean:
 
 
 @dataclass(frozen=True)
-class MeanMinusStd:
+class MeanMinusStd(Parameters):
     """Mean − factor · standard deviation of the members: the usual pessimism, not robust."""
 
     factor: float = 2.0

@@ -23,10 +23,11 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features, at_actions
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cloning:
+class Cloning(Parameters):
     """Imitate the log, or its best episodes: π(a|s) ∝ exp φ(s, a)ᵀθ, by maximum likelihood.
 
     θ minimises −Σ log π(a|s) + λ‖θ‖²/2 over the logged actions. Its "critics" are the scores φᵀθ, so

@@ -27,12 +27,13 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
+from tailproof.parameters import Parameters
 
 _APART = 1000  # from the seeds of the evaluator's trees, whose errors are to be others
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeLearner:
+class TreeLearner(Parameters):
     """What the learners with trees share.
 
     Parameters
@@ -144,7 +145,7 @@ class ForestFQI(TreeLearner):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithinSupport:
+class WithinSupport(Parameters):
     """Another learner's critics, kept to actions that the log takes in such states.
 
     Parameters

@@ -24,6 +24,7 @@ from tailproof.data.stored import physical_memory
 from tailproof.data.view import CHUNK
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
+from tailproof.parameters import Parameters
 
 T = TypeVar("T")
 _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
@@ -32,7 +33,7 @@ _WIDEST = 1 << 22  # numbers in the features of one piece
 
 
 @dataclass(frozen=True)
-class Absolute:
+class Absolute(Parameters):
     """A ridge penalty λ whatever the number of rows: the paper's own."""
 
     value: float
@@ -43,7 +44,7 @@ class Absolute:
 
 
 @dataclass(frozen=True)
-class PerObservation:
+class PerObservation(Parameters):
     """A ridge penalty λ = value · n: a fold and the whole log are regularised alike."""
 
     value: float
