@@ -9,7 +9,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.data.stored import Piece
+from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, chosen_actions
 
@@ -60,7 +60,7 @@ class Task:
         """
         self.known[_NEXT] = self._draws(self.log.next_states, self.log.table_rows.next_rows, 0)
 
-    def following(self, piece: Piece) -> Following:
+    def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
         if self.policy is None:
             every = np.arange(self.log.n_actions)
@@ -117,7 +117,7 @@ class Task:
         return action_draws(self.policy, states, space, draws=self.draws, rng=rng, rows=rows)
 
 
-def _rows(piece: Piece) -> slice:
+def _rows(piece: Chunk) -> slice:
     return slice(piece.first, piece.first + len(piece))
 
 

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from tailproof.algorithms.base import CriticAlgorithm
+from tailproof.algorithms.base import ExtractingAlgorithm
 from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
@@ -19,13 +19,13 @@ from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
 from tailproof.data.spaces import Discrete
-from tailproof.data.stored import AnyLog, LazyLog
-from tailproof.data.stored_views import held, take_episodes
+from tailproof.data.stored import AnyLog
+from tailproof.data.stored_views import held
 from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
 from tailproof.learning.careful.learning import learn_carefully
-from tailproof.learning.learned import ExtractingAlgorithm, Learned, extract_policy
+from tailproof.learning.learned import Learned, extract_policy
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
     check_gamma,
@@ -240,8 +240,6 @@ def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog |
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
     away = np.isin(log.group_of_episode, order[:kept_away])
     both = np.flatnonzero(~away), np.flatnonzero(away)
-    if isinstance(log, LazyLog):
-        return take_episodes(log, both[0]), take_episodes(log, both[1])
     return log.take(both[0]), log.take(both[1])
 
 
@@ -250,8 +248,7 @@ def _learning_method(method: str | Method) -> Method:
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
     name = type(chosen.base).__name__
-    learns = isinstance(chosen.base, ExtractingAlgorithm) or getattr(chosen.base, "learns", False)
-    if not isinstance(chosen.base, CriticAlgorithm) or not learns:
+    if not chosen.base.capabilities.learns:
         raise MethodError(
             f"{name} evaluates a policy and cannot look for one. Learn with FQI() or LSPI(), for "
             f"instance method='room-fqi', or call evaluate."

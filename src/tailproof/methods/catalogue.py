@@ -299,16 +299,3 @@ def method(
     if clip is not None:
         chosen = replace(chosen, clip=clip)
     return chosen.with_settings(**settings) if settings else chosen
-
-
-ROAM_DM = CATALOGUE["roam-dm"].method
-ROAM_VARIANT = CATALOGUE["roam-variant"].method
-ROAM_FQE = CATALOGUE["roam-fqe"].method
-ROAM_MIS = CATALOGUE["roam-mis"].method
-ROAM_DR = CATALOGUE["roam-dr"].method
-MA = CATALOGUE["ma"].method
-ROOM_VM = CATALOGUE["room-vm"].method
-P_ROOM_VM = CATALOGUE["p-room-vm"].method
-ROOM_FQI = CATALOGUE["room-fqi"].method
-P_ROOM_FQI = CATALOGUE["p-room-fqi"].method
-PB = CATALOGUE["pb"].method

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, IntArray
-from tailproof.data.stored import PART, LazyLog, physical_memory
+from tailproof.data.stored import LazyLog, physical_memory
+from tailproof.data.view import PART
 from tailproof.engines import Engine, running
 from tailproof.errors import LogError
 from tailproof.sources.columns import Choice, Columns, resolve_columns

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.learners.behaviour import behaviour_of, fit_behaviour
 from tailproof.algorithms.learners.improvement import refuse_evaluation, tasks_of
 from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
@@ -17,12 +17,13 @@ from tailproof.algorithms.task import Task
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
+from tailproof.parameters import Parameters
 
 _REPEATED = 0.5  # of the rows: at most so many states may be distinct for counts to say something
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeCloning:
+class TreeCloning(Parameters):
     """Imitate the log, or its best episodes, by randomised trees: b̂(a|s).
 
     Its "critics" are log b̂(a|s): the greedy policy is the likeliest action, and the softmax of
@@ -37,8 +38,7 @@ class TreeCloning:
         what was done, and rougher where little was.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = LEARNER
 
     top: float = 1.0
     rank: Rank = "auto"
@@ -53,7 +53,7 @@ class TreeCloning:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
     ) -> Fitted:
         """Fit the behaviour on each fold."""
