@@ -6,14 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from tailproof.algorithms.learners.ranking import Rank, best_episodes
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds, Replicate, Split
 from tailproof.deep.actor_bases import SAC
 from tailproof.deep.bases import IQL, SQL
+from tailproof.deep.critics import NeuralCritics
+from tailproof.deep.data import Scaling
+from tailproof.deep.extraction import DeepFitted, clone, effective_share, policy_weights
+from tailproof.deep.fitting import fit_implicit, member_seeds
+from tailproof.deep.history import History
 from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.errors import FoldError
 from tailproof.noise import StudentT, add_noise
@@ -65,56 +71,88 @@ def implicit_study(
     """Train the base, also on clipped and on zero rewards, and K folds as one stack, then policies.
 
     Beside them stand cloning, and cloning of the best 30 % of the episodes by the sum of their rewards
-    and by median × length.
+    and by median × length. Rows whose critics diverge leave no policy, which is a result too: they
+    have no score.
     """
-    from tailproof.deep.critics import NeuralCritics
-    from tailproof.deep.extraction import clone, policy_weights
-    from tailproof.deep.fitting import fit_implicit, member_seeds
-
     rng = np.random.default_rng(seed)
     task = Task(with_variants(log, clip), 0.99, None, log.first_states)
-    members = variant_folds(log, folds, rng)
-    seeds = member_seeds(members.count, rng)
-    fitted = fit_implicit(base, task, members, backup=None, seeds=seeds)
-    critics = fitted.critics
-    assert isinstance(critics, NeuralCritics)
-    asked: list[tuple[list[int], list[Aggregate]]] = [([k], [Mean()]) for k in range(3)]
-    asked.append((list(range(3, folds + 3)), [Mean(), Median(), Quantile(quantile)]))
-    weights = np.concatenate(
-        [
-            policy_weights(
-                base.rule(), log, critics.subset(np.array(chosen)), aggregates, share=base.share
+    fitted = _critics_of(base, task, variant_folds(log, folds, rng), rng)
+    vanilla = fitted["vanilla"]
+    weights = {"bc": np.ones(log.n_transitions)}
+    for group, aggregates in _rows(quantile).items():
+        found = fitted[group]
+        if found is not None:
+            assert isinstance(found.critics, NeuralCritics)
+            every = policy_weights(
+                base.rule(), log, found.critics, list(aggregates.values()), share=base.share
             )
-            for chosen, aggregates in asked
-        ]
-        + [np.ones((1, log.n_transitions))]
-    )
+            weights.update(zip(aggregates, every, strict=True))
 
     def scores(imitated: Log, weights: FloatArray) -> FloatArray:
-        """Train policies of these weights, and return their scores, (evaluations, P)."""
-        hidden = base.policy_hidden or base.hidden
-        steps = base.policy_steps
-        _, training = clone(
-            base, imitated, critics.scaling, weights, steps=steps, seed=seed, hidden=hidden
-        )
-        return training["score"].values
+        """Train policies of these weights, and return their last scores, (P,)."""
+        scaling = Scaling.of(imitated, standardise=base.standardise, reward_scale=1.0)
+        hidden, steps = base.policy_hidden or base.hidden, base.policy_steps
+        _, training = clone(base, imitated, scaling, weights, steps=steps, seed=seed, hidden=hidden)
+        return np.asarray(training["score"].values[-1])
 
-    found = [scores(log, weights)]
+    final = dict(zip(weights, scores(log, np.stack(list(weights.values()))), strict=True))
     for rank in RANKS:
         best = log.take(best_episodes(log, top=0.3, rank=rank).best)
-        found.append(scores(best, np.ones((1, best.n_transitions))))
-    names = ("vanilla", "clipped", "zero-reward", "ma", "room-vm", "p-room-vm", "bc")
-    evaluations = np.concatenate(found, axis=1)
-    history, vanilla = fitted.training, 0
+        final[f"percent-{rank}"] = scores(best, np.ones((1, best.n_transitions)))[0]
     return {
-        "evaluations": {
-            name: evaluations[:, k].tolist()
-            for k, name in enumerate((*names, *(f"percent-{rank}" for rank in RANKS)))
-        },
-        "time constants": float(history["time constants"].values[-1, 0]),
-        "value": float(history["mean value"].values[-1, vanilla]),
-        "logged return": float(history["logged return"].values[-1, vanilla]),
+        "scores": {name: float(score) for name, score in final.items()},
+        "worth": {name: effective_share(torch.from_numpy(each)) for name, each in weights.items()},
+        "critics": {} if vanilla is None else _measured(vanilla.training),
     }
+
+
+def _measured(history: History) -> dict[str, float]:
+    """Return what training measured of the first member at its end."""
+    names = ("time constants", "mean value", "logged return", "pessimism")
+    return {name: float(history[name].values[-1, 0]) for name in names}
+
+
+def _rows(quantile: float) -> dict[str, dict[str, Aggregate]]:
+    """Return the policies taken from each group of members, and how each combines its members."""
+    return {
+        "vanilla": {"vanilla": Mean()},
+        "clipped": {"clipped": Mean()},
+        "zero-reward": {"zero-reward": Mean()},
+        "folds": {"ma": Mean(), "room-vm": Median(), "p-room-vm": Quantile(quantile)},
+    }
+
+
+def _critics_of(
+    base: IQL | SQL, task: Task, members: Folds, rng: np.random.Generator
+) -> dict[str, DeepFitted | None]:
+    """Train all members as one stack; where half of it diverges, each group by itself.
+
+    A member's draws depend on its own seed alone, so that it learns the same in either. Members of a
+    group that diverged are left out; none stands for a group that has lost half of them.
+    """
+    seeds = np.array(member_seeds(members.count, rng))
+    names = list(_rows(0.0))
+    groups = dict(zip(names, np.split(np.arange(members.count), range(1, len(names))), strict=True))
+
+    def fit(chosen: IntArray) -> DeepFitted | None:
+        try:
+            return fit_implicit(
+                base, task, members.subset(chosen), backup=None, seeds=seeds[chosen].tolist()
+            )
+        except FoldError:
+            return None
+
+    together = fit(np.arange(members.count))
+    if together is None:
+        run = base.run
+        base = replace(base, run=replace(run, checkpoint=None))  # the stack's is of other members
+        return {name: fit(chosen) for name, chosen in groups.items()}
+    found: dict[str, DeepFitted | None] = {}
+    for name, chosen in groups.items():
+        alive = chosen[together.critics.healthy()[chosen]]
+        kept = 2 * len(alive) > len(chosen)
+        found[name] = replace(together, critics=together.critics.subset(alive)) if kept else None
+    return found
 
 
 def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def test_the_budget_is_printed_on_the_figure(rollouts, tmp_path):
     settings = d4rl_sql.EXPERIMENT.settled(quick=False, data=rollouts)
     text = budget(Results("d4rl-sql", settings, 3, ()), "SQL")
     assert "rollouts of trained agents, not D4RL" in text
-    assert "6,000 critic and 10,000 policy steps (paper: 200,000 and 1,000,000)" in text
+    assert "5,000 critic and 8,000 policy steps (paper: 200,000 and 1,000,000)" in text
     assert "3 seeds (5)" in text
 
 
