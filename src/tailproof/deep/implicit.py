@@ -211,7 +211,7 @@ class ImplicitLearner:
         return self.v(states[rows.reshape(-1)].view(*rows.shape, -1)).squeeze(-1)
 
     def twins_gap(self, rows: Tensor) -> Tensor:
-        """Return how far the smallest Q lies below the networks' mean at rows (K, m), by member, (K,)."""
+        """Return how far the smallest Q lies below the networks' mean, over rows (K, m), (K,)."""
         batch = self.table.gather(rows)  # (K, m, W)
         values = self.q.slow(self.q.inputs(batch).repeat(self.twins, 1, 1))
         every = values.view(self.twins, self.members, rows.shape[1], -1)

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from tailproof.errors import TailproofError
 from tailproof.studies.paper import d4rl_sql, datasets, iql_table, percent_cloning, sac_n
 from tailproof.studies.paper.experiment import Job
-from tailproof.studies.paper.implicit import LOOKS
+from tailproof.studies.paper.implicit import LOOKS, final_scores
 from tailproof.studies.paper.results import Results
 from tailproof.studies.paper.runner import run
 
@@ -138,15 +138,15 @@ def table_results(scores):
             "kappa": 100.0,
             "replicate": replicate,
             "method": name,
-            "step": settings["policy_steps"] // 2 * (place + 1),
             "score": score,
+            "diverged": score is None,
             "time_constants": 5.0,
-            "value": 80.0,
+            "mean_value": 80.0,
+            "pessimism": 15.0,
             "logged_return": 100.0,
         }
         for name in LOOKS
         for replicate, score in enumerate(scores[name])
-        for place in range(2)
     )
     return Results("iql-table", settings, 3, rows)
 
@@ -165,8 +165,21 @@ def test_claims_say_how_many_seeds_would_decide():
     # Differences 1, 3, −1: mean 1, standard deviation 2, so (2 · 2 / 1)² = 16 seeds.
     assert "ROOM-VM: better in 0 of 1 cells, undecided in 1" in claims[0].found
     assert "about 16 seeds would decide" in claims[0].found
-    assert claims[-1].verdict == "holds"
-    assert "mean V is 0.80 to 0.80 of the logged returns" in claims[-1].found
+    converged, diverged = claims[-2:]
+    assert converged.verdict == diverged.verdict == "holds"
+    assert "mean V is 0.80 to 0.80 of the logged returns, and 0.95 to 0.95 with" in converged.found
+
+
+def test_trainings_that_diverged_are_counted_and_score_nothing():
+    scores = {**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (None, 50.0, None)}
+    results = table_results(scores)
+    cell = iql_table.cells(results.settings)[0]
+    assert final_scores(results, "vanilla", cell).tolist() == [0.0, 50.0, 0.0]
+    diverged = iql_table.EXPERIMENT.judge(results)[-1]
+    assert diverged.verdict == "holds in part"
+    assert diverged.found.endswith(
+        "of 3 trainings a row, diverged and counted as a score of 0: IQL 2"
+    )
 
 
 def test_no_ratio_to_a_score_of_nothing():

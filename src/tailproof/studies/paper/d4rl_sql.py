@@ -111,7 +111,7 @@ def judge(results: Results) -> list[Claim]:
             places,
         ),
         converged(results, BASE),
-        diverged(results),
+        diverged(results, BASE),
     ]
     if paper:
         claims.append(

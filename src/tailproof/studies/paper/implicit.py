@@ -26,7 +26,7 @@ from tailproof.studies.paper.summary import (
 
 #: Scaled to four hours of one core for SQL and IQL: the paper has 200,000 critic steps a fold,
 #: 1,000,000 policy steps, two layers of 256, batches of 256, Adam at 3e-4, target rate 0.005, 10
-#: episodes an evaluation, 5 seeds. The target rate follows the steps, so that critics converge all the same.
+#: episodes an evaluation, 5 seeds. The target rate follows the steps, so that critics converge.
 BUDGET: Settings = {
     "wanted": (
         "hopper-expert",
@@ -152,7 +152,7 @@ def run_implicit(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
 
 
 def final_scores(results: Results, name: str, cell: Cell) -> FloatArray:
-    """Return the score of each seed, (R,); what diverged has no policy and counts as 0, a random one."""
+    """Return the score of each seed, (R,); what diverged has no policy and counts as 0."""
     return np.nan_to_num(results.values("score", method=name, **cell), nan=0.0)
 
 
@@ -162,10 +162,10 @@ def final(results: Results) -> Results:
     return replace(results, rows=tuple(rows))
 
 
-def diverged(results: Results) -> Claim:
+def diverged(results: Results, base: str) -> Claim:
     """Count the trainings that diverged."""
     counts = {
-        LOOKS[name].label: int(results.values("diverged", method=name).sum()) for name in LOOKS
+        label(name, base): int(results.values("diverged", method=name).sum()) for name in LOOKS
     }
     total = len(results.rows) // len(LOOKS)
     some = [f"{name} {count}" for name, count in counts.items() if count]

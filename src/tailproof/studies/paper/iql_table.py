@@ -132,7 +132,7 @@ def judge(results: Results) -> list[Claim]:
             places,
         ),
         converged(results, "IQL"),
-        diverged(results),
+        diverged(results, "IQL"),
     ]
 
 
