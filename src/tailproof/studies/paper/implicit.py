@@ -94,10 +94,10 @@ def label(name: str, base: str) -> str:
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """Return a cell for each data set and κ."""
+    """Return a cell for each data set and κ, most noise first: it is the paper's."""
     return [
         {"dataset": name, "kappa": kappa}
-        for kappa in settings["kappas"]
+        for kappa in sorted(settings["kappas"], reverse=True)
         for name in settings["datasets"]
     ]
 
