@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from tailproof.errors import TailproofError
 from tailproof.studies.paper import d4rl_sql, datasets, iql_table, percent_cloning, sac_n
 from tailproof.studies.paper.experiment import Job
-from tailproof.studies.paper.implicit import LOOKS, final_scores
+from tailproof.studies.paper.implicit import LOOKS, claim, final_scores
 from tailproof.studies.paper.results import Results
 from tailproof.studies.paper.runner import run
 
@@ -168,6 +168,21 @@ def test_claims_say_how_many_seeds_would_decide():
     converged, diverged = claims[-2:]
     assert converged.verdict == diverged.verdict == "holds"
     assert "mean V is 0.80 to 0.80 of the logged returns, and 0.95 to 0.95 with" in converged.found
+
+
+def test_cells_that_decide_nothing_alone_may_decide_together():
+    settings = {"datasets": {name: {} for name in "abcdef"}, "kappas": (10.0,)}
+    rows = tuple(
+        {**cell, "replicate": 0, "method": name, "final": 10.0 * (name == "room-vm") + place}
+        for place, cell in enumerate(iql_table.cells(settings))
+        for name in ("vanilla", "room-vm")
+    )
+    results, places = Results("iql-table", settings, 1, rows), iql_table.cells(settings)
+    better = claim(results, "it is", {"ROOM-VM": ("room-vm", "vanilla")}, places)
+    assert better.verdict == "holds in part"
+    assert "undecided in 6; difference +10.00 to +10.00, 10 [10, 10] over cells" in better.found
+    worse = claim(results, "it is", {"IQL": ("vanilla", "room-vm")}, places)
+    assert worse.verdict == "does not hold"
 
 
 def test_trainings_that_diverged_are_counted_and_score_nothing():

@@ -17,8 +17,10 @@ from tailproof.studies.paper.experiment import Cell, Claim, Job, Row, Settings
 from tailproof.studies.paper.results import Results
 from tailproof.studies.paper.summary import (
     Comparison,
+    Summary,
     compare,
     mean,
+    summarise,
     together,
     verdict_of,
     winner,
@@ -187,13 +189,32 @@ def versus(results: Results, first: str, second: str, places: list[Cell]) -> Com
 def claim(
     results: Results, paper: str, pairs: dict[str, tuple[str, str]], places: list[Cell]
 ) -> Claim:
-    """Judge that the first of each pair is better, with the seeds that would decide where none is."""
-    found = {label: versus(results, *pair, places) for label, pair in pairs.items()}
-    words = [
-        f"{label}: {each}{seeds_to_decide(results, *pairs[label], places)}"
-        for label, each in found.items()
+    """Judge that the first of each pair is better, with the seeds that would decide where none is.
+
+    Where no cell decides, all of them together may, for or against.
+    """
+    verdicts, words = [], []
+    for name, (first, second) in pairs.items():
+        found = versus(results, first, second, places)
+        pooled = over_cells(results, first, second, places)
+        verdict = found.verdict
+        if verdict == "undecided" and len(places) > 1 and not pooled.low <= 0 <= pooled.high:
+            verdict = "holds in part" if pooled.low > 0 else "does not hold"
+        verdicts.append(verdict)
+        words.append(
+            f"{name}: {found}, {pooled} over cells{seeds_to_decide(results, first, second, places)}"
+        )
+    return Claim(paper, together(verdicts), "; ".join(words))
+
+
+def over_cells(results: Results, first: str, second: str, places: list[Cell]) -> Summary:
+    """Return the mean difference of two rows over cells; a cell's mean over seeds is one observation."""
+    gaps = [
+        results.values("final", method=first, **cell).mean()
+        - results.values("final", method=second, **cell).mean()
+        for cell in places
     ]
-    return Claim(paper, together(each.verdict for each in found.values()), "; ".join(words))
+    return summarise(np.array(gaps))
 
 
 def seeds_to_decide(results: Results, first: str, second: str, places: list[Cell]) -> str:
