@@ -208,7 +208,7 @@ def claim(
 
 
 def over_cells(results: Results, first: str, second: str, places: list[Cell]) -> Summary:
-    """Return the mean difference of two rows over cells; a cell's mean over seeds is one observation."""
+    """Return the mean difference of two rows over cells; the mean of a cell is one observation."""
     gaps = [
         results.values("final", method=first, **cell).mean()
         - results.values("final", method=second, **cell).mean()
