@@ -8,7 +8,13 @@ from tailproof import Continuous, Log, MeanMinusStd, Median, Method, Quantile
 from tailproof.deep import IQL, Evaluation, Run, play
 from tailproof.deep.rows import deep_rows
 from tailproof.deep.scores import REFERENCE, normalised, scorer
-from tailproof.deep.study import implicit_study, to_return_range, variant_folds, with_variants
+from tailproof.deep.study import (
+    clipped,
+    implicit_study,
+    to_return_range,
+    variant_folds,
+    with_variants,
+)
 from tailproof.deep.tasks import PRESETS, preset
 from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
 from tailproof.sources import read_rollouts
@@ -120,13 +126,13 @@ def test_rollouts_become_logs():
     assert log.terminated.tolist() == arrays["terminals"].tolist()
     returns = np.add.reduceat(to_return_range(log).rewards, log.starts[:-1])
     assert returns.max() - returns.min() == pytest.approx(1000)
-    every = with_variants(log, 0.2)
+    every = with_variants(log, [log.rewards, clipped(log.rewards, 0.2), np.zeros(5)])
     assert every.n_episodes == 6
     assert every.rewards[:5].tolist() == log.rewards.tolist()
     assert 0 < every.rewards[5:10].max() < 5
     assert every.rewards[10:].tolist() == [0.0] * 5
     assert (every.next_states[5:10] == log.next_states).all()
-    counts = variant_folds(log, 2, np.random.default_rng(0)).counts
+    counts = variant_folds(log, 3, 2, np.random.default_rng(0)).counts
     assert counts[:3].tolist() == np.kron(np.eye(3), [1, 1]).tolist()
     assert counts[3:].sum(axis=0).tolist() == [1, 1, 0, 0, 0, 0]
 
@@ -147,7 +153,7 @@ def test_rows_whose_critics_diverge_have_no_score_and_the_others_have(spoilt, le
         episode=np.repeat(np.arange(episodes), steps),
         action_space=Continuous(1, (-1.0,), (1.0,)),
     )
-    parts = variant_folds(log, 3, np.random.default_rng(5)).counts[3:, :episodes]
+    parts = variant_folds(log, 3, 3, np.random.default_rng(5)).counts[3:, :episodes]
     for fold in range(spoilt):
         rewards[steps * np.flatnonzero(parts[fold])[0]] = 1e30
     played = Evaluation(environment="Pendulum-v1", episodes=1, score=scorer("pendulum"))

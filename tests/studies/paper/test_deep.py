@@ -7,7 +7,14 @@ import pytest
 pytest.importorskip("torch")
 
 from tailproof.errors import TailproofError
-from tailproof.studies.paper import d4rl_sql, datasets, iql_table, percent_cloning, sac_n
+from tailproof.studies.paper import (
+    advantages,
+    d4rl_sql,
+    datasets,
+    iql_table,
+    percent_cloning,
+    sac_n,
+)
 from tailproof.studies.paper.experiment import Job
 from tailproof.studies.paper.implicit import LOOKS, claim, final_scores
 from tailproof.studies.paper.results import Results
@@ -50,7 +57,9 @@ def _short_pendulum():
 
 
 @pytest.mark.parametrize(
-    "module", [d4rl_sql, iql_table, sac_n, percent_cloning], ids=lambda m: m.EXPERIMENT.name
+    "module",
+    [d4rl_sql, iql_table, sac_n, percent_cloning, advantages],
+    ids=lambda m: m.EXPERIMENT.name,
 )
 def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(
     module, rollouts, tmp_path

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.settings import TIME_CONSTANTS, Run
 from tailproof.studies.paper import drawing
@@ -104,39 +106,51 @@ def cells(settings: Settings) -> list[Cell]:
     ]
 
 
-def run_implicit(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
-    """Return a row for each policy: its score, or that its critics diverged.
+def prepared_log(job: Job) -> tuple[Log, Log]:
+    """Return the log of a cell without noise and with it."""
+    from tailproof.deep.study import prepared, to_return_range
+
+    clean = to_return_range(read(job))
+    kappa, df = job.cell["kappa"], job.settings["df"]
+    return clean, prepared(clean, kappa=kappa, df=df, seed=job.integer(0))
+
+
+def base_of(job: Job, kind: type[IQL] | type[SQL], clean: Log, **more: Any) -> IQL | SQL:
+    """Return the base with a job's settings.
 
     SQL's α and IQL's β are the published ones in units of the median size of the rewards without
     noise, whatever the range of returns: where all episodes are alike, as an expert's, that range makes
     rewards so large that α falls below the errors of Q, and V runs away (`docs/deep.md`).
     """
-    from tailproof.deep.study import implicit_study, prepared, to_return_range
-
     settings = job.settings
-    clean = to_return_range(read(job))
-    log = prepared(clean, kappa=job.cell["kappa"], df=settings["df"], seed=job.integer(0))
-    steps, unit = settings["policy_steps"], settings["unit"]
+    unit = settings["unit"]
     weighing = (
         {"alpha": settings["alpha"] / unit} if kind is SQL else {"beta": settings["beta"] * unit}
     )
-    base = kind(
-        steps=settings["steps"],
-        policy_steps=steps,
-        batch=settings["batch"],
+    same = ("steps", "batch", "learning_rate", "target_rate")
+    return kind(
+        **{name: settings[name] for name in same},
         hidden=tuple(settings["hidden"]),
-        policy_hidden=tuple(settings["policy_hidden"]),
-        learning_rate=settings["learning_rate"],
-        target_rate=settings["target_rate"],
-        share=settings["share"],
         reward_scale=1 / (unit * float(np.median(np.abs(clean.rewards)))),
-        run=Run(
-            threads=1,
-            checkpoint=job.scratch,
-            progress=False,
-            evaluation=evaluation(job, steps),
-        ),
         **weighing,
+        **more,
+    )
+
+
+def run_implicit(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
+    """Return a row for each policy: its score, or that its critics diverged."""
+    from tailproof.deep.study import implicit_study
+
+    settings, (clean, log) = job.settings, prepared_log(job)
+    played = evaluation(job, settings["policy_steps"])
+    base = base_of(
+        job,
+        kind,
+        clean,
+        policy_steps=settings["policy_steps"],
+        policy_hidden=tuple(settings["policy_hidden"]),
+        share=settings["share"],
+        run=Run(threads=1, checkpoint=job.scratch, progress=False, evaluation=played),
     )
     found = implicit_study(
         log, base, seed=job.integer(1), folds=settings["folds"], quantile=settings["quantile"]
