@@ -99,14 +99,17 @@ def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
             empty = (counts[:, action] == 0) & (own >= RULES.hole_policy)
             for first, last in _runs(empty):
                 taken = slice(first, last + 1)
-                if overall[action] * size[taken].sum() < RULES.hole_expected:
+                rows_there = int(size[taken].sum())
+                if rows_there < RULES.hole_rows:
+                    continue
+                if overall[action] * rows_there < RULES.hole_expected:
                     continue
                 low, high = edges[first][0], edges[last][1]
                 yield Hole(
                     name,
                     f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}",
                     _label(log, action),
-                    int(size[taken].sum()),
+                    rows_there,
                     float(np.average(own[taken], weights=size[taken])),
                 )
 
