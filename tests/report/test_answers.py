@@ -1,6 +1,5 @@
 """The answer: what is quoted, what is only on offer, and what is withheld."""
 
-
 import numpy as np
 import pytest
 
