@@ -1,7 +1,7 @@
 """Where a policy goes that a log has never been, and state columns that hold codes for missing values.
 
-What is found is named by state and action, as sentences: `evaluate` warns of them and keeps them with the
-estimate, `diagnose` shows them.
+What is found is named by state and action, as sentences: `evaluate` warns of them and keeps them with
+the estimate, `diagnose` shows them.
 """
 
 from __future__ import annotations
