@@ -180,6 +180,13 @@ class Comparison:
             ]
         )
 
+    def __repr__(self) -> str:
+        gate = "passed" if self.passes else "closed"
+        return (
+            f"<Comparison of {len(self.candidates)}: {self.best.name} first, {self.best.value:.4g}; "
+            f"{self.baseline} {self.baseline_value:.4g}; gate {gate}>"
+        )
+
     def __str__(self) -> str:
         width = max(len(name) for name in (*self._names(), self.baseline, "policy"))
         lines = [

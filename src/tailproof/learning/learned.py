@@ -380,6 +380,12 @@ class Learned:
             f"This needs discrete actions. The policy acts in {self.action_space}; use its `sample`."
         )
 
+    def __repr__(self) -> str:
+        better = {None: "not judged", True: "improves", False: "logged behaviour kept"}[
+            self.improves
+        ]
+        return f"<Learned by {self.method} from {self.n_episodes:,} episodes; {better}>"
+
     def __str__(self) -> str:
         learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
         return learned if self.improves is None else f"{self.advice()}\n{learned}"

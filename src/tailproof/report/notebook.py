@@ -51,13 +51,13 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
         )
         for name, report in diagnosis.tails.items()
     )
-    blocks: list[Block] = [Prose(verdict.summary), Points(verdict.reasons), Facts(facts)]
+    said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
+    blocks: list[Block] = [Prose(said), Points(verdict.reasons), Facts(facts)]
     if influence.episodes:
         rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
         robust = f"median of {influence.folds} folds"
         blocks.append(influence_figure(rows, plain="plain estimate", robust=robust))
-    said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
-    return fragment("Diagnosis", said, blocks)
+    return fragment("Diagnosis:", verdict.summary, blocks)
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -70,15 +70,14 @@ def comparison_html(comparison: Comparison) -> str:
 
 def learned_html(learned: Learned) -> str:
     """Return what is known of a learned policy."""
-    facts = (
-        Fact("method", method_text(learned.method)),
-        Fact("episodes", f"{learned.n_episodes:,}", f"{learned.n_transitions:,} rows"),
-        Fact("critics", str(learned.members.count)),
+    said = (
+        f"policy learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}, "
+        f"γ = {learned.gamma:g}"
     )
-    blocks: list[Block] = [Facts(facts)]
-    if learned.improves is not None:
-        blocks = [Prose(learned.advice()), *blocks, Points(learned.reasons)]
-    return fragment("Learned policy", f"γ = {learned.gamma:g}", blocks)
+    if learned.improves is None:
+        return fragment("Not judged:", f"{said}; see its evaluate()", [])
+    verdict = "Yes:" if learned.improves else "No:"
+    return fragment(verdict, f"{learned.advice()} {said}.", [Points(learned.reasons)])
 
 
 def fragment(title: str, note: str, blocks: list[Block]) -> str:
