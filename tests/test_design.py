@@ -12,7 +12,7 @@ ON_DEMAND = {
     "plotting": {"comparison", "diagnosis", "evaluation", "learning"},  # .plot() of results
     "export": {"policies"},  # ONNX is an extra
     "methods": {"algorithms"},  # settings of a saved policy
-    "sources": {"data"},  # log.to_parquet
+    "sources": {"data", "policies"},  # log.to_parquet, the logged policy
 }
 
 

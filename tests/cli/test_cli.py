@@ -194,7 +194,11 @@ def test_errors_as_json_and_with_a_traceback(table):
 
 
 def test_what_nobody_expected_is_exit_code_one(table, tmp_path, monkeypatch):
-    (tmp_path / "broken.py").write_text("def policy(states):\n    return 1 / 0\n")
+    (tmp_path / "broken.py").write_text(
+        "class Broken:\n    def __getattr__(self, name):\n        return 1 / 0\n"
+        "    def __call__(self, states):\n        return 1\n"
+        "policy = Broken()\n"
+    )
     monkeypatch.chdir(tmp_path)
     result = run("evaluate", table, "--policy", "broken.py:policy", "--gamma", 0.9)
     assert result.exit_code == 1

@@ -398,3 +398,20 @@ def test_evidence_that_would_fill_the_memory_is_not_kept(cartpole, monkeypatch):
     assert chosen.at == "pointwise"
     with pytest.raises(MethodError, match="kept without its values at every start"):
         lean.best.estimate.with_aggregate(Mean())
+
+
+def test_scores_are_kept_once_and_in_single_precision_where_there_are_many(monkeypatch):
+    log, rivals = bandit(n=400), {"zero": zero, "one": one}
+    full = compare(log, rivals)
+    monkeypatch.setattr(sys.modules["tailproof.comparison.compare"], "_EVIDENCE", 100)
+    lean = compare(log, rivals)
+    first, second = (lean[name].estimate.choice for name in rivals)
+    assert first.logged_influence is second.logged_influence
+    assert first.influence.dtype == np.float32
+    assert lean.probability_best == pytest.approx(full.probability_best, abs=1e-3)
+    for name in rivals:
+        assert lean[name].value == full[name].value
+        assert lean[name].gain.value == full[name].gain.value
+        assert lean[name].gain.lower_bound.value == pytest.approx(
+            full[name].gain.lower_bound.value, rel=1e-4
+        )

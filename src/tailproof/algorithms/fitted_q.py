@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import PLACES, Capabilities, Fitted, Needs
 from tailproof.algorithms.greedy_backup import (
     GreedyBackup,
     iterate_greedy,
@@ -36,13 +36,14 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
+from tailproof.parameters import Parameters
 
 Start = Literal["reward", "zero"]
 _SHOWING = 10  # updates from which on their growth shows whether they diverge
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedQ:
+class FittedQ(Parameters):
     """The settings that FQE and FQI share.
 
     Each iteration regresses the Bellman target on φ(s, a), with a ridge λ:
@@ -69,8 +70,6 @@ class FittedQ:
         maximum) is applied, or after.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise", "backup")
-
     features: Features | str | None = None
     ridge: Any = 1e-6
     iterations: int = 100
@@ -92,9 +91,9 @@ class FittedQ:
             )
 
     @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk: not with a regressor, which wants all rows at once."""
-        return self.model is None
+    def capabilities(self) -> Capabilities:
+        """What it can do; a regressor needs all rows at once."""
+        return Capabilities(PLACES, needs="chunks" if self.model is None else "memory")
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
@@ -159,8 +158,6 @@ class FQI(FittedQ):
         standard deviations of the residuals (1.345 is usual).
     """
 
-    learns: ClassVar[bool] = True
-
     ridge: Any = 2.5e-3
     aggregate_first: bool = True
     reward: Any = None
@@ -179,19 +176,16 @@ class FQI(FittedQ):
             )
 
     @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk: not with what looks at all rewards or residuals at once."""
-        return self.model is None and self.reward is None and self.huber is None
+    def capabilities(self) -> Capabilities:
+        """What it can do; own rewards, Huber's loss and regressors need all rows at once."""
+        linear = self.model is None and self.reward is None and self.huber is None
+        needs: Needs = "chunks" if linear else "memory"
+        return Capabilities(PLACES, needs=needs, evaluates=False, learns=True)
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
     ) -> Fitted:
         """Fit a critic on each fold, with `backup` inside every Bellman target if it is given."""
-        if task.policy is not None:
-            raise MethodError(
-                "FQI looks for the best policy and cannot evaluate a given one. Evaluate with FQE(), "
-                "for instance method='roam-fqe', or call learn."
-            )
         task = with_rewards(task, self.reward, self.features)
         if self.model is not None:
             return super().fit(task, folds, backup=backup, rng=rng)

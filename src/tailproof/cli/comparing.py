@@ -20,13 +20,13 @@ from tailproof.cli.options import (
     MethodOptions,
     Report,
     Seed,
-    named_policy,
 )
 from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
 from tailproof.comparison.compare import compare as run_compare
 from tailproof.comparison.comparison import Comparison
 from tailproof.errors import PolicyError
+from tailproof.policies.text import name_and_policy
 from tailproof.report.ranking import RANKING, comparison_line, comparison_notes, ranking_rows
 
 
@@ -79,7 +79,7 @@ def compare(
 
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where, outputs=[report])
-        named = [named_policy(each) for each in policy]
+        named = [name_and_policy(each) for each in policy]
         policies = {name: policy_for(spec, reading.log) for name, spec in named}
         if len(policies) < len(policy):
             raise PolicyError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
+from tailproof.cli.experiment import ExperimentOptions, experiment_findings
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
@@ -45,6 +47,7 @@ def evaluate(
     log: LogOptions,
     policy: Policy,
     method: MethodOptions,
+    experiment: ExperimentOptions,
     engine: EngineOptions,
     session: Session,
     gamma: Gamma = None,
@@ -70,6 +73,7 @@ def evaluate(
                 reading.log, target, method=chosen, gamma=gamma, seed=seed, engine=where
             )
             found = answer(estimate, level=level)
+        asked, rows = experiment_findings(experiment, log, reading, target, estimate, level=level)
     conclude(
         session,
         "evaluate",
@@ -77,9 +81,9 @@ def evaluate(
         reading,
         Outcome(
             asked={"policy": policy, "level": level},
-            found=estimate.to_dict(level=level),
+            found={**estimate.to_dict(level=level), **asked},
             answer=[Text(found.first_line(), style="bold"), *ends_lines(found)],
-            evidence=[evidence_table(found)],
+            evidence=[evidence_table(found, rows)],
         ),
         report=report,
         look=lambda: diagnosed(reading.log, target, session, gamma=estimate.gamma, seed=seed),
@@ -128,12 +132,14 @@ def ends_lines(found: Answer) -> list[Any]:
     return [*map(Text, said), *(Text(each, style="dim") for each in found.caveats())]
 
 
-def evidence_table(found: Answer) -> Table:
-    """Return how the estimate was made, and from what."""
+def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table:
+    """Return how the estimate was made, and from what, below `more` rows of a label and a text."""
     estimate = found.estimate
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column()
+    for label, text in more:
+        table.add_row(label, text if label else Text(text, style="dim"))
     values = sorted(estimate.fold_values)
     if len(values) > 1:
         table.add_row("folds", "  ".join(map(number, values)))

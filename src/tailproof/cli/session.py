@@ -22,8 +22,8 @@ PANEL = "Output"
 FULL = "--json-full"
 #: Keyword arguments of the library that are options here.
 KEYWORDS = (
-    "state|action|reward|episode|step|next_state|terminated|truncated|propensity|group|gamma|folds|"
-    "clip|seed|level|base"
+    "state|action|reward|episode|step|next_state|terminated|truncated|propensity|group|weight|"
+    "available|missing|categorical|categories|gamma|folds|clip|seed|level|base"
 )
 
 
@@ -157,11 +157,15 @@ def as_options(message: str) -> str:
     >>> as_options("Pass terminated=True, or say next_state=['a', 'b'].")
     'Pass --terminated always, or say --next-state a,b.'
     """
-    return re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, message)
+    said = re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, message)
+    said = re.sub(r"\blazy=False\b", "--no-lazy", re.sub(r"\blazy=True\b", "--lazy", said))
+    return re.sub(r"(--[\w-]+ \S+), (?=--)", r"\1 ", said)  # ready to be copied
 
 
 def _option(match: re.Match[str]) -> str:
     name, value = match[1], match[2].replace("'", "")
-    words = {"True": "always", "False": "-", "...": "COLUMN"}
+    words = {"True": "always", "False": "-", "...": "COLUMN", "*": "'*'"}
     value = words.get(value, value.strip("[]").replace(", ", ","))
+    if value.startswith("-") and len(value) > 1:
+        return f"--{name.replace('_', '-')}={value}"  # as a word of its own it would be an option
     return f"--{name.replace('_', '-')} {value}"

@@ -14,6 +14,7 @@ from tailproof.comparison.comparison import LOGGED, Candidate
 from tailproof.evaluation.estimate import Estimate, LoggedValue
 
 _DRAWS = 20_000
+_UNITS = 1 << 16  # whose scores are multiplied at a time
 _CONTINUED = (
     "The log was cut off before its episodes ended: the logged policy's value continues them with a "
     "value function of the state, fitted by the same method."
@@ -50,7 +51,7 @@ class Baseline:
         elif self.rival is None:
             last = first.logged_spread.error, first.logged_influence
         errors = np.array([*(each.standard_error for each in choices), last[0]])
-        scores = np.stack([*(each.influence for each in choices), last[1]])  # (m + 1, U)
+        scores = [*(each.influence for each in choices), last[1]]
         return probability_highest(means, errors, scores, seed=seed)
 
 
@@ -100,7 +101,7 @@ def _named_baseline(policies: Mapping[str, Any], baseline: Any) -> tuple[str, An
 
 
 def probability_highest(
-    means: FloatArray, errors: FloatArray, scores: FloatArray, *, seed: int = 0
+    means: FloatArray, errors: FloatArray, scores: Sequence[FloatArray], *, seed: int = 0
 ) -> float:
     """Return the probability that the first of some values is the highest; ties count as half.
 
@@ -109,7 +110,7 @@ def probability_highest(
     means, errors
         The estimates and their standard errors, (m,).
     scores
-        The influence of each unit on each of them, (m, U), for the correlations.
+        The influence of each unit on each of them, (U,) each, for the correlations.
 
     Examples
     --------
@@ -117,9 +118,13 @@ def probability_highest(
     >>> round(probability_highest(np.zeros(2), np.ones(2), scores), 1)
     0.5
     """
-    norms = np.sqrt((scores**2).sum(axis=1))
-    unit = scores / np.where(norms > 0, norms, 1.0)[:, None]
-    correlation = unit @ unit.T
+    products = np.zeros((len(scores), len(scores)))
+    for start in range(0, len(scores[0]), _UNITS):
+        some = np.stack([each[start : start + _UNITS] for each in scores]).astype(float)
+        products += some @ some.T
+    norms = np.sqrt(np.diag(products))
+    unit = 1 / np.where(norms > 0, norms, 1.0)
+    correlation = products * np.outer(unit, unit)
     np.fill_diagonal(correlation, 1.0)
     spread, basis = np.linalg.eigh(correlation)
     rng = np.random.default_rng([seed, len(means)])

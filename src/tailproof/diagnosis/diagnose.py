@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
+from tailproof.data.given import as_log
 from tailproof.data.log import Log
-from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.stored import LazyLog
 from tailproof.data.stored_views import SampleWarning, held
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.diagnosis.influence import most_influential
@@ -42,13 +43,14 @@ from tailproof.methods.method import Method
 
 
 def diagnose(
-    log: AnyLog,
+    log: Any,
     policy: Any = None,
     *,
     gamma: float | None = None,
     method: str | Method | None = None,
     estimate: Estimate | None = None,
     seed: int = 0,
+    **columns: Any,
 ) -> Diagnosis:
     """Explain what `evaluate` decides on a log, what the log shows, and which episodes matter most.
 
@@ -75,6 +77,9 @@ def diagnose(
         What `evaluate` gave for the same log and policy, if it was asked already.
     seed
         Seeds the partitions into folds.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -89,6 +94,7 @@ def diagnose(
     >>> diagnosis.verdict.tails, diagnosis.verdict.estimator, diagnosis.verdict.unit
     ('heavy', 'Huber mean', 'step')
     """
+    log = as_log(log, columns, diagnose)
     with _noted() as drawn:
         log = held(log, "The diagnosis", seed=seed) if isinstance(log, LazyLog) else log
     for note in drawn:

@@ -239,20 +239,23 @@ class Estimate:
         value = combine(method, self.fold_values, self.point_values, self.point_weights)
         return replace(self, method=method, value=value)
 
-    def within(self, size: int) -> Estimate:
+    def within(self, size: int, *, like: Estimate | None = None) -> Estimate:
         """Return the estimate without its evidence, if that takes more than `size` bytes.
 
         Of many estimates on a large log the evidence would fill the memory. Values, folds and critics
-        stay; another aggregate then needs another fit.
+        stay; another aggregate then needs another fit. What `like` says of the logged policy is shared.
         """
         arrays = [self.point_values, self.point_weights]
         if self.numbers is not None:
             arrays += [*(self.numbers.samples or ()), *(self.numbers.weights or ())]
+        if self.choice is not None:
+            arrays += [self.choice.influence, self.choice.logged_influence]
         if sum(each.nbytes for each in arrays if each is not None) <= size:
             return self
         kept = None
         if self.choice is not None:
-            kept = Numbers(self.fold_values, choice=self.choice.condensed())
+            other = None if like is None else like.choice
+            kept = Numbers(self.fold_values, choice=self.choice.condensed(other))
         return replace(self, numbers=kept, point_values=None, point_weights=None, condensed=True)
 
     def to_dict(self, *, level: float = 0.9) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, as_array, require_finite
+from tailproof.data.given import as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import warn_of_taught_episodes
 from tailproof.data.partition import Split
@@ -33,7 +34,7 @@ from tailproof.policies.naming import for_log
 
 
 def evaluate(
-    log: AnyLog,
+    log: Any,
     policy: Any,
     *,
     method: str | Method = "auto",
@@ -41,6 +42,7 @@ def evaluate(
     initial_states: npt.ArrayLike | None = None,
     seed: int = 0,
     engine: str | Engine | None = None,
+    **columns: Any,
 ) -> Estimate:
     """Estimate J(π) = E[Σ γᵗ rₜ] of a policy from logged data.
 
@@ -53,8 +55,11 @@ def evaluate(
     policy
         A callable states → actions, an object with ``probabilities(states)``, or, for continuous
         actions, one with ``sample(states, rng)``. Actions are codes 0..A−1, or the log's labels as
-        text. A policy that names its states and actions is matched with the log by these names, see
-        `tailproof.policies.naming`; it gets copies of the states, which it may change.
+        text. Also a column of the log's table (`Column`), an array with an answer for each row, a rule
+        over named columns (`on_frame`), a fitted scikit-learn model, or text as on the command line
+        (``"always:email"``, ``"0.1*always:email + 0.9*logged"``). A policy that names its states and
+        actions is matched with the log by these names, see `tailproof.policies.naming`; it gets copies
+        of the states, which it may change.
     method
         A name of the catalogue (`tailproof methods` lists them), `method(name, ...)` or a `Method`.
     gamma
@@ -67,6 +72,9 @@ def evaluate(
         Where passes over the log run: ``"local"`` for a thread a core, ``"ray"`` for a cluster, or an
         `Engine`; by default the calling thread. It changes how long the result takes, never the
         result.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -79,6 +87,7 @@ def evaluate(
     >>> estimate.fold_values.shape
     (5,)
     """
+    log = as_log(log, columns, evaluate)
     chosen = named_method(method) if isinstance(method, str) else method
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
@@ -88,9 +97,10 @@ def evaluate(
         warn_of_a_hidden_horizon(data, discount)
         policy = for_log(policy, data)
         starts = _starts(data, initial_states)
-        cautions = _cautions(policy, data, starts)
+        rows = data.first_rows if initial_states is None and isinstance(data, Log) else None
+        cautions = _cautions(policy, data, None if initial_states is None else starts)
         warn_of_taught_episodes(policy, data)
-        task = Task(data, discount, policy, starts, seed=seed, engine=where)
+        task = Task(data, discount, policy, starts, seed=seed, engine=where, initial_rows=rows)
         estimate = estimate_of(task, chosen)
     return replace(
         estimate,

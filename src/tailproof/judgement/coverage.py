@@ -64,10 +64,13 @@ def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, 
         return ()
     some = some_rows(log)
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
-    first = log.first_states if starts is None else starts
-    first = first[:: max(1, len(first) // _ROWS)]
-    states = np.concatenate([some.states[rows], first])
-    chances = action_probabilities(policy, states, log.n_actions)
+    first = some.first_states if starts is None else starts
+    every = max(1, len(first) // _ROWS)
+    states, places = some.states[rows], some.table_rows.rows[rows]
+    chances = action_probabilities(policy, states, log.n_actions, rows=places)
+    begin = some.first_rows[::every] if starts is None else None
+    begins = action_probabilities(policy, first[::every], log.n_actions, rows=begin)
+    chances = np.concatenate([chances, begins])
     logged = action_counts(log) > 0
     share = chances.mean(axis=0)
     found = [

@@ -16,8 +16,8 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog, ends_of_episodes, in_memory
-from tailproof.data.stored_views import held, take_episodes
+from tailproof.data.stored import AnyLog, LazyLog, in_memory
+from tailproof.data.stored_views import held
 from tailproof.engines import Engine, Local
 from tailproof.engines.threads import one_thread
 from tailproof.errors import (
@@ -25,9 +25,11 @@ from tailproof.errors import (
     FoldWarning,
     HorizonWarning,
     LogError,
+    MethodError,
     TailproofError,
 )
 from tailproof.methods.method import Method
+from tailproof.statistics.caps import Cap
 from tailproof.statistics.streaming import Reduction, converse, quantiles
 
 
@@ -52,7 +54,7 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
     if not 0 <= gamma <= 1:  # NaN fails too
         raise TailproofError(f"gamma must lie in [0, 1]. Got {gamma!r} instead.")
     if gamma == 1 and not log.always_terminates:
-        ends = ends_of_episodes(log)
+        ends = log.ends
         raise LogError(
             f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
             f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
@@ -69,22 +71,24 @@ def prepare(
 def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> AnyLog:
     """Return the log that the method fits: in memory if it must be, with rewards clipped if asked.
 
-    Of a log larger than memory, a base that `works_on_samples` is given one, drawn with the seed.
+    Of a log larger than memory, a base that needs a sample is given one, drawn with the seed.
     """
     if not isinstance(log, Log | LazyLog):
         raise LogError(
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
         )
-    if isinstance(log, LazyLog) and not getattr(method.base, "reads_pieces", False):
-        who = type(method.base).__name__
-        if getattr(method.base, "works_on_samples", False):
-            size = getattr(getattr(method.base, "features", None), "size", None)
-            log = held(log, who, features=size, seed=seed)
-        else:
-            log = in_memory(log, who)
+    needs, who = method.base.capabilities.needs, type(method.base).__name__
+    if needs == "sample":
+        size = getattr(getattr(method.base, "features", None), "size", None)
+        log = held(log, who, features=size, seed=seed)
+    elif needs == "memory":
+        log = in_memory(log, who)
     if not method.clip:
         return log
+    if isinstance(method.clip, str):
+        log = in_memory(log, f"clip={method.clip!r}")
+        return log.with_rewards(Cap.named(method.clip).capped(log.rewards))
     levels = [method.clip, 1 - method.clip]
     if isinstance(log, LazyLog):
         return log.with_reward_limits(*reward_quantiles(log, levels, engine))
@@ -109,6 +113,11 @@ def _about_rewards(question: Any, log: LazyLog, part: Any) -> Any:
 
 def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members:
     """Partition the log and fit the base on every fold."""
+    if task.policy is not None and not method.base.capabilities.evaluates:
+        raise MethodError(
+            f"{type(method.base).__name__} looks for a policy and cannot evaluate a given one. "
+            f"Evaluate with FQE(), for instance method='roam-dm', or call learn."
+        )
     partition_rng, fit_rng = rng.spawn(2)
     folds = method.partition.assign(task.log, partition_rng)
     # what overflows is reported by `require_healthy`
@@ -168,7 +177,8 @@ def ends_by_the_clock(log: AnyLog) -> bool:
     if isinstance(log, LazyLog):
         few = int(np.clip(log.memory_budget * len(places) / (2 * log.bytes_in_memory), 1, few))
     chosen = np.union1d(places[:few], places[-few:])
-    some = log.take(chosen) if isinstance(log, Log) else take_episodes(log, chosen).load()
+    taken = log.take(chosen)
+    some = taken if isinstance(taken, Log) else taken.load()
     steps = some.states.reshape(len(chosen), length, -1)
     clock = np.ptp(steps, axis=0).max(axis=0) == 0
     if (clock & (np.ptp(steps[0], axis=0) > 0)).any():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailproof.plotting.marks import Tone, band, dots, line, name_axes, rule, short_ticks
+from tailproof.plotting.marks import Tone, band, dots, line, name_axes, rule
 from tailproof.statistics.tails.index import TailIndex
 from tailproof.statistics.tails.path import TailPath
 
@@ -43,4 +43,3 @@ def draw_hill(axes: Axes, paths: Sequence[TailPath], chosen: Mapping[str, TailIn
     rule(axes, y=2.0, label="below 2: no variance")
     rule(axes, y=1.0, label="below 1: no mean", under=True)
     name_axes(axes, x="number of extremes k", y="tail index α")
-    short_ticks(axes)

@@ -114,12 +114,18 @@ class Scored:
         """The choice in sentences."""
         return ()
 
-    def condensed(self) -> Self:
-        """Return the same with less evidence, for comparisons of many policies on large logs."""
+    def condensed(self, like: Scored | None = None) -> Self:
+        """Return the same with less evidence, for comparisons of many policies on large logs.
+
+        The logged policy's influence is that of `like`, where it is the same: it is stored once.
+        """
+        logged: FloatArray = self.logged_influence.astype(np.float32)
+        if like is not None and np.array_equal(logged, like.logged_influence):
+            logged = like.logged_influence
         return replace(
             self,
             influence=self.influence.astype(np.float32),
-            logged_influence=self.logged_influence.astype(np.float32),
+            logged_influence=logged,
             weights=None,
         )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from tailproof.algorithms.default.levels import check_level, no_honest
+from tailproof.algorithms.default.ratio import Quotient
 from tailproof.algorithms.default.spreads import Spread
 from tailproof.errors import LevelError
 from tailproof.statistics.intervals import Bound, Interval
@@ -69,6 +70,29 @@ class PairedGain:
             level=level,
             requested=level,
             kind=self.spread.kind,
+            note=_NOTE,
+        )
+
+    def relative_interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the gain over |reference|, the relative lift.
+
+        From the ratio of the two values, each with its own spread and with the correlation of their
+        scores, so that the error of the reference counts too. An end is infinite where the reference
+        may be 0.
+        """
+        miss = (1 - check_level(level)) / 2
+        if not isinstance(self.spread, Mover) or not self.reference:
+            raise LevelError("There is no relative gain over a reference that is 0 or unknown.")
+        paired = self.spread
+        sign = 1 if self.reference > 0 else -1
+        ratio = Quotient.of(paired.ahead, paired.behind, paired.correlation, sign=sign)
+        low, high = (end - sign for end in ratio.ends(miss, miss))
+        return Interval(
+            low=min(low, self.relative),
+            high=max(high, self.relative),
+            level=level,
+            requested=level,
+            kind=ratio.kind,
             note=_NOTE,
         )
 

@@ -148,11 +148,9 @@ def _nuisance(
 ) -> Nuisance:
     """Return how samples react to the regression's β, and β to samples; see `huber_estimates`."""
     n = len(phi)
-    if count == n:  # steps: made piece by piece, for the whole would be twice the features again
-        return lambda rows: (
-            weights[rows, None] * phi[rows],
-            (fit.scores[rows, None] * phi[rows]) @ fit.inverse,
-        )
-    falls = sums(unit, weights[:, None] * phi, count) * count / n
-    response = sums(unit, fit.scores[:, None] * phi, count) @ fit.inverse * count / n
-    return lambda rows: (falls[rows], response[rows])
+    if count == n:  # steps: sums of one would only copy the features, twice
+        return Nuisance(phi, weights, phi, fit.scores, fit.inverse)
+    scale = np.full(count, count / n)
+    falls = sums(unit, weights[:, None] * phi, count)
+    responses = sums(unit, fit.scores[:, None] * phi, count)
+    return Nuisance(falls, scale, responses, scale, fit.inverse)

@@ -57,9 +57,9 @@ class OneStepChoice(Scored):
         """Whether a normal interval would be wrong for it."""
         return abs(self.asymmetry) > RULES.skewed_mean
 
-    def condensed(self) -> Self:
+    def condensed(self, like: Scored | None = None) -> Self:
         """Return the same with less evidence, and without a guaranteed bound."""
-        return replace(super().condensed(), guarantee="it was left out of a large comparison.")
+        return replace(super().condensed(like), guarantee="it was left out of a large comparison.")
 
     def guaranteed_lower_bound(self, level: float = 0.9) -> Bound:
         """Return a bound that holds at any sample size, whatever the tail, where there is one.

@@ -97,7 +97,8 @@ def canonical_rows(task: Task, rng: np.random.Generator) -> Rows:
         content += label_hash(_ranks(log.propensity), 3)
     shuffled = label_hash(content.view(np.int64), key)
     order = np.argsort(shuffled, kind="stable")
-    policy = action_probabilities(task.policy, log.states, log.n_actions)
+    places = log.table_rows.rows
+    policy = action_probabilities(task.policy, log.states, log.n_actions, rows=places)
     if log.group_ids is not None:
         labels, unit = np.unique(log.group_ids, return_inverse=True)
         place = np.argsort(np.argsort(label_hash(labels, key), kind="stable"))
