@@ -94,7 +94,7 @@ def test_the_numbers_shown_are_those_of_the_json(shown):
     for name, ends in (("", record["interval"]), ("gain", record["gain"]["interval"])):
         for end in ("low", "high"):
             assert minus((signed if name else number)(ends[end])) in first
-        assert percent(ends["level"]) in first
+        assert minus(percent(ends["level"])) in first
     cells = (
         "[...document.querySelectorAll('#figure-{} td[data-value]')]"
         ".map((c) => [+c.dataset.value, c.textContent])"

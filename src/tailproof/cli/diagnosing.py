@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tailproof.cli.command import command
 from tailproof.cli.inputs import POLICY_FORMS, policy_for, read_the_log
-from tailproof.cli.options import Gamma, LogOptions, Report, Seed, named_policy
+from tailproof.cli.options import Gamma, LogOptions, Report, Seed
 from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
 from tailproof.diagnosis.diagnosis import Diagnosis
@@ -42,7 +42,7 @@ def diagnose(
     from tailproof.report.pages import diagnosis_page  # --help needs no pages
 
     reading = read_the_log(log, session, outputs=[report])
-    target = None if policy is None else policy_for(named_policy(policy)[1], reading.log)
+    target = None if policy is None else policy_for(policy, reading.log)
     shown, diagnosis = diagnosed(reading.log, target, session, gamma=gamma, seed=seed)
     conclude(
         session,
