@@ -127,7 +127,7 @@ def methods(session: Session) -> None:
 
 def ends_lines(found: Answer) -> list[Any]:
     """Return what stands below the first line: what the policy does, how sure its value is."""
-    said = [each for each in (found.policy_line(), found.value_ends()) if each]
+    said = [each for each in (str(found.estimate.on_log), found.value_ends()) if each]
     return [*map(Text, said), *(Text(each, style="dim") for each in found.caveats())]
 
 
