@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from tailproof.learning.learned import Learned
     from tailproof.methods.catalogue import method
     from tailproof.methods.method import Method
+    from tailproof.policies.by_row import Column, Logged
     from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
-    from tailproof.policies.simple import EpsilonGreedy
+    from tailproof.policies.rules import on_frame
+    from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform
     from tailproof.sources import read_log
     from tailproof.worlds.rollout import rollout
 
@@ -54,10 +56,12 @@ __all__ = [
     "LSTD",
     "MIS",
     "Absolute",
+    "Always",
     "BanditDR",
     "Bootstrap",
     "Clip",
     "Cloning",
+    "Column",
     "Comparison",
     "ConstantRewards",
     "Continuous",
@@ -75,10 +79,12 @@ __all__ = [
     "Learned",
     "Log",
     "LogSumExp",
+    "Logged",
     "Mean",
     "MeanMinusStd",
     "Median",
     "Method",
+    "Mixture",
     "OutOfBag",
     "PerAction",
     "Polynomial",
@@ -90,6 +96,7 @@ __all__ = [
     "SoftmaxPolicy",
     "Split",
     "TrimmedMean",
+    "Uniform",
     "Whole",
     "compare",
     "confidence_sequence",
@@ -99,6 +106,7 @@ __all__ = [
     "learn",
     "load_policy",
     "method",
+    "on_frame",
     "read_log",
     "returns_under",
     "rollout",
@@ -107,10 +115,12 @@ __all__ = [
 #: Where each name comes from; it is loaded when it is first asked for.
 _HOMES = {
     "Absolute": "algorithms.linear.statistics",
+    "Always": "policies.simple",
     "BanditDR": "algorithms.bandit",
     "Bootstrap": "data.partition",
     "Clip": "algorithms.weighting",
     "Cloning": "algorithms.learners.cloning",
+    "Column": "policies.by_row",
     "Comparison": "comparison.comparison",
     "ConstantRewards": "algorithms.rewards",
     "Continuous": "data.spaces",
@@ -134,11 +144,13 @@ _HOMES = {
     "Learned": "learning.learned",
     "Log": "data.log",
     "LogSumExp": "algorithms.weighting",
+    "Logged": "policies.by_row",
     "MIS": "algorithms.mis",
     "Mean": "ensemble.aggregate",
     "MeanMinusStd": "ensemble.aggregate",
     "Median": "ensemble.aggregate",
     "Method": "methods.method",
+    "Mixture": "policies.simple",
     "OutOfBag": "data.partition",
     "PerAction": "features",
     "Polynomial": "features",
@@ -150,6 +162,7 @@ _HOMES = {
     "SoftmaxPolicy": "policies.greedy",
     "Split": "data.partition",
     "TrimmedMean": "ensemble.aggregate",
+    "Uniform": "policies.simple",
     "Whole": "data.partition",
     "compare": "comparison.compare",
     "confidence_sequence": "evaluation.looks",
@@ -159,6 +172,7 @@ _HOMES = {
     "learn": "learning.learn",
     "load_policy": "export.load:load",
     "method": "methods.catalogue",
+    "on_frame": "policies.rules",
     "read_log": "sources",
     "returns_under": "evaluation.returns",
     "rollout": "worlds.rollout",
@@ -167,6 +181,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for, and nothing else: a log needs no critics, and an interrupt is heard."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tailproof")
     if name not in _HOMES:
         raise AttributeError(f"module 'tailproof' has no attribute {name!r}")
     home, _, called = _HOMES[name].partition(":")

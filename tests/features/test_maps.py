@@ -78,6 +78,13 @@ def test_every_map_has_its_size_and_holds_the_constant(make):
     assert np.isfinite(psi).all()
 
 
+def test_waves_are_cosines():
+    raw = states()
+    waves = Fourier.fit(raw, waves=50)
+    angle = waves.standardise(raw) @ np.array(waves.frequencies).T + np.array(waves.phases)
+    np.testing.assert_allclose(waves(raw)[:, -50:], np.sqrt(2) * np.cos(angle), atol=1e-14)
+
+
 def test_a_basis_without_knots_spans_the_polynomials():
     from tailproof import Polynomial
 

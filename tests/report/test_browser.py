@@ -12,7 +12,7 @@ from tailproof.report.text import minus, number, percent
 
 DRAWN = """
 [...document.querySelectorAll("svg.plot")].map((plot) => {
-  const marks = [...plot.querySelectorAll(".dot, .bar, .line, .band")];
+  const marks = [...plot.querySelectorAll(".dot *, .bar *, .line *, .band *")];
   const inside = marks.filter((mark) => mark.getBoundingClientRect().width +
                                         mark.getBoundingClientRect().height > 0);
   const box = plot.getBoundingClientRect();
@@ -55,7 +55,7 @@ def shown(browser, page):
 
 
 def test_the_console_is_quiet_and_hostile_names_do_nothing(shown):
-    assert shown.complaints() == []
+    assert shown.complaints == []
     assert shown.evaluate("document.documentElement.dataset.ready") == "yes"
     assert shown.evaluate("window.hacked === undefined")
 
@@ -118,17 +118,16 @@ def test_a_phone_needs_no_sideways_scrolling_of_the_page(browser, page):
 
 def test_it_reads_without_scripts(browser, page):
     shown = browser.open(page[1], scripts=False)
-    tree = shown.call("DOM.getDocument", depth=-1)
-    assert "Which episodes decide" in str(tree)
-    shown.screenshot(page[1].with_suffix(".png"))
+    assert shown.get_by_role("heading", name="Which episodes decide").is_visible()
+    shown.screenshot(path=page[1].with_suffix(".png"), full_page=True)
     assert page[1].with_suffix(".png").stat().st_size > 20_000
 
 
 def test_it_prints(browser, page, tmp_path):
     shown = browser.open(page[1], scheme="dark")
-    shown.pdf(tmp_path / "report.pdf")
+    shown.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True, print_background=True)
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
-    shown.media(medium="print", scheme="dark")
+    shown.emulate_media(media="print", color_scheme="dark")
     assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert shown.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
 
@@ -148,20 +147,16 @@ def test_tables_sort_and_legends_hide(shown):
 
 
 def test_a_tooltip_follows_the_pointer(shown):
-    shown.evaluate("window.scrollTo(0, 0)")
-    place = shown.evaluate(
-        "(() => { const d = document.querySelector('#figure-folds .dot');"
-        " d.scrollIntoView({block: 'center', behavior: 'instant'});"
-        " const b = d.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
-    )
-    shown.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    dot = shown.locator("#figure-folds .dot circle").first
+    dot.scroll_into_view_if_needed()
+    dot.hover()
     assert "Fold value" in shown.evaluate("document.getElementById('tip').textContent")
     assert not shown.evaluate("document.getElementById('tip').hidden")
 
 
 def test_a_diagnosis_without_a_policy_is_a_page_too(browser, diagnosis_file):
     shown = browser.open(diagnosis_file)
-    assert shown.complaints() == []
+    assert shown.complaints == []
     names = {each["name"] for each in shown.evaluate(DRAWN)}
     assert {"figure-hill", "figure-influence", "figure-k-path"} <= names
     assert "figure-weights" not in names
@@ -173,7 +168,7 @@ def test_comparisons_and_learned_policies_are_pages_too(browser, cartpole, tmp_p
     context = Context(source="log.csv", record=comparison.to_dict())
     made = comparison_page(log, comparison, diagnose(log, gamma=0.9), context)
     shown = browser.open(made.write(tmp_path / "comparison.html"))
-    assert shown.complaints() == []
+    assert shown.complaints == []
     assert {"figure-ranking", "figure-gains"} <= {each["name"] for each in shown.evaluate(DRAWN)}
     record = shown.evaluate("JSON.parse(document.getElementById('record').textContent)")
     assert shown.evaluate("document.getElementById('headline').textContent") == record["best"]
@@ -186,5 +181,5 @@ def test_comparisons_and_learned_policies_are_pages_too(browser, cartpole, tmp_p
     assert sum(share["log"] for share in shares.values()) == pytest.approx(1)
     page = learning_page(judging, learned, found, diagnosis, shares, Context(source="log.csv"))
     shown = browser.open(page.write(tmp_path / "learned.html"))
-    assert shown.complaints() == []
+    assert shown.complaints == []
     assert "figure-actions" in {each["name"] for each in shown.evaluate(DRAWN)}

@@ -31,15 +31,15 @@ def test_every_result_draws_itself(fragments, browser, tmp_path):
     page = tmp_path / "notebook.html"
     page.write_text("<!doctype html><meta charset=utf-8>" + "".join(fragments.values()))
     shown = browser.open(page)
-    assert shown.complaints() == []
+    assert shown.complaints == []
     assert shown.evaluate("document.querySelectorAll('.tailproof').length") == len(fragments)
     wide = (
         "[...document.querySelectorAll('svg.plot')]"
         ".every((p) => p.getBoundingClientRect().width > 300)"
     )
     assert shown.evaluate(wide)
-    styled = "getComputedStyle(document.querySelector('.plot .grid')).stroke"
-    assert shown.evaluate(styled) != "none"  # the style reaches inside
+    styled = "getComputedStyle(document.querySelector('.plot .dot circle')).fill"
+    assert shown.evaluate(styled) == "rgb(43, 95, 199)"  # the style reaches inside
 
 
 def test_fragments_touch_nothing_around_them(fragments):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +18,10 @@ from tailproof.report.text import number
 PANEL = "Battery"
 
 
-@command
-def bench(
-    session: Session,
-    engine: ClusterOptions,
+@dataclass(frozen=True)
+class BenchOptions:
+    """Who takes part, on which cells, and where the results go."""
+
     entrant: Annotated[
         list[str] | None,
         typer.Option(
@@ -29,10 +30,10 @@ def bench(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     only: Annotated[
         bool, typer.Option("--only", help="Leave the default entrants out.", rich_help_panel=PANEL)
-    ] = False,
+    ] = False
     learners: Annotated[
         bool,
         typer.Option(
@@ -40,7 +41,7 @@ def bench(
             help="Bench learners by the regret of what they learn.",
             rich_help_panel=PANEL,
         ),
-    ] = False,
+    ] = False
     rivals: Annotated[
         bool,
         typer.Option(
@@ -48,7 +49,7 @@ def bench(
             help="With d3rlpy's FQE and SCOPE-RL's estimators, where they are installed.",
             rich_help_panel=PANEL,
         ),
-    ] = False,
+    ] = False
     world: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,7 +57,7 @@ def bench(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     noise: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,7 +65,7 @@ def bench(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     steps: Annotated[
         list[int] | None,
         typer.Option(
@@ -72,20 +73,20 @@ def bench(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     replicates: Annotated[
         int, typer.Option(help="Logs of each cell.", min=1, rich_help_panel=PANEL)
-    ] = 100,
+    ] = 100
     quick: Annotated[
         bool,
         typer.Option("--quick", help="4 logs a cell, of 2,000 steps only.", rich_help_panel=PANEL),
-    ] = False,
+    ] = False
     jobs: Annotated[
         int, typer.Option(help="Worker processes; 0 for one a core.", min=0, rich_help_panel=PANEL)
-    ] = 0,
+    ] = 0
     seed: Annotated[
         int | None, typer.Option(help="Everything random starts here.", rich_help_panel=PANEL)
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option(
@@ -95,8 +96,11 @@ def bench(
             rich_help_panel="Output",
             show_default=False,
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+@command
+def bench(session: Session, engine: ClusterOptions, asked: BenchOptions) -> None:
     """Bench estimators on heavy tails: worlds with a known truth, many noises, sizes and overlaps.
 
     Example: tailproof bench --quick --entrant mine.py:estimate --out bench
@@ -107,23 +111,24 @@ def bench(
     from tailproof.studies.battery.select import chosen_battery
 
     battery = chosen_battery(
-        entrants=tuple(entrant or ()),
-        only=only,
-        learners=learners,
-        rivals=rivals,
-        worlds=tuple(world or ()),
-        noises=tuple(noise or ()),
-        steps=tuple(steps or ()),
-        replicates=replicates,
-        quick=quick,
-        seed=seed,
+        entrants=tuple(asked.entrant or ()),
+        only=asked.only,
+        learners=asked.learners,
+        rivals=asked.rivals,
+        worlds=tuple(asked.world or ()),
+        noises=tuple(asked.noise or ()),
+        steps=tuple(asked.steps or ()),
+        replicates=asked.replicates,
+        quick=asked.quick,
+        seed=asked.seed,
     )
-    record = None if out is None else out / "record.jsonl"
+    out = asked.out
     with (
         session.working("Running the battery", len(battery.items())) as advance,
         engine.cluster() as cluster,
-        Local(workers=jobs, kind="processes") as processes,
+        Local(workers=asked.jobs, kind="processes") as processes,
     ):
+        record = None if out is None else out / "record.jsonl"
         findings = run(battery, engine=cluster or processes, record=record, advance=advance)
     found = report(findings)
     if out is not None:

@@ -21,6 +21,7 @@ from tailproof.comparison.comparison import Candidate, Comparison
 from tailproof.data.stored_views import held
 from tailproof.diagnosis.diagnose import diagnose
 from tailproof.errors import PolicyError
+from tailproof.policies.text import name_and_policy
 from tailproof.report.text import method_text, number, percent
 
 
@@ -73,11 +74,13 @@ def compare(
 
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where, outputs=[report])
-        policies = {name: policy_for(spec, reading.log) for name, spec in map(_named, policy)}
+        policies = {
+            name: policy_for(spec, reading.log) for name, spec in map(name_and_policy, policy)
+        }
         if len(policies) < len(policy):
             raise PolicyError(
                 f"Candidates need different names. Got "
-                f"{', '.join(name for name, _ in map(_named, policy))}"
+                f"{', '.join(name for name, _ in map(name_and_policy, policy))}"
                 f"; write NAME=POLICY."
             )
         chosen: Any = chosen_method(method) if method.changes() else method.method
@@ -168,11 +171,6 @@ def comparison_sentence(comparison: Comparison) -> str:
     if passing:
         return f"{first}. The gate is passed by {', '.join(passing)}."
     return f"{first}, but no candidate's lower bound beats the {comparison.baseline}."
-
-
-def _named(text: str) -> tuple[str, str]:
-    name, equals, spec = text.partition("=")
-    return (name.strip(), spec.strip()) if equals else (text, text)
 
 
 def _number(text: str | None) -> str | float | None:

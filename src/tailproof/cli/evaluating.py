@@ -85,7 +85,7 @@ def evaluate(
             engine=where,
         )
         asked, rows = experiment_findings(
-            experiment, log, reading, target, found.estimate, level=level
+            experiment, reading.log, target, found.estimate, level=level
         )
     numbers = {**found.to_dict(), **asked}
     if diagnosis is not None:

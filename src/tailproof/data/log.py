@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_finite
+from tailproof.data.origin import Origin, own_origin
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.data.validation import (
     check_actions,
@@ -44,6 +45,7 @@ class Episodes:
     group_ids: AnyArray | None  # (E,)
     action_space: ActionSpace
     state_names: tuple[str, ...]
+    reward_name: str = field(default="reward", kw_only=True)  # for example revenue
 
     @property
     def n_transitions(self) -> int:
@@ -110,6 +112,7 @@ class Log(Episodes):
     terminated: BoolArray  # (n,)
     truncated: BoolArray  # (n,)
     propensity: FloatArray | None  # (n,)
+    origin: Origin | None = None  # None for its own rows
 
     @classmethod
     def from_arrays(
@@ -126,6 +129,7 @@ class Log(Episodes):
         propensity: npt.ArrayLike | None = None,
         action_space: Any = None,
         state_names: Sequence[str] | None = None,
+        reward_name: str = "reward",
     ) -> Log:
         """Check n transitions and make a log of them.
 
@@ -151,6 +155,8 @@ class Log(Episodes):
             actions need none.
         state_names
             A name for each state variable, used in tables.
+        reward_name
+            What the reward is, used beside values: "revenue".
 
         Examples
         --------
@@ -208,6 +214,7 @@ class Log(Episodes):
             propensity=None if propensity is None else check_propensity(propensity, n, space),
             action_space=space,
             state_names=names,
+            reward_name=reward_name,
         )
 
     @cached_property
@@ -219,6 +226,16 @@ class Log(Episodes):
     def episode_of_row(self) -> IntArray:
         """Index of the episode that each row belongs to, (n,)."""
         return np.repeat(np.arange(self.n_episodes), self.lengths)
+
+    @cached_property
+    def table_rows(self) -> Origin:
+        """Which row of its table each state and next state was read from."""
+        return own_origin(self.starts) if self.origin is None else self.origin
+
+    @property
+    def first_rows(self) -> IntArray:
+        """The row of its table in which each episode starts, (E,)."""
+        return self.table_rows.rows[self.starts[:-1]]
 
     @property
     def first_states(self) -> FloatArray:
@@ -291,6 +308,7 @@ class Log(Episodes):
             episode_ids=self.episode_ids[episodes],
             group_ids=None if self.group_ids is None else self.group_ids[episodes],
             propensity=None if self.propensity is None else self.propensity[rows],
+            origin=self.table_rows.take(rows),
         )
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tailproof.algorithms.bandit import IPS
 from tailproof.algorithms.mis import MIS, Unit
@@ -23,6 +23,9 @@ from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
 from tailproof.statistics.means import Mean
 from tailproof.statistics.tails import ExtremalIndex
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Covers = Literal["mean", "median of folds"]
 
@@ -138,6 +141,15 @@ class Diagnosis:
     influence: Influence
     verdict: Verdict
     notes: tuple[str, ...]
+
+    def plot(self, *, of: str = "rewards", ax: Axes | None = None) -> Axes:
+        """Draw the index of both tails against the number of extremes used, and return the Axes.
+
+        `of` is a name in `tails`.
+        """
+        from tailproof.plotting.results import plot_diagnosis  # matplotlib is for those who look
+
+        return plot_diagnosis(self, of=of, ax=ax)
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import diagnosis_html  # pages are for those who look

@@ -125,11 +125,11 @@ def overlap(estimate: Reference, critic: LinearReference) -> Overlap:
     )
     if gamma == 0:
         acting = critic.starts.features_at(slice(None, None, every))
-        states = critic.starts.states[::every]
+        states, rows = critic.starts.states[::every], log.first_rows[::every]
     else:
         acting = critic.target_features(slice(None, None, every))
         acting = acting[~log.terminated[::every]]
-        states = log.next_states[::every]
+        states, rows = log.next_states[::every], log.table_rows.next_rows[::every]
     gram = critic.gram
     penalty = float(critic.ridge.penalty(np.array([float(log.n_transitions)]))[0])
     inverse = np.linalg.pinv(gram + penalty * np.eye(len(gram)), hermitian=True)
@@ -141,7 +141,7 @@ def overlap(estimate: Reference, critic: LinearReference) -> Overlap:
     if log.is_discrete:
         never = np.bincount(log.actions, minlength=log.n_actions) == 0
         if never.any():
-            chances = action_probabilities(critic.task.policy, states, log.n_actions)
+            chances = action_probabilities(critic.task.policy, states, log.n_actions, rows=rows)
             unlogged = float(chances[:, never].sum(axis=1).mean())
     return Overlap(
         weights=weight_evidence(ratios),

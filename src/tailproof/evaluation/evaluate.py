@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from tailproof.algorithms.task import Task
@@ -15,16 +15,15 @@ from tailproof.data.log import Log
 from tailproof.data.marks import warn_of_taught_episodes
 from tailproof.data.partition import Split
 from tailproof.data.stored import AnyLog
-from tailproof.engines import Engine, running
-from tailproof.ensemble.critics import Critics
+from tailproof.engines import Engine, Local, running
 from tailproof.errors import MethodError, TailproofError
-from tailproof.evaluation.estimate import Estimate, combine
+from tailproof.evaluation.estimate import Estimate
+from tailproof.evaluation.estimation import estimate_of
+from tailproof.evaluation.logged import logged_value
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
     check_gamma,
-    fit_members,
     prepare,
-    require_healthy,
     warn_of_a_hidden_horizon,
     warn_of_unlogged_actions,
 )
@@ -88,45 +87,15 @@ def evaluate(
         warn_of_a_hidden_horizon(data, discount)
         policy = for_log(policy, data)
         starts = _starts(data, initial_states)
-        warn_of_unlogged_actions(policy, data, starts)
+        rows = data.first_rows if initial_states is None and isinstance(data, Log) else None
+        warn_of_unlogged_actions(policy, data, None if initial_states is None else starts)
         warn_of_taught_episodes(policy, data)
-        task = Task(data, discount, policy, starts, seed=seed, engine=where)
-        members = fit_members(task, chosen, np.random.default_rng(seed))
-    critics: Critics | None = None
-    point_values: FloatArray | None = None
-    point_weights: FloatArray | None = None
-    values: FloatArray
-    if members.fitted is not None:
-        critics = members.fitted.critics
-        points = task.initial_points()
-        with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out below
-            point_values = critics.values(points.states, points.actions)  # (K, P)
-            values = point_values @ points.weights
-        point_weights = points.weights
-        healthy = critics.healthy() & np.isfinite(values)
-    else:
-        assert members.numbers is not None
-        values = members.numbers.values
-        healthy = np.isfinite(values)
-    require_healthy(healthy, values, data, members.folds)
-    if not healthy.all():
-        kept = np.flatnonzero(healthy)
-        critics = None if critics is None else critics.subset(kept)
-        point_values = None if point_values is None else point_values[kept]
-    fold_values = values[healthy]
-    return Estimate(
-        value=combine(chosen, fold_values, point_values, point_weights),
-        fold_values=fold_values,
-        bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
-        method=chosen,
-        gamma=discount,
-        seed=seed,
-        n_transitions=data.n_transitions,
-        n_episodes=data.n_episodes,
-        critics=critics,
-        numbers=members.numbers,
-        point_values=point_values,
-        point_weights=point_weights,
+        task = Task(data, discount, policy, starts, seed=seed, engine=where, initial_rows=rows)
+        estimate = estimate_of(task, chosen)
+    return replace(
+        estimate,
+        task=replace(task, engine=Local()),
+        logged=partial(logged_value, data, gamma=discount, seed=seed),
     )
 
 

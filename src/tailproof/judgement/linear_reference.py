@@ -184,7 +184,7 @@ def fit_linear(
     seed: int,
 ) -> LinearReference:
     """Take LSTD apart; `blocks` is the block of each episode, (E,)."""
-    task = Task(log, gamma, policy, log.first_states, seed=seed)
+    task = Task(log, gamma, policy, log.first_states, seed=seed, initial_rows=log.first_rows)
     members = np.arange(blocks.max() + 1)[:, None]
     design = Design(task, features, Folds((blocks == members).astype(np.int8)))
     rng = np.random.default_rng(task.seed)
@@ -199,6 +199,7 @@ def fit_linear(
         log.action_space,
         draws=task.draws,
         rng=np.random.default_rng([task.seed, 1]),
+        rows=task.initial_rows,
     )
     starts = Starts(features, log.first_states, first_actions, first_weights)
     start = starts.mean()

@@ -30,6 +30,8 @@ from tailproof.policies.simple import EpsilonGreedy
 from tailproof.statistics.intervals import Bound
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from tailproof.deep.scores import Score
 
 KIND, VERSION = "learned policy", 1
@@ -343,6 +345,12 @@ class Learned:
             raise SavedFileError(
                 f"{path} does not fit together: {error}. Learn and save again."
             ) from error
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the gain that held-out episodes show, or else how training went; return the Axes."""
+        from tailproof.plotting.results import plot_learned  # matplotlib is for those who look
+
+        return plot_learned(self, ax=ax)
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import learned_html  # pages are for those who look

@@ -156,10 +156,13 @@ def warn_of_unlogged_actions(policy: Any, log: AnyLog, initial_states: FloatArra
     if logged.all():
         return
     probed = log.first_states if initial_states is None else initial_states
+    rows = None
     if isinstance(log, Log):
         every = max(1, log.n_transitions // _PROBED)
         probed = np.concatenate([probed, log.next_states[::every]])
-    share = action_probabilities(policy, probed, log.n_actions).mean(axis=0)
+        if initial_states is None:
+            rows = np.concatenate([log.first_rows, log.table_rows.next_rows[::every]])
+    share = action_probabilities(policy, probed, log.n_actions, rows=rows).mean(axis=0)
     for action in np.flatnonzero(~logged & (share > 0)):
         label = log.action_space.label(int(action))  # type: ignore[union-attr]
         warnings.warn(

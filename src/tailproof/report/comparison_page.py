@@ -9,7 +9,6 @@ import numpy as np
 from tailproof.comparison.comparison import Comparison
 from tailproof.data.log import Log
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.judgement.logged import all_folds
 from tailproof.report.blocks import Block, Fact, Facts, Figure, Points, Prose, Section, Wide
 from tailproof.report.figures import forest_figure
 from tailproof.report.page import Page
@@ -134,7 +133,7 @@ def _gain_figure(comparison: Comparison, level: str) -> Figure:
 def _fold_table(comparison: Comparison) -> Table:
     names = [each.name for each in comparison.candidates]
     folds = np.stack(
-        [*(all_folds(each.estimate) for each in comparison.candidates), comparison.baseline_folds]
+        [*(each.estimate.all_folds for each in comparison.candidates), comparison.baseline_folds]
     )
     rows = [
         (k, *(float(value) if math.isfinite(value) else None for value in folds[:, k]))

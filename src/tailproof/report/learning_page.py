@@ -13,17 +13,17 @@ from tailproof.data.spaces import Discrete
 from tailproof.data.stored import AnyLog, action_counts, parts_of, pieces_of
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.learning.learned import Learned
+from tailproof.plotting.marks import Tone, name_axes
+from tailproof.plotting.rows import draw_bars, rows_axes
+from tailproof.plotting.svg import as_svg
 from tailproof.policies.simple import action_probabilities
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Block, Figure, Points, Prose, Section
+from tailproof.report.figures import legend
 from tailproof.report.page import Page
 from tailproof.report.pages import Context, evaluation_page
-from tailproof.report.plot import LETTER, Plot, legend, shortened
-from tailproof.report.scales import Scale
 from tailproof.report.tables import table
 from tailproof.report.text import count, percent
-
-_ROW = 32.0
 
 
 def action_shares(log: AnyLog, policy: Any, *, most: int = 100_000) -> dict[str, dict[str, float]]:
@@ -98,27 +98,29 @@ def learning_page(
 def share_figure(shares: Mapping[str, Mapping[str, float]], *, most: int = 20) -> Figure:
     """Return how often the policy and the log take each action."""
     rows = sorted(shares.items(), key=lambda each: -max(each[1].values()))[:most]
-    longest = max(len(shortened(name, 24)) for name, _ in rows)
-    plot = Plot(
-        x=Scale(0, 100),
-        x_title="% of the logged states",
-        height=60 + _ROW * len(rows),
-        left=26 + LETTER * longest,
-        right=24,
+    names = [name for name, _ in rows]
+    both: tuple[tuple[str, Tone], ...] = (("policy", "main"), ("log", "second"))
+    axes = rows_axes(names, row=32, right=24)
+    draw_bars(
+        axes,
+        names,
+        [
+            (
+                [tone] * len(rows),
+                [100 * share[who] for _, share in rows],
+                [f"{name}: the {who} {percent(share[who])}" for name, share in rows],
+            )
+            for who, tone in both
+        ],
     )
-    for i, (name, share) in enumerate(rows):
-        y = plot.top + i * _ROW
-        plot.text(plot.left - 10, y + _ROW / 2 + 4, shortened(name, 24), anchor="end", style="name")
-        for offset, who, tone in ((4, "policy", "main"), (16, "log", "second")):
-            width = plot.px(100 * share[who]) - plot.left
-            tip = f"{name}: the {who} {percent(share[who])}"
-            plot.bar(plot.left, y + offset, width, 10, tone, tip=tip)  # type: ignore[arg-type]
+    axes.set_xlim(0, 100)
+    name_axes(axes, x="% of the logged states")
     said = "; ".join(f"{name} {percent(share['policy'])}" for name, share in rows)
     return Figure(
         key="actions",
         caption="How often the policy takes each action in the logged states, and how often the "
         "log took it.",
-        svg=plot.svg(f"Shares of actions of the policy: {said}."),
+        svg=as_svg(axes, f"Shares of actions of the policy: {said}."),
         legend=legend([("main", "the policy"), ("second", "the log")]),
         numbers=table(
             ("action", "policy", "log"),

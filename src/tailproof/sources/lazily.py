@@ -115,6 +115,7 @@ def open_lazily(
             if description is not None
             else tuple(part for each in reader.variables for part in each.parts)
         ),
+        reward_name=(description or {}).get("reward_name", columns.reward),
         has_propensity=columns.propensity is not None,
         label=label,
     )

@@ -24,6 +24,7 @@ from tailproof.sources.encode import (
     order,
     plain,
 )
+from tailproof.sources.original import OriginalColumns
 from tailproof.sources.parquet import described_columns, described_space
 from tailproof.sources.steps import Steps, Told, assemble
 from tailproof.sources.tables import Source, open_table
@@ -39,11 +40,19 @@ def read_table(source: Any, parts: dict[str, Choice], told: Told) -> tuple[Log, 
     if described is not None:
         columns, description = described
         steps = _described_steps(_load(table, columns), columns, description)
-        return _typed_ids(assemble(steps, told), description), columns
+        log = _typed_ids(assemble(steps, told), description)
+        return _with_table(log, table, columns), columns
     columns = resolve_columns(table.names, **parts)
     steps = _steps(_load(table, columns), columns, parts.get("terminated") is True, told)
     steps = replace(steps, guessed_episode=columns.guessed_episode(parts))
-    return assemble(steps, told), columns
+    return _with_table(assemble(steps, told), table, columns), columns
+
+
+def _with_table(log: Log, source: Source, columns: Columns) -> Log:
+    """Return the log with the table that it was read from, for policies that read columns of it."""
+    origin = log.table_rows
+    table = OriginalColumns.of(source, columns, origin.count)
+    return replace(log, origin=replace(origin, table=table, index=source.index))
 
 
 def _load(source: Source, columns: Columns) -> pa.Table:
@@ -84,6 +93,7 @@ def _steps(table: pa.Table, columns: Columns, all_terminate: bool, told: Told) -
             propensity=_optional(numbers, columns.propensity, table),
             action_space=space,
             state_names=tuple(name for block in blocks for name in block.names),
+            reward_name=columns.reward,
         )
 
 
@@ -114,6 +124,7 @@ def _described_steps(table: pa.Table, columns: Columns, description: dict[str, A
             propensity=_optional(numbers, columns.propensity, table),
             action_space=space,
             state_names=tuple(description["state_names"]),
+            reward_name=description.get("reward_name", "reward"),
             keep_order=True,
         )
 

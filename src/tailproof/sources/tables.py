@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,15 @@ class Source:
         Reads these columns; those of the second argument are labels, to be kept as they are written.
     schema
         Its schema, where that may hold what tailproof wrote about it.
+    index
+        The row labels of a pandas frame.
     """
 
     label: str
     names: tuple[str, ...]
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
     schema: pa.Schema | None = field(default=None, repr=False)
+    index: Any = field(default=None, repr=False)
 
     @property
     def metadata(self) -> bytes | None:
@@ -61,7 +64,9 @@ def open_table(given: Any) -> Source:
             f"A log is read from a file, a folder, an Arrow table, a pandas or polars frame, a "
             f"Minari data set or a d3rlpy data set. Got {type(given).__name__} instead."
         )
-    return _in_memory(label, table)
+    pandas = sys.modules.get("pandas")
+    is_pandas = pandas is not None and isinstance(given, pandas.DataFrame)
+    return replace(_in_memory(label, table), index=given.index if is_pandas else None)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ either estimate, because both see the same samples: a mild skew shows even where
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +17,29 @@ from tailproof.statistics.means import huber_path
 
 _CHUNK = 8_192  # samples at a time: the influences of all thresholds then stay in cache
 
-#: Rows to the sensitivity v and the response h of the samples there.
-Nuisance = Callable[[slice], tuple[FloatArray, FloatArray]]
-
 LENGTH = 16  # thresholds on a path: each is about twice the last on 10⁴ Cauchy samples
+
+
+@dataclass(frozen=True, eq=False)
+class Nuisance:
+    """An estimated β with which samples were made: x_u(β) falls by v_uᵀdβ, β̂ − β is the mean of h_u.
+
+    With v_u = `falls_u` f_u and h_u = `inverse` · `scores_u` g_u, so that f and g may be one matrix.
+    """
+
+    f: FloatArray  # (U, d)
+    falls: FloatArray  # (U,)
+    g: FloatArray  # (U, d)
+    scores: FloatArray  # (U,)
+    inverse: FloatArray  # (d, d), symmetric
+
+    def sums(self, weights: FloatArray, rows: slice) -> FloatArray:
+        """Return Σ weights_u v_u over some samples, (T, d), for weights of shape (T, m)."""
+        return np.asarray((weights * self.falls[rows]) @ self.f[rows])
+
+    def carried(self, shift: FloatArray, rows: slice) -> FloatArray:
+        """Return shiftᵀh_u of some samples, (T, m), for shifts of shape (T, d)."""
+        return np.asarray((shift @ self.inverse) @ self.g[rows].T) * self.scores[rows]
 
 
 @dataclass(frozen=True)
@@ -68,9 +86,8 @@ def huber_estimates(
     samples
         (U,)
     nuisance
-        The samples were themselves made with an estimated β: x_u(β) falls by v_uᵀdβ, and β̂ − β is the
-        mean of h_u. `nuisance(rows)` returns v and h of some samples, (m, d) each. Where thresholds cut
-        off some samples, β̂'s noise no longer cancels, and belongs in the variances.
+        What the samples were themselves made with. Where thresholds cut off some samples, its noise no
+        longer cancels, and belongs in the variances.
     common
         Influence that every estimate shares, (U,): it adds to the variances, not to differences.
     """
@@ -93,13 +110,11 @@ def huber_estimates(
     share = np.maximum(inside / count, 1 / count)[:, None]  # (T, 1)
     shift: FloatArray | None = None  # mean v − mean v of the samples that are not cut off, (T, d)
     if nuisance is not None:
-        total: FloatArray = np.zeros(1)
-        kept: FloatArray = np.zeros(1)
+        total, kept = np.zeros(1), np.zeros(1)
         for rows in chunks:
-            falls, _ = nuisance(rows)
-            within = np.abs(samples[rows] - estimates[:, None]) < thresholds[:, None]
-            total = total + falls.sum(axis=0)
-            kept = kept + within.astype(float) @ falls
+            within = 1.0 * (np.abs(samples[rows] - estimates[:, None]) < thresholds[:, None])
+            total = total + nuisance.sums(np.ones((1, within.shape[1])), rows)
+            kept = kept + nuisance.sums(within, rows)
         shift = np.asarray(total / count - kept / (count * share))
     covariance = np.zeros((LENGTH, LENGTH))
     for rows in chunks:
@@ -107,7 +122,7 @@ def huber_estimates(
         np.clip(influence, -thresholds[:, None], thresholds[:, None], out=influence)
         influence /= share
         if nuisance is not None and shift is not None:
-            influence += shift @ nuisance(rows)[1].T
+            influence += nuisance.carried(shift, rows)
         if common is not None:
             influence += common[rows]
         covariance += influence @ influence.T

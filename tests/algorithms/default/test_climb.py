@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof import Log, evaluate
+from tailproof.algorithms.default import rungs
 from tailproof.algorithms.default.auto import reachable
 from tailproof.algorithms.default.target import Target
 from tailproof.algorithms.task import Task
@@ -146,6 +147,13 @@ def test_evaluating_what_was_done_gains_nothing():
     gain = evaluate(log, Behaviour(), gamma=GAMMA).choice.gain
     interval = gain.interval(0.95)
     assert interval.low < 0 < interval.high
+
+
+def test_features_that_are_too_many_to_keep_are_made_again(log, found, monkeypatch):
+    monkeypatch.setattr(rungs, "_KEPT", 0)
+    again = evaluate(log, steer, gamma=GAMMA)
+    assert again.value == found.value
+    assert again.interval(0.9) == found.interval(0.9)
 
 
 def test_too_few_episodes_give_a_value_and_say_why_there_is_no_interval():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tailproof import Log, Method, Split, compare, evaluate
 from tailproof.algorithms.default.auto import Auto
+from tailproof.algorithms.one_step import weights
 from tailproof.errors import LevelError, LogError
 
 
@@ -255,3 +256,13 @@ def test_folds_compose_and_bad_levels_are_refused():
             estimate.interval(level)
         with pytest.raises(LevelError, match="strictly between 0 and 1"):
             estimate.lower_bound(level)
+
+
+def test_propensities_of_a_large_log_are_those_of_the_model_that_some_rows_choose(monkeypatch):
+    states, actions, rewards, _ = draw(3, n=600)
+    actions = (states[:, 0] + np.random.default_rng(4).normal(size=600) > 0).astype(int)
+    log = make(states, actions, rewards, None)
+    whole = evaluate(log, Tilted())
+    assert "logistic" in whole.choice.reasons[0]
+    monkeypatch.setattr(weights, "_JUDGING_ROWS", 300)
+    assert evaluate(log, Tilted()).value == whole.value

@@ -27,7 +27,7 @@ GROUPS = 20
 _PLAIN_RIDGE = 1e-5
 _WEIGHTED_RIDGE = 1e-4
 _FLOOR = 0.1  # of the mean occupancy, for every row: no part of the log is ignored altogether
-_CHUNK = 32_768
+_CHUNK = 4_096
 _NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _KEPT = 1 << 24  # numbers of a feature matrix worth keeping between passes
 
@@ -75,27 +75,35 @@ class System:
 
     def chunks(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
         """Yield rows in the order of their groups, φ and φ − γφ', made before or made anew."""
+        yield from self._make() if self._kept is None else self._kept
+
+    def logged(self) -> Iterator[tuple[Any, FloatArray]]:
+        """Yield rows in the order of their groups, and φ: half of the work, where it is not kept."""
         if self._kept is not None:
-            yield from self._kept
+            yield from ((rows, phi) for rows, phi, _ in self._kept)
         else:
-            yield from self._make()
+            yield from ((rows, self._at(rows)) for rows in self._spans_of_rows())
 
     @cached_property
     def _kept(self) -> list[tuple[Any, FloatArray, FloatArray]] | None:
-        width = self.map.at(
-            self.target.log.states[:1], self.target.log.actions[:1], self.target.agreement[:1]
-        ).shape[1]
+        width = self._at(np.zeros(1, dtype=np.intp)).shape[1]
         return list(self._make()) if width * self.target.log.n_transitions <= _KEPT else None
 
     def _make(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
-        target, log = self.target, self.target.log
-        for start in range(0, log.n_transitions, _CHUNK):
-            rows = self.groups.order[start : start + _CHUNK]
-            phi = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
-            diff = phi
-            if target.gamma > 0:
-                diff = phi - target.gamma * self.map.under(target.next.take(rows))
+        gamma = self.target.gamma
+        for rows in self._spans_of_rows():
+            diff = phi = self._at(rows)
+            if gamma > 0:
+                diff = phi - gamma * self.map.under(self.target.next.take(rows))
             yield rows, phi, diff
+
+    def _spans_of_rows(self) -> Iterator[IntArray]:
+        for start in range(0, self.target.log.n_transitions, _CHUNK):
+            yield self.groups.order[start : start + _CHUNK]
+
+    def _at(self, rows: IntArray) -> FloatArray:
+        log = self.target.log
+        return self.map.at(log.states[rows], log.actions[rows], self.target.agreement[rows])
 
     def weighted(self, rows: Any, phi: FloatArray) -> FloatArray:
         """Return ωφ of some rows."""
@@ -142,7 +150,7 @@ class System:
     def moments(self, rewards: FloatArray) -> FloatArray:
         """Return Σωφr of each group, (G, d)."""
         total = np.zeros((self.groups.count, self.first.shape[1]))
-        for rows, phi, _ in self.chunks():
+        for rows, phi in self.logged():
             own = rewards[rows] if self.occupancy is None else rewards[rows] * self.occupancy[rows]
             for group, span in self.groups.spans(rows):
                 total[group] += own[span] @ phi[span]
@@ -159,7 +167,7 @@ class System:
         direction = self._solved(self.first.mean(axis=0), transposed=True)
         n = self.target.log.n_transitions
         weights = np.empty(n)
-        for rows, phi, _ in self.chunks():
+        for rows, phi in self.logged():
             weights[rows] = n * (phi @ direction)
         return weights if self.occupancy is None else weights * self.occupancy
 

@@ -8,7 +8,6 @@ from tailproof.algorithms.default.spreads import Spread, hall_spread
 from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
-    RARE_EVENTS,
     Observations,
     common_rewards,
     common_value,
@@ -17,6 +16,7 @@ from tailproof.algorithms.one_step.observations import (
 )
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
+from tailproof.judgement.rules import RULES
 
 #: What an interval of changed weights cannot know.
 BIASED = "it does not know the bias of the changed weights"
@@ -34,7 +34,7 @@ def weighted_choice(
     guaranteed: bool = True,
     cautions: tuple[str, ...] = (),
     point: float | None = None,
-    rare_below: int = RARE_EVENTS,
+    rare_below: int = RULES.rare_events,
 ) -> OneStepChoice | None:
     """Return mean(w G), over mean(w) if self-normalised, with its spread; None if no weight is left.
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tailproof.algorithms.one_step.designs import quadratic
 from tailproof.algorithms.one_step.rows import FOLDS, Rows
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.errors import LogError
 
 FLOOR = 0.01  # the least estimated propensity
 _FEW_ACTIONS = 8  # up to which logistic regression and boosting are affordable
 _TREE_ROWS = 100_000
+_JUDGING_ROWS = 200_000  # whose likelihood decides between models; the rows stand in random order
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +65,16 @@ def estimated_propensities(rows: Rows) -> tuple[FloatArray, str]:
     The candidates are the actions' frequencies; a logistic regression on squares and products; and
     boosted trees. Of many actions, linear discriminants instead of the last two.
     """
-    marginal = _cross_fitted(rows, None, rows.states)
-    found = {"the actions' frequencies": marginal}
+    some = np.arange(min(rows.count, _JUDGING_ROWS))
+    models = {"the actions' frequencies": (_fitted(rows, None, rows.states), rows.states)}
     if rows.states.shape[1]:
         for name, (model, inputs) in _classifiers(rows).items():
-            found[name] = _cross_fitted(rows, model, inputs)
+            models[name] = _fitted(rows, model, inputs), inputs
+    found = {name: _held_out(rows, *model, some) for name, model in models.items()}
     fit = {name: np.log(np.maximum(each, 1e-6)).mean() for name, each in found.items()}
     best = max(fit, key=lambda name: fit[name])
-    return np.clip(found[best], FLOOR, 1), best
+    rest = _held_out(rows, *models[best], np.arange(len(some), rows.count))
+    return np.clip(np.concatenate([found[best], rest]), FLOOR, 1), best
 
 
 def _classifiers(rows: Rows) -> dict[str, tuple[object, FloatArray]]:
@@ -94,29 +98,37 @@ def _classifiers(rows: Rows) -> dict[str, tuple[object, FloatArray]]:
     }
 
 
-def _cross_fitted(rows: Rows, model: object, inputs: FloatArray) -> FloatArray:
-    """Return the probability of each logged action by a model that has not seen its fold, (n,)."""
+def _fitted(rows: Rows, model: object, inputs: FloatArray) -> list[Any]:
+    """Return a model, or the frequency of each action, for each fold, which it has not seen."""
     import warnings
 
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
-    found = np.zeros(rows.count)
+    found: list[Any] = []
     for fold in range(FOLDS):
         train = np.flatnonzero(rows.fold != fold)
-        test = np.flatnonzero(rows.fold == fold)
-        if not len(train) or not len(test):
-            continue
         seen = rows.actions[train]
-        if model is None or (seen == seen[0]).all():
-            share = (np.bincount(seen, minlength=rows.n_actions) + 0.5) / (len(seen) + 0.5)
-            found[test] = share[rows.actions[test]]
+        if model is None or not len(train) or (seen == seen[0]).all():
+            found.append((np.bincount(seen, minlength=rows.n_actions) + 0.5) / (len(seen) + 0.5))
             continue
         fitted = clone(model)
         with warnings.catch_warnings():  # a fit that has not converged loses by its likelihood
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted.fit(inputs[train[:_TREE_ROWS]], seen[:_TREE_ROWS])
-        table = np.zeros((len(test), rows.n_actions))
-        table[:, fitted.classes_] = fitted.predict_proba(inputs[test])
-        found[test] = table[np.arange(len(test)), rows.actions[test]]
+            found.append(fitted.fit(inputs[train[:_TREE_ROWS]], seen[:_TREE_ROWS]))
+    return found
+
+
+def _held_out(rows: Rows, models: list[Any], inputs: FloatArray, some: IntArray) -> FloatArray:
+    """Return the probability of some rows' actions by the models that have not seen them."""
+    found = np.zeros(len(some))
+    for fold, model in enumerate(models):
+        places = np.flatnonzero(rows.fold[some] == fold)
+        test, taken = some[places], rows.actions[some[places]]
+        if isinstance(model, np.ndarray):
+            found[places] = model[taken]
+        elif len(test):
+            table = np.zeros((len(test), rows.n_actions))
+            table[:, model.classes_] = model.predict_proba(inputs[test])
+            found[places] = table[np.arange(len(test)), taken]
     return found

@@ -6,7 +6,9 @@ import pytest
 from tailproof.errors import MethodError
 from tailproof.policies.simple import Uniform, action_probabilities
 from tailproof.worlds import storage
-from tailproof.worlds.battery import (
+from tailproof.worlds.prices import read_prices
+from tailproof.worlds.storage import BEHAVIOUR, CANDIDATES
+from tailproof.worlds.storage_battery import (
     CHARGE,
     DISCHARGE,
     HOLD,
@@ -15,8 +17,6 @@ from tailproof.worlds.battery import (
     energy_sold,
     level_after,
 )
-from tailproof.worlds.prices import read_prices
-from tailproof.worlds.storage import BEHAVIOUR, CANDIDATES
 
 
 @pytest.mark.parametrize(

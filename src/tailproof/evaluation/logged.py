@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.linear.samples import Found
+from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.stored import (
@@ -30,8 +31,8 @@ from tailproof.data.stored import (
 )
 from tailproof.data.stored_views import with_one_action
 from tailproof.engines import Engine, Local
-from tailproof.evaluation.estimate import Estimate
-from tailproof.evaluation.evaluate import evaluate
+from tailproof.evaluation.estimate import LoggedValue
+from tailproof.evaluation.estimation import estimate_of
 from tailproof.features import Features, Joint, PerAction
 from tailproof.methods.fit import prepare
 from tailproof.methods.method import Method
@@ -39,23 +40,6 @@ from tailproof.statistics.means import Mean, SampleMean
 
 _NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _REPRESENTATIVES = 16  # logged actions that continuous features are averaged over
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoggedValue:
-    """How good the logged policy was.
-
-    Attributes
-    ----------
-    value, fold_values
-        The aggregate, and the value of each fold, (K,), NaN for one that diverged.
-    how
-        "returns" or "continued", as the module says.
-    """
-
-    value: float
-    fold_values: FloatArray
-    how: str
 
 
 def is_settled(log: AnyLog, gamma: float) -> bool:
@@ -122,23 +106,13 @@ def _part_returns(gamma: float, log: LazyLog, part: Any) -> Found:
 def _continued(
     log: AnyLog, *, method: Method, gamma: float, seed: int, engine: Engine | None
 ) -> LoggedValue:
-    estimate = evaluate(
-        with_one_action(log, "what was done"),
-        _only_action,
-        method=replace(method, base=_for_states(method.base, log), clip=0.0),
-        gamma=gamma,
-        seed=seed,
-        engine=engine,
+    done = with_one_action(log, "what was done")
+    starts = done.first_states if isinstance(done, Log) else None
+    estimate = estimate_of(
+        Task(done, gamma, _only_action, starts, seed=seed, engine=engine or Local()),
+        replace(method, base=_for_states(method.base, log), clip=0.0),
     )
-    values = all_folds(estimate)
-    return LoggedValue(value=estimate.value, fold_values=values, how="continued")
-
-
-def all_folds(estimate: Estimate) -> FloatArray:
-    """Return the values of all K folds of an estimate, NaN for those that were left out, (K,)."""
-    values = np.full(len(estimate.fold_values) + len(estimate.bad_folds), np.nan)
-    values[np.setdiff1d(np.arange(len(values)), estimate.bad_folds)] = estimate.fold_values
-    return values
+    return LoggedValue(value=estimate.value, fold_values=estimate.all_folds, how="continued")
 
 
 def _only_action(states: FloatArray) -> IntArray:
