@@ -29,7 +29,7 @@ bench: .venv/ready
 	touch $@
 
 .venv/ready: .venv/base
-	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0 --editable '.[deep,minari,mujoco,online,ray]' --group dev
+	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0 --editable '.[deep,duckdb,excel,minari,mujoco,online,ray]' --group dev
 	touch $@
 
 clean:

@@ -30,7 +30,7 @@ AGGREGATES = [Mean(), Median(), Quantile(0.25), TrimmedMean(0.34), MeanMinusStd(
 
 
 def places(base):
-    return getattr(base, "supports", ("value",))
+    return base.capabilities.at
 
 
 CASES = [

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tailproof.data.log import Log
     from tailproof.data.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
     from tailproof.data.spaces import Continuous, Discrete
+    from tailproof.data.view import LogView
     from tailproof.diagnosis.diagnose import diagnose
     from tailproof.diagnosis.diagnosis import Diagnosis
     from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
@@ -79,6 +80,7 @@ __all__ = [
     "Learned",
     "Log",
     "LogSumExp",
+    "LogView",
     "Logged",
     "Mean",
     "MeanMinusStd",
@@ -144,6 +146,7 @@ _HOMES = {
     "Learned": "learning.learned",
     "Log": "data.log",
     "LogSumExp": "algorithms.weighting",
+    "LogView": "data.view",
     "Logged": "policies.by_row",
     "MIS": "algorithms.mis",
     "Mean": "ensemble.aggregate",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tailproof import LSTD, EpisodeDR, EpisodeIS, Log, Method, Split, evaluate
-from tailproof.algorithms.base import Fitted
+from tailproof.algorithms.base import Capabilities, Fitted
+from tailproof.diagnosis.reference import discounted_returns
 from tailproof.errors import HorizonWarning, LogError, MethodError
-from tailproof.judgement.reference import discounted_returns
 
 ROWS = ["tis", "pdis", "sntis", "snpdis", "sequential-dr"]
 
@@ -68,7 +68,7 @@ def test_one_step_is_the_bandit_estimator(name, bandit):
 class NoCritic:
     """A base whose critic says 0 everywhere."""
 
-    supports = ("value",)
+    capabilities = Capabilities()
 
     def fit(self, task, folds, *, backup, rng):
         critics = LSTD().fit(task, folds, backup=backup, rng=rng).critics

@@ -6,10 +6,10 @@ from tailproof import MeanMinusStd, Median, Method, Quantile
 from tailproof.deep import play
 from tailproof.deep.rows import deep_rows
 from tailproof.deep.scores import REFERENCE, normalised, scorer
-from tailproof.deep.study import to_return_range, variant_folds, with_variants
 from tailproof.deep.tasks import PRESETS, preset
 from tailproof.errors import TailproofError
 from tailproof.sources import read_rollouts
+from tailproof.studies.paper.deep_rows import to_return_range, variant_folds, with_variants
 
 
 def test_rows_are_methods_and_share_their_critics():

@@ -72,7 +72,7 @@ METHODS = [
 
 @pytest.mark.parametrize("chosen", METHODS, ids=str)
 def test_every_engine_gives_the_same_bits(chosen, cartpole, processes, monkeypatch):
-    monkeypatch.setattr("tailproof.data.stored.PART", 600)
+    monkeypatch.setattr("tailproof.data.log.PART", 600)
     log = cartpole.log(episodes=40, steps=60, noise=StudentT(df=1.5), seed=2)
     target = cartpole.target()
     runs = [

@@ -391,6 +391,12 @@ def test_a_diverging_fqe_is_noticed():
     chosen = method("roam-dm", features=features, ridge=0.0)
     with pytest.raises(FoldError, match="5 of 5 folds diverged"):
         evaluate(log, lambda s: np.zeros(len(s), int), method=chosen, gamma=0.99)
+    for iterations in (2, 5, 9):
+        few = method("fqe", features=features, ridge=0.0, iterations=iterations)
+        with pytest.raises(FoldError, match="1 of 1 folds diverged"):
+            evaluate(log, lambda s: np.zeros(len(s), int), method=few, gamma=0.99)
+        fine = evaluate(log, lambda s: np.zeros(len(s), int), method=few, gamma=0.5)
+        assert np.isfinite(fine.value)
 
 
 def test_backups_leave_out_members_that_overflow(heavy_log, cartpole):

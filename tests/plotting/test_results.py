@@ -43,13 +43,13 @@ def dots(axes, tone):
     return np.concatenate([np.asarray(each.get_offsets()) for each in found])
 
 
-def ends(axes, kind="line"):
+def ends(axes):
     """Return the x of the ends of every interval, row by row from the top."""
     found = {}
     for each in axes.collections:
-        if (each.get_gid() or "").startswith(f"{kind} ") and hasattr(each, "get_segments"):
-            for (x, y), (_, other) in each.get_segments():
-                found.setdefault(round((y + other) / 2), []).append(x)
+        if (each.get_gid() or "").startswith("line "):
+            for x, y in np.asarray(each.get_offsets()):
+                found.setdefault(round(y), []).append(x)
     return found
 
 

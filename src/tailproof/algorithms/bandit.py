@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.base import (
+    Capabilities,
+    CriticAlgorithm,
+    Numbers,
+    require_evaluating_critic,
+)
 from tailproof.algorithms.default.residuals import bellman_residuals
 from tailproof.algorithms.dr import cross_fit
 from tailproof.algorithms.lstd import LSTD
@@ -26,6 +31,7 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.errors import LogError, PolicyError, WeightWarning
+from tailproof.parameters import Parameters
 from tailproof.policies.simple import action_probabilities, log_densities
 from tailproof.statistics.means import Mean, SampleMean
 
@@ -33,7 +39,7 @@ _OFF = 0.2  # how far from one the mean weight may be without a word
 
 
 @dataclass(frozen=True, kw_only=True)
-class IPS:
+class IPS(Parameters):
     """Inverse propensity scoring: mean(w_i r_i), w = π(a|s) / μ(a|s).
 
     Parameters
@@ -46,6 +52,8 @@ class IPS:
     self_normalised
         Divide by the mean weight (SNIPS): less variance when the weights vary, a bias of order 1/n.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     mean: Mean = SampleMean()
     unit: Unit = "step"
@@ -88,7 +96,7 @@ class IPS:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BanditDR:
+class BanditDR(Parameters):
     """Doubly robust for one step: E_π q(s, ·) + mean(w_i (r_i − q(s_i, a_i))), q cross-fitted.
 
     Parameters
@@ -101,6 +109,8 @@ class BanditDR:
         Number of parts for cross-fitting; see `DR`.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
     critic: CriticAlgorithm = field(default_factory=LSTD)
     mean: Mean = SampleMean()
     unit: Unit = "step"
@@ -108,6 +118,7 @@ class BanditDR:
     parts: int = 2
 
     def __post_init__(self) -> None:
+        require_evaluating_critic(self.critic)
         check_mean(self.mean, self.unit)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:

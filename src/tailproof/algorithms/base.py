@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,9 +13,41 @@ from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import Critics
+from tailproof.errors import MethodError
 
 #: Where the K members are combined, each place asking more of the base than the one before.
 At = Literal["value", "pointwise", "backup"]
+PLACES: tuple[At, ...] = ("value", "pointwise", "backup")
+
+
+#: What a base needs of a log: some rows at a time, a sample of its episodes, or all of it in memory.
+Needs = Literal["chunks", "sample", "memory"]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a base can do, and what it needs.
+
+    Attributes
+    ----------
+    at
+        The places where its members can be combined.
+    needs
+        What it needs of the log.
+    evaluates
+        Whether it answers about a given policy; others look for a policy.
+    learns
+        Whether a policy can be taken from it.
+    """
+
+    at: tuple[At, ...] = ("value",)
+    needs: Needs = "memory"
+    evaluates: bool = True
+    learns: bool = False
+
+
+#: Of a base that looks for a policy, and whose members have no common backup.
+LEARNER = Capabilities(at=("value", "pointwise"), evaluates=False, learns=True)
 
 
 @dataclass(frozen=True)
@@ -39,14 +71,11 @@ class Numbers:
 
 @runtime_checkable
 class CriticAlgorithm(Protocol):
-    """A base that fits critics: FQE, LSTD, FQI, …
-
-    `supports` lists the places where its members can be combined.
-    """
+    """A base that fits critics: FQE, LSTD, FQI, …"""
 
     @property
-    def supports(self) -> tuple[At, ...]:
-        """The places where members can be combined."""
+    def capabilities(self) -> Capabilities:
+        """What it can do, and what it needs."""
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
@@ -58,8 +87,31 @@ class CriticAlgorithm(Protocol):
 class ValueAlgorithm(Protocol):
     """A base that fits numbers: MIS, DR, the bandit estimators, …"""
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do, and what it needs."""
+
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
 
 
+@runtime_checkable
+class ExtractingAlgorithm(Protocol):
+    """A base that trains its policy itself, where max_a Q(s, a) cannot be computed."""
+
+    def extract(
+        self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
+    ) -> Any:
+        """Return an object with `policy` and `training`, from critics that are fitted already."""
+
+
 Algorithm = CriticAlgorithm | ValueAlgorithm
+
+
+def require_evaluating_critic(critic: Any) -> None:
+    """Raise unless a base fits critics of a policy that it is given."""
+    if not isinstance(critic, CriticAlgorithm) or not critic.capabilities.evaluates:
+        raise MethodError(
+            f"critic must be a base that fits critics of a given policy, such as LSTD() or FQE(). "
+            f"Got {critic!r} instead."
+        )

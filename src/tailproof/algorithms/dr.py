@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.base import (
+    Capabilities,
+    CriticAlgorithm,
+    Numbers,
+    require_evaluating_critic,
+)
 from tailproof.algorithms.default.residuals import bellman_residuals
 from tailproof.algorithms.default.units import Episodes, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, robust_means
@@ -17,15 +22,16 @@ from tailproof.algorithms.mis import marginal_direction, marginal_weights
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.partition import Folds, shuffled_groups
-from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.stored import AnyLog
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features
+from tailproof.parameters import Parameters
 from tailproof.statistics.means import Mean, SampleMean
 
 
 @dataclass(frozen=True, kw_only=True)
-class DR:
+class DR(Parameters):
     """Double reinforcement learning: Ĵ = E Q(s₀, π) + mean(w_i δ_i).
 
     δ is the Bellman residual of a critic and w the marginal weight of `MIS`, both fitted on other
@@ -55,19 +61,15 @@ class DR:
     def __post_init__(self) -> None:
         check_mean(self.mean, self.unit)
         LSTD(ridge=self.ridge)
-        if not isinstance(self.critic, CriticAlgorithm):
-            raise MethodError(
-                f"critic must be a base that fits critics, such as LSTD() or FQE(). "
-                f"Got {self.critic!r} instead."
-            )
+        require_evaluating_critic(self.critic)
         if self.parts < 1:
             raise MethodError(f"parts must be at least 1. Got {self.parts!r} instead.")
 
     @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk: with a critic on the features of the weights it may."""
-        features = getattr(self.critic, "features", self)
-        return bool(getattr(self.critic, "reads_pieces", False)) and features == self.features
+    def capabilities(self) -> Capabilities:
+        """What it can do; a critic on other features than those of the weights needs all rows."""
+        alike = getattr(self.critic, "features", self) == self.features
+        return Capabilities(needs=self.critic.capabilities.needs if alike else "memory")
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
@@ -78,7 +80,7 @@ class DR:
         matrix, stats = lstd.system(design, rng=rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
-        if isinstance(task.log, LazyLog):
+        if task.log.stays_on_disk:
             if not isinstance(critics, LinearCritics) or critics.features != design.features:
                 raise MethodError(
                     "A log that stays on disk needs a DR whose critic is linear in the features of "

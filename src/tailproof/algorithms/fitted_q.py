@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import PLACES, Capabilities, Fitted, Needs
 from tailproof.algorithms.greedy_backup import (
     GreedyBackup,
     iterate_greedy,
@@ -36,12 +36,14 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
+from tailproof.parameters import Parameters
 
 Start = Literal["reward", "zero"]
+_SHOWING = 10  # updates from which on their growth shows whether they diverge
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedQ:
+class FittedQ(Parameters):
     """The settings that FQE and FQI share.
 
     Each iteration regresses the Bellman target on φ(s, a), with a ridge λ:
@@ -68,8 +70,6 @@ class FittedQ:
         maximum) is applied, or after.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise", "backup")
-
     features: Features | str | None = None
     ridge: Any = 1e-6
     iterations: int = 100
@@ -91,9 +91,9 @@ class FittedQ:
             )
 
     @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk: not with a regressor, which wants all rows at once."""
-        return self.model is None
+    def capabilities(self) -> Capabilities:
+        """What it can do; a regressor needs all rows at once."""
+        return Capabilities(PLACES, needs="chunks" if self.model is None else "memory")
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
@@ -117,6 +117,9 @@ class FittedQ:
         matrix = regularised(design, stats, ridge.penalty(stats.count))
         if backup is None:
             theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
+            if self.iterations < _SHOWING:  # too few updates to show it
+                diverged = _diverged(theta, history) | _expands(stats, matrix, task.gamma)
+                return Fitted(LinearCritics(design.features, theta, diverged), history)
         else:
             theta, history = _iterate_data(design, stats, matrix, backup, self)
         return Fitted(
@@ -155,8 +158,6 @@ class FQI(FittedQ):
         standard deviations of the residuals (1.345 is usual).
     """
 
-    learns: ClassVar[bool] = True
-
     ridge: Any = 2.5e-3
     aggregate_first: bool = True
     reward: Any = None
@@ -175,19 +176,16 @@ class FQI(FittedQ):
             )
 
     @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk: not with what looks at all rewards or residuals at once."""
-        return self.model is None and self.reward is None and self.huber is None
+    def capabilities(self) -> Capabilities:
+        """What it can do; own rewards, Huber's loss and regressors need all rows at once."""
+        linear = self.model is None and self.reward is None and self.huber is None
+        needs: Needs = "chunks" if linear else "memory"
+        return Capabilities(PLACES, needs=needs, evaluates=False, learns=True)
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
     ) -> Fitted:
         """Fit a critic on each fold, with `backup` inside every Bellman target if it is given."""
-        if task.policy is not None:
-            raise MethodError(
-                "FQI looks for the best policy and cannot evaluate a given one. Evaluate with FQE(), "
-                "for instance method='roam-fqe', or call learn."
-            )
         task = with_rewards(task, self.reward, self.features)
         if self.model is not None:
             return super().fit(task, folds, backup=backup, rng=rng)
@@ -284,9 +282,23 @@ def _shared_target(
 def _diverged(theta: FloatArray, history: FloatArray) -> BoolArray:
     """Return which members' updates grew instead of shrinking, (K,)."""
     bad = ~np.isfinite(theta).all(axis=1)
-    half = len(history) // 2
-    if half >= 5:
+    if len(history) > 1:
         size = np.abs(theta).max(axis=1)
-        grew = history[-1] > 2 * history[:half].max(axis=0)
+        grew = history[-1] > 2 * history[: max(len(history) // 2, 1)].max(axis=0)
+        if len(history) < _SHOWING:  # a few updates may grow by accident, but not all of them
+            grew &= (np.diff(history, axis=0) > 0).all(axis=0)
         bad |= grew & (history[-1] > 1e-6 * size)
     return np.asarray(bad)
+
+
+def _expands(stats: Statistics, matrix: FloatArray, gamma: float) -> BoolArray:
+    """Return for which members θ ← (Σφφᵀ + λI)⁻¹ Σφ (r + γφ'ᵀθ) has no limit, (K,).
+
+    It has one if the spectral radius of γ (Σφφᵀ + λI)⁻¹ Σφφ'ᵀ is below 1.
+    """
+    step = solve(matrix, gamma * stats.cross)
+    radius = [
+        np.abs(np.linalg.eigvals(each)).max() if np.isfinite(each).all() else np.inf
+        for each in step
+    ]
+    return np.asarray(radius) > 1 + 1e-9

@@ -12,7 +12,7 @@ from tailproof.algorithms.linear.huber import robust_scale
 from tailproof.algorithms.linear.sweeps import Span, Sweep, Sweeps
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, action_counts, parts_of, pieces_of
+from tailproof.data.stored import AnyLog, action_counts
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import PartitionError
 from tailproof.features import Features, PerAction
@@ -30,9 +30,9 @@ def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
     if not isinstance(features, PerAction):
         return
     taken = np.zeros((log.n_episodes, log.n_actions), dtype=bool)
-    for part in parts_of(log):
-        for piece in pieces_of(log, part, ahead=False):
-            taken[piece.episode, piece.actions] = True
+    for part in log.parts:
+        for chunk in log.chunks(part, ahead=False):
+            taken[chunk.episode, chunk.actions] = True
     for action in logged_actions(log):
         seen = (folds.counts[:, taken[:, action]] > 0).any(axis=1)  # (K,)
         if not seen.all():

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from tailproof.algorithms.bandit import target_density
-from tailproof.algorithms.base import CriticAlgorithm, Numbers
+from tailproof.algorithms.base import (
+    Capabilities,
+    CriticAlgorithm,
+    Numbers,
+    require_evaluating_critic,
+)
 from tailproof.algorithms.default.residuals import bellman_residuals
 from tailproof.algorithms.dr import cross_fit
 from tailproof.algorithms.lstd import LSTD
@@ -23,13 +29,14 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.errors import HorizonWarning, LogError, MethodError
+from tailproof.parameters import Parameters
 
 _NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _HORIZON = "episodes that were cut off count as far as they were logged, and no further"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodeIS:
+class EpisodeIS(Parameters):
     """Importance sampling of episodes: mean(w_{T−1} Σ γᵗ r_t), or mean(Σ γᵗ w_t r_t).
 
     Parameters
@@ -41,6 +48,8 @@ class EpisodeIS:
         Divide by the mean weight, of the episode or of each step: less variance, a bias of order 1/n.
         After the end of an episode its last weight stands.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     per_decision: bool = False
     self_normalised: bool = False
@@ -120,7 +129,7 @@ class EpisodeIS:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodeDR:
+class EpisodeDR(Parameters):
     """Doubly robust over episodes: mean(V(s_0) + Σ γᵗ w_t δ_t), δ the critic's Bellman residual.
 
     Jiang and Li (2016), Thomas and Brunskill (2016), in the form that telescopes: with Q = 0 it is
@@ -135,15 +144,13 @@ class EpisodeDR:
         Number of parts for cross-fitting; see `DR`.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
     critic: CriticAlgorithm = field(default_factory=LSTD)
     parts: int = 2
 
     def __post_init__(self) -> None:
-        if not isinstance(self.critic, CriticAlgorithm):
-            raise MethodError(
-                f"critic must be a base that fits critics, such as LSTD() or FQE(). "
-                f"Got {self.critic!r} instead."
-            )
+        require_evaluating_critic(self.critic)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""

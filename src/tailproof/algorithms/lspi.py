@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.greedy_backup import GreedyBackup, logged_actions, require_actions
 from tailproof.algorithms.linear.ridge import choose_ridge
 from tailproof.algorithms.linear.statistics import Design, as_ridge, regularised, solve
@@ -21,10 +21,11 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSPI:
+class LSPI(Parameters):
     """Least-squares policy iteration on Q (Lagoudakis & Parr, 2003); LSTD-Q in the paper.
 
     Each iteration evaluates the greedy policy of the last θ: θ ← A⁻¹Σφr with
@@ -39,9 +40,6 @@ class LSPI:
         At most so many; a policy that has not settled by then may be going in circles.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
-
     features: Features | str | None = None
     ridge: Any = 2.5e-3
     iterations: int = 50
@@ -55,24 +53,19 @@ class LSPI:
         as_rewards(self.reward)
 
     @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk: not with rewards of its own, which want all rows at once."""
-        return self.reward is None
+    def capabilities(self) -> Capabilities:
+        """What it can do; rewards of its own need all rows at once."""
+        return replace(LEARNER, needs="chunks" if self.reward is None else "memory")
 
     def fit(
         self,
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,
     ) -> Fitted:
         """Iterate policies on each fold."""
-        if task.policy is not None:
-            raise MethodError(
-                "LSPI looks for the best policy and cannot evaluate a given one. Evaluate with "
-                "LSTD(), for instance method='lstd', or call learn."
-            )
         task = with_rewards(task, self.reward, self.features)
         features = as_features(self.features, task.log)
         require_actions(task.log, folds, features)

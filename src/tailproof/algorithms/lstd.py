@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import Capabilities, Fitted
 from tailproof.algorithms.linear.ridge import choose_ridge
 from tailproof.algorithms.linear.statistics import (
     Design,
@@ -23,10 +23,11 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.features import Features, as_features
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSTD:
+class LSTD(Parameters):
     """Least-squares temporal differences: θ = A⁻¹b, A = Σφ(φ − γφ')ᵀ + λI, b = Σφr.
 
     The paper's display of the estimating equation (section 4) drops γ and π; both belong there.
@@ -37,7 +38,7 @@ class LSTD:
         As in `FQE`.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
+    capabilities: ClassVar[Capabilities] = Capabilities(("value", "pointwise"), needs="chunks")
 
     features: Features | str | None = None
     ridge: Any = 1e-6
@@ -45,11 +46,6 @@ class LSTD:
     def __post_init__(self) -> None:
         if self.ridge != "cv":
             as_ridge(self.ridge)
-
-    @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk."""
-        return True
 
     def design(self, task: Task, folds: Folds, *, keep: bool = False) -> Design:
         """Return the task in this base's features."""
@@ -67,7 +63,7 @@ class LSTD:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,
     ) -> Fitted:
         """Solve for θ on each fold."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import Numbers
+from tailproof.algorithms.base import Capabilities, Numbers
 from tailproof.algorithms.default.units import UNITS, Episodes, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, mean_weights, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics, solve
@@ -15,9 +15,9 @@ from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
-from tailproof.data.stored import LazyLog, ends_of_episodes
 from tailproof.errors import MethodError
 from tailproof.features import Features
+from tailproof.parameters import Parameters
 from tailproof.statistics.means import Mean, SampleMean
 
 __all__ = ["MIS", "UNITS", "Unit", "check_mean", "marginal_weights", "unit_mean"]
@@ -27,7 +27,7 @@ _FEW = 1 << 16  # first states whose features are made at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class MIS:
+class MIS(Parameters):
     """Linear marginal importance sampling (section 3.1, algorithm 3).
 
     With A as in `LSTD` and g = E_{s₀, π} φ, the weights w_i = n·φ_iᵀA⁻ᵀg estimate
@@ -49,6 +49,8 @@ class MIS:
         transitions, where that mean is one in expectation.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(needs="chunks")
+
     features: Features | str | None = None
     ridge: Any = 1e-6
     mean: Mean = SampleMean()
@@ -59,14 +61,9 @@ class MIS:
         check_mean(self.mean, self.unit)
         LSTD(ridge=self.ridge)
 
-    @property
-    def reads_pieces(self) -> bool:
-        """Whether a log may stay on disk."""
-        return True
-
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
-        if self.self_normalised and (task.gamma == 1 or ends_of_episodes(task.log).any()):
+        if self.self_normalised and (task.gamma == 1 or task.log.ends.any()):
             raise MethodError(
                 "self_normalised=True needs γ < 1 and a log without terminal transitions, because "
                 "only then is the mean weight known to be one. Use self_normalised=False."
@@ -74,7 +71,7 @@ class MIS:
         lstd = LSTD(features=self.features, ridge=self.ridge)
         design = lstd.design(task, folds, keep=True)
         matrix, stats = lstd.system(design, rng=rng)
-        if isinstance(task.log, LazyLog):
+        if task.log.stays_on_disk:
             return Numbers(self._values(design, matrix, stats, rng))
         weights = marginal_weights(design, matrix)
         every = Episodes.of(task.log)

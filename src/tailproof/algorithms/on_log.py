@@ -8,6 +8,7 @@ import numpy as np
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.data.stored import parts_of, pieces_of
 from tailproof.policies.simple import action_probabilities
@@ -91,7 +92,9 @@ def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
     shares, agreed = np.zeros(log.n_actions), 0.0
     for part in parts_of(log):
         for piece in pieces_of(log, part, ahead=False):
-            chances = action_probabilities(task.policy, piece.states, log.n_actions)
+            own = slice(piece.first, piece.first + len(piece))
+            places = log.table_rows.rows[own] if isinstance(log, Log) else None
+            chances = action_probabilities(task.policy, piece.states, log.n_actions, rows=places)
             logged: IntArray = np.asarray(piece.actions, dtype=np.intp)
             shares += chances.sum(axis=0)
             agreed += float(chances[np.arange(len(logged)), logged].sum())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
 from tailproof.algorithms.linear.statistics import as_ridge
 from tailproof.algorithms.linear.sweeps import in_memory
@@ -20,6 +20,7 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PolicyError
 from tailproof.features import Joint, Polynomial
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class RegressionFitted(Fitted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionCloning:
+class RegressionCloning(Parameters):
     """Imitate continuous actions by ridge regression on the state: what `Cloning` is to discrete ones.
 
     Parameters
@@ -75,7 +76,7 @@ class RegressionCloning:
         As in `Cloning`.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("pointwise",)
+    capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise",))
 
     ridge: Any = 1e-6
     top: float = 1.0
@@ -91,13 +92,11 @@ class RegressionCloning:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,  # noqa: ARG002 nothing is drawn
     ) -> RegressionFitted:
         """Fit one policy to the imitated episodes of the whole log."""
         log = in_memory(task.log)
-        if task.policy is not None:
-            raise MethodError("Cloning imitates the log and cannot evaluate a given policy.")
         if not isinstance(log.action_space, Continuous):
             raise MethodError("RegressionCloning is for continuous actions. Use Cloning().")
         (chosen,), notes = imitated_episodes([log], top=self.top, rank=self.rank)

@@ -16,13 +16,14 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
+from tailproof.parameters import Parameters
 
 #: A log and features to rewards, (n,).
 Rewards = Callable[[Log, Features], FloatArray]
 
 
 @dataclass(frozen=True)
-class HuberRewards:
+class HuberRewards(Parameters):
     """r̃ = φ(s, a)ᵀβ with β the Huber regression of the logged rewards on the features.
 
     Symmetric outliers lose their influence before learning starts. Skewed ones do not cancel: the
@@ -49,7 +50,7 @@ class HuberRewards:
 
 
 @dataclass(frozen=True)
-class ConstantRewards:
+class ConstantRewards(Parameters):
     """Rewards that say nothing: the same number at every step.
 
     What is learned from them comes from where the log went, not from what it earned. A robust score

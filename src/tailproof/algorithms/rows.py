@@ -17,7 +17,7 @@ import numpy as np
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.partition import Folds
-from tailproof.data.stored import Piece
+from tailproof.data.view import Chunk
 from tailproof.features import Blocks, Dense, Features, PerAction, Polynomial, at_actions
 
 
@@ -39,25 +39,25 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """A piece of a log in feature space."""
+    """A chunk of a log in feature space."""
 
-    piece: Piece
-    order: IntArray | None  # (m,) which row of the piece is which here; None for the same order
+    chunk: Chunk
+    order: IntArray | None  # (m,) which row of the chunk is which here; None for the same order
     rewards: FloatArray  # (m,)
     inner: FloatArray  # (w, m) the block of φ(s, a) that is not zero
     both: FloatArray | None  # (2w, m) ψ(s) above ψ(s'), where they are side by side in memory
     n_blocks: int
     segments: tuple[Segment, ...]
     after: Blocks | Dense | None  # φ(s', ·), zero where terminated; None without looking ahead
-    chosen: IntArray | None  # (m,) what a deterministic policy does in s', in the piece's order
+    chosen: IntArray | None  # (m,) what a deterministic policy does in s', in the chunk's order
     next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; without a policy, neither
 
     @property
     def index(self) -> Any:
         """The rows' places in the log: a slice or (m,) integers."""
         if self.order is None:
-            return slice(self.piece.first, self.piece.first + len(self.piece))
-        return self.piece.first + self.order
+            return slice(self.chunk.first, self.chunk.first + len(self.chunk))
+        return self.chunk.first + self.order
 
     @cached_property
     def next_actions(self) -> IntArray | None:
@@ -114,17 +114,6 @@ class Rows:
             phi[self.block(segment.block), segment.rows] = self.inner[:, segment.rows]
         return phi.T
 
-    @cached_property
-    def after_weights(self) -> FloatArray | None:
-        """π at the actions of `after`, (m, L); None without a policy."""
-        if self.next_weights is not None:
-            return self.next_weights.T
-        if self.next_actions is None:
-            return None
-        if isinstance(self.after, Dense):  # at the chosen actions alone
-            return np.ones((len(self.rewards), 1))
-        return np.equal.outer(self.next_actions, np.arange(self.n_blocks)).astype(float)
-
 
 @dataclass(frozen=True)
 class Dealing:
@@ -145,55 +134,55 @@ class Dealing:
 
 
 def arrange(
-    piece: Piece, task: Task, features: Features, dealing: Dealing, *, ahead: bool = True
+    chunk: Chunk, task: Task, features: Features, dealing: Dealing, *, ahead: bool = True
 ) -> Rows:
-    """Put a piece of a log in feature space, with or without what follows."""
+    """Put a chunk of a log in feature space, with or without what follows."""
     n_blocks = features.n_actions if isinstance(features, PerAction) else 1
-    following, every, weights = task.following(piece) if ahead else (None, None, None)
+    following, every, weights = task.following(chunk) if ahead else (None, None, None)
     keys: list[tuple[AnyArray, int]] = []
     groups = 1
     if dealing.fold_of_episode is not None:
         groups = dealing.members
-        keys.append((dealing.fold_of_episode.take(piece.episode), groups))
-    if piece.kept is not None:  # rows that are no transitions are nobody's
-        member = keys[0][0] if keys else np.zeros(len(piece), dtype=np.int16)
-        nobody = np.full(len(piece), -1, dtype=np.int16)
-        nobody[piece.kept] = member[piece.kept]
+        keys.append((dealing.fold_of_episode.take(chunk.episode), groups))
+    if chunk.kept is not None:  # rows that are no transitions are nobody's
+        member = keys[0][0] if keys else np.zeros(len(chunk), dtype=np.int16)
+        nobody = np.full(len(chunk), -1, dtype=np.int16)
+        nobody[chunk.kept] = member[chunk.kept]
         keys[:1] = [(nobody, groups)]
     if n_blocks > 1:
-        keys.append((piece.actions, n_blocks))
+        keys.append((chunk.actions, n_blocks))
         if following is not None:
             keys.append((following, n_blocks))
-    order, borders = _sorted(keys, len(piece))
+    order, borders = _sorted(keys, len(chunk))
     borders = borders.reshape(groups, n_blocks, -1, 2)
     towards = range(n_blocks if ahead and task.policy is not None else 0)
     if dealing.counts is None:
         segments = _dealt(borders, towards)
     else:
-        segments = _shared(borders, towards, dealing.counts[:, _take(piece.episode, order)])
-    ends = piece.terminated if ahead and piece.terminated.any() else None
+        segments = _shared(borders, towards, dealing.counts[:, _take(chunk.episode, order)])
+    ends = chunk.terminated if ahead and chunk.terminated.any() else None
     terminated = None if ends is None else _take(ends, order)
     both: FloatArray | None = None
     after: Blocks | Dense | None = None
     if isinstance(features, PerAction) and isinstance(features.state_features, Polynomial):
-        both = _both(piece, features.state_features, order, terminated, ahead)
+        both = _both(chunk, features.state_features, order, terminated, ahead)
         inner = both[0].T
         after = Blocks(both[1].T) if ahead else None
     else:
-        states = _take(piece.states, order)
+        states = _take(chunk.states, order)
         if isinstance(features, PerAction):
             inner = features.state_features(states)
         else:
-            inner = features(states, _take(piece.actions, order))
+            inner = features(states, _take(chunk.actions, order))
         if ahead:
-            after = at_actions(features, _take(piece.next_states, order), _take(every, order))
+            after = at_actions(features, _take(chunk.next_states, order), _take(every, order))
             after = _without(after, terminated)
     return Rows(
-        piece=piece,
+        chunk=chunk,
         order=order,
-        rewards=_take(piece.rewards, order).astype(float, copy=False),
+        rewards=_take(chunk.rewards, order).astype(float, copy=False),
         inner=inner.T,
-        both=both.reshape(-1, len(piece)) if both is not None and len(both) > 1 else None,
+        both=both.reshape(-1, len(chunk)) if both is not None and len(both) > 1 else None,
         n_blocks=n_blocks,
         segments=tuple(segments),
         after=after,
@@ -203,7 +192,7 @@ def arrange(
 
 
 def _both(
-    piece: Piece,
+    chunk: Chunk,
     polynomial: Polynomial,
     order: IntArray | None,
     terminated: BoolArray | None,
@@ -213,14 +202,14 @@ def _both(
 
     States go from the log to their places among the features without a stop.
     """
-    m, p = piece.states.shape
+    m, p = chunk.states.shape
     both = np.empty((1 + ahead, polynomial.size(p), m))
     for number, psi in enumerate(both):
         states = polynomial.states_in(psi, p)
-        given = piece.next_states.T if number else piece.states.T
+        given = chunk.next_states.T if number else chunk.states.T
         moved = order
-        if piece.run is not None and order is not None:
-            given, moved = piece.run, order + number
+        if chunk.run is not None and order is not None:
+            given, moved = chunk.run, order + number
         if moved is None:
             states[:] = given
         elif given.dtype == states.dtype and given.flags.c_contiguous:

@@ -9,9 +9,11 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.data.stored import Piece
+from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, chosen_actions
+
+_NEXT = "next actions"  # what a task remembers them by
 
 
 @dataclass(frozen=True)
@@ -46,19 +48,35 @@ class Task:
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
+        if _NEXT in self.known:
+            actions, weights = self.known[_NEXT]
+            return actions[rows], weights[rows]
         return self._draws(self.log.next_states[rows], self.log.table_rows.next_rows[rows], 0)
 
-    def following(self, piece: Piece) -> Following:
+    def remember_next_actions(self) -> None:
+        """Evaluate the policy in all next states of a log in memory, once for all that need it.
+
+        Who asks for some of the rows later gets the same draws of a policy that is sampled.
+        """
+        self.known[_NEXT] = self._draws(self.log.next_states, self.log.table_rows.next_rows, 0)
+
+    def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
         if self.policy is None:
             every = np.arange(self.log.n_actions)
             return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
         rows = None
         if isinstance(self.log, Log):
-            rows = self.log.table_rows.next_rows[piece.first : piece.first + len(piece)]
+            rows = self.log.table_rows.next_rows[_rows(piece)]
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
-            chosen = chosen_actions(self.policy, piece.next_states, self.log.n_actions, rows=rows)
+            if _NEXT in self.known:
+                chosen = self.next_actions(_rows(piece))[1].argmax(axis=1)
+            else:
+                space = self.log.n_actions
+                chosen = chosen_actions(self.policy, piece.next_states, space, rows=rows)
             return Following(chosen, chosen[:, None], None)
+        if _NEXT in self.known:
+            return Following(None, *self.next_actions(_rows(piece)))
         return Following(None, *self._draws(piece.next_states, rows, 0, piece.first))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -97,6 +115,10 @@ class Task:
         rng = np.random.default_rng([self.seed, *stream])
         space = self.log.action_space
         return action_draws(self.policy, states, space, draws=self.draws, rng=rng, rows=rows)
+
+
+def _rows(piece: Chunk) -> slice:
+    return slice(piece.first, piece.first + len(piece))
 
 
 class Following(NamedTuple):

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
+from tailproof.parameters import Parameters
 from tailproof.statistics.means import Labels, Rng
 
 
@@ -21,7 +22,7 @@ class Reweight(Protocol):
 
 
 @dataclass(frozen=True)
-class Clip:
+class Clip(Parameters):
     """w ↦ min(w, largest): less variance, and a bias where the policy leaves the log."""
 
     largest: float
@@ -40,7 +41,7 @@ class Clip:
 
 
 @dataclass(frozen=True)
-class Shrink:
+class Shrink(Parameters):
     """w ↦ λw / (w² + λ): optimistic shrinkage (Su et al. 2020). λ = ∞ leaves w, λ = 0 gives 0."""
 
     strength: float
@@ -64,7 +65,7 @@ class Shrink:
 
 
 @dataclass(frozen=True)
-class ImplicitExploration:
+class ImplicitExploration(Parameters):
     """π / (μ + γ), IX (Neu 2015; Gabbianelli et al. 2024): never above 1/γ, and γ = 0 leaves w."""
 
     offset: float
@@ -79,7 +80,7 @@ class ImplicitExploration:
 
 
 @dataclass(frozen=True)
-class PowerMean:
+class PowerMean(Parameters):
     """w / (1 − λ + λw), the harmonic mean of w and 1 (Metelli et al. 2021): never above 1/λ.
 
     λ = 0 leaves w, λ = 1 gives 1.
@@ -102,7 +103,7 @@ class PowerMean:
 
 
 @dataclass(frozen=True)
-class ExponentialSmoothing:
+class ExponentialSmoothing(Parameters):
     """π / μ^β (Aouali et al. 2023): β = 1 leaves w, β = 0 gives π."""
 
     power: float
@@ -116,7 +117,7 @@ class ExponentialSmoothing:
 
 
 @dataclass(frozen=True)
-class LogSumExp:
+class LogSumExp(Parameters):
     """The LSE mean −(1/λ) log mean exp(−λx) (Behnamnia et al. 2025): large samples count by their log.
 
     λ = strength / (√n · root mean square), so that it follows the unit of x and vanishes as n grows;

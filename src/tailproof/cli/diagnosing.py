@@ -11,11 +11,9 @@ from rich.text import Text
 
 from tailproof.cli.command import command
 from tailproof.cli.inputs import POLICY_FORMS, policy_for, read_the_log
-from tailproof.cli.options import Gamma, LogOptions, Report, Seed
-from tailproof.cli.outcome import conclude
+from tailproof.cli.options import Gamma, LogOptions, Report, Seed, named_policy
+from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
-from tailproof.data.stored_views import held
-from tailproof.diagnosis.diagnose import diagnose as run_diagnose
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.report.text import count, number, percent
 from tailproof.statistics.tails.index import TailIndex
@@ -44,27 +42,60 @@ def diagnose(
     from tailproof.report.pages import diagnosis_page  # --help needs no pages
 
     reading = read_the_log(log, session, outputs=[report])
-    target = None if policy is None else policy_for(policy, reading.log)
-    with session.working("Diagnosing the log"):
-        shown = held(reading.log, "The diagnosis", seed=seed)
-        diagnosis = run_diagnose(shown, target, gamma=gamma, seed=seed)
+    target = None if policy is None else policy_for(named_policy(policy)[1], reading.log)
+    shown, diagnosis = diagnosed(reading.log, target, session, gamma=gamma, seed=seed)
     conclude(
         session,
         "diagnose",
         log,
         reading,
-        asked={"policy": policy, "gamma": diagnosis.gamma, "seed": seed},
-        found={"diagnosis": diagnosis.to_dict()},
-        lines=diagnosis_lines(diagnosis),
-        page=lambda context: diagnosis_page(shown, target, diagnosis, context),
+        Outcome(
+            asked={"policy": policy, "gamma": diagnosis.gamma, "seed": seed},
+            found=_numbers(diagnosis),
+            answer=[Text(diagnosis.verdict.summary, style="bold")],
+            evidence=diagnosis_lines(diagnosis),
+        ),
         report=report,
+        look=lambda: (shown, diagnosis),
+        page=diagnosis_page,
     )
 
 
+def _numbers(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what JSON holds of a diagnosis; the whole of it is evidence."""
+    verdict, influence = diagnosis.verdict, diagnosis.influence
+    return {
+        "summary": verdict.summary,
+        "call": verdict.call,
+        "reasons": verdict.reasons,
+        "improvements": verdict.improvements,
+        "tails": {
+            name: {
+                "left_index": each.left.alpha,
+                "right_index": each.right.alpha,
+                "mean_exists": each.mean.exists,
+                "variance_exists": each.variance.exists,
+                "longer": each.skew,
+            }
+            for name, each in diagnosis.tails.items()
+        },
+        "influence": {
+            "estimator": influence.estimator,
+            "value": influence.value,
+            "share": influence.share,
+            "effects": {str(each.episode): each.effect for each in influence.episodes},
+        },
+        "transitions": diagnosis.transitions,
+        "episodes": diagnosis.episodes,
+        "groups": diagnosis.groups,
+        "diagnosis": diagnosis.to_dict(),
+    }
+
+
 def diagnosis_lines(diagnosis: Diagnosis) -> list[Any]:
-    """Return what a terminal shows of a diagnosis."""
+    """Return what a terminal shows of a diagnosis below its summary."""
     verdict = diagnosis.verdict
-    lines: list[Any] = [Text(verdict.summary, style="bold"), "", points(verdict.reasons)]
+    lines: list[Any] = ["", points(verdict.reasons)]
     if verdict.improvements:
         lines += ["", Text("What would help", style="bold"), points(verdict.improvements)]
     lines += ["", _tails(diagnosis), ""]

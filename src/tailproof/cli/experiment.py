@@ -71,6 +71,10 @@ def experiment_findings(
     found: dict[str, Any] = {}
     rows: list[tuple[str, str]] = []
     returns: Returns | None = None
+    if (lift := _lift(estimate, level)) is not None:
+        found["lift"] = asdict(lift)
+        ends = f"{lift.low:+.1%} to {lift.high:+.1%}  ({percent(level)})"
+        rows.append(("lift", f"{lift.value:+.1%}, {ends}"))
     if options.about_returns or _shows_cap(whole, estimate):
         log = in_memory(whole, "The distribution of returns")
         returns = returns_under(log, policy, gamma=estimate.gamma, per=options.per)
@@ -126,6 +130,15 @@ def _shows_cap(log: AnyLog, estimate: Estimate) -> bool:
     """Return whether the effect of a cap costs next to nothing: one step, logged propensities."""
     known = isinstance(log, Log) and log.is_bandit and log.propensity is not None
     return known and isinstance(estimate.choice, OneStepChoice)
+
+
+def _lift(estimate: Estimate, level: float) -> Measured | None:
+    """Return the relative gain over the log, where the two values have a joint spread."""
+    if not isinstance(estimate.choice, OneStepChoice) or not estimate.choice.logged_value:
+        return None
+    gain = estimate.choice.gain
+    interval = asdict(gain.relative_interval(level))
+    return Measured(name="relative gain", value=gain.relative, **interval)
 
 
 def _guaranteed(estimate: Estimate, level: float) -> float | None:

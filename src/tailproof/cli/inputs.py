@@ -46,6 +46,7 @@ def read_the_log(
             lazy=options.lazy,
             budget=options.bytes_allowed,
             engine=engine,
+            **options.tidying(),
             **options.parts(),
         )
     if isinstance(reading.log, LazyLog):
@@ -89,8 +90,7 @@ def with_propensities(
 
 def needs_propensities(method: Method, log: AnyLog) -> bool:
     """Return whether a method weighs by propensities that the log does not have."""
-    there = log.has_propensity if isinstance(log, LazyLog) else log.propensity is not None
-    return isinstance(method.base, IPS | BanditDR) and not there
+    return isinstance(method.base, IPS | BanditDR) and not log.has_propensity
 
 
 def chosen_method(options: MethodOptions) -> Method:

@@ -84,7 +84,7 @@ def reproduce(
     """
 
     def say(outcome: Outcome) -> None:
-        if session.options.json:
+        if session.json:
             return
         for claim in outcome.claims:
             line = Text(f"{outcome.name} ({outcome.shows}) ")
@@ -96,7 +96,7 @@ def reproduce(
         else:
             session.note(f"{outcome.name}: {outcome.files['svg']}, {outcome.seconds:.0f} s")
 
-    with engine.cluster(aside=session.options.json) as where:
+    with engine.cluster(aside=session.json) as where:
         outcomes = run_reproduce(
             asked.names or ["all"],
             replicates=asked.replicates,
@@ -109,5 +109,5 @@ def reproduce(
             each=say,
             engine=where,
         )
-    if session.options.json:
+    if session.json:
         session.answer({"command": "reproduce", "outcomes": outcomes})

@@ -9,8 +9,8 @@ from typing import Any
 from tailproof.comparison.baselines import baseline_of
 from tailproof.comparison.comparison import Candidate, Comparison
 from tailproof.comparison.differences import Difference, bound_or_reason, gain_over
+from tailproof.data.given import as_log
 from tailproof.data.partition import Split
-from tailproof.data.stored import AnyLog
 from tailproof.engines import Engine, running
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
 from tailproof.evaluation.estimate import Estimate
@@ -24,7 +24,7 @@ _EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
 
 
 def compare(
-    log: AnyLog,
+    log: Any,
     policies: Mapping[str, Any],
     *,
     gamma: float | None = None,
@@ -33,6 +33,7 @@ def compare(
     baseline: Any = None,
     seed: int = 0,
     engine: str | Engine | None = None,
+    **columns: Any,
 ) -> Comparison:
     """Rank policies by their estimates, and ask whether any beats the logged one.
 
@@ -79,6 +80,9 @@ def compare(
         Seeds the folds.
     engine
         Where passes over the log run; see `evaluate`.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -92,6 +96,7 @@ def compare(
     >>> result.best.name, result.passes, result.baseline
     ('one', True, 'logged policy')
     """
+    log = as_log(log, columns, compare)
     _check_policies(policies, baseline)
     rivals = {name: policy for name, policy in policies.items() if not _same(name, baseline)}
     if not rivals:

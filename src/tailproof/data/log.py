@@ -23,6 +23,7 @@ from tailproof.data.validation import (
     matrix,
     runs,
 )
+from tailproof.data.view import CHUNK, PART, Chunk
 from tailproof.errors import LogError
 
 
@@ -245,7 +246,60 @@ class Log(Episodes):
     @property
     def always_terminates(self) -> bool:
         """Whether every episode ends for good, so that γ = 1 makes sense."""
-        return bool(self.terminated[self.starts[1:] - 1].all())
+        return bool(self.ends.all())
+
+    @property
+    def ends(self) -> BoolArray:
+        """Whether each episode terminates, (E,)."""
+        return self.terminated[self.starts[1:] - 1]
+
+    @property
+    def action_counts(self) -> IntArray | None:
+        """How often each discrete action was taken, (A,)."""
+        return np.bincount(self.actions, minlength=self.n_actions) if self.is_discrete else None
+
+    @property
+    def has_propensity(self) -> bool:
+        """Whether the log has propensities."""
+        return self.propensity is not None
+
+    @property
+    def stays_on_disk(self) -> bool:
+        """Whether transitions are read when they are needed: they are in memory."""
+        return False
+
+    @property
+    def parts(self) -> Sequence[range]:
+        """The rows of each part of the log: what an engine works on."""
+        n = self.n_transitions
+        return [range(first, min(first + PART, n)) for first in range(0, n, PART)]
+
+    def without_parts(self) -> Log:
+        """Return the log itself: its parts are made of nothing but numbers of rows."""
+        return self
+
+    def chunks(
+        self,
+        part: range,
+        size: int = CHUNK,
+        *,
+        ahead: bool = True,  # noqa: ARG002 what is in memory need not be asked for
+        propensity: bool = False,  # noqa: ARG002
+        compact: bool = True,  # noqa: ARG002
+    ) -> Iterator[Chunk]:
+        """Yield the transitions of one part in order, at most `size` at a time."""
+        for first in range(part.start, part.stop, size):
+            rows = slice(first, min(first + size, part.stop))
+            yield Chunk(
+                first=first,
+                episode=self.episode_of_row[rows],
+                states=self.states[rows],
+                actions=self.actions[rows],
+                rewards=self.rewards[rows],
+                next_states=self.next_states[rows],
+                terminated=self.terminated[rows],
+                propensity=None if self.propensity is None else self.propensity[rows],
+            )
 
     def __iter__(self) -> Iterator[Log]:
         return (self[i] for i in range(self.n_episodes))
@@ -290,6 +344,30 @@ class Log(Episodes):
         from tailproof.sources.parquet import write_log
 
         return write_log(self, path)
+
+    def to_frame(self) -> Any:
+        """Return the log as a pandas frame, one row for each transition, with labels and next states.
+
+        `Log.from_frame` and `read_log` read it back.
+        """
+        from tailproof.sources.parquet import log_table
+
+        return log_table(self).replace_schema_metadata(None).to_pandas()
+
+    @classmethod
+    def from_frame(cls, frame: Any, **columns: Any) -> Log:
+        """Make a log of any frame or table; columns are named as in `read_log`, or guessed.
+
+        Examples
+        --------
+        >>> log = Log.from_frame({"x": [0.5, 0.1], "action": ["buy", "hold"], "reward": [1.0, 0.0]})
+        >>> log.n_episodes, log.action_space.labels
+        (2, ('buy', 'hold'))
+        """
+        from tailproof.sources.reading import read_log
+
+        log: Log = read_log(frame, lazy=False, **columns)
+        return log
 
     def with_groups(self, group: npt.ArrayLike) -> Log:
         """Return the same log with a group label for each row, (n,)."""

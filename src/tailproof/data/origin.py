@@ -51,6 +51,11 @@ class Origin:
         """Return that of some rows of the log."""
         return replace(self, rows=self.rows[rows], next_rows=self.next_rows[rows])
 
+    def within(self, rows: IntArray, count: int) -> Origin:
+        """Return that in a table of `count` rows, of which only these were read."""
+        places = np.append(rows, -1)  # −1 stays −1
+        return replace(self, rows=places[self.rows], next_rows=places[self.next_rows], count=count)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "table": None, "index": None}  # open files do not travel
 

@@ -11,6 +11,7 @@ from tailproof.arrays import AnyArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, physical_memory
 from tailproof.errors import PartitionError
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _mix(bits: IntArray) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Parameters):
     """One member that sees everything."""
 
     @property
@@ -114,7 +115,29 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Split:
+class _Several(Parameters):
+    """What partitions with K members share."""
+
+    folds: int = 5
+
+    def __post_init__(self) -> None:
+        if (
+            not isinstance(self.folds, int | np.integer)
+            or isinstance(self.folds, bool)
+            or self.folds < 1
+        ):
+            raise PartitionError(
+                f"folds must be a whole number of at least 1. Got {self.folds!r} instead."
+            )
+
+    @property
+    def count(self) -> int:
+        """Number of members, K."""
+        return self.folds
+
+
+@dataclass(frozen=True)
+class Split(_Several):
     """K disjoint folds of whole groups, dealt at random; the partition of ROAM and ROOM.
 
     The deal follows a seeded hash of the groups' (or episodes') labels, so that a log has the same
@@ -130,16 +153,6 @@ class Split:
     >>> sorted(folds.episodes(k).tolist() for k in range(3))
     [[0, 1], [2, 3], [4, 5]]
     """
-
-    folds: int = 5
-
-    def __post_init__(self) -> None:
-        _check_count("folds", self.folds)
-
-    @property
-    def count(self) -> int:
-        """Number of folds, K."""
-        return self.folds
 
     def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
         """Deal the groups like cards, so that folds differ by at most one group."""
@@ -161,18 +174,8 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Bootstrap:
+class Bootstrap(_Several):
     """K resamples of the groups with replacement, each as large as the log."""
-
-    folds: int = 5
-
-    def __post_init__(self) -> None:
-        _check_count("folds", self.folds)
-
-    @property
-    def count(self) -> int:
-        """Number of resamples, K."""
-        return self.folds
 
     def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
         """Draw the groups of each member."""
@@ -184,21 +187,11 @@ class Bootstrap:
 
 
 @dataclass(frozen=True)
-class OutOfBag:
+class OutOfBag(_Several):
     """K members that each see only the groups which a bootstrap resample left out, about 37 %.
 
     This is what the paper's released code calls the bootstrap of PB.
     """
-
-    folds: int = 5
-
-    def __post_init__(self) -> None:
-        _check_count("folds", self.folds)
-
-    @property
-    def count(self) -> int:
-        """Number of members, K."""
-        return self.folds
 
     def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
         """Draw resamples and give each member what its resample lacks."""
@@ -220,18 +213,8 @@ class OutOfBag:
 
 
 @dataclass(frozen=True)
-class Replicate:
+class Replicate(_Several):
     """K members that each see the whole log: the ensemble of SAC-N."""
-
-    folds: int = 5
-
-    def __post_init__(self) -> None:
-        _check_count("folds", self.folds)
-
-    @property
-    def count(self) -> int:
-        """Number of members, K."""
-        return self.folds
 
     def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:  # noqa: ARG002
         """Give every episode to every member."""
@@ -246,8 +229,3 @@ def _require_memory(folds: int, episodes: int) -> None:
             f"{folds} folds of {episodes} episodes need {needed / 1e9:.1f} GB, and may take "
             f"{allowed / 1e9:.1f} GB. Use fewer folds."
         )
-
-
-def _check_count(name: str, value: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise PartitionError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")

@@ -12,69 +12,18 @@ import numpy as np
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.log import Episodes, Log
 from tailproof.data.spaces import Discrete
+from tailproof.data.view import CHUNK, Chunk
 from tailproof.errors import MethodError
 
-PIECE = 32_768  # rows: few enough for their features to stay in cache, enough to be worth the calls
-PART = 1 << 20  # rows: enough for a task of its own, few enough to lose when a worker dies
-
 _COLUMNS = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Consecutive transitions of a log.
-
-    It may hold rows that are none, because nothing is known of what followed: moving all others
-    together costs time, and who sorts them anyway need not. `compact` leaves such rows out.
-    """
-
-    first: int  # place of the first of them in the log
-    episode: IntArray  # (m,) index of the episode
-    states: FloatArray  # (m, p)
-    actions: AnyArray  # (m,) or (m, q)
-    rewards: FloatArray  # (m,)
-    next_states: FloatArray  # (m, p), or (0, p) if they were not asked for
-    terminated: BoolArray  # (m,)
-    propensity: FloatArray | None  # (m,) if it was asked for
-    kept: IntArray | None = None  # (m',) which rows are transitions; None for all
-    run: FloatArray | None = None  # (p, m + 1) where next states are the states of the next rows
-
-    def __len__(self) -> int:
-        return len(self.rewards)
-
-    def compact(self) -> Piece:
-        """Return the transitions alone; where one terminates, its own state stands in for the next."""
-        if self.kept is None and self.run is None:
-            return self
-        rows = np.arange(len(self)) if self.kept is None else self.kept
-        next_states = self.next_states
-        if self.run is not None:
-            next_states = self.run.take(rows + 1 - self.terminated[rows], axis=1).T
-        elif len(next_states):
-            next_states = _rows(next_states, rows)
-        return Piece(
-            first=self.first,
-            episode=self.episode.take(rows),
-            states=_rows(self.states, rows),
-            actions=_rows(self.actions, rows),
-            rewards=self.rewards.take(rows),
-            next_states=next_states,
-            terminated=self.terminated.take(rows),
-            propensity=None if self.propensity is None else self.propensity.take(rows),
-        )
-
-
-def _rows(values: AnyArray, rows: IntArray) -> AnyArray:
-    """Return some rows, laid out in memory as they were."""
-    return values.take(rows) if values.ndim == 1 else values.T.take(rows, axis=1).T
 
 
 class Reader(Protocol):
     """Where the transitions of a lazy log come from."""
 
-    def pieces(
+    def chunks(
         self, log: LazyLog, part: Any, size: int, *, ahead: bool, propensity: bool
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Chunk]:
         """Yield the transitions of one part in order, at most `size` at a time."""
 
     def rewards(self, log: LazyLog, part: Any) -> Iterator[FloatArray]:
@@ -113,6 +62,21 @@ class LazyLog(Episodes):
     _memory: dict[str, FloatArray] = field(default_factory=dict)
 
     @property
+    def stays_on_disk(self) -> bool:
+        """Whether transitions are read when they are needed."""
+        return True
+
+    def without_parts(self) -> LazyLog:
+        """Return the log as workers need it who are sent the parts one by one."""
+        return replace(self, parts=())
+
+    def take(self, episodes: IntArray) -> LazyLog:
+        """Return the log of some episodes, in the order of the log; only its actions are read now."""
+        from tailproof.data.stored_views import take_episodes
+
+        return take_episodes(self, episodes)
+
+    @property
     def lengths(self) -> IntArray:
         """Number of steps of each episode, (E,)."""
         return np.diff(self.starts)  # not kept: there may be many episodes, in every worker
@@ -134,28 +98,28 @@ class LazyLog(Episodes):
         """Keep the first states that a pass over all parts has met, (E, p)."""
         self._memory["first"] = states
 
-    def first_states_in(self, piece: Piece) -> FloatArray:
+    def first_states_in(self, piece: Chunk) -> FloatArray:
         """Return the first states of the episodes that start in this piece, (e, p)."""
         count = len(piece) if piece.kept is None else len(piece.kept)
         first, last = np.searchsorted(self.starts, (piece.first, piece.first + count))
         rows = self.starts[first:last] - piece.first
         return piece.states[rows if piece.kept is None else piece.kept[rows]]
 
-    def pieces(
+    def chunks(
         self,
         part: Any,
-        size: int = PIECE,
+        size: int = CHUNK,
         *,
         ahead: bool = True,
         propensity: bool = False,
         compact: bool = True,
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Chunk]:
         """Yield the transitions of one part in order, at most `size` at a time.
 
-        Next states come with `ahead`, propensities only with `propensity`. Pieces that are not
+        Next states come with `ahead`, propensities only with `propensity`. Chunks that are not
         `compact` may hold rows that are no transitions.
         """
-        for piece in self.reader.pieces(self, part, size, ahead=ahead, propensity=propensity):
+        for piece in self.reader.chunks(self, part, size, ahead=ahead, propensity=propensity):
             if self.reward_limits is not None:
                 piece = replace(piece, rewards=np.clip(piece.rewards, *self.reward_limits))
             yield piece.compact() if compact else piece
@@ -170,7 +134,7 @@ class LazyLog(Episodes):
         n = self.n_transitions
         columns: dict[str, AnyArray] = {}
         for part in self.parts:
-            for piece in self.pieces(part, propensity=self.has_propensity):
+            for piece in self.chunks(part, propensity=self.has_propensity):
                 rows = slice(piece.first, piece.first + len(piece))
                 for name in _COLUMNS:
                     values = getattr(piece, name)
@@ -234,36 +198,12 @@ AnyLog = Log | LazyLog
 
 def parts_of(log: AnyLog) -> Sequence[Any]:
     """Return the parts of a log: what a task works on, whoever does it and however many there are."""
-    if isinstance(log, LazyLog):
-        return log.parts
-    return [
-        range(first, min(first + PART, log.n_transitions))
-        for first in range(0, log.n_transitions, PART)
-    ]
+    return log.parts
 
 
-def pieces_of(
-    log: AnyLog, part: Any, size: int = PIECE, *, ahead: bool = True, compact: bool = True
-) -> Iterator[Piece]:
-    """Yield the transitions of one part in order, at most `size` at a time.
-
-    Without `ahead` a log on disk is not asked for next states; see `LazyLog.pieces`.
-    """
-    if isinstance(log, LazyLog):
-        yield from log.pieces(part, size, ahead=ahead, compact=compact)
-        return
-    for first in range(part.start, part.stop, size):
-        rows = slice(first, min(first + size, part.stop))
-        yield Piece(
-            first=first,
-            episode=log.episode_of_row[rows],
-            states=log.states[rows],
-            actions=log.actions[rows],
-            rewards=log.rewards[rows],
-            next_states=log.next_states[rows],
-            terminated=log.terminated[rows],
-            propensity=None if log.propensity is None else log.propensity[rows],
-        )
+def pieces_of(log: AnyLog, part: Any, *, ahead: bool = True) -> Iterator[Chunk]:
+    """Yield the transitions of one part in order."""
+    return log.chunks(part, ahead=ahead)
 
 
 def physical_memory() -> int:
@@ -288,12 +228,10 @@ def in_memory(log: AnyLog, who: str) -> Log:
 
 def ends_of_episodes(log: AnyLog) -> BoolArray:
     """Return whether each episode terminates, (E,)."""
-    return log.ends if isinstance(log, LazyLog) else log.terminated[log.starts[1:] - 1]
+    return log.ends
 
 
 def action_counts(log: AnyLog) -> IntArray:
-    """Return how often each discrete action was taken, (A,)."""
-    if isinstance(log, Log):
-        return np.bincount(log.actions, minlength=log.n_actions)
-    assert log.action_counts is not None
-    return log.action_counts
+    """Return how often each discrete action was taken, (A,); a `LogError` when they are continuous."""
+    counts = log.action_counts
+    return np.zeros(log.n_actions, dtype=np.intp) if counts is None else counts

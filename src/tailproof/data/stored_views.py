@@ -13,7 +13,8 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
 from tailproof.data.spaces import Discrete
-from tailproof.data.stored import AnyLog, LazyLog, Piece
+from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.view import Chunk
 from tailproof.errors import LogError, TailproofWarning
 
 _BLOCKS = 1_000  # runs of neighbouring episodes that a sample is drawn from
@@ -31,11 +32,11 @@ class ChosenEpisodes:
     log: LazyLog  # all of it, without its parts
     place: IntArray  # (E,) index of each episode among the chosen, −1 for the others
 
-    def pieces(
+    def chunks(
         self, log: LazyLog, part: Any, size: int, *, ahead: bool, propensity: bool
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Chunk]:
         """Yield the transitions of one part in order, at most `size` at a time."""
-        every = self.log.reader.pieces(self.log, part, size, ahead=ahead, propensity=propensity)
+        every = self.log.reader.chunks(self.log, part, size, ahead=ahead, propensity=propensity)
         for piece in every:
             chosen = self.place[piece.episode] >= 0
             rows = np.arange(len(piece)) if piece.kept is None else piece.kept
@@ -53,7 +54,7 @@ class ChosenEpisodes:
 
     def rewards(self, log: LazyLog, part: Any) -> Iterator[FloatArray]:
         """Yield the rewards of one part in order."""
-        for piece in self.pieces(log, part, 1 << 16, ahead=False, propensity=False):
+        for piece in self.chunks(log, part, 1 << 16, ahead=False, propensity=False):
             yield piece.compact().rewards
 
     def first_states(self, log: LazyLog, part: Any) -> FloatArray:  # noqa: ARG002
@@ -98,7 +99,7 @@ def _taken(log: LazyLog, episodes: IntArray) -> LazyLog:
 def _counted(log: LazyLog, counts: IntArray) -> IntArray:
     """Return how often each action occurs: exactly, as one that never does must be known."""
     for part in log.parts:
-        for piece in log.pieces(part, ahead=False):
+        for piece in log.chunks(part, ahead=False):
             counts = counts + np.bincount(piece.actions, minlength=len(counts))
     return counts
 
@@ -109,7 +110,7 @@ class OneAction:
 
     log: LazyLog  # without its parts
 
-    def pieces(
+    def chunks(
         self,
         log: LazyLog,  # noqa: ARG002
         part: Any,
@@ -117,9 +118,9 @@ class OneAction:
         *,
         ahead: bool,
         propensity: bool,
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Chunk]:
         """Yield the transitions of one part in order, at most `size` at a time."""
-        every = self.log.reader.pieces(self.log, part, size, ahead=ahead, propensity=False)
+        every = self.log.reader.chunks(self.log, part, size, ahead=ahead, propensity=False)
         for piece in every:
             sure = np.ones(len(piece)) if propensity else None
             yield replace(piece, actions=np.zeros(len(piece), dtype=np.intp), propensity=sure)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from tailproof.algorithms.base import At
+from tailproof.algorithms.base import LEARNER, Capabilities
 from tailproof.algorithms.task import Task
 from tailproof.data.partition import Folds
 from tailproof.deep.convergence import horizon_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class _ActorCritic(TrainsPolicy):
     """What SAC and TD3+BC share: the policy is trained with the critics, which meet in the backup."""
 
-    supports: ClassVar[tuple[At, ...]] = ("backup",)
+    capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("backup",))
     twins: ClassVar[int] = 1
     delay: ClassVar[int] = 1
 

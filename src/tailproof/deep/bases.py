@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, PLACES, Capabilities, Fitted
 from tailproof.algorithms.learners.ranking import Rank, require_rank, require_top
 from tailproof.algorithms.task import Task
 from tailproof.arrays import require_fraction
@@ -68,7 +68,7 @@ class Implicit(DeepSettings):
         rewards leave the policy a few actions to imitate, and those the wrong ones.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("pointwise", "backup")
+    capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise", "backup"))
 
     policy_steps: int = 1_000_000
     policy_hidden: tuple[int, ...] | None = None
@@ -209,7 +209,7 @@ class BehaviourCloning(TrainsPolicy):
         than critics do.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("pointwise",)
+    capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise",))
 
     steps: int = 200_000
     learning_rate: float = 1e-3
@@ -253,7 +253,7 @@ class NeuralFQE(DeepSettings):
         Actions drawn from a continuous stochastic policy in each next state, taken in turn.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise", "backup")
+    capabilities: ClassVar[Capabilities] = Capabilities(PLACES)
 
     steps: int = 50_000
     huber: float | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tailproof.errors import TailproofError, TailproofWarning
+from tailproof.errors import StorageError, TailproofError, TailproofWarning
+from tailproof.files.atomic import write_whole
 
 _FORMAT = "tailproof checkpoint 1"
 _KEPT = 2
@@ -61,7 +61,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], *, fingerprint:
             "sha256": hashlib.sha256(content).hexdigest(),
         }
         write_whole(folder / f"{name}.json", json.dumps(page, indent=1).encode())
-    except OSError as error:
+    except (OSError, StorageError) as error:
         warnings.warn(
             f"The checkpoint at step {step} could not be written to {folder}: {error}. Training "
             f"goes on and will try again; the checkpoint before, if any, is untouched. Free some "
@@ -132,25 +132,6 @@ def serialise(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save(
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     )
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, whenever the process dies."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def fingerprint(*parts: Any) -> str:

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import pairwise
-
-import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.ensemble.aggregate import (
-    Aggregate,
-    Mean,
-    MeanMinusStd,
-    Median,
-    Quantile,
-    TrimmedMean,
-)
+from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Quantile, order_weights
 from tailproof.errors import MethodError
 
 
@@ -71,18 +60,3 @@ def picked(aggregate: Aggregate, values: Tensor) -> Tensor | None:
         return None
     place = weights.index(max(weights))
     return values.argmin(0) if place == 0 else values.argsort(0)[place]
-
-
-def order_weights(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
-    """Return the weight of each order statistic, if the aggregate is a mixture of them."""
-    if isinstance(aggregate, Median | Quantile | TrimmedMean):
-        return _order_weights(aggregate, count)
-    return None
-
-
-@lru_cache(maxsize=256)
-def _order_weights(aggregate: Median | Quantile | TrimmedMean, count: int) -> tuple[float, ...]:
-    # A mixture Σ w_j x_(j) gives Σ_{j ≥ i} w_j on a ladder that steps from 0 to 1 at place i.
-    ladders = (np.arange(count) >= np.arange(count + 1)[:, None]).astype(float)
-    tails = [float(aggregate(ladder)) for ladder in ladders]
-    return tuple(here - after for here, after in pairwise(tails))

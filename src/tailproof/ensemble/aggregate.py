@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import ceil
 from typing import Literal, Protocol
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, require_fraction
 from tailproof.errors import MethodError, QuantileWarning
+from tailproof.parameters import Parameters
 
 _LARGEST_NETWORK = 16  # beyond this, numpy's partition is as fast
 
@@ -94,7 +96,7 @@ def median(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Parameters):
     """The mean of the members: no protection against heavy tails."""
 
     def __call__(self, values: FloatArray) -> FloatArray:
@@ -106,7 +108,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Median:
+class Median(Parameters):
     """The median of the members: survives fewer than K/2 arbitrary ones."""
 
     def __call__(self, values: FloatArray) -> FloatArray:
@@ -118,7 +120,7 @@ class Median:
 
 
 @dataclass(frozen=True)
-class Quantile:
+class Quantile(Parameters):
     """The q-quantile of the members: pessimism by order statistics (section 4.2).
 
     Parameters
@@ -173,7 +175,7 @@ class Quantile:
 
 
 @dataclass(frozen=True)
-class TrimmedMean:
+class TrimmedMean(Parameters):
     """The mean of the members without the lowest and highest ⌊fraction·K⌋."""
 
     fraction: float = 0.2
@@ -193,7 +195,7 @@ class TrimmedMean:
 
 
 @dataclass(frozen=True)
-class MeanMinusStd:
+class MeanMinusStd(Parameters):
     """Mean − factor · standard deviation of the members: the usual pessimism, not robust."""
 
     factor: float = 2.0
@@ -206,5 +208,22 @@ class MeanMinusStd:
         return f"mean - {self.factor:g} std"
 
 
-#: Both names of the smallest member.
-MINIMUM = Quantile(0.0)
+def order_weights(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
+    """Return the weight of each order statistic, if the aggregate is a mixture of them.
+
+    Torch and ONNX compute such aggregates from their weights, so that they are defined once.
+
+    >>> order_weights(Median(), 4)
+    (0.0, 0.5, 0.5, 0.0)
+    """
+    if isinstance(aggregate, Median | Quantile | TrimmedMean):
+        return _order_weights(aggregate, count)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _order_weights(aggregate: Median | Quantile | TrimmedMean, count: int) -> tuple[float, ...]:
+    # A mixture Σ w_j x_(j) gives Σ_{j ≥ i} w_j on a ladder that steps from 0 to 1 at place i.
+    ladders = (np.arange(count) >= np.arange(count + 1)[:, None]).astype(float)
+    tails = [float(aggregate(ladder)) for ladder in ladders]
+    return tuple(here - after for here, after in pairwise(tails))

@@ -77,6 +77,8 @@ class Estimate:
         The members' critics, if the base fits any.
     numbers
         The samples and weights behind the fold values, if the base gives any.
+    cautions
+        What the log cannot say about the policy, by state and action, in sentences.
     """
 
     value: float
@@ -93,6 +95,7 @@ class Estimate:
     point_values: FloatArray | None = field(default=None, repr=False)  # (K, P) Q_k at starts
     point_weights: FloatArray | None = field(default=None, repr=False)  # (P,)
     condensed: bool = field(default=False, repr=False)
+    cautions: tuple[str, ...] = field(default=(), repr=False)
     task: Task | None = field(default=None, repr=False, compare=False)
     logged: Callable[..., LoggedValue] | None = field(default=None, repr=False, compare=False)
 
@@ -273,6 +276,7 @@ class Estimate:
                 "lower_bound": _or_why_not(lambda: gain.lower_bound(level)),
             },
             "on_log": {**plain(self.on_log), "text": str(self.on_log)},
+            "cautions": list(self.cautions),
             "fold_values": self.fold_values.tolist(),
             "bad_folds": list(self.bad_folds),
             "method": str(self.method),

@@ -94,7 +94,7 @@ def _returns(log: AnyLog, gamma: float, engine: Engine) -> FloatArray:
 def _part_returns(gamma: float, log: LazyLog, part: Any) -> Found:
     """Return Σ γ^t r_t over what one part has of each episode."""
     found = []
-    for piece in log.pieces(part, ahead=False):
+    for piece in log.chunks(part, ahead=False):
         first = int(piece.episode[0])
         step = piece.first + np.arange(len(piece)) - log.starts[piece.episode]
         terms = piece.rewards * np.power(gamma, step)

@@ -16,14 +16,7 @@ import numpy as np
 
 from tailproof.algorithms.learners.state_critics import StateCritics
 from tailproof.arrays import AnyArray
-from tailproof.ensemble.aggregate import (
-    Aggregate,
-    Mean,
-    MeanMinusStd,
-    Median,
-    Quantile,
-    TrimmedMean,
-)
+from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, order_weights
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.export.scores import linear_values, scores_in
@@ -49,7 +42,7 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
             f"policy.save writes ONNX, to a file that ends in .onnx. Got {str(path)!r}; "
             f"Learned.save writes tailproof's own format."
         )
-    graph = _Graph()
+    graph = Graph()
     values, dimension = _values(graph, policy)
     outputs: dict[str, tuple[str, str, list[Any]]] = {
         "values": (values, "DOUBLE", ["n", len(policy.actions)])
@@ -88,14 +81,14 @@ def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
     return head + digest + tail
 
 
-def _values(graph: _Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, int | str]:
+def _values(graph: Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, int | str]:
     """Return the aggregated Q(s, a) of the actions to choose from, (n, A), and the states' size.
 
     Trees look at some columns only, and take states of any size that has them.
     """
     members = policy.critic.members
     if isinstance(members, StateCritics):
-        axis = graph.constant(np.array([0], dtype=np.int64))
+        axis = graph.integers(0)
         single = [
             graph.node("Unsqueeze", scores_in(graph, "states", member), axis)
             for member in members.members
@@ -114,7 +107,7 @@ def _values(graph: _Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, i
     return graph.columns(combined, list(policy.actions)), dimension
 
 
-class _Graph:
+class Graph:
     """Nodes and constants of a graph in the making."""
 
     def __init__(self) -> None:
@@ -123,11 +116,17 @@ class _Graph:
         self.constants: list[Any] = []
 
     def constant(self, values: AnyArray) -> str:
+        """Add a constant and return its name."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
+    def integers(self, *values: int) -> str:
+        """Return a constant of integers, such as axes, shapes and places."""
+        return self.constant(np.array(values, dtype=np.int64))
+
     def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
+        """Add a node and return the name of its first output."""
         names = [f"{kind.lower()}_{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
         return names[0]
@@ -150,7 +149,7 @@ class _Graph:
 
     def aggregate(self, values: str, aggregate: Aggregate, count: int) -> str:
         """Return the aggregate over the first axis of values (K, n, A)."""
-        first = self.constant(np.array([0], dtype=np.int64))
+        first = self.integers(0)
         if isinstance(aggregate, Mean | MeanMinusStd):
             mean = self.node("ReduceMean", values, first, keepdims=0)
             if isinstance(aggregate, Mean):
@@ -161,20 +160,19 @@ class _Graph:
             )
             factor = self.constant(np.asarray(aggregate.factor, dtype=float))
             return self.node("Sub", mean, self.node("Mul", self.node("Sqrt", variance), factor))
-        if not isinstance(aggregate, Median | Quantile | TrimmedMean):
+        weights = order_weights(aggregate, count)
+        if weights is None:
             raise PolicyError(
                 f"Only Mean(), Median(), Quantile(q), TrimmedMean(fraction) and MeanMinusStd(factor) "
                 f"can be exported to ONNX. Got {aggregate!r}."
             )
-        every = self.constant(np.array([count], dtype=np.int64))
+        every = self.integers(count)
         ordered = self.node("TopK", values, every, outputs=2, axis=0, largest=0)
-        # All three are weighted sums of the order statistics. Of m ones and K − m zeros the sum is
-        # that of the last m weights, which tells them all.
-        sums = [float(aggregate(ones)) for ones in np.tri(count)]
-        shares = self.constant(np.diff(sums, prepend=0.0)[::-1][:, None, None])
+        shares = self.constant(np.asarray(weights)[:, None, None])
         return self.node("ReduceSum", self.node("Mul", ordered, shares), first, keepdims=0)
 
     def softmax(self, values: str, temperature: float) -> str:
+        """Return the softmax of values (n, A) over the actions."""
         scaled = self.node("Div", values, self.constant(np.asarray(float(temperature))))
         return self.node("Softmax", scaled, axis=1)
 
@@ -183,15 +181,20 @@ class _Graph:
         path: Path,
         dimension: int | str,
         outputs: dict[str, tuple[str, str, list[Any]]],
-        metadata: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        *,
+        kind: str = "DOUBLE",
     ) -> None:
-        """Check the graph and write it whole, with a sealed page of what is known about it."""
+        """Check the graph and write it whole, with a sealed page of what is known about it.
+
+        `kind` is that of the states' numbers; each output has a name in the graph, a kind and a shape.
+        """
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
-        given = helper.make_tensor_value_info("states", kinds.DOUBLE, ["n", dimension])
+        given = helper.make_tensor_value_info("states", getattr(kinds, kind), ["n", dimension])
         results = []
-        for name, (made, kind, shape) in outputs.items():
+        for name, (made, own, shape) in outputs.items():
             self.nodes.append(helper.make_node("Identity", [made], [name]))
-            results.append(helper.make_tensor_value_info(name, getattr(kinds, kind), shape))
+            results.append(helper.make_tensor_value_info(name, getattr(kinds, own), shape))
         graph = helper.make_graph(self.nodes, "tailproof policy", [given], results, self.constants)
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="tailproof"

@@ -10,10 +10,11 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.features.standardise import Standardise
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class Polynomial(Parameters):
     """ψ(s): bias, main effects and pairwise products of the state; no squares (section 5.1).
 
     Parameters

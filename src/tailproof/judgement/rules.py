@@ -33,9 +33,9 @@ class Rules:
     )
     rare_share: float = 0.2  # [one-step] rewards that differ from the common one: fewer are events
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's
-    few_events: int = (
-        200  # [experiment] the same for ratios and tail means: Hall's held in 87 to 90 %
-    )
+    few_events: int = 200  # [experiment] the same for ratios and tail means, where Hall's held 87 %
+    richer: float = 0.7  # [none] scale of the residuals of splines over that of polynomials
+    richer_rows: int = 10  # [none] rows for each of their features, so that they cannot overfit
     # what is one observation
     clustered: float = 5.0  # [default] standard errors of the count of extremes, beyond chance
     extreme_rows: float = 0.01  # [default] share of steps that are extreme

@@ -1,7 +1,7 @@
 """What the rewards of a log look like, whatever the policy: tails, skew, and what is one observation.
 
-Measured on the residuals of a robust regression of the reward on standardised polynomials of state and
-action. `evaluate`, `compare`, `learn` and `diagnose` all read this one measurement.
+Measured on the residuals of a robust regression of the reward on state and action. `evaluate`,
+`compare`, `learn` and `diagnose` all read this one measurement.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from typing import Literal
 
 import numpy as np
 
-from tailproof.algorithms.linear.huber import Regression, huber_regression
+from tailproof.algorithms.linear.huber import Regression, huber_regression, robust_scale
 from tailproof.algorithms.one_step.observations import common_rewards, common_value
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.features import Features
-from tailproof.features.ladder import basis_for
+from tailproof.features import Features, table_for
+from tailproof.features.ladder import KNOTS, basis_for
 from tailproof.judgement.rules import RULES
 from tailproof.statistics.huber_path import huber_estimates
 
 Tails = Literal["light", "heavy", "sparse"]
+_COMPARED = 10_000  # rows on which the two regressions are compared
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,7 +104,7 @@ class RewardShape:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The shape of a log's rewards, and the regression that it was measured on."""
+    """The shape of a log's rewards, and their regression on standardised polynomials."""
 
     shape: RewardShape
     features: Features
@@ -112,11 +113,23 @@ class Measured:
 
 
 def measure(log: Log) -> Measured:
-    """Measure the rewards of a log."""
-    features = basis_for(log)
-    phi = features(log.states, log.actions)
-    fit = huber_regression(phi, log.rewards - float(np.median(log.rewards)))
-    return Measured(_shape(log, fit.residuals), features, phi, fit)
+    """Measure the rewards of a log.
+
+    Where splines, or a table of few states, leave residuals that are clearly smaller, these are looked
+    at: what polynomials miss of a kinked or stepped reward is no tail.
+    """
+    low, rewards = basis_for(log), log.rewards - float(np.median(log.rewards))
+    phi = low(log.states, log.actions)
+    fit = huber_regression(phi, rewards)
+    residuals = fit.residuals
+    high = table_for(log) or basis_for(log, knots=KNOTS)
+    some = slice(None, None, max(1, log.n_transitions // _COMPARED))
+    if RULES.richer_rows * high.size <= len(rewards[some]):
+        richer = huber_regression(high(log.states[some], log.actions[some]), rewards[some])
+        if robust_scale(richer.residuals) < RULES.richer * robust_scale(residuals):
+            every = high(log.states, log.actions)
+            residuals = huber_regression(every, rewards).residuals
+    return Measured(_shape(log, residuals), low, phi, fit)
 
 
 def reward_shape(log: Log) -> RewardShape:
@@ -132,6 +145,7 @@ def reward_shape(log: Log) -> RewardShape:
 
 
 def _shape(log: Log, residuals: FloatArray) -> RewardShape:
+    residuals = residuals / (float(np.abs(residuals).max()) or 1.0)  # squares must not overflow
     unit, of_row = clusters(log, np.abs(residuals))
     units = int(of_row.max()) + 1
     totals = sums(of_row, residuals, units)

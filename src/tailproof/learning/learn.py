@@ -9,22 +9,23 @@ from typing import Any, overload
 
 import numpy as np
 
-from tailproof.algorithms.base import CriticAlgorithm
+from tailproof.algorithms.base import ExtractingAlgorithm
 from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.given import as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
 from tailproof.data.spaces import Discrete
-from tailproof.data.stored import AnyLog, LazyLog
-from tailproof.data.stored_views import held, take_episodes
+from tailproof.data.stored import AnyLog
+from tailproof.data.stored_views import held
 from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
 from tailproof.learning.careful.learning import learn_carefully
-from tailproof.learning.learned import ExtractingAlgorithm, Learned, extract_policy
+from tailproof.learning.learned import Learned, extract_policy
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
     check_gamma,
@@ -41,7 +42,7 @@ _JUDGED = 0.2  # the same where actions are continuous
 
 
 def learn(
-    log: AnyLog,
+    log: Any,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
@@ -50,6 +51,7 @@ def learn(
     at_least: float = 0.9,
     engine: str | Engine | None = None,
     advance: Callable[[], Any] = lambda: None,
+    **columns: Any,
 ) -> Learned:
     """Learn a policy from logged data.
 
@@ -65,8 +67,8 @@ def learn(
         A name of the catalogue's learning rows (`tailproof methods` lists them), `method(name, ...)` or
         a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` is careful: candidates from plain to
         flexible are taught by half of the episodes, the best by a lower bound of its gain over the log
-        is chosen on a quarter and judged on the last quarter. If it is not credibly better than what
-        was logged, `Learned.improves` is False and the policy is the logged behaviour, cloned
+        is chosen on a quarter and judged on the last quarter (one-step episodes take turns, so that all
+        of them judge). If it is not credibly better than what was logged, `Learned.improves` is False and the policy is the logged behaviour, cloned
         (`docs/learning.md`).
     gamma
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
@@ -82,6 +84,9 @@ def learn(
         Where passes over the log run; see `evaluate`.
     advance
         For ``method="auto"``: called after each candidate, for a progress bar.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -96,6 +101,7 @@ def learn(
     >>> learned.policy(log.states[:3]).shape
     (3,)
     """
+    log = as_log(log, columns, learn)
     with running(engine) as where:
         if method == "auto":
             check_level(at_least)
@@ -234,8 +240,6 @@ def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog |
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
     away = np.isin(log.group_of_episode, order[:kept_away])
     both = np.flatnonzero(~away), np.flatnonzero(away)
-    if isinstance(log, LazyLog):
-        return take_episodes(log, both[0]), take_episodes(log, both[1])
     return log.take(both[0]), log.take(both[1])
 
 
@@ -244,8 +248,7 @@ def _learning_method(method: str | Method) -> Method:
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
     name = type(chosen.base).__name__
-    learns = isinstance(chosen.base, ExtractingAlgorithm) or getattr(chosen.base, "learns", False)
-    if not isinstance(chosen.base, CriticAlgorithm) or not learns:
+    if not chosen.base.capabilities.learns:
         raise MethodError(
             f"{name} evaluates a policy and cannot look for one. Learn with FQI() or LSPI(), for "
             f"instance method='room-fqi', or call evaluate."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.algorithms.base import CriticAlgorithm, Fitted
+from tailproof.algorithms.base import CriticAlgorithm, ExtractingAlgorithm, Fitted
 from tailproof.algorithms.task import Task
 from tailproof.arrays import IntArray
 from tailproof.data.spaces import ActionSpace, Discrete
@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from tailproof.deep.scores import Score
 
 KIND, VERSION = "learned policy", 1
-
-
-@runtime_checkable
-class ExtractingAlgorithm(Protocol):
-    """A base that trains its policy itself, where max_a Q(s, a) cannot be computed."""
-
-    def extract(
-        self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
-    ) -> Any:
-        """Return an object with `policy` and `training`, from critics that are fitted already."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from math import ceil, log
 from typing import Any
@@ -268,8 +269,11 @@ def method(
     """
     row = CATALOGUE.get(name) or deep().get(name)
     if row is None:
+        close = get_close_matches(name, names(), n=1)
         raise MethodError(
-            f"There is no method {name!r}. Known are {', '.join(names())}; or compose a "
+            f"There is no method {name!r}."
+            + (f" Did you mean {close[0]!r}?" if close else "")
+            + f" Known are {', '.join(names())}; or compose a "
             f"Method(base=..., partition=..., aggregate=..., at=...)."
         )
     chosen = row.method
@@ -295,16 +299,3 @@ def method(
     if clip is not None:
         chosen = replace(chosen, clip=clip)
     return chosen.with_settings(**settings) if settings else chosen
-
-
-ROAM_DM = CATALOGUE["roam-dm"].method
-ROAM_VARIANT = CATALOGUE["roam-variant"].method
-ROAM_FQE = CATALOGUE["roam-fqe"].method
-ROAM_MIS = CATALOGUE["roam-mis"].method
-ROAM_DR = CATALOGUE["roam-dr"].method
-MA = CATALOGUE["ma"].method
-ROOM_VM = CATALOGUE["room-vm"].method
-P_ROOM_VM = CATALOGUE["p-room-vm"].method
-ROOM_FQI = CATALOGUE["room-fqi"].method
-P_ROOM_FQI = CATALOGUE["p-room-fqi"].method
-PB = CATALOGUE["pb"].method

@@ -16,24 +16,21 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog, action_counts, ends_of_episodes, in_memory
-from tailproof.data.stored_views import held, take_episodes
+from tailproof.data.stored import AnyLog, LazyLog, in_memory
+from tailproof.data.stored_views import held
 from tailproof.engines import Engine, Local
 from tailproof.engines.threads import one_thread
 from tailproof.errors import (
-    CoverageWarning,
     FoldError,
     FoldWarning,
     HorizonWarning,
     LogError,
+    MethodError,
     TailproofError,
 )
 from tailproof.methods.method import Method
-from tailproof.policies.simple import action_probabilities
 from tailproof.statistics.caps import Cap
 from tailproof.statistics.streaming import Reduction, converse, quantiles
-
-_PROBED = 2_000  # states at which the policy's actions are compared with the logged ones
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
     if not 0 <= gamma <= 1:  # NaN fails too
         raise TailproofError(f"gamma must lie in [0, 1]. Got {gamma!r} instead.")
     if gamma == 1 and not log.always_terminates:
-        ends = ends_of_episodes(log)
+        ends = log.ends
         raise LogError(
             f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
             f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
@@ -74,20 +71,19 @@ def prepare(
 def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> AnyLog:
     """Return the log that the method fits: in memory if it must be, with rewards clipped if asked.
 
-    Of a log larger than memory, a base that `works_on_samples` is given one, drawn with the seed.
+    Of a log larger than memory, a base that needs a sample is given one, drawn with the seed.
     """
     if not isinstance(log, Log | LazyLog):
         raise LogError(
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
         )
-    if isinstance(log, LazyLog) and not getattr(method.base, "reads_pieces", False):
-        who = type(method.base).__name__
-        if getattr(method.base, "works_on_samples", False):
-            size = getattr(getattr(method.base, "features", None), "size", None)
-            log = held(log, who, features=size, seed=seed)
-        else:
-            log = in_memory(log, who)
+    needs, who = method.base.capabilities.needs, type(method.base).__name__
+    if needs == "sample":
+        size = getattr(getattr(method.base, "features", None), "size", None)
+        log = held(log, who, features=size, seed=seed)
+    elif needs == "memory":
+        log = in_memory(log, who)
     if not method.clip:
         return log
     if isinstance(method.clip, str):
@@ -117,6 +113,11 @@ def _about_rewards(question: Any, log: LazyLog, part: Any) -> Any:
 
 def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members:
     """Partition the log and fit the base on every fold."""
+    if task.policy is not None and not method.base.capabilities.evaluates:
+        raise MethodError(
+            f"{type(method.base).__name__} looks for a policy and cannot evaluate a given one. "
+            f"Evaluate with FQE(), for instance method='roam-dm', or call learn."
+        )
     partition_rng, fit_rng = rng.spawn(2)
     folds = method.partition.assign(task.log, partition_rng)
     # what overflows is reported by `require_healthy`
@@ -148,31 +149,6 @@ def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: 
     )
 
 
-def warn_of_unlogged_actions(policy: Any, log: AnyLog, initial_states: FloatArray | None) -> None:
-    """Warn when the policy takes actions that the log never took."""
-    if not log.is_discrete:
-        return
-    logged = action_counts(log) > 0
-    if logged.all():
-        return
-    probed = log.first_states if initial_states is None else initial_states
-    rows = None
-    if isinstance(log, Log):
-        every = max(1, log.n_transitions // _PROBED)
-        probed = np.concatenate([probed, log.next_states[::every]])
-        if initial_states is None:
-            rows = np.concatenate([log.first_rows, log.table_rows.next_rows[::every]])
-    share = action_probabilities(policy, probed, log.n_actions, rows=rows).mean(axis=0)
-    for action in np.flatnonzero(~logged & (share > 0)):
-        label = log.action_space.label(int(action))  # type: ignore[union-attr]
-        warnings.warn(
-            f"The policy takes action {label} with probability {share[action]:.2g} but the log "
-            f"never does: nothing is known of its value, and the critics assume zero.",
-            CoverageWarning,
-            stacklevel=3,
-        )
-
-
 def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
     """Warn when all episodes terminate after the same number of steps, which no state foresees."""
     if gamma > 0 and ends_by_the_clock(log):
@@ -197,8 +173,12 @@ def ends_by_the_clock(log: AnyLog) -> bool:
     if log.n_episodes == 1 or length == 1 or not alike or not log.always_terminates:
         return False
     places = np.arange(log.n_episodes)
-    chosen = np.union1d(places[:50], places[-50:])  # the first and the last will tell
-    some = log.take(chosen) if isinstance(log, Log) else take_episodes(log, chosen).load()
+    few = 50  # the first and the last will tell
+    if isinstance(log, LazyLog):
+        few = int(np.clip(log.memory_budget * len(places) / (2 * log.bytes_in_memory), 1, few))
+    chosen = np.union1d(places[:few], places[-few:])
+    taken = log.take(chosen)
+    some = taken if isinstance(taken, Log) else taken.load()
     steps = some.states.reshape(len(chosen), length, -1)
     clock = np.ptp(steps, axis=0).max(axis=0) == 0
     if (clock & (np.ptp(steps[0], axis=0) > 0)).any():

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from tailproof.algorithms.base import Algorithm, At, CriticAlgorithm, ValueAlgorithm
+from tailproof.algorithms.base import PLACES, Algorithm, At, CriticAlgorithm, ValueAlgorithm
 from tailproof.arrays import require_fraction
 from tailproof.data.partition import Partition, Whole
 from tailproof.ensemble.aggregate import Aggregate, Mean
 from tailproof.errors import MethodError
+from tailproof.parameters import Parameters
 from tailproof.statistics.caps import Cap
-
-PLACES: tuple[At, ...] = ("value", "pointwise", "backup")
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Parameters):
     """`base` fitted on every fold of `partition`, combined by `aggregate` at `at`.
 
     Parameters
@@ -83,9 +82,9 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
                     f"{name} gives one number for each fold, which can only be combined at='value'. "
                     f"Got at={self.at!r}; use at='value', or a base with critics such as FQE()."
                 )
-        elif self.at not in self.base.supports:
+        elif self.at not in self.base.capabilities.at:
             raise MethodError(
-                f"{name} can be combined at {' or '.join(map(repr, self.base.supports))}. "
+                f"{name} can be combined at {' or '.join(map(repr, self.base.capabilities.at))}. "
                 f"Got at={self.at!r}; FQE() and FQI() have a backup to combine in."
             )
 

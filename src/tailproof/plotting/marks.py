@@ -41,7 +41,7 @@ def colour_of(tone: Tone) -> str:
 def page_axes(
     height: float = 280,
     *,
-    width: float = 720,
+    width: float = 560,
     left: float = 58,
     right: float = 16,
     top: float = 28,
@@ -50,10 +50,11 @@ def page_axes(
     """Return axes for a picture on a page, in pixels; no window and no global state."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width / 72, height / 72), dpi=72, facecolor="none")
+    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+    figure.patch.set_visible(False)
     frame = (left / width, bottom / height)
     axes = figure.add_axes((*frame, (width - left - right) / width, 1 - (top + bottom) / height))
-    axes.set_facecolor("none")
+    axes.patch.set_visible(False)
     axes.tick_params(which="both", length=0, labelsize=FONT, labelcolor=COLOURS["soft"], pad=6)
     axes.xaxis.labelpad = 6
     axes.xaxis.label.set(fontsize=FONT, color=COLOURS["soft"])
@@ -65,13 +66,13 @@ def page_axes(
     return axes
 
 
-def shown_axes(ax: Axes | None) -> Axes:
+def shown_axes(ax: Axes | None, *, height: float = 3.6) -> Axes:
     """Return the axes to draw on: those given, or new ones that a notebook or `plt.show` displays."""
     if ax is not None:
         return ax
     from matplotlib import pyplot  # as scikit-learn and pandas do; pass `ax` to stay without it
 
-    axes: Axes = pyplot.subplots()[1]
+    axes: Axes = pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
     return axes
 
 
@@ -118,10 +119,12 @@ def dots(
     )
 
 
-def line(axes: Axes, xs: Any, ys: Any, tone: Tone, *, dashed: bool = False) -> None:
+def line(
+    axes: Axes, xs: Any, ys: Any, tone: Tone, *, dashed: bool = False, label: str = ""
+) -> None:
     """Join points; a value that is not finite leaves a gap."""
     style = {"linewidth": 1.5, "dashes": (3, 2.5)} if dashed else {"linewidth": 2}
-    (drawn,) = axes.plot(xs, ys, color=colour_of(tone), **style)
+    (drawn,) = axes.plot(xs, ys, color=colour_of(tone), label=label, **style)
     mark(drawn, "line", tone)
 
 
@@ -169,19 +172,13 @@ def rule(
 
 
 def name_axes(axes: Axes, *, x: str = "", y: str = "") -> None:
-    """Title the axes with text that is never read as a formula."""
-    if x:
-        axes.set_xlabel(x, parse_math=False)
-    if y:
-        axes.set_ylabel(y, parse_math=False)
+    """Title the axes and write their numbers short. Call it last: ticks follow what is drawn."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-
-def short_ticks(axes: Axes, *, y: bool = True) -> None:
-    """Write the numbers of axes in few letters. Call it last: the ticks follow what is drawn."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
+    axes.set_xlabel(x, parse_math=False)  # a name from a log is never a formula
+    axes.set_ylabel(y, parse_math=False)
     for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
-        if axis is axes.yaxis and not y:
+        if isinstance(axis.get_major_locator(), FixedLocator):  # rows have names, not numbers
             continue
         if axis.get_scale() == "log" and high < 200 * low:
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -198,5 +195,5 @@ def tick_label(value: float) -> str:
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):g}{letter}".replace("-", "−")
-    digits = ".2g" if 0 < abs(value) < 1e-4 else ".10g"
+    digits = ".3g" if 0 < abs(value) < 1e-4 else ".10g"
     return f"{value:{digits}}".replace("-", "−")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def plot_estimate(estimate: Estimate, *, level: float, ax: Axes | None) -> Axes:
     """Draw the value with its interval, and that of the logged policy or the folds beside it."""
-    axes = shown_axes(ax)
+    axes = shown_axes(ax, height=2.0)
     low = high = math.nan
     try:
         found = estimate.interval(level)
@@ -58,7 +58,7 @@ def plot_estimate(estimate: Estimate, *, level: float, ax: Axes | None) -> Axes:
 
 def plot_comparison(comparison: Comparison, *, ax: Axes | None) -> Axes:
     """Draw the gain of every candidate over the baseline with its lower bound."""
-    axes = shown_axes(ax)
+    axes = shown_axes(ax, height=1.2 + 0.4 * len(comparison.candidates))
     rows = [
         Row(
             name=each.name,
@@ -84,6 +84,8 @@ def plot_diagnosis(diagnosis: Diagnosis, *, of: str, ax: Axes | None) -> Axes:
     paths = [path for path in (report.right_path, report.left_path) if path is not None]
     axes = shown_axes(ax)
     draw_hill(axes, paths, {"right": report.right, "left": report.left})
+    if paths:
+        axes.legend(frameon=False)
     return axes
 
 
@@ -103,7 +105,7 @@ def plot_learned(learned: Learned, *, ax: Axes | None) -> Axes:
             "There is nothing to draw: this policy was neither judged on held-out episodes nor "
             "trained in steps. Evaluate it, and plot the estimate."
         )
-    axes = shown_axes(ax)
+    axes = shown_axes(ax, height=1.6)
     row = Row(
         name="learned policy",
         value=found.gain,

@@ -17,7 +17,6 @@ from tailproof.plotting.marks import (
     mark,
     page_axes,
     rule,
-    short_ticks,
 )
 
 if TYPE_CHECKING:
@@ -41,8 +40,8 @@ class Row:
         NaN where there is none; an infinite `high` makes `low` a lower bound.
     tone, tip
         Its colour, and what a pointer over it shows on a page.
-    truth
-        The true value, where it is known.
+    note
+        Written where there is nothing to draw.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Row:
     high: float = math.nan
     tone: Tone = "main"
     tip: str = ""
-    truth: float = math.nan
+    note: str = ""
 
 
 def rows_axes(names: Sequence[str], *, row: float = ROW, right: float = 16) -> Axes:
@@ -89,7 +88,7 @@ def draw_intervals(
     shown = [
         end
         for row in rows
-        for end in (row.value, row.low, row.high, row.truth, line[0] if line else math.nan)
+        for end in (row.value, row.low, row.high, line[0] if line else math.nan)
         if math.isfinite(end)
     ]
     axes.update_datalim([(end, 0) for end in shown], updatey=False)
@@ -101,17 +100,16 @@ def draw_intervals(
             ends = [row.low] if row.high == math.inf else [row.low, row.high]
             wide = axes.hlines(i, row.low, min(row.high, edge), color=colour, alpha=0.38, lw=8)
             mark(wide, "bar", row.tone, [row.tip] if row.tip else ())
-            mark(axes.vlines(ends, i - 0.27, i + 0.27, color=colour, lw=2), "line", row.tone)
+            caps = axes.scatter(ends, [i] * len(ends), s=200, marker="|", color=colour, lw=2)
+            mark(caps, "line", row.tone)
             if row.high == math.inf:
                 arrow = axes.scatter([edge], [i], s=90, marker=">", color=colour, clip_on=False)
-                mark(arrow, "line", row.tone)
+                mark(arrow, "arrow", row.tone)
         if math.isfinite(row.value):
             dots(axes, [row.value], [i], row.tone, tips=[row.tip], radius=5)
-        if math.isfinite(row.truth):
-            tip = f"truth: {row.truth:.4g}"
-            dots(axes, [row.truth], [i], "truth", tips=[tip], radius=5, marker="D")
+        if row.note:
+            _write(axes, row.note, (axes.get_xlim()[0], i))
     axes.set_xlim(axes.get_xlim()[0], edge)
-    short_ticks(axes, y=False)
     if line is not None:
         rule(axes, x=line[0], label=line[1], tone=line[2], dashed=line[2] != "main")
 
@@ -145,14 +143,16 @@ def draw_bars(
         for bar, tone, tip in zip(drawn, tones, tips, strict=True):
             mark(bar, "bar", tone, [tip])
     rule(axes, x=0.0, dashed=False)
-    short_ticks(axes, y=False)
     for i, note in enumerate(notes):
-        end = max(series[-1][1][i], 0.0)
-        text = axes.annotate(
-            note, (end, i), (6, 0), textcoords="offset points", va="center", parse_math=False
-        )
-        text.set_color(COLOURS["soft"])
-        mark(text, "label", "muted")
+        _write(axes, note, (max(series[-1][1][i], 0.0), i))
+
+
+def _write(axes: Axes, note: str, place: tuple[float, float]) -> None:
+    text = axes.annotate(
+        note, place, (6, 0), textcoords="offset points", va="center", parse_math=False
+    )
+    text.set_color(COLOURS["soft"])
+    mark(text, "label", "muted")
 
 
 def draw_folds(
@@ -172,7 +172,6 @@ def draw_folds(
         mark(axes.axvspan(*interval, color=colour_of("main"), alpha=0.12, lw=0), "band", "main")
     rule(axes, x=float(np.mean(values)), tone="warn")
     rule(axes, x=value, label=label, tone="main", dashed=False)
-    short_ticks(axes, y=False)
 
 
 def shortened(text: str, most: int) -> str:

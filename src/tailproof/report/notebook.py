@@ -8,10 +8,11 @@ from markupsafe import Markup
 
 from tailproof.report.answers import answer
 from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Wide
-from tailproof.report.figures import fold_figure, forest_figure, influence_figure, interval_figure
+from tailproof.report.comparison_page import gain_figure
+from tailproof.report.figures import fold_figure, influence_figure, interval_figure
 from tailproof.report.page import stylesheet
-from tailproof.report.tables import table
-from tailproof.report.text import count, method_text, number, percent
+from tailproof.report.ranking import comparison_line, comparison_notes, ranking_table
+from tailproof.report.text import count, method_text
 
 if TYPE_CHECKING:
     from tailproof.comparison.comparison import Comparison
@@ -31,13 +32,14 @@ def estimate_html(estimate: Estimate) -> str:
     True
     """
     found = answer(estimate)
-    blocks: list[Block] = [Prose(found.sentence())]
+    said = (found.policy_line(), found.value_ends(), *found.caveats())
+    blocks: list[Block] = [Prose(each) for each in said if each]
     if estimate.choice is not None:
         blocks.append(Points(estimate.choice.reasons))
     if len(estimate.fold_values) > 1:
         blocks += [fold_figure(found), interval_figure(found)]
-    said = f"{found.how()}; {count(estimate.n_episodes, 'episode')}, γ = {estimate.gamma:g}"
-    return fragment(number(estimate.value), said, blocks)
+    value, _, rest = found.first_line().partition(" ")
+    return fragment(value, rest, blocks)
 
 
 def diagnosis_html(diagnosis: Diagnosis) -> str:
@@ -60,37 +62,10 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """Return a comparison: the ranking, the gate, and every candidate's gain."""
-    rows = [
-        (each.name, each.gain.value, each.gain.lower_bound.value, float("inf"))
-        for each in comparison.candidates
-    ]
-    level = percent(comparison.best.gain.lower_bound.level)
-    figure = forest_figure(
-        rows,
-        key="gains",
-        caption=f"The gain and its lower bound, at {level} each.",
-        x_title=f"gain over the {comparison.baseline}",
-        line=(0.0, comparison.baseline),
-    )
-    folds = ("folds won",) if comparison.has_folds else ()
-    listed = table(
-        ("policy", "value", "lower bound", "gain", *folds, "gate"),
-        [
-            (
-                each.name,
-                each.value,
-                each.lower_bound.value,
-                each.gain.value,
-                *(f"{each.gain.won} of {len(each.gain.fold_values)}" for _ in folds),
-                "passes" if each.passes else "",
-            )
-            for each in comparison.candidates
-        ],
-    )
-    said = f"best with probability {comparison.probability_best:.2f}; gate " + (
-        "passed" if comparison.passes else "closed"
-    )
-    return fragment(comparison.best.name, said, [figure, Wide(listed)])
+    notes = Points(comparison_notes(comparison))
+    name = comparison.best.name
+    said = comparison_line(comparison).removeprefix(name)
+    return fragment(name, said, [Wide(ranking_table(comparison)), gain_figure(comparison), notes])
 
 
 def learned_html(learned: Learned) -> str:
@@ -109,7 +84,8 @@ def learned_html(learned: Learned) -> str:
 def fragment(title: str, note: str, blocks: list[Block]) -> str:
     """Return blocks as HTML that brings its style and touches nothing around it."""
     shown = Markup("").join(block.html() for block in blocks)
-    style = Markup(stylesheet(scope=".tailproof"))
+    # The class is named three times to outweigh the rules that notebooks have for tables.
+    style = Markup(stylesheet(scope=".tailproof.tailproof.tailproof"))
     return str(
         Markup(
             '<div class="tailproof"><style>{}</style><p><strong class="big">{}</strong> {}</p>{}'

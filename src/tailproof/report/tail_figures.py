@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.plotting.marks import dots, line, name_axes, page_axes, short_ticks
+from tailproof.plotting.marks import dots, line, name_axes, page_axes
 from tailproof.plotting.svg import as_svg
 from tailproof.plotting.tails import FEWEST, TONES, draw_hill
 from tailproof.report.blocks import Figure
@@ -80,7 +80,6 @@ def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "
             if place <= len(distance):
                 rows.append((index.side, place, float(distance[place - 1]), percent(place / n)))
     name_axes(axes, x=f"distance of the {what} from its median", y="share of rows beyond")
-    short_ticks(axes)
     return Figure(
         key="survival",
         caption="A straight line on these axes is a power tail, and its slope is −α (dashed, as "
@@ -112,7 +111,6 @@ def residual_figure(monitor: ResidualMonitor, worst: Sequence[tuple[int, str, fl
         radius=5,
     )
     name_axes(axes, x="row of the log", y="size of the residual")
-    short_ticks(axes)
     return Figure(
         key="residuals",
         caption=f"The typical size of Bellman residuals (their MAD in windows of "

@@ -176,7 +176,9 @@ def behaviour_law(log: Log, *, seed: int = 0) -> tuple[FloatArray, FloatArray]:
     rng = np.random.default_rng(seed)
     fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]
     law, after = np.empty((2, log.n_transitions, log.n_actions))
-    raw, raw_after, marginal, _ = _out_of_fold(_classifier(None, seed), log, fold, folds)
+    raw, raw_after, marginal, _ = _out_of_fold(
+        _classifier(None, seed), log, fold, folds, ahead=not log.is_bandit
+    )
     for k in range(folds):
         own, others = fold == k, np.flatnonzero(fold != k)
         if len(others) > CALIBRATION_ROWS:
@@ -245,9 +247,12 @@ def _name(model: Any) -> str:
 
 
 def _out_of_fold(
-    model: Any, log: Log, fold: IntArray, folds: int
+    model: Any, log: Log, fold: IntArray, folds: int, *, ahead: bool = False
 ) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
-    """Return p in states and next states by a model that never saw their fold, and m without it."""
+    """Return p for each row by a model that never saw its fold, and m without each fold.
+
+    With `ahead` also p in the next states; without it, p of the states stands there.
+    """
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
@@ -273,8 +278,8 @@ def _out_of_fold(
         classes = np.asarray(fitted.classes_)
         into = np.ix_(np.flatnonzero(test), classes.astype(np.intp))
         for law, states in ((raw, log.states), (after, log.next_states)):
-            if law is after and log.is_bandit:
-                after[into] = raw[into]  # nothing follows
+            if law is after and not ahead:
+                after[into] = raw[into]
                 continue
             predicted = np.asarray(fitted.predict_proba(states[test]), dtype=float)
             if predicted.shape != (*into[0].shape[:1], len(classes)) or not (

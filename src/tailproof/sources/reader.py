@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.stored import LazyLog, Piece
+from tailproof.data.stored import LazyLog
 from tailproof.data.validation import check_propensity
+from tailproof.data.view import Chunk
 from tailproof.errors import LogError
 from tailproof.sources.columns import Columns
 from tailproof.sources.encode import numbers
@@ -35,9 +36,9 @@ class ParquetReader:
     episode: IntArray | None  # (R,) index of its episode, where runs without transitions shift it
     kinds: tuple[str, str]  # types of states and of continuous actions
 
-    def pieces(
+    def chunks(
         self, log: LazyLog, part: Part, size: int, *, ahead: bool, propensity: bool
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Chunk]:
         """Yield the transitions of one part in order, at most `size` at a time."""
         columns = self.columns
         wanted = [*columns.state, *columns.action, columns.reward]
@@ -117,7 +118,7 @@ class ParquetReader:
 
     def _piece(
         self, log: LazyLog, batch: _Batch, following: FloatArray | None, ahead: bool
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Chunk]:
         """Yield the transitions of a batch; `following` is the state in the row after it, (1, p)."""
         first, m = batch.first, len(batch.rewards)
         low, high = self._runs(first, m)
@@ -141,7 +142,7 @@ class ParquetReader:
             in_a_row = batch.in_a_row  # the next row's state stands in where an episode ends
             in_a_row[:, -1] = batch.states[-1] if following is None else following[0]
             next_states = in_a_row[:, 1:].T
-        yield Piece(
+        yield Chunk(
             first=int(place),
             episode=episode,
             states=batch.states,

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, PartitionError, TailproofError
+from tailproof.parameters import Parameters
 
 __all__ = ["AdaptiveHuber", "Catoni", "LeeValiant", "Mean", "MedianOfMeans"]
 __all__ += ["PermutedMedianOfMeans", "SampleMean", "TrimmedMean", "Winsorised"]
@@ -203,7 +204,7 @@ def lee_valiant(
     return kappa + float(np.mean(deviations * weights))
 
 
-class _Settings:
+class _Settings(Parameters):
     """What the means share: settings that are checked once and handed to a function above."""
 
     function: ClassVar[Callable[..., float]]

@@ -12,7 +12,6 @@ from tailproof.algorithms.linear.statistics import Design, statistics
 from tailproof.algorithms.linear.sweeps import BlockSweep, DenseSweep, Sweeps
 from tailproof.algorithms.task import Task
 from tailproof.data.partition import OutOfBag
-from tailproof.data.stored import pieces_of
 from tailproof.features import at_actions
 
 PARTITIONS = [Whole(), Split(3), Bootstrap(3), Replicate(2), OutOfBag(3)]
@@ -109,7 +108,7 @@ def test_the_aggregate_in_the_target_is_that_of_all_members(parts, first, rng):
 
 @pytest.mark.parametrize("huber", [None, 1.345])
 @pytest.mark.parametrize("backup", [None, Median()], ids=str)
-def test_pieces_of_a_large_log_give_the_same_critics(parts, backup, huber, monkeypatch):
+def test_chunks_of_a_large_log_give_the_same_critics(parts, backup, huber, monkeypatch):
     task, features, folds, _ = parts
     base = FQI(features=features, iterations=15, huber=huber)
 
@@ -119,7 +118,8 @@ def test_pieces_of_a_large_log_give_the_same_critics(parts, backup, huber, monke
 
     whole = theta()
     monkeypatch.setattr(layout, "_KEPT", 0)
-    monkeypatch.setattr(layout, "pieces_of", lambda log, part: pieces_of(log, part, 17))
+    chunks = Log.chunks
+    monkeypatch.setattr(Log, "chunks", lambda log, part, **asked: chunks(log, part, 17))
     assert theta() == pytest.approx(whole, rel=1e-9)
 
 

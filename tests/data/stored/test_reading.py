@@ -14,7 +14,8 @@ import tailproof.sources.lazily
 from tailproof import Log, Split, evaluate, method
 from tailproof.algorithms.linear.statistics import Design
 from tailproof.algorithms.task import Task
-from tailproof.data.stored import LazyLog, Piece, parts_of, pieces_of
+from tailproof.data.stored import LazyLog
+from tailproof.data.view import Chunk, LogView
 from tailproof.errors import LogError, MethodError, TailproofWarning
 from tailproof.features import default_features
 from tailproof.sources import open_data_set, read, read_log
@@ -120,7 +121,7 @@ def test_wherever_the_borders_lie(
             return
         there = read(file, lazy=True).log
     assert_equal(there.load(), here)
-    pieces = [piece for part in there.parts for piece in there.pieces(part, size)]
+    pieces = [piece for part in there.parts for piece in there.chunks(part, size)]
     assert max(map(len, pieces)) <= size
     assert [piece.first for piece in pieces] == np.cumsum([0, *map(len, pieces)])[:-1].tolist()
     assert np.array_equal(np.concatenate([p.episode for p in pieces]), here.episode_of_row)
@@ -198,11 +199,11 @@ def test_what_needs_everything_at_once_loads_it_or_says_so(log, path, cartpole, 
         )
 
 
-def test_pieces_of_a_log_in_memory_are_views(log):
-    assert [len(part) for part in parts_of(log)] == [1500]
-    pieces = list(pieces_of(log, parts_of(log)[0], 400))
+def test_chunks_of_a_log_in_memory_are_views(log):
+    assert [len(part) for part in log.parts] == [1500]
+    pieces = list(log.chunks(log.parts[0], 400))
     assert [len(piece) for piece in pieces] == [400, 400, 400, 300]
-    assert all(isinstance(piece, Piece) and piece.states.base is not None for piece in pieces)
+    assert all(isinstance(piece, Chunk) and piece.states.base is not None for piece in pieces)
 
 
 def test_memory_does_not_grow_with_the_log(log, tmp_path, cartpole, stored):
@@ -214,3 +215,16 @@ def test_memory_does_not_grow_with_the_log(log, tmp_path, cartpole, stored):
     assert max(sizes) <= 700
     assert sum(sizes) == 1500
     assert design._portable.task.log.parts == ()
+
+
+def test_a_log_in_memory_and_on_disk_are_views_of_the_same(log, path):
+    stored = read_log(path, lazy=True)
+
+    def shown(view: LogView):
+        counts = view.action_counts
+        return (view.n_transitions, view.ends.tolist(), counts.tolist(), view.has_propensity)
+
+    assert shown(log) == shown(stored)
+    some = np.arange(0, log.n_episodes, 3)
+    assert shown(log.take(some)) == shown(stored.take(some))
+    assert (log.stays_on_disk, stored.stays_on_disk) == (False, True)

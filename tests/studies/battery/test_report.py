@@ -114,11 +114,12 @@ def _bench(*words):
     return CliRunner().invoke(app, ["bench", "--only", "--quick", "--jobs", "1", *map(str, words)])
 
 
-def test_the_command_runs_a_users_file_and_prints_json(mine, tmp_path):
+def test_the_command_runs_a_users_file_and_prints_json(mine, tmp_path, documented):
     words = ["--entrant", f"{mine}:guess", "--world", "linear", "--noise", "Gamma", "--json"]
     answer = _bench(*words, "--out", tmp_path / "out")
     assert answer.exit_code == 0, answer.output
     record = json.loads(answer.stdout)
+    assert set(record) == documented("Every command", "bench")
     assert [line["entrant"] for line in record["standings"]] == ["guess"]
     assert json.loads((tmp_path / "out" / "scores.json").read_text()) == record
     assert json.loads(_bench(*words).stdout) == record

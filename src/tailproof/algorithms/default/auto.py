@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from tailproof.algorithms.base import Numbers
+from tailproof.algorithms.base import Capabilities, Numbers
 from tailproof.algorithms.default.choice import Allowed, Choice
 from tailproof.algorithms.default.climb import Blend, climb, single
 from tailproof.algorithms.default.mean_choice import MeanChoice, Residuals, choose_mean
@@ -28,13 +28,14 @@ from tailproof.engines import Local
 from tailproof.features import Features, as_features
 from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import measure
+from tailproof.parameters import Parameters
 
 LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
 FEWEST = RULES.fewest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Auto:
+class Auto(Parameters):
     """A critic as rich as the log calls for, and a mean chosen by what the rewards show.
 
     The critic is a mixture of rungs (`climb`), each linear in the rewards, so that with its weights w
@@ -55,7 +56,7 @@ class Auto:
         each feature, which spares the constant.
     """
 
-    works_on_samples: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(needs="sample")
 
     features: Features | str | None = None
     ridge: Any = None
@@ -141,6 +142,7 @@ def _evaluate(
     choice = Choice(
         value=own.value,
         shape=shape,
+        weights=blend.weights,
         estimator=mean.how,
         unit=mean.unit,
         units=mean.units,

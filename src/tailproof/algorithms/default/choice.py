@@ -75,6 +75,8 @@ class Scored:
         What the policy does in the states of the log, where that was asked.
     shape
         What the log's rewards look like, where that was measured.
+    weights
+        Of each row in the log's order, (n,), where rows have weights.
     """
 
     value: float
@@ -90,6 +92,7 @@ class Scored:
     alternatives: dict[str, float]
     on_log: PolicyOnLog | None = None
     shape: RewardShape | None = field(default=None, repr=False)
+    weights: FloatArray | None = field(default=None, repr=False)
 
     @property
     def standard_error(self) -> float:
@@ -119,7 +122,12 @@ class Scored:
         logged: FloatArray = self.logged_influence.astype(np.float32)
         if like is not None and np.array_equal(logged, like.logged_influence):
             logged = like.logged_influence
-        return replace(self, influence=self.influence.astype(np.float32), logged_influence=logged)
+        return replace(
+            self,
+            influence=self.influence.astype(np.float32),
+            logged_influence=logged,
+            weights=None,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.greedy_backup import logged_actions, require_actions
 from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
 from tailproof.algorithms.linear.statistics import as_ridge
@@ -23,10 +23,11 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features, at_actions
+from tailproof.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cloning:
+class Cloning(Parameters):
     """Imitate the log, or its best episodes: π(a|s) ∝ exp φ(s, a)ᵀθ, by maximum likelihood.
 
     θ minimises −Σ log π(a|s) + λ‖θ‖²/2 over the logged actions. Its "critics" are the scores φᵀθ, so
@@ -51,8 +52,7 @@ class Cloning:
         actions are discrete, a network where they are continuous.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = LEARNER
 
     features: Features | str | None = None
     ridge: Any = 1e-6
@@ -94,15 +94,10 @@ class Cloning:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,  # noqa: ARG002 nothing is drawn
     ) -> Fitted:
         """Fit the scores on each fold."""
-        if task.policy is not None:
-            raise MethodError(
-                "Cloning imitates the log and cannot evaluate a given policy. Evaluate with FQE(), "
-                "for instance method='roam-dm', or call learn."
-            )
         log = in_memory(task.log)
         features = as_features(self.features, log)
         require_actions(log, folds, features)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.default.auto import Auto
 from tailproof.algorithms.learners.improvement import refuse_evaluation, tasks_of
 from tailproof.algorithms.learners.state_critics import Fixed, fitted_scores
@@ -17,11 +17,12 @@ from tailproof.data.log import Log
 from tailproof.data.partition import Folds, Whole
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError, TailproofError
+from tailproof.parameters import Parameters
 from tailproof.policies.simple import Always
 
 
 @dataclass(frozen=True, kw_only=True)
-class Constant:
+class Constant(Parameters):
     """Always the same action: the one whose estimated value, less its standard error, is the highest.
 
     Values are those of `evaluate`'s default. An action that the log takes rarely is left out, because
@@ -35,8 +36,7 @@ class Constant:
         This one, whatever its value.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = LEARNER
 
     least: float = 0.05
     action: int | None = None
@@ -49,7 +49,7 @@ class Constant:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,
     ) -> Fitted:
         """Value every action on each fold."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tailproof.algorithms.base import At, CriticAlgorithm, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, CriticAlgorithm, Fitted
 from tailproof.algorithms.learners.behaviour import behaviour_of
 from tailproof.algorithms.learners.state_critics import (
     LinearScores,
@@ -27,12 +27,13 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
+from tailproof.parameters import Parameters
 
 _APART = 1000  # from the seeds of the evaluator's trees, whose errors are to be others
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeLearner:
+class TreeLearner(Parameters):
     """What the learners with trees share.
 
     Parameters
@@ -45,8 +46,7 @@ class TreeLearner:
         cross-fitted trees leave unexplained.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = LEARNER
 
     support: float = 0.3
     reward: Any = "tamed"
@@ -60,7 +60,7 @@ class TreeLearner:
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
     ) -> Fitted:
         """Fit scores of all actions on each fold."""
@@ -112,7 +112,13 @@ class OneStep(TreeLearner):
     def _scores(self, task: Task, lesson: Lesson, behaviour: TreeValues) -> TreeValues:
         seed = task.seed + _APART
         if self.form == "advantages":
-            return fit_advantages(task.log, lesson, pessimism=self.pessimism, seed=seed)
+            known = ("advantages", repr(self.reward), self.pessimism)
+            if known not in task.known:
+                task.known[known] = fit_advantages(
+                    task.log, lesson, pessimism=self.pessimism, seed=seed
+                )
+            advantages: TreeValues = task.known[known]
+            return advantages
         following = behaviour(task.log.next_states[lesson.rows])
 
         def expected(values: FloatArray, rows: Any) -> FloatArray:
@@ -145,7 +151,7 @@ class ForestFQI(TreeLearner):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithinSupport:
+class WithinSupport(Parameters):
     """Another learner's critics, kept to actions that the log takes in such states.
 
     Parameters
@@ -156,8 +162,6 @@ class WithinSupport:
         As in `TreeLearner`.
     """
 
-    learns: ClassVar[bool] = True
-
     base: Any
     support: float = 0.3
 
@@ -167,9 +171,10 @@ class WithinSupport:
             raise MethodError(f"base must be a learner such as FQI(). Got {self.base!r} instead.")
 
     @property
-    def supports(self) -> tuple[At, ...]:
-        """The places where members can be combined."""
-        return self.base.supports  # type: ignore[no-any-return]
+    def capabilities(self) -> Capabilities:
+        """Those of the base; how often actions were taken is counted in memory."""
+        own: Capabilities = self.base.capabilities
+        return replace(own, needs="memory")
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator

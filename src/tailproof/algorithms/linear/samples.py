@@ -123,16 +123,16 @@ def _find(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
     found: list[tuple[int, FloatArray]] = []
     members = design.folds.count if design.shares_rows else 1
     for rows in design.rows(part):
-        values = np.zeros((members, len(rows.piece)))
+        values = np.zeros((members, len(rows.chunk)))
         samples = weighing.samples(rows, design.task.gamma)
         for segment, own in zip(rows.segments, samples, strict=True):
             places = segment.rows if rows.order is None else rows.order[segment.rows]
             values[segment.member if members > 1 else 0, places] = own
-        episode = rows.piece.episode
-        if rows.piece.kept is not None:
-            values, episode = values[:, rows.piece.kept], episode[rows.piece.kept]
+        episode = rows.chunk.episode
+        if rows.chunk.kept is not None:
+            values, episode = values[:, rows.chunk.kept], episode[rows.chunk.kept]
         if unit == "step":
-            found.append((rows.piece.first, values))
+            found.append((rows.chunk.first, values))
         else:
             first = int(episode[0])
             place = episode - first

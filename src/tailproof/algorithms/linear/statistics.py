@@ -20,19 +20,20 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_products
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import PIECE, LazyLog, parts_of, physical_memory, pieces_of
+from tailproof.data.stored import physical_memory
+from tailproof.data.view import CHUNK
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
+from tailproof.parameters import Parameters
 
 T = TypeVar("T")
-CHUNK = PIECE
 _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
 _NARROW = 32  # features of a block up to which one product is faster than two of half its work
 _WIDEST = 1 << 22  # numbers in the features of one piece
 
 
 @dataclass(frozen=True)
-class Absolute:
+class Absolute(Parameters):
     """A ridge penalty λ whatever the number of rows: the paper's own."""
 
     value: float
@@ -43,7 +44,7 @@ class Absolute:
 
 
 @dataclass(frozen=True)
-class PerObservation:
+class PerObservation(Parameters):
     """A ridge penalty λ = value · n: a fold and the whole log are regularised alike."""
 
     value: float
@@ -84,7 +85,7 @@ class Design:
     ahead: bool = True
 
     def __iter__(self) -> Iterator[Rows]:
-        return (rows for part in parts_of(self.task.log) for rows in self.rows(part))
+        return (rows for part in self.task.log.parts for rows in self.rows(part))
 
     def rows(self, part: Any) -> Iterable[Rows]:
         """Return the rows of one part of the log."""
@@ -99,7 +100,7 @@ class Design:
 
         The task's engine decides where that runs, so the function must carry all it needs with it.
         """
-        parts = parts_of(self.task.log)
+        parts = self.task.log.parts
         return self.task.engine.map_reduce(function, parts, combine, shared=self._portable)
 
     @property
@@ -110,9 +111,8 @@ class Design:
     @cached_property
     def _portable(self) -> Design:
         """The design without the parts, which workers are sent one by one."""
-        if not isinstance(self.task.log, LazyLog):
-            return self
-        return replace(self, task=replace(self.task, log=replace(self.task.log, parts=())))
+        log = self.task.log.without_parts()
+        return self if log is self.task.log else replace(self, task=replace(self.task, log=log))
 
     @cached_property
     def _kept(self) -> dict[Any, list[Rows]]:
@@ -129,8 +129,8 @@ class Design:
         size = max(CHUNK, min(wanted, _WIDEST * blocks // self.features.size))
         log = self.task.log
         # Actions of continuous policies are drawn for each row: for no more of them than there are.
-        for piece in pieces_of(log, part, size, ahead=self.ahead, compact=not log.is_discrete):
-            yield arrange(piece, self.task, self.features, self._dealing, ahead=self.ahead)
+        for chunk in log.chunks(part, size, ahead=self.ahead, compact=not log.is_discrete):
+            yield arrange(chunk, self.task, self.features, self._dealing, ahead=self.ahead)
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -221,8 +221,8 @@ def summarise(design: Design, part: Any) -> Summary:
     first: list[FloatArray] = [np.empty((0, len(log.state_names)))]
     for rows in design.rows(part):
         accumulate(rows, total)
-        if isinstance(log, LazyLog):
-            first.append(log.first_states_in(rows.piece))
+        if log.stays_on_disk:
+            first.append(log.first_states_in(rows.chunk))
     return Summary(total, np.concatenate(first))
 
 
@@ -231,7 +231,7 @@ def statistics(design: Design) -> Statistics:
     key = (id(design.folds), design.features if _hashable(design.features) else id(design.features))
     if key not in design.task.known:
         summary: Summary = design.reduce(summarise, operator.add)
-        if isinstance(design.task.log, LazyLog):
+        if design.task.log.stays_on_disk:
             design.task.log.remember_first_states(summary.first_states)
         require_products(summary.statistics.gram, LogError)
         design.task.known[key] = design, summary.statistics  # the design keeps the ids alive

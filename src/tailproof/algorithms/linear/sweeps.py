@@ -21,8 +21,8 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, parts_of, pieces_of
-from tailproof.data.stored import Piece as Rows
+from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.view import Chunk
 from tailproof.features import Features, PerAction, at_actions
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
 #: A member and its rows.
 Span = tuple[int, slice]
 #: A member, an action and their rows.
-Piece = tuple[int, int, slice]
+Block = tuple[int, int, slice]
 
 
 class Sweep(Protocol):
@@ -82,7 +82,7 @@ class BlockSweep:
     alive: FloatArray | None
     n_actions: int
     members: int
-    pieces: tuple[Piece, ...]  # where members share rows, the member is 0
+    blocks: tuple[Block, ...]  # where members share rows, the member is 0
     weights: FloatArray | None  # (K, m), how often each member sees each row, where they share rows
 
     @cached_property
@@ -91,7 +91,7 @@ class BlockSweep:
         if self.weights is not None:
             return None
         found: dict[int, slice] = {}
-        for member, _, rows in self.pieces:
+        for member, _, rows in self.blocks:
             first = found[member].start if member in found else rows.start
             found[member] = slice(first, rows.stop)
         return tuple(found.items())
@@ -110,18 +110,18 @@ class BlockSweep:
         blocks = theta.reshape(len(theta), self.n_actions, -1)  # (K, A, p)
         if self.weights is None:
             values = np.empty(self.psi.shape[1])
-            for member, action, rows in self.pieces:
+            for member, action, rows in self.blocks:
                 np.matmul(blocks[member, action], self.psi[:, rows], out=values[rows])
             return values
         shared = np.empty((len(theta), self.psi.shape[1]))
-        for _, action, rows in self.pieces:
+        for _, action, rows in self.blocks:
             shared[:, rows] = blocks[:, action] @ self.psi[:, rows]
         return shared
 
     def moments(self, values: FloatArray) -> FloatArray:
         """Return Σφv of every member, (K, d)."""
         total = np.zeros((self.members, self.n_actions, len(self.psi)))
-        for member, action, rows in self.pieces:
+        for member, action, rows in self.blocks:
             if self.weights is None:
                 np.matmul(self.psi[:, rows], values[rows], out=total[member, action])
             else:
@@ -150,7 +150,7 @@ class BlockSweep:
         return total.reshape(self.members, self.n_actions * p, self.n_actions * p)
 
     def _weighted(self) -> Iterator[tuple[int, int, slice, FloatArray | None]]:
-        for member, action, rows in self.pieces:
+        for member, action, rows in self.blocks:
             if self.weights is None:
                 yield member, action, rows, None
             else:
@@ -238,13 +238,13 @@ class Sweeps:
     def __iter__(self) -> Iterator[Sweep]:
         if self._fits:
             return iter((self._whole,))
-        return (sweep for part in parts_of(self.task.log) for sweep in self.made(part))
+        return (sweep for part in self.task.log.parts for sweep in self.made(part))
 
     def made(self, part: Any) -> Iterator[Sweep]:
         """Yield the sweeps of one part of the log."""
         log = self.task.log
-        for piece in pieces_of(log, part):
-            yield arrange(piece, self.features, self._dealing, log.n_actions)
+        for chunk in log.chunks(part):
+            yield arrange(chunk, self.features, self._dealing, log.n_actions)
 
     def total(self, function: Callable[[Sweep], T]) -> T:
         """Return the sum of what a function finds in all sweeps.
@@ -254,7 +254,7 @@ class Sweeps:
         if self._fits:
             return function(self._whole)
         found: T = self.task.engine.map_reduce(
-            partial(_found, function), parts_of(self.task.log), operator.add, shared=self._portable
+            partial(_found, function), self.task.log.parts, operator.add, shared=self._portable
         )
         return found
 
@@ -266,13 +266,16 @@ class Sweeps:
     @property
     def _fits(self) -> bool:
         log = self.task.log
-        return bool(8 * log.n_transitions * self.features.size * (1 + log.n_actions) <= _KEPT)
+        size = 8 * log.n_transitions * self.features.size * (1 + log.n_actions)
+        if isinstance(log, LazyLog) and size + log.bytes_in_memory > log.memory_budget:
+            return False
+        return bool(size <= _KEPT)
 
     @cached_property
     def _whole(self) -> Sweep:
         log = in_memory(self.task.log)
-        piece = next(pieces_of(log, range(log.n_transitions), log.n_transitions))
-        return arrange(piece, self.features, self._dealing, log.n_actions)
+        chunk = next(log.chunks(range(log.n_transitions), log.n_transitions))
+        return arrange(chunk, self.features, self._dealing, log.n_actions)
 
     @cached_property
     def _dealing(self) -> Dealing:
@@ -281,9 +284,8 @@ class Sweeps:
     @cached_property
     def _portable(self) -> Sweeps:
         """The same without the parts, which workers are sent one by one."""
-        if isinstance(self.task.log, Log):
-            return self
-        return replace(self, task=replace(self.task, log=replace(self.task.log, parts=())))
+        log = self.task.log.without_parts()
+        return self if log is self.task.log else replace(self, task=replace(self.task, log=log))
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -302,39 +304,39 @@ def _statistics(sweep: Sweep) -> Statistics:
     return Statistics(sweep.gram(), np.zeros(()), moment, sweep.counts())
 
 
-def arrange(piece: Rows, features: Features, dealing: Dealing, n_actions: int) -> Sweep:
+def arrange(chunk: Chunk, features: Features, dealing: Dealing, n_actions: int) -> Sweep:
     """Lay out some rows of a log, ordered by member and action."""
     shared = dealing.counts is not None
-    code = piece.actions
+    code = chunk.actions
     if dealing.fold_of_episode is not None:
-        member = dealing.fold_of_episode[piece.episode].astype(np.intp)
-        code = np.where(member < 0, -1, member * n_actions + piece.actions)
+        member = dealing.fold_of_episode[chunk.episode].astype(np.intp)
+        code = np.where(member < 0, -1, member * n_actions + chunk.actions)
     # Short integers are sorted in linear time.
     short = code.astype(np.int16) if dealing.members * n_actions < 1 << 15 else code
     order = np.argsort(short, kind="stable")[int((code < 0).sum()) :]
     code = code[order]
-    dead = piece.terminated[order]
+    dead = chunk.terminated[order]
     common: dict[str, Any] = {
-        "rewards": piece.rewards[order].astype(float, copy=False),
+        "rewards": chunk.rewards[order].astype(float, copy=False),
         "alive": (~dead).astype(float) if dead.any() else None,
         "members": dealing.members,
         "weights": None
         if dealing.counts is None
-        else dealing.counts[:, piece.episode[order]] * 1.0,
+        else dealing.counts[:, chunk.episode[order]] * 1.0,
     }
-    states, next_states = piece.states[order], piece.next_states[order]
+    states, next_states = chunk.states[order], chunk.next_states[order]
     if isinstance(features, PerAction):
         return BlockSweep(
             psi=np.ascontiguousarray(features.state_features(states).T),
             after=np.ascontiguousarray(features.state_features(next_states).T),
             n_actions=n_actions,
-            pieces=tuple((at // n_actions, at % n_actions, place) for at, place in _runs(code)),
+            blocks=tuple((at // n_actions, at % n_actions, place) for at, place in _runs(code)),
             **common,
         )
     every: AnyArray = np.broadcast_to(np.arange(n_actions), (len(order), n_actions))
     after: Any = at_actions(features, next_states, every)
     return DenseSweep(
-        phi=features(states, piece.actions[order]),
+        phi=features(states, chunk.actions[order]),
         after=after.phi,
         spans=None if shared else tuple(_runs(code // n_actions)),
         **common,

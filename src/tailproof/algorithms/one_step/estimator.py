@@ -133,6 +133,7 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
             observations, weights.raw, rows.rewards, known=weights.estimated is None
         ),
         on_log=_on_log(rows, weights.raw),
+        weights=weights.raw[np.argsort(rows.order)],
     )
 
 

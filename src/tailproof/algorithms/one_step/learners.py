@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import At, Fitted
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.learners.behaviour import behaviour_of
 from tailproof.algorithms.learners.improvement import refuse_evaluation, rewarded, tasks_of
 from tailproof.algorithms.learners.state_critics import LinearScores, fitted_scores
@@ -21,6 +21,7 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
 from tailproof.features import Basis, PerAction, Standardise
+from tailproof.parameters import Parameters
 
 _PARTS = 3
 _TREES = 20
@@ -28,22 +29,21 @@ _RAREST = 0.02  # propensity below which a weight stops growing
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredPolicy:
+class ScoredPolicy(Parameters):
     """What the learners from doubly robust scores share.
 
     Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ by trees that never saw the row, and
     the propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
     """
 
-    supports: ClassVar[tuple[At, ...]] = ("value", "pointwise")
-    learns: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = LEARNER
 
     def fit(
         self,
         task: Task,
         folds: Folds,
         *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `supports` keeps it None
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
         rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
     ) -> Fitted:
         """Fit scores of all actions on each fold."""

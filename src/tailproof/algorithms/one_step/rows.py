@@ -41,6 +41,8 @@ class Rows:
         The fold in which each row is predicted, not fitted, (n,): whole observations.
     space, codes
         The log's action space, and the code there of each action here, (A,).
+    order
+        Where each row stands in the log, (n,).
     """
 
     states: FloatArray
@@ -53,6 +55,7 @@ class Rows:
     fold: IntArray
     space: ActionSpace
     codes: IntArray
+    order: IntArray
 
     @property
     def count(self) -> int:
@@ -114,6 +117,7 @@ def canonical_rows(task: Task, rng: np.random.Generator) -> Rows:
         fold=unit % FOLDS,
         space=log.action_space,
         codes=action_order,
+        order=order,
     )
 
 

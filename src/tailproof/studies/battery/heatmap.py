@@ -93,7 +93,7 @@ def heat_map(
             fontsize=FONT,
         )
     for place in breaks:
-        axes.axhline(place, color=COLOURS["edge"], linewidth=1)
+        axes.axhline(place, color=COLOURS["soft"], linewidth=1, zorder=3)
     font = ".plot { background: var(--paper); font-family: sans-serif; }"
     return as_svg(axes, alt, style=stylesheet() + font if standalone else "")
 

@@ -103,7 +103,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run_implicit(job: Job, kind: type[IQL] | type[SQL], **weighing: Any) -> list[Row]:
     """Return a row for each policy and moment of its training."""
-    from tailproof.deep.study import implicit_study, prepared
+    from tailproof.studies.paper.deep_rows import implicit_study, prepared
 
     settings = job.settings
     log = prepared(read(job), kappa=job.cell["kappa"], df=settings["df"], seed=job.integer(0))

@@ -43,7 +43,7 @@ def compared(cell: Cell) -> tuple[str, str]:
 
 def run(job: Job) -> list[Row]:
     """Return the score of each policy at the end of its training."""
-    from tailproof.deep.study import prepared
+    from tailproof.studies.paper.deep_rows import prepared
 
     settings = job.settings
     log = prepared(read(job), kappa=job.cell["kappa"], df=settings["df"], seed=job.integer(0))

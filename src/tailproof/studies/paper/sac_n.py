@@ -38,7 +38,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(job: Job) -> list[Row]:
     """Return the scores of both while they train; one that diverges has 0, a random policy's."""
-    from tailproof.deep.study import sac_study
+    from tailproof.studies.paper.deep_rows import sac_study
 
     settings, steps = job.settings, job.settings["steps"]
     clean = read(job)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tailproof.data.log import discounted_returns
-from tailproof.plotting.marks import Tone, dots, name_axes, rule, short_ticks
+from tailproof.plotting.marks import Tone, dots, name_axes, rule
 from tailproof.plotting.rows import draw_bars, name_rows, rows_axes
 from tailproof.plotting.svg import as_svg
 from tailproof.report.blocks import Fact, Facts, Figure, Prose, Section
@@ -212,7 +212,6 @@ def estimates_axes(season: Season, names: Sequence[str]) -> Axes:
     axes = rows_axes(list(season.truth))
     axes.grid(axis="y")
     name_rows(axes, list(season.truth))
-    name_axes(axes, x=f"value in {season.story.logged}, $ a day")
     places = range(len(season.truth))
     for each in names:
         values = [season.estimates[each][name] for name in season.truth]
@@ -221,7 +220,7 @@ def estimates_axes(season: Season, names: Sequence[str]) -> Axes:
     truth = list(season.truth.values())
     tips = [f"{name}, truth: {value:.1f}" for name, value in season.truth.items()]
     dots(axes, truth, places, "truth", tips=tips, radius=4, marker="D")
-    short_ticks(axes, y=False)
+    name_axes(axes, x=f"value in {season.story.logged}, $ a day")
     return axes
 
 
@@ -293,7 +292,7 @@ def _bars(
         [([TONES.get(name, "main") for name in rows], values, tips)],
         notes=[minus(f"{v:.0f}{f' ({note})' if note else ''}") for v, note in rows.values()],
     )
-    label = 0.4 if any(note for _, note in rows.values()) else 0.1  # of the width, beyond the bars
+    label = 0.5 if any(note for _, note in rows.values()) else 0.1  # of the width, beyond the bars
     axes.set_xlim(1.02 * min(ends), max(ends) + label * (max(ends) - min(ends)))
     if line is not None:
         rule(axes, x=line[0], label=line[1], tone="truth")

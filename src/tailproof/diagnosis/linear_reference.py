@@ -10,7 +10,6 @@ import numpy as np
 
 from tailproof.algorithms.linear.ridge import choose_ridge
 from tailproof.algorithms.linear.statistics import (
-    CHUNK,
     Design,
     Ridge,
     Statistics,
@@ -24,6 +23,7 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.data.spaces import Continuous
+from tailproof.data.view import CHUNK
 from tailproof.errors import SingularError
 from tailproof.features import Features, Joint, at_actions, default_features
 from tailproof.policies.simple import action_draws
@@ -185,6 +185,7 @@ def fit_linear(
 ) -> LinearReference:
     """Take LSTD apart; `blocks` is the block of each episode, (E,)."""
     task = Task(log, gamma, policy, log.first_states, seed=seed, initial_rows=log.first_rows)
+    task.remember_next_actions()
     members = np.arange(blocks.max() + 1)[:, None]
     design = Design(task, features, Folds((blocks == members).astype(np.int8)))
     rng = np.random.default_rng(task.seed)

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from tailproof import IPS, Absolute, Joint, Log, evaluate, method
 from tailproof.data.log import discounted_returns
+from tailproof.diagnosis.influence import influence
+from tailproof.diagnosis.reference import reference
 from tailproof.errors import MethodError, TailproofError
-from tailproof.judgement.influence import influence
-from tailproof.judgement.reference import reference
 from tailproof.noise import StudentT
 from tailproof.worlds import CartPole
 

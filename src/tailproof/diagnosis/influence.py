@@ -9,10 +9,10 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
+from tailproof.diagnosis.linear_reference import LinearReference
+from tailproof.diagnosis.reference import Reference, dealings, reference, resolve
 from tailproof.errors import MethodError
 from tailproof.files.frames import as_frame, plain, scalar
-from tailproof.judgement.linear_reference import LinearReference
-from tailproof.judgement.reference import Reference, dealings, reference, resolve
 from tailproof.methods.method import Method
 
 #: Episodes that are refitted without, beyond those asked for, before the largest are named.

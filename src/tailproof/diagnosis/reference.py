@@ -16,8 +16,8 @@ from tailproof.algorithms.bandit import IPS, BanditDR, importance_weights
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray, require_fraction
 from tailproof.data.log import Log, discounted_returns
+from tailproof.diagnosis.linear_reference import LinearReference, features_for, fit_linear
 from tailproof.errors import MethodError, TailproofError
-from tailproof.judgement.linear_reference import LinearReference, features_for, fit_linear
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method

@@ -1,0 +1,57 @@
+"""scikit-learn's way to read and change settings: `get_params`, `set_params` and `sklearn.clone`."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, Self
+
+from tailproof.errors import MethodError
+
+
+class Parameters:
+    """Gives a frozen dataclass scikit-learn's methods; its fields are the parameters."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; if `deep`, also those of settings that have some, as `a__b`.
+
+        Examples
+        --------
+        >>> from tailproof import DR
+        >>> sorted(name for name in DR().get_params() if name.startswith("critic__"))
+        ['critic__features', 'critic__ridge']
+        """
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
+        if not deep:
+            return own
+        inner = {
+            f"{name}__{key}": setting
+            for name, value in own.items()
+            if isinstance(value, Parameters)
+            for key, setting in value.get_params().items()
+        }
+        return own | inner
+
+    def set_params(self, **params: Any) -> Self:
+        """Return the same with other settings; nothing is changed in place.
+
+        Examples
+        --------
+        >>> from tailproof import DR
+        >>> DR().set_params(parts=3, critic__ridge=0.1).critic.ridge
+        0.1
+        """
+        own = self.get_params(deep=False)
+        inner: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            first, _, rest = name.partition("__")
+            if first not in own or (rest and not isinstance(own[first], Parameters)):
+                raise MethodError(
+                    f"{type(self).__name__} has no setting {name!r}. It has {', '.join(own)}."
+                )
+            if rest:
+                inner.setdefault(first, {})[rest] = value
+            else:
+                own[name] = value
+        for name, settings in inner.items():
+            own[name] = own[name].set_params(**settings)
+        return replace(self, **own)  # type: ignore[type-var]

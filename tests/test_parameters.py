@@ -1,0 +1,63 @@
+import pytest
+from sklearn.base import clone
+
+from tailproof import (
+    DR,
+    FQE,
+    LSTD,
+    Bootstrap,
+    Clip,
+    Mean,
+    MeanMinusStd,
+    Median,
+    Method,
+    OutOfBag,
+    PerAction,
+    Polynomial,
+    Quantile,
+    Replicate,
+    Split,
+    TrimmedMean,
+    Whole,
+    method,
+)
+from tailproof.errors import MethodError, PartitionError
+from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans, SampleMean
+from tailproof.methods.catalogue import names
+
+SETTINGS = [
+    *(method(name).base for name in names()),
+    *(method(name) for name in ("auto", "roam-dr", "room-fqi")),
+    *(Mean(), Median(), Quantile(0.1, rule="lower"), TrimmedMean(0.3), MeanMinusStd(1.0)),
+    *(Whole(), Split(3), Bootstrap(4), OutOfBag(2), Replicate(6)),
+    *(SampleMean(), AdaptiveHuber(), Catoni(), MedianOfMeans(blocks=7)),
+    *(Clip(3.0), PerAction(Polynomial(), 2, 3)),
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda each: type(each).__name__)
+def test_settings_are_cloned_read_and_changed_as_in_scikit_learn(settings):
+    assert clone(settings) == settings
+    shallow = settings.get_params(deep=False)
+    assert type(settings)(**shallow) == settings
+    assert settings.set_params(**settings.get_params()) == settings
+    assert shallow.items() <= settings.get_params().items()
+
+
+def test_inner_settings_are_changed_by_two_underscores_and_the_original_stays():
+    base = DR(critic=FQE(iterations=7))
+    changed = base.set_params(parts=3, critic__iterations=9)
+    assert (changed.parts, changed.critic.iterations) == (3, 9)
+    assert base == DR(critic=FQE(iterations=7))
+    assert Method(base=LSTD()).set_params(base__ridge=0.5).base == LSTD(ridge=0.5)
+
+
+@pytest.mark.parametrize("name", ["ridges", "ridge__much", "critic__ridges"])
+def test_unknown_settings_are_named(name):
+    with pytest.raises(MethodError, match=r"has no setting .*It has "):
+        DR().set_params(**{name: 1})
+
+
+def test_changed_settings_are_checked():
+    with pytest.raises(PartitionError, match="folds must be a whole number"):
+        Split(3).set_params(folds=0)
