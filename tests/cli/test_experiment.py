@@ -62,6 +62,14 @@ def test_everything_at_once_with_clusters(shop):
         assert label in result.stdout
 
 
+def test_the_report_says_what_a_cap_would_change(shop, tmp_path):
+    report = tmp_path / "report.html"
+    assert evaluate(shop, "--report", report, "--quantile", "0.9").exit_code == 0
+    text = report.read_text()
+    assert "Winsorised at p99.9, this would read" in text
+    assert "Quantile 0.9: " in text
+
+
 def test_the_record_holds_the_same_numbers(shop):
     result = evaluate(shop, *ASKED, "--sequential", "--json")
     record = json.loads(result.stdout)

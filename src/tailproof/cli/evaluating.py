@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
-from tailproof.cli.experiment import ExperimentOptions, experiment_findings
+from tailproof.cli.experiment import ExperimentOptions, experiment_findings, sentences
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
@@ -88,7 +88,7 @@ def evaluate(
         report=report,
         look=lambda: diagnosed(reading.log, target, session, gamma=estimate.gamma, seed=seed),
         page=lambda shown, diagnosis, context: evaluation_page(
-            shown, found, diagnosis, context, name=name
+            shown, found, diagnosis, context, name=name, more=sentences(rows)
         ),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
@@ -98,6 +99,16 @@ def experiment_findings(
         found["winsorised"] = {"cap": cap, "value": value}
         rows.append(_cap_row(estimate, cap, value))
     return found, rows
+
+
+def sentences(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Return rows of a label and a text as a report shows them.
+
+    >>> sentences([("lift", "+3 %"), ("", "winsorised, this would read 4")])
+    ['Lift: +3 %.', 'Winsorised, this would read 4.']
+    """
+    texts = [f"{label}: {text}" if label else text for label, text in rows]
+    return [f"{text[0].upper()}{text[1:]}." for text in texts]
 
 
 def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | None:
