@@ -125,6 +125,16 @@ def test_a_cap_shifts_the_mean_as_evaluating_capped_rewards_does():
     assert plain + shift == pytest.approx(capped)
 
 
+def test_a_cap_is_the_same_for_a_log_on_disk(tmp_path):
+    log, _ = made(200)
+    lazy = read_log(log.to_parquet(tmp_path / "log.parquet"), lazy=True)
+    capped = method("lstd", clip="p90")
+    assert str(capped) == "LSTD, rewards winsorised at p90"
+    one, other = (evaluate(each, second, method=capped).value for each in (log, lazy))
+    assert one == pytest.approx(other)
+    assert one < evaluate(log, second, method="lstd").value
+
+
 def test_propensities_that_nobody_logged_are_estimated_and_said():
     log, _ = made(propensity=False)
     found = returns_under(log, second).quantile(0.5)

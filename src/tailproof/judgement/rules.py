@@ -12,7 +12,7 @@ class Rules:
     Studies: [default] `benchmarks/default.py`, CartPole with nine noises and the battery's cells, on
     seeds that its report does not use; [outside] 17 worlds and 7 cells of the battery, on seeds that
     `benchmarks/outside.py` does not use; [one-step] Hillstrom and RAND medical spend, drawn as in
-    `docs/one-step.md`; [experiment] RAND spend and the made populations of
+    `docs/one-step.md`; [experiment] RAND spend, claims and the made populations of
     `benchmarks/experimenter.py`, on seeds 11 to 13; [learning] the worlds of `benchmarks/learning.py`;
     [none] a convention, with the reason beside it.
     """
