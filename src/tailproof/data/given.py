@@ -28,8 +28,8 @@ def as_log(given: Any, columns: Mapping[str, Any], door: Callable[..., Any]) -> 
         if columns:
             _require_known(columns, door)
             raise LogError(
-                f"{', '.join(columns)} name columns of a table, but {door.__name__} was given a log that "
-                f"has been read already. Pass the table, or name them in read_log."
+                f"{', '.join(columns)} name columns of a table, but {door.__name__} was given a log "
+                f"that has been read already. Pass the table, or name them in read_log."
             )
         return given
     from tailproof.sources.reading import read_log  # brings pyarrow
