@@ -173,3 +173,9 @@ def test_messages_speak_python_in_python(folder):
         evaluate(folder / "log.csv", "always:email", state="age", method="roam-mid")
     with pytest.raises(ValueError, match=r"action='COLUMN', reward='total_spend', state='\*'"):
         evaluate(folder / "plain.csv", "always:email")
+
+
+def test_methods_are_options_on_the_command_line(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    result = CliRunner().invoke(app, [*LOG, *ALWAYS, "--method", "roam-mid"])
+    assert "Method(" not in result.stderr

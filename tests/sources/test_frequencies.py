@@ -87,7 +87,9 @@ def test_a_policy_may_take_only_what_is_available(table):
     assert (logged[~mask] == 0).all()
     assert np.isfinite(evaluate(log, "always:a").value)
     for policy in ("always:b", EpsilonGreedy(lambda s: np.zeros(len(s)), 0.1, n_actions=3)):
-        with pytest.raises(PolicyError, match=r"takes '[bc]' in row \d+ .*where it was not available"):
+        with pytest.raises(
+            PolicyError, match=r"takes '[bc]' in row \d+ .*where it was not available"
+        ):
             evaluate(log, policy)
     with pytest.raises(LogError, match="learn does not know yet which actions are available"):
         learn(log)
