@@ -20,14 +20,9 @@ from tailproof.data.log import Episodes, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import PolicyError
 from tailproof.policies.answers import ABSENT, action_codes, some
+from tailproof.policies.available import require_available, uniform_over_available
 from tailproof.policies.blame import own_errors
-from tailproof.policies.by_row import (
-    RowPolicy,
-    by_row,
-    require_available,
-    require_rows,
-    uniform_over_available,
-)
+from tailproof.policies.by_row import RowPolicy, by_row, require_rows
 from tailproof.policies.rules import bind_rule
 from tailproof.policies.simple import EpsilonGreedy, Mixture, Uniform, chosen_integers
 from tailproof.policies.text import policy_from_text

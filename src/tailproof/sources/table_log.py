@@ -15,7 +15,8 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError
-from tailproof.sources.columns import NEGATIVE, Choice, Columns, resolve_columns
+from tailproof.sources.columns import Choice, Columns, resolve_columns
+from tailproof.sources.conventions import NEGATIVE
 from tailproof.sources.encode import (
     flags,
     identifiers,
