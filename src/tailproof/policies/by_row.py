@@ -120,7 +120,8 @@ def by_row(policy: Any, log: Episodes) -> RowPolicy | None:
 def is_answers(policy: Any) -> bool:
     """Return whether this is no policy but the answers of one, one for each row."""
     plain = isinstance(policy, np.ndarray | list | tuple)
-    return plain or (hasattr(policy, "__array__") and not callable(policy) and len(policy) > 0)
+    sized = hasattr(policy, "__array__") and hasattr(policy, "__len__")
+    return plain or (sized and not callable(policy))
 
 
 def row_policy(answers: Any, log: Log, name: str) -> RowPolicy:
