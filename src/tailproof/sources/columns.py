@@ -45,8 +45,8 @@ class Columns:
         The columns that play no part.
     negative
         Whether the reward is a cost, and its negative counts.
-    outcomes
-        State columns that only a pattern brought in and that, by their names, look like outcomes.
+    by_pattern
+        State columns that only a pattern brought in.
     """
 
     state: tuple[str, ...]
@@ -64,7 +64,12 @@ class Columns:
     guessed: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     negative: bool = False
-    outcomes: tuple[str, ...] = ()
+    by_pattern: tuple[str, ...] = ()
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """State columns that nobody named and that, by their names, look like outcomes."""
+        return tuple(name for name in self.by_pattern if OUTCOMES.search(plain_name(name)))
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each part that has any."""
@@ -175,9 +180,7 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         guessed=tuple(guessed),
         ignored=tuple(name for name in names if name not in used),
         negative=negative,
-        outcomes=tuple(
-            name for name in chosen["state"] if name in loose and OUTCOMES.search(plain_name(name))
-        ),
+        by_pattern=tuple(name for name in chosen["state"] if name in loose),
     )
 
 
