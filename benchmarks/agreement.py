@@ -2,10 +2,10 @@
 
     python benchmarks/agreement.py [--quick] [--json] [--logs N]
 
-Draws small logs of seven kinds (light, heavy, skewed, clustered, zero-inflated, one-step, sequential) and
-asks every door about each: tails, skew, unit, estimator, method, value, logged value, gain and bounds must
-be the same, value = logged + gain exactly, and no bound above its value. Any disagreement gives exit
-code 1.
+Draws small logs of seven kinds (light, heavy, skewed, clustered, zero-inflated, one-step, sequential)
+and asks every door about each: tails, skew, unit, estimator, method, value, logged value, gain and
+bounds must be the same, value = logged + gain exactly, and no bound above its value. Any disagreement
+gives exit code 1.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ def documented():
             pattern = rf"^## {title}\n(.*?)(?=^## |\Z)"
             (section,) = re.findall(pattern, text, re.DOTALL | re.MULTILINE)
             rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE)
-            keys |= {key for key, meaning in rows if full or not meaning.startswith("*full*")}
+            left_out = ("*sometimes*",) if full else ("*sometimes*", "*full*")
+            keys |= {key for key, meaning in rows if not meaning.startswith(left_out)}
         return keys
 
     return keys_below

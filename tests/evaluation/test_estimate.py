@@ -86,7 +86,7 @@ def test_sequential_logs_too(name, sequential):
     estimate = evaluate(sequential, one, method=name, gamma=0.9)
     assert str(estimate.unit) == "discounted reward per episode (γ 0.9, endless)"
     assert estimate.gain.value == estimate.value - estimate.logged_value
-    assert estimate.to_dict()["on_log"]["text"].startswith("1 100%; agrees with the log in 5")
+    assert estimate.to_dict()["on_log"]["text"].startswith("1 100 %; agrees with the log in 5")
 
 
 def test_the_default_asks_the_policy_no_more_for_what_it_does(one_step, sequential):

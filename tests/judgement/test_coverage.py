@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tailproof import Log, diagnose, evaluate, read_log
+from tailproof import Log, diagnose, evaluate, learn, read_log
 from tailproof.errors import CoverageWarning, StateWarning
 from tailproof.judgement.coverage import coverage, missing_codes
 
@@ -103,6 +103,8 @@ def test_codes_for_missing_values_are_pointed_out(code: float):
         estimate = evaluate(coded, second)
     assert "code for a missing value" in estimate.cautions[-1]
     assert missing_codes(log) == ()
+    with pytest.warns(StateWarning, match="column age"):
+        learn(coded, method="constant", gamma=0.0)
 
 
 def test_numbers_that_only_look_like_codes_are_left_alone():

@@ -13,6 +13,8 @@ from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.data.stored import parts_of, pieces_of
 from tailproof.policies.simple import action_probabilities
 
+_MOST = 8  # actions in a sentence
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyOnLog:
@@ -37,15 +39,21 @@ class PolicyOnLog:
     effective_rows: float
 
     def __str__(self) -> str:
-        parts = []
-        if self.shares:
-            taken = sorted(self.shares.items(), key=lambda each: -each[1])
-            parts.append(", ".join(f"{name} {share:.0%}" for name, share in taken if share > 0))
+        """Return it in words; of many actions the most frequent."""
+        taken = sorted(self.shares.items(), key=lambda each: -each[1])
+        shown = [f"{name} {_percent(share)}" for name, share in taken if share > 0]
+        if len(shown) > _MOST:
+            shown = [*shown[:_MOST], f"{len(shown) - _MOST} others"]
+        parts = [", ".join(shown)] if shown else []
         if not np.isnan(self.agreement):
-            parts.append(f"agrees with the log in {self.agreement:.0%} of rows")
+            parts.append(f"agrees with the log in {_percent(self.agreement)} of rows")
         if not np.isnan(self.effective_rows):
             parts.append(f"{self.effective_rows:,.0f} effective rows of {self.rows:,}")
         return "; ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1g} %"
 
 
 def on_log(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table as RichTable
 
 from tailproof.cli.command import command
 from tailproof.cli.engines import ClusterOptions
 from tailproof.cli.session import Session
-from tailproof.report.tables import Table
-from tailproof.report.text import number
+from tailproof.cli.tables import as_rich
 
 PANEL = "Battery"
 
@@ -134,19 +132,4 @@ def bench(session: Session, engine: ClusterOptions, asked: BenchOptions) -> None
     if out is not None:
         for path in found.write(out):
             session.note(f"Wrote {path}.")
-    session.answer(found.record, *(_shown(each) for each in found.tables))
-
-
-def _shown(table: Table) -> RichTable:
-    shown = RichTable(title=table.caption, title_justify="left", box=None, pad_edge=False)
-    for column in table.columns:
-        shown.add_column(column, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*(_text(cell, table.digits) for cell in row))
-    return shown
-
-
-def _text(cell: Any, digits: int) -> str:
-    if cell is None:
-        return "–"
-    return cell if isinstance(cell, str) else number(float(cell), digits)
+    session.answer(found.record, *(as_rich(each) for each in found.tables))

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli.command import ExitCode, command
-from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import POLICY_FORMS, chosen_method, policy_for, read_the_log
 from tailproof.cli.options import (
@@ -23,11 +21,12 @@ from tailproof.cli.options import (
 )
 from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
+from tailproof.cli.tables import as_rich, points
 from tailproof.comparison.compare import compare as run_compare
 from tailproof.comparison.comparison import Comparison
 from tailproof.errors import PolicyError
 from tailproof.policies.text import name_and_policy
-from tailproof.report.ranking import RANKING, comparison_line, comparison_notes, ranking_rows
+from tailproof.report.ranking import comparison_line, comparison_notes, ranking_table
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,10 @@ def compare(
         Outcome(
             asked={"policies": ", ".join(policy), "level": level},
             found=_numbers(comparison, everything=report is not None or session.options.full),
-            answer=[Text(comparison_line(comparison), style="bold"), _ranking(comparison)],
+            answer=[
+                Text(comparison_line(comparison), style="bold"),
+                as_rich(ranking_table(comparison)),
+            ],
             evidence=[points(comparison_notes(comparison))],
         ),
         report=report,
@@ -125,17 +127,6 @@ def _numbers(comparison: Comparison, *, everything: bool) -> dict[str, Any]:
         for row, each in zip(found["candidates"], comparison.candidates, strict=True):
             row["estimate"] = each.estimate.to_dict(level=comparison.level)
     return found
-
-
-def _ranking(comparison: Comparison) -> Table:
-    """Return the candidates by value, with the baseline below."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("policy", *RANKING):
-        left = title in ("policy", "gate")
-        table.add_column(title, justify="left" if left else "right", overflow="fold")
-    for name, *cells in ranking_rows(comparison):
-        table.add_row(Text(name), *cells)
-    return table
 
 
 def _number(text: str | None) -> str | float | None:

@@ -27,12 +27,12 @@ from tailproof.cli.options import (
     MethodOptions,
     Report,
     Seed,
-    named_policy,
 )
 from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
 from tailproof.evaluation.evaluate import evaluate as run_evaluate
 from tailproof.methods.catalogue import EVALUATION, LEARNING, deep
+from tailproof.policies.text import name_and_policy
 from tailproof.report.answers import Answer, answer
 from tailproof.report.text import count, number
 
@@ -61,10 +61,9 @@ def evaluate(
     """
     from tailproof.report.pages import evaluation_page  # --help needs no pages
 
-    name, spec = named_policy(policy)
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where, outputs=[report])
-        target = policy_for(spec, reading.log)
+        target = policy_for(policy, reading.log)
         chosen = chosen_method(method)
         if needs_propensities(chosen, reading.log):
             reading = with_propensities(reading, session)
@@ -88,7 +87,12 @@ def evaluate(
         report=report,
         look=lambda: diagnosed(reading.log, target, session, gamma=estimate.gamma, seed=seed),
         page=lambda shown, diagnosis, context: evaluation_page(
-            shown, found, diagnosis, context, name=name, more=sentences(rows)
+            shown,
+            found,
+            diagnosis,
+            context,
+            name=name_and_policy(policy)[0],
+            more=sentences(rows),
         ),
     )
 
@@ -128,7 +132,7 @@ def methods(session: Session) -> None:
 
 def ends_lines(found: Answer) -> list[Any]:
     """Return what stands below the first line: what the policy does, how sure its value is."""
-    said = [each for each in (found.policy_line(), found.value_ends()) if each]
+    said = [each for each in (str(found.estimate.on_log), found.value_ends()) if each]
     return [*map(Text, said), *(Text(each, style="dim") for each in found.caveats())]
 
 

@@ -11,7 +11,6 @@ import typer
 from rich.text import Text
 
 from tailproof.cli.command import command
-from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.evaluating import ends_lines, evidence_table
 from tailproof.cli.inputs import chosen_method, read_the_log
@@ -28,6 +27,7 @@ from tailproof.cli.options import (
 )
 from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
+from tailproof.cli.tables import points
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog
 from tailproof.diagnosis.diagnosis import Diagnosis

@@ -218,17 +218,6 @@ def _level(given: float) -> float:
     raise typer.BadParameter(f"{given:g} is not between 0 and 1: {share}.")
 
 
-def named_policy(text: str) -> tuple[str, str]:
-    """Return the name and the policy of NAME=POLICY; a policy without a name is its own.
-
-    >>> named_policy("new=always:email"), named_policy("uniform")
-    (('new', 'always:email'), ('uniform', 'uniform'))
-    """
-    name, equals, policy = text.partition("=")
-    named = equals and name.strip() and not Path(text).exists()
-    return (name.strip(), policy.strip()) if named else (text, text)
-
-
 Level = Annotated[float, level_option("Confidence to ask of intervals and bounds.")]
 Seed = Annotated[int, typer.Option(help="Everything random starts here.", rich_help_panel=METHOD)]
 Report = Annotated[

@@ -180,32 +180,17 @@ class Comparison:
             ]
         )
 
-    def __str__(self) -> str:
-        width = max(len(name) for name in (*self._names(), self.baseline, "policy"))
-        lines = [
-            f"{'policy':<{width}}  {'value':>10}  {'bound':>10}  {'gain':>10}  {'gain %':>8}  "
-            f"{'bound':>10}"
-            f"{'  folds' if self.has_folds else ''}",
-            *(
-                f"{each.name:<{width}}  {each.value:>10.4g}  {each.lower_bound.value:>10.4g}  "
-                f"{each.gain.value:>+10.4g}  {each.gain.relative:>+8.1%}  "
-                f"{each.gain.lower_bound.value:>+10.4g}"
-                f"{self._folds_won(each)}{'  passes' if each.passes else ''}"
-                for each in self.candidates
-            ),
-            f"{self.baseline:<{width}}  {self.baseline_value:>10.4g}",
-            f"{self.best.name} is best with probability {self.probability_best:.2f}; "
-            + (
-                "the gate is passed."
-                if self.passes
-                else f"no candidate's bound beats the {self.baseline}."
-            ),
-        ]
-        return "\n".join([*lines, *(f"- {note}" for note in self.notes)])
+    def __repr__(self) -> str:
+        gate = "passed" if self.passes else "closed"
+        return (
+            f"<Comparison of {len(self.candidates)}: {self.best.name} first, {self.best.value:.4g}; "
+            f"{self.baseline} {self.baseline_value:.4g}; gate {gate}>"
+        )
 
-    def _folds_won(self, candidate: Candidate) -> str:
-        gain = candidate.gain
-        return f"  {gain.won}/{len(gain.fold_values)}" if self.has_folds else ""
+    def __str__(self) -> str:
+        from tailproof.report.ranking import comparison_text  # the words of the command line
+
+        return comparison_text(self)
 
     def _names(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.candidates)

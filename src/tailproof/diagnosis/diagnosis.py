@@ -98,6 +98,9 @@ class Diagnosis:
         """
         return as_frame([dict(zip(_COLUMNS, row, strict=True)) for row in self._rows()])
 
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {self.transitions:,} rows: {self.verdict.summary}>"
+
     def __str__(self) -> str:
         groups = "" if self.groups is None else f" in {self.groups:,} groups"
         lines = [

@@ -156,7 +156,7 @@ def _summary(verdict: Verdict) -> str:
     shape = verdict.shape
     lead = {
         "light": "Rewards have light tails",
-        "heavy": f"Rewards have heavy tails{', skewed' if shape.skewed else ''}",
+        "heavy": f"Rewards have heavy{', skewed' if shape.skewed else ''} tails",
         "sparse": "Few rewards differ from the common one",
     }[shape.tails]
     if shape.tails == "heavy" and shape.unit not in ("row", "step"):

@@ -334,6 +334,9 @@ class Estimate:
             raise LevelError(f"There is no {100 * level:g} % {what}. {why}")
         return self.fold_values
 
+    def __repr__(self) -> str:
+        return f"<Estimate {self.value:.4g} {self.unit}; {self.method}>"
+
     def __str__(self) -> str:
         return f"{self.value:.4g} ({self.method}; {self.n_episodes} episodes, γ = {self.gamma:g})"
 

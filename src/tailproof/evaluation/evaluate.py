@@ -18,11 +18,11 @@ from tailproof.data.marks import warn_of_taught_episodes
 from tailproof.data.partition import Split
 from tailproof.data.stored import AnyLog
 from tailproof.engines import Engine, Local, running
-from tailproof.errors import CoverageWarning, MethodError, StateWarning, TailproofError
+from tailproof.errors import CoverageWarning, MethodError, TailproofError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.estimation import estimate_of
 from tailproof.evaluation.logged import logged_value
-from tailproof.judgement.coverage import coverage, missing_codes
+from tailproof.judgement.coverage import coverage, warn_of_missing_codes
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
     check_gamma,
@@ -144,12 +144,10 @@ def k_path(
 
 def _cautions(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, ...]:
     """Warn of what the log cannot say about the policy, and return the sentences."""
-    uncovered, coded = coverage(policy, log, starts), missing_codes(log)
+    uncovered = coverage(policy, log, starts)
     for text in uncovered:
         warnings.warn(text, CoverageWarning, stacklevel=3)
-    for text in coded:
-        warnings.warn(text, StateWarning, stacklevel=3)
-    return (*uncovered, *coded)
+    return (*uncovered, *warn_of_missing_codes(log))
 
 
 def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:

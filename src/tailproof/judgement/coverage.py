@@ -6,6 +6,7 @@ the estimate, `diagnose` shows them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog, action_counts
 from tailproof.data.stored_views import take_episodes
+from tailproof.errors import StateWarning
 from tailproof.judgement.rules import RULES
 from tailproof.policies.simple import action_probabilities
 
@@ -102,14 +104,17 @@ def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
             empty = (counts[:, action] == 0) & (own >= RULES.hole_policy)
             for first, last in _runs(empty):
                 taken = slice(first, last + 1)
-                if overall[action] * size[taken].sum() < RULES.hole_expected:
+                rows_there = int(size[taken].sum())
+                if rows_there < RULES.hole_rows:
+                    continue
+                if overall[action] * rows_there < RULES.hole_expected:
                     continue
                 low, high = edges[first][0], edges[last][1]
                 yield Hole(
                     name,
                     f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}",
                     _label(log, action),
-                    int(size[taken].sum()),
+                    rows_there,
                     float(np.average(own[taken], weights=size[taken])),
                 )
 
@@ -133,6 +138,14 @@ def missing_codes(log: AnyLog) -> tuple[str, ...]:
                     f"replace it and add a column that says where, because it is taken for a number."
                 )
     return tuple(found)
+
+
+def warn_of_missing_codes(log: AnyLog) -> tuple[str, ...]:
+    """Warn of the state columns that seem to hold a code for a missing value; return the sentences."""
+    found = missing_codes(log)
+    for text in found:
+        warnings.warn(text, StateWarning, stacklevel=4)
+    return found
 
 
 def _regions(column: FloatArray) -> tuple[list[tuple[float, float]], IntArray]:

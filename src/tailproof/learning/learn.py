@@ -24,6 +24,7 @@ from tailproof.data.stored_views import held
 from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
+from tailproof.judgement.coverage import warn_of_missing_codes
 from tailproof.learning.careful.learning import learn_carefully
 from tailproof.learning.learned import Learned, extract_policy
 from tailproof.methods.catalogue import method as named_method
@@ -118,6 +119,7 @@ def _learned(
     data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_a_hidden_horizon(data, discount)
+    warn_of_missing_codes(data)
     task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
     return replace(_taught(task, chosen), held_out=held_out)
 
@@ -192,6 +194,7 @@ def _learn_by_default(
     data = held(log, "learn", seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_a_hidden_horizon(data, discount)
+    warn_of_missing_codes(data)
     _actions_to_choose_from(data)
 
     def teach(task: Task, chosen: Method) -> Learned:

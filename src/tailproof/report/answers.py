@@ -27,8 +27,8 @@ class Offer:
         What a table calls it.
     low, high
         Its ends; NaN where there is none, an infinite `high` for a lower bound.
-    level, requested
-        The level it has and the one that was asked for.
+    level
+        The level that it has.
     note
         What it assumes, or why there is none.
     """
@@ -37,7 +37,6 @@ class Offer:
     low: float
     high: float
     level: float
-    requested: float
     note: str
 
     @property
@@ -117,22 +116,6 @@ class Answer:
             rests.append(f"Interval of the gain: {self.gain_interval.note}")
         return tuple(rests)
 
-    def policy_line(self, most: int = 8) -> str:
-        """Return what the policy does on the log; of many actions the most frequent."""
-        found = self.estimate.on_log
-        parts = []
-        taken = sorted(found.shares.items(), key=lambda each: -each[1])
-        shown = [f"{name} {percent(share, 2)}" for name, share in taken if share > 0]
-        if shown:
-            rest = len(shown) - most
-            more = [f"{rest} others"] if rest > 0 else []
-            parts.append(", ".join([*shown[:most], *more]))
-        if math.isfinite(found.agreement):
-            parts.append(f"agrees with the log in {percent(found.agreement, 2)} of rows")
-        if math.isfinite(found.effective_rows):
-            parts.append(f"{found.effective_rows:,.0f} effective rows of {found.rows:,}")
-        return "; ".join(parts)
-
     def how(self) -> str:
         """Return how the estimate was made, in a few words."""
         chosen = self.estimate.choice
@@ -158,23 +141,16 @@ def learned_line(
         return "Not judged: no episodes were held out from learning."
     held_out = count(found.estimate.n_episodes, "held-out episode")
     best = f"; best constant {constant.action} {number(constant.value)}" if constant else ""
-    return f"{learned_verdict(learned, found)}. By {held_out}: {found.first_line()}{best}."
+    return f"{learned_verdict(learned, found)} By {held_out}: {found.first_line()}{best}."
 
 
 def learned_verdict(learned: Learned, found: Answer) -> str:
     """Return whether a learned policy is better than what was logged."""
-    judged = learned.judged
-    if learned.improves is None:
-        if found.gain_bound is not None and found.gain_bound.low > 0:
-            return f"Yes, better than what was logged with {percent(found.level)} confidence"
-        return "No, not shown to be better than what was logged"
-    if not learned.improves or judged is None:
-        return "No, nothing learned is credibly better than what was logged, which is kept"
-    judges = count(judged.episodes, "episode")
-    return (
-        f"Yes, better than what was logged: gain {signed(judged.gain)}, above {signed(judged.bound)} "
-        f"with {percent(judged.level)} by {judges}"
-    )
+    if learned.improves is not None:
+        return learned.advice()
+    if found.gain_bound is not None and found.gain_bound.low > 0:
+        return f"Yes, better than what was logged with {percent(found.level)} confidence."
+    return "No, not shown to be better than what was logged."
 
 
 def with_share(value: float, relative: float) -> str:
@@ -216,6 +192,6 @@ def _offer(name: str, level: float, ask: Callable[[float], Interval | Bound]) ->
         found = ask(level)
     except LevelError as error:
         no = math.nan
-        return Offer(name=name, low=no, high=no, level=no, requested=level, note=str(error))
+        return Offer(name=name, low=no, high=no, level=no, note=str(error))
     low, high = (found.low, found.high) if isinstance(found, Interval) else (found.value, math.inf)
-    return Offer(name=name, low=low, high=high, level=found.level, requested=level, note=found.note)
+    return Offer(name=name, low=low, high=high, level=found.level, note=found.note)

@@ -64,7 +64,7 @@ def learning_page(
     section = Section("policy", "What it learned", blocks, "Policy")
     return replace(
         page,
-        verdict=f"{verdict}.",
+        verdict=verdict,
         details=(page.verdict, *page.details),
         facts=Facts((*facts, *(page.facts.facts if page.facts else ()))),
         mood="good" if verdict.startswith("Yes") else "warn",

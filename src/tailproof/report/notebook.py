@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tailproof.report.answers import answer
-from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Wide
+from tailproof.report.blocks import Block, Points, Prose, Wide
 from tailproof.report.comparison_page import gain_figure
+from tailproof.report.evidence import tail_table
 from tailproof.report.figures import fold_figure, influence_figure, interval_figure
 from tailproof.report.page import stylesheet
 from tailproof.report.ranking import comparison_line, comparison_notes, ranking_table
@@ -32,7 +33,7 @@ def estimate_html(estimate: Estimate) -> str:
     True
     """
     found = answer(estimate)
-    said = (found.policy_line(), found.value_ends(), *found.caveats())
+    said = (str(found.estimate.on_log), found.value_ends(), *found.caveats())
     blocks: list[Block] = [Prose(each) for each in said if each]
     if estimate.choice is not None:
         blocks.append(Points(estimate.choice.reasons))
@@ -45,19 +46,13 @@ def estimate_html(estimate: Estimate) -> str:
 def diagnosis_html(diagnosis: Diagnosis) -> str:
     """Return a diagnosis: the verdict, why, and the episodes that decide."""
     verdict, influence = diagnosis.verdict, diagnosis.influence
-    facts = tuple(
-        Fact(
-            name, f"variance {report.variance.exists}", f"mean {report.mean.exists}, {report.skew}"
-        )
-        for name, report in diagnosis.tails.items()
-    )
-    blocks: list[Block] = [Prose(verdict.summary), Points(verdict.reasons), Facts(facts)]
+    said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
+    blocks: list[Block] = [Prose(said), Points(verdict.reasons), Wide(tail_table(diagnosis))]
     if influence.episodes:
         rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
         robust = f"median of {influence.folds} folds"
         blocks.append(influence_figure(rows, plain="plain estimate", robust=robust))
-    said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
-    return fragment("Diagnosis", said, blocks)
+    return fragment("Diagnosis:", verdict.summary, blocks)
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -70,15 +65,14 @@ def comparison_html(comparison: Comparison) -> str:
 
 def learned_html(learned: Learned) -> str:
     """Return what is known of a learned policy."""
-    facts = (
-        Fact("method", method_text(learned.method)),
-        Fact("episodes", f"{learned.n_episodes:,}", f"{learned.n_transitions:,} rows"),
-        Fact("critics", str(learned.members.count)),
+    said = (
+        f"policy learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}, "
+        f"γ = {learned.gamma:g}"
     )
-    blocks: list[Block] = [Facts(facts)]
-    if learned.improves is not None:
-        blocks = [Prose(learned.advice()), *blocks, Points(learned.reasons)]
-    return fragment("Learned policy", f"γ = {learned.gamma:g}", blocks)
+    if learned.improves is None:
+        return fragment("Not judged:", f"{said}; see its evaluate()", [])
+    verdict, _, rest = learned.advice().partition(" ")
+    return fragment(verdict, f"{rest} {said}.", [Points(learned.reasons)])
 
 
 def fragment(title: str, note: str, blocks: list[Block]) -> str:

@@ -84,7 +84,7 @@ def evaluation_page(
         headline_note=str(estimate.unit),
         second=found.gain(),
         second_note=f"gain over the logged {number(estimate.logged_value)}; {found.gain_ends()}",
-        verdict=f"The policy takes {found.policy_line()}.",
+        verdict=f"The policy takes {found.estimate.on_log}.",
         warnings=tuple(context.warnings),
         details=(f"Estimated by {found.how()}.", *found.caveats(), *more),
         facts=Facts(_facts(found)),

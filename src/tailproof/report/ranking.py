@@ -8,15 +8,12 @@ from math import isfinite
 from tailproof.comparison.comparison import Candidate, Comparison
 from tailproof.report.answers import with_share
 from tailproof.report.tables import Table, table
-from tailproof.report.text import minus, number, percent, signed
+from tailproof.report.text import number, percent, signed
 from tailproof.statistics.intervals import Bound
 
-#: Titles of `ranking_rows` after the policy's name.
-RANKING = ("value", "above", "gain", "gain above", "gate")
 
-
-def ranking_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return a row of text for each candidate, and one for the baseline."""
+def ranking_table(comparison: Comparison) -> Table:
+    """Return a row for each candidate, and one for the baseline."""
     rows = [
         (
             each.name,
@@ -28,13 +25,8 @@ def ranking_rows(comparison: Comparison) -> list[tuple[str, ...]]:
         )
         for each in comparison.candidates
     ]
-    return [*rows, (comparison.baseline, number(comparison.baseline_value), *[""] * 4)]
-
-
-def ranking_table(comparison: Comparison) -> Table:
-    """Return the rows as a table of a page."""
-    rows = ((name, *map(minus, cells)) for name, *cells in ranking_rows(comparison))
-    return table(("policy", *RANKING), rows)
+    rows.append((comparison.baseline, number(comparison.baseline_value), "", "", "", ""))
+    return table(("policy", "value", "above", "gain", "gain above", "gate"), rows)
 
 
 def comparison_line(comparison: Comparison) -> str:
@@ -45,6 +37,12 @@ def comparison_line(comparison: Comparison) -> str:
         f"{number(comparison.baseline_value)}; gain {gain_of(best)}, {gain_bound_of(best)}; "
         f"{gate_line(comparison)}"
     )
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Return all of it as plain text."""
+    notes = (f"- {note}" for note in comparison_notes(comparison))
+    return "\n".join([comparison_line(comparison), *ranking_table(comparison).lines(), *notes])
 
 
 def gate_line(comparison: Comparison) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,10 +10,10 @@ import numpy as np
 
 from tailproof.data.log import Log, discounted_returns
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.diagnosis.evidence import TailReport
 from tailproof.evaluation.estimate import Estimate
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Section, Wide
+from tailproof.report.evidence import influence_sentence, influence_table, tail_table
 from tailproof.report.figures import (
     fold_figure,
     influence_figure,
@@ -27,10 +26,6 @@ from tailproof.report.tables import table
 from tailproof.report.tail_figures import hill_figure, residual_figure, survival_figure
 from tailproof.report.text import number, percent
 from tailproof.report.versions import versions
-from tailproof.statistics.tails.index import TailIndex
-
-MOODS = {"yes": "good", "doubtful": "warn", "no": "warn"}
-SAYS = {"yes": "exists", "doubtful": "in doubt", "no": "does not exist"}
 
 
 def verdict_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> Section:
@@ -62,7 +57,7 @@ def tails_section(log: Log, diagnosis: Diagnosis) -> Section:
     report = diagnosis.tails["rewards"]
     indices = {"right": report.right, "left": report.left}
     paths = [path for path in (report.right_path, report.left_path) if path is not None]
-    blocks: list[Block] = [Facts(_tail_facts(report))]
+    blocks: list[Block] = [Wide(tail_table(diagnosis))]
     if paths:
         blocks.append(hill_figure(paths, indices))
     blocks.append(survival_figure(log.rewards, (report.right, report.left)))
@@ -158,23 +153,11 @@ def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
     ids = [each.episode for each in influence.episodes]
     blocks: list[Block] = []
     if influence.episodes:
-        first = influence.episodes[0]
-        blocks.append(
-            Prose(
-                f"The {len(ids)} episodes below carry {percent(influence.share)} of all influence on "
-                f"the plain estimate ({influence.estimator}: {number(influence.value)}). Without "
-                f"{first.episode} alone it would be {number(first.value_without)}"
-                + (
-                    f", without all of them {number(influence.value_without_all)}."
-                    if math.isfinite(influence.value_without_all)
-                    else "."
-                )
-            )
-        )
+        blocks.append(Prose(influence_sentence(diagnosis)))
         rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
         robust = f"median of {influence.folds} folds"
         figure = influence_figure(rows, plain="plain estimate", robust=robust)
-        blocks.append(replace(figure, numbers=_influence_table(diagnosis)))
+        blocks.append(replace(figure, numbers=influence_table(diagnosis)))
     if not log.is_bandit or log.n_episodes > 1:
         returns = discounted_returns(log, diagnosis.gamma)
         blocks.append(returns_figure(returns, log.episode_ids, marked=ids))
@@ -207,32 +190,6 @@ def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) 
     return Section("settings", "Settings and versions", tuple(blocks), "Settings")
 
 
-def _tail_facts(report: TailReport) -> tuple[Fact, ...]:
-    lean = {"symmetric": "alike", "left": "left is longer", "right": "right is longer"}
-    return (
-        _index_fact("left tail", report.left),
-        _index_fact("right tail", report.right),
-        Fact("mean", SAYS[report.mean.exists], "", MOODS[report.mean.exists]),  # type: ignore[arg-type]
-        Fact("variance", SAYS[report.variance.exists], "", MOODS[report.variance.exists]),  # type: ignore[arg-type]
-        Fact(
-            "the two tails",
-            lean.get(report.skew, "unclear"),
-            f"{report.asymmetry.left} extremes left, {report.asymmetry.right} right",
-        ),
-    )
-
-
-def _index_fact(name: str, index: TailIndex) -> Fact:
-    if not index.estimable:
-        return Fact(name, "unknown", index.reason)
-    return Fact(
-        name,
-        f"α = {number(index.alpha, 3)}",
-        f"{percent(index.level)} interval {number(index.low, 3)} to {number(index.high, 3)}",
-        "warn" if index.alpha < 2 else "plain",
-    )
-
-
 def _tail_table(reports: Any) -> Any:
     rows = [
         (
@@ -254,27 +211,3 @@ def _tail_table(reports: Any) -> Any:
         caption="Moments of an order below α exist.",
         digits=3,
     )
-
-
-def _influence_table(diagnosis: Diagnosis) -> Any:
-    grouped = any(each.group is not None for each in diagnosis.influence.episodes)
-    columns = [
-        "episode",
-        *(["group"] if grouped else []),
-        "steps",
-        "effect",
-        "estimate without it",
-        "effect on the median of folds",
-    ]
-    rows = [
-        (
-            str(each.episode),
-            *([str(each.group)] if grouped else []),
-            each.steps,
-            each.effect,
-            each.value_without,
-            each.median_effect,
-        )
-        for each in diagnosis.influence.episodes
-    ]
-    return table(columns, rows)

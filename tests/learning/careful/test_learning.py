@@ -61,7 +61,7 @@ def test_a_clear_effect_is_found_and_judged_by_other_episodes(found):
     assert found.judged.episodes == 1500  # every row is judged by a policy that it did not teach
     states = np.array([[2.0, 0.0], [-2.0, 0.0]])
     assert found.policy(states).tolist() == [1, 0]
-    assert str(found).startswith("Better than the logged behaviour by ")
+    assert str(found).startswith("Yes, better than what was logged: gain ")
 
 
 def test_the_judged_gain_is_near_the_truth(found):
@@ -71,7 +71,7 @@ def test_the_judged_gain_is_near_the_truth(found):
 
 def test_where_actions_change_nothing_the_behaviour_is_kept(kept):
     assert kept.improves is False
-    assert str(kept).startswith("Keep the logged behaviour")
+    assert str(kept).startswith("No, nothing learned is credibly better")
     assert isinstance(kept.policy, SoftmaxPolicy)
     law = kept.policy.probabilities(kept.held_out.states)
     assert np.abs(law.mean(axis=0) - 0.5).max() < 0.1
