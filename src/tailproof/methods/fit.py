@@ -196,8 +196,7 @@ def ends_by_the_clock(log: AnyLog) -> bool:
         return False
     places = np.arange(log.n_episodes)
     chosen = np.union1d(places[:50], places[-50:])  # the first and the last will tell
-    taken = log.take(chosen)
-    some = taken if isinstance(taken, Log) else taken.load()
+    some = log.take(chosen).load()
     steps = some.states.reshape(len(chosen), length, -1)
     clock = np.ptp(steps, axis=0).max(axis=0) == 0
     if (clock & (np.ptp(steps[0], axis=0) > 0)).any():

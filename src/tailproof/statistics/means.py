@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, PartitionError, TailproofError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 __all__ = ["AdaptiveHuber", "Catoni", "LeeValiant", "Mean", "MedianOfMeans"]
 __all__ += ["PermutedMedianOfMeans", "SampleMean", "TrimmedMean", "Winsorised"]
@@ -204,7 +204,7 @@ def lee_valiant(
     return kappa + float(np.mean(deviations * weights))
 
 
-class _Settings(Parameters):
+class _Settings(Configurable):
     """What the means share: settings that are checked once and handed to a function above."""
 
     function: ClassVar[Callable[..., float]]

@@ -25,7 +25,7 @@ from tailproof.data.log import Log, discounted_returns
 from tailproof.data.partition import Folds
 from tailproof.features import Features, as_features
 from tailproof.features.ladder import basis_for
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
 FEWEST = 10  # independent groups of episodes below which no interval is given
@@ -34,7 +34,7 @@ _MATTERS = 0.5  # of the gain over the log, or of the spread of returns, that th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Auto(Parameters):
+class Auto(Configurable):
     """A critic as rich as the log calls for, and a mean chosen by what the rewards show.
 
     The critic is a mixture of rungs (`climb`), each linear in the rewards, so that with its weights w

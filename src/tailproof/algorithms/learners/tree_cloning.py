@@ -17,13 +17,13 @@ from tailproof.algorithms.task import Task
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 _REPEATED = 0.5  # of the rows: at most so many states may be distinct for counts to say something
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeCloning(Parameters):
+class TreeCloning(Configurable):
     """Imitate the log, or its best episodes, by randomised trees: b̂(a|s).
 
     Its "critics" are log b̂(a|s): the greedy policy is the likeliest action, and the softmax of
