@@ -176,12 +176,9 @@ class Log(Episodes):
                 f"Got {next_array.shape} instead."
             )
         reward_array = column("rewards", rewards, n, float)
-        for name, values in (
-            ("states", state_array),
-            ("next_states", next_array),
-            ("rewards", reward_array),
-        ):
-            require_finite(name, values, LogError)
+        require_finite("states", state_array, LogError)
+        require_finite("next_states", next_array, LogError)
+        require_finite("rewards", reward_array, LogError)
         action_array, space = check_actions(actions, n, action_space)
         starts, episode_ids = runs(episode, n)
         ends = np.zeros(n, dtype=bool)
