@@ -14,7 +14,7 @@ import tailproof.engines.checkpoint
 import tailproof.sources.lazily
 from tailproof import evaluate, method
 from tailproof.algorithms.linear.samples import Answers
-from tailproof.algorithms.linear.statistics import Statistics, PartSummary
+from tailproof.algorithms.linear.statistics import PartSummary, Statistics
 from tailproof.engines import Local
 from tailproof.engines.checkpoint import CheckpointWarning
 from tailproof.errors import StorageError
