@@ -7,7 +7,7 @@ export OPENBLAS_NUM_THREADS = 1
 
 .PHONY: demo test lint bench clean
 
-demo: .venv/ready
+demo: .venv/base
 	$(BIN)/tailproof demo
 
 test: lint
@@ -21,10 +21,15 @@ lint: .venv/ready
 bench: .venv/ready
 	for file in benchmarks/*.py; do $(BIN)/python $$file --quick || exit 1; done
 
-.venv/ready: pyproject.toml constraints.txt
+# The demo needs the core alone; the tests need every extra, torch (by its pin) among them.
+.venv/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0 --editable '.[deep,minari,mujoco,online,ray]' --group dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/ready: .venv/base
+	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0 --editable '.[deep,duckdb,excel,minari,mujoco,online,ray]' --group dev
 	touch $@
 
 clean:

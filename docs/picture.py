@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from tailproof.demo import DAYS, HUB, PLAIN, STORMY, WEEKS, play
-from tailproof.report.story_page import TONES, estimates_plot
-
+from tailproof.plotting.marks import COLOURS, colour_of
+from tailproof.plotting.svg import as_svg
 from tailproof.report.page import stylesheet
+from tailproof.studies.storm.page import TONES, estimates_axes
+from tailproof.studies.storm.story import DAYS, HUB, PLAIN, STORMY, WEEKS, play
 
 SHOWN = (PLAIN, DAYS, WEEKS)
 
@@ -13,21 +14,24 @@ SHOWN = (PLAIN, DAYS, WEEKS)
 def picture() -> str:
     """Return the estimates of one hub's stormy year beside the truth, with its own style."""
     season = play(STORMY, HUB)
-    plot = estimates_plot(season, SHOWN)
-    place = plot.left
+    axes = estimates_axes(season, SHOWN)
     for name in SHOWN:
-        plot.dot(place + 6, 10, TONES[name], radius=5)
-        plot.text(place + 17, 14, name, style="name")
-        place += 34 + 7.1 * len(name)
-    plot.diamond(place + 6, 10, "truth")
-    plot.text(place + 17, 14, "truth by replay", style="name")
-    drawn = plot.svg(
-        "Estimated value of seven schedules beside the truth. Error in dollars a day: "
-        + ", ".join(f"{name} {season.error(name):.0f}" for name in SHOWN)
+        axes.scatter([], [], s=80, color=colour_of(TONES[name]), label=name)
+    axes.scatter([], [], s=60, color=COLOURS["truth"], marker="D", label="truth by replay")
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=4,
+        frameon=False,
+        fontsize=12.5,
+        handletextpad=0.2,
+        borderpad=0,
+        labelcolor=COLOURS["ink"],
     )
+    said = "Estimated value of seven schedules beside the truth. Error in dollars a day: "
+    said += ", ".join(f"{name} {season.error(name):.0f}" for name in SHOWN)
     style = stylesheet() + ".plot { background: var(--paper); font-family: sans-serif; }"
-    head, body = drawn.split(">", 1)
-    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{style}</style>{body}\n'
+    return as_svg(axes, said, style=style) + "\n"
 
 
 if __name__ == "__main__":

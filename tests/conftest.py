@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -33,3 +36,21 @@ def linear() -> LinearMDP:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def documented():
+    """The keys that docs/json.md lists below some titles; those of the evidence only if `full`."""
+    text = (Path(__file__).parents[1] / "docs" / "json.md").read_text(encoding="utf-8")
+
+    def keys_below(*titles, full=False):
+        keys = set()
+        for title in titles:
+            pattern = rf"^## {title}\n(.*?)(?=^## |\Z)"
+            (section,) = re.findall(pattern, text, re.DOTALL | re.MULTILINE)
+            rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE)
+            left_out = ("*sometimes*",) if full else ("*sometimes*", "*full*")
+            keys |= {key for key, meaning in rows if not meaning.startswith(left_out)}
+        return keys
+
+    return keys_below

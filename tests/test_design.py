@@ -9,9 +9,10 @@ PACKAGE = ROOT / "src" / "tailproof"
 ON_DEMAND = {
     "deep": {"algorithms", "export", "learning", "methods"},  # torch is an extra
     "report": {"comparison", "diagnosis", "evaluation", "learning"},  # pages in a notebook
+    "plotting": {"comparison", "diagnosis", "evaluation", "learning"},  # .plot() of results
     "export": {"policies"},  # ONNX is an extra
     "methods": {"algorithms"},  # settings of a saved policy
-    "sources": {"data"},  # log.to_parquet
+    "sources": {"data", "policies"},  # log.to_parquet, the logged policy
 }
 
 

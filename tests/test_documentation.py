@@ -15,7 +15,7 @@ from tailproof.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = [
     page
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     if "```console" in page.read_text()
 ]
 
@@ -31,7 +31,7 @@ def test_the_site_builds_without_warnings(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
-    assert "read_log" in (tmp_path / "reference.html").read_text()
+    assert "read_log" in (tmp_path / "reference" / "logs.html").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,5 +1,6 @@
 import ast
 import importlib
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,7 @@ def test_a_function_is_never_hidden_by_the_module_of_its_name(first):
     assert done.stdout.split() == ["function"] * 5
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         tailproof.nothing  # noqa: B018
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert tailproof.__version__ == importlib.metadata.version("tailproof")

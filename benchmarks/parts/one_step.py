@@ -7,6 +7,7 @@ Targets on logs of 500, 2,000 and 10,000 rows:
   times that of t from SNIPS scores (2.4 at 500 rows). 90 % lower bounds: 89 % pooled, 80 % in a cell.
 - At most 400 ms of CPU for 10,000 rows.
 - A policy without effect passes the gate (90 % asked) in at most 10 % of logs pooled, 15 % in a cell.
+- The better of two arms is ranked first at least as often as by the means of the arms, in every cell.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from parts.populations import Population, made_populations, real_populations
 from parts.records import Records
 from tailproof import compare, evaluate
 from tailproof.arrays import FloatArray
+from tailproof.policies.simple import Always
 
 SIZES = (500, 2000, 10_000)
 LEVEL = 0.9
@@ -82,6 +84,59 @@ def gate(
     ]
     power = {effect: float(np.mean(list(each.values()))) for effect, each in found.items()}
     return {"passes": found, "pooled": power, "logs": logs}, missed
+
+
+def ranking(
+    folder: Path | None, records: Records, *, logs: int, quick: bool, seed: int
+) -> tuple[dict[str, Any], list[str]]:
+    """Measure how often `compare` ranks the better of two arms first, and how often arm means do."""
+    cells: dict[str, dict[str, float]] = {}
+    for place, (kind, population) in enumerate(null_populations(folder)):
+        if kind == "no effect":
+            continue
+        for n in SIZES[:2] if quick else SIZES:
+            name = f"{population.name}, {n:,} rows"
+            first = [
+                records.once(
+                    f"ranking, {name}, log {i}, seed {seed}",
+                    lambda p=population, n=n, s=[seed, 200 + place, n, i]: _ranked(p, n, s),
+                )
+                for i in range(logs)
+            ]
+            by_compare, by_means = np.mean(first, axis=0)
+            lead = np.subtract(
+                *np.transpose(first)
+            )  # 1 where only `compare` is right, −1 vice versa
+            worse, differ = int((lead < 0).sum()), int((lead != 0).sum())
+            cells[name] = {
+                "compare": float(by_compare),
+                "arm_means": float(by_means),
+                "chance": float(binom.sf(worse - 1, differ, 0.5)) if differ else 1.0,
+            }
+    missed = [
+        f"ranking: {name}: best first in {cell['compare']:.0%}, by arm means {cell['arm_means']:.0%}"
+        for name, cell in cells.items()
+        if cell["compare"] < cell["arm_means"] and (not quick or cell["chance"] < CHANCE)
+    ]
+    return {"cells": cells, "logs": logs}, missed
+
+
+def show_ranking(record: dict[str, Any]) -> None:
+    """Print what `ranking` found."""
+    print(f"{'best arm ranked first':44} {'compare':>8} {'means':>8}")
+    for name, cell in record["cells"].items():
+        print(f"{name:44} {cell['compare']:8.2f} {cell['arm_means']:8.2f}")
+
+
+def _ranked(population: Population, n: int, seed: list[int]) -> list[float]:
+    """Return whether the better arm is ranked first by `compare`, and by the means of the arms."""
+    log = population.log(n, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = compare(log, {"old": Always(0, 2), "new": population.policy})
+    new, old = (log.rewards[log.actions == arm] for arm in (1, 0))
+    by_means = len(new) > 0 and (len(old) == 0 or new.mean() > old.mean())
+    return [float(found.best.name == "new"), float(by_means)]
 
 
 def _one(population: Population, n: int, seed: list[int]) -> list[float]:

@@ -49,6 +49,8 @@ class Population:
         How many there are.
     logged
         Whether the log tells the propensities.
+    law
+        Outcomes and their probabilities under the policy and under the log, (N,) each.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Population:
     truth: float
     n_actions: int
     logged: bool = True
+    law: tuple[FloatArray, FloatArray, FloatArray] | None = None
 
     def log(self, n: int, seed: list[int]) -> Log:
         """Return a log of n rows."""
@@ -98,8 +101,10 @@ def full_information(
         at = np.arange(n), actions
         return states[rows], actions, outcomes[rows][at], propensities[at]
 
-    truth = float((target(states) * outcomes).sum(axis=1).mean())
-    return Population(name, draw, Acting(target), truth, outcomes.shape[1], logged)
+    chance = target(states) / len(states)
+    law = outcomes.ravel(), chance.ravel(), logging(states).ravel() / len(states)
+    truth = float((chance * outcomes).sum())
+    return Population(name, draw, Acting(target), truth, outcomes.shape[1], logged, law)
 
 
 def randomised(
@@ -140,9 +145,14 @@ def randomised(
             rows[here] = rng.choice(members, size=int(here.sum()))
         return states[rows], actions, rewards[rows], logging[s, actions]
 
-    truth = sum((own == s).mean() * rewards[cells[s, target[s]]].mean() for s in np.unique(own))
+    chance, logged = np.zeros(len(own)), np.zeros(len(own))
+    for (s, a), members in cells.items():
+        share = (own == s).mean() / max(len(members), 1)
+        chance[members] = share * (target[s] == a)
+        logged[members] = share * logging[s, a]
     rule = Acting(lambda at: chosen(target[stratum(at)], n_actions))
-    return Population(name, draw, rule, float(truth), n_actions)
+    truth = float(chance @ rewards)
+    return Population(name, draw, rule, truth, n_actions, law=(rewards, chance, logged))
 
 
 def _table(path: Path) -> Any:
@@ -151,30 +161,30 @@ def _table(path: Path) -> Any:
     return pq.read_table(path).to_pandas()
 
 
-def hillstrom(folder: Path) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return states (mens, womens, newbie first), segments and spend."""
+def hillstrom(folder: Path, outcome: str = "spend") -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return states (mens, womens, newbie first), segments and spend, or visits."""
     import pandas as pd
 
     table = _table(folder / "hillstrom.parquet")
     columns = ["mens", "womens", "newbie", "recency", "history", "zip_code", "channel"]
     states = pd.get_dummies(table[columns]).to_numpy(float)
-    return states, pd.factorize(table["segment"], sort=True)[0], table["spend"].to_numpy()
+    return states, pd.factorize(table["segment"], sort=True)[0], table[outcome].to_numpy(float)
 
 
-def rand(folder: Path) -> tuple[FloatArray, IntArray, FloatArray]:
+def rand(folder: Path, outcome: str = "meddol") -> tuple[FloatArray, IntArray, FloatArray]:
     """Return states (female, child first), plans (free, shared, large share) and medical spend."""
     table = _table(folder / "randhie.parquet")
     columns = ["female", "child", "xage", "linc", "num", "disea", "physlm", "mhi", "hlthf"]
     plans = np.digitize(table["coins"], [1, 60])
-    return table[columns].to_numpy(float), plans, table["meddol"].to_numpy()
+    return table[columns].to_numpy(float), plans, table[outcome].to_numpy(float)
 
 
-def claims(folder: Path) -> tuple[FloatArray, FloatArray]:
-    """Return states of policyholders and the amounts they claimed."""
+def claims(folder: Path, outcome: str = "amount") -> tuple[FloatArray, FloatArray]:
+    """Return states of policyholders and the amounts they claimed, or their years of exposure."""
     table = _table(folder / "bemtpl97.parquet")
     states = table[["ageph", "bm", "power", "agec", "fleet", "lat"]].to_numpy(float)
     labels = [table[name] == value for name, value in (("sex", "male"), ("fuel", "diesel"))]
-    return np.column_stack([states, *labels]).astype(float), table["amount"].to_numpy()
+    return np.column_stack([states, *labels]).astype(float), table[outcome].to_numpy(float)
 
 
 def limeqo(folder: Path) -> tuple[FloatArray, FloatArray]:
@@ -191,21 +201,27 @@ def uniform(n_actions: int) -> Rule:
     return lambda at: np.full((len(at), n_actions), 1 / n_actions)
 
 
-def real_populations(folder: Path | None) -> Iterator[Population]:
-    """Yield the populations whose files are in the folder."""
+def real_populations(folder: Path | None, *, units: bool = False) -> Iterator[Population]:
+    """Yield the populations whose files are in the folder.
+
+    With `units` the outcome is what a ratio divides by (visits, years of exposure): with the same
+    generator the same rows are drawn.
+    """
     if folder is None:
         return
     if (folder / "hillstrom.parquet").exists():
-        states, arms, spend = hillstrom(folder)
+        states, arms, spend = hillstrom(folder, "visit" if units else "spend")
         target = np.array([1, 0, 2, 2, 1, 0, 2, 2])  # men's e-mail to men's buyers, and so on
         logging = np.full((8, 3), 1 / 3)
         yield randomised("Hillstrom", states, arms, spend, 3, logging, target)
     if (folder / "randhie.parquet").exists():
-        states, plans, dollars = rand(folder)
+        states, plans, dollars = rand(folder, "mdvis" if units else "meddol")
         logging = np.array([[0.5, 0.3, 0.2], [0.3, 0.4, 0.3], [0.4, 0.3, 0.3], [0.2, 0.5, 0.3]])
         target = np.array([1, 0, 1, 2])
         yield randomised("RAND spend", states, plans, dollars, 2, logging, target)
-        yield randomised("RAND cost", states, plans, -dollars, 2, logging, target)
+        yield randomised(
+            "RAND cost", states, plans, dollars if units else -dollars, 2, logging, target
+        )
     if (folder / "bemtpl97.parquet").exists():
         states, amount = claims(folder)
         kept = [np.maximum(amount - deductible, 0) for deductible in (0, 200, 500)]
@@ -213,17 +229,23 @@ def real_populations(folder: Path | None) -> Iterator[Population]:
         careful: Rule = lambda at: np.where(  # noqa: E731
             at[:, [1]] > 5, [[0.2, 0.3, 0.5]], [[0.5, 0.3, 0.2]]
         )
-        yield full_information("claims", states, -np.stack(kept, axis=1), careful, young)
-        profit = np.array([260.0, 235.0, 210.0]) - np.stack(kept, axis=1)
+        outcomes = -np.stack(kept, axis=1)
+        profit = np.array([260.0, 235.0, 210.0]) + outcomes
+        if units:
+            outcomes = profit = np.tile(claims(folder, "expo")[1][:, None], 3)
+        yield full_information("claims", states, outcomes, careful, young)
         yield full_information("claims, profit", states, profit, careful, young)
-    if (folder / "limeqo_ceb.parquet").exists():
+    if (folder / "limeqo_ceb.parquet").exists() and not units:
         states, latency = limeqo(folder)
         large: Rule = lambda at: chosen(np.where(at[:, 0] > 1, 4, 1), 8)  # noqa: E731
         yield full_information("LimeQO", states, -latency, uniform(8), large)
 
 
-def made_populations() -> Iterator[Population]:
-    """Yield populations of our own, whose outcomes have a law: the same on every machine."""
+def made_populations(*, units: bool = False) -> Iterator[Population]:
+    """Yield populations of our own, whose outcomes have a law: the same on every machine.
+
+    With `units` the outcome is what a ratio divides by, see `real_populations`: sessions.
+    """
     rng = np.random.default_rng(1)
     size = 200_000
     states = rng.normal(size=(size, 4))
@@ -232,7 +254,12 @@ def made_populations() -> Iterator[Population]:
     far: Rule = lambda at: chosen(np.abs(at[:, 0]) > 1, 2)  # noqa: E731
     spend = np.exp(1.2 * noise + 0.3 * x)
     grown = np.stack([spend, spend * (1 + 0.3 * x**2)], axis=1)
+    if units:
+        sessions = 1 + np.random.default_rng(2).poisson(np.exp(0.5 * noise))
+        grown = np.stack([sessions, sessions], axis=1).astype(float)
     yield full_information("lognormal, effect x²", states, grown, half, far)
+    if units:
+        return
     chance = 1 / (1 + np.exp(3 - 0.5 * x))
     clicks = rng.random(size)
     bought = np.stack([clicks < chance, clicks < 1.3 * chance], axis=1).astype(float)

@@ -33,14 +33,18 @@ if TYPE_CHECKING:
     from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
     from tailproof.evaluation.estimate import Estimate
     from tailproof.evaluation.evaluate import evaluate, k_path
+    from tailproof.evaluation.looks import confidence_sequence
+    from tailproof.evaluation.returns import Returns, returns_under
     from tailproof.export.load import load as load_policy
     from tailproof.features import Joint, PerAction, Polynomial
     from tailproof.learning.learn import learn
     from tailproof.learning.learned import Learned
     from tailproof.methods.catalogue import method
     from tailproof.methods.method import Method
+    from tailproof.policies.by_row import Column, Logged
     from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
-    from tailproof.policies.simple import EpsilonGreedy
+    from tailproof.policies.rules import on_frame
+    from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform
     from tailproof.sources import read_log
     from tailproof.worlds.rollout import rollout
 
@@ -53,10 +57,12 @@ __all__ = [
     "LSTD",
     "MIS",
     "Absolute",
+    "Always",
     "BanditDR",
     "Bootstrap",
     "Clip",
     "Cloning",
+    "Column",
     "Comparison",
     "ConstantRewards",
     "Continuous",
@@ -75,39 +81,48 @@ __all__ = [
     "Log",
     "LogSumExp",
     "LogView",
+    "Logged",
     "Mean",
     "MeanMinusStd",
     "Median",
     "Method",
+    "Mixture",
     "OutOfBag",
     "PerAction",
     "Polynomial",
     "PowerMean",
     "Quantile",
     "Replicate",
+    "Returns",
     "Shrink",
     "SoftmaxPolicy",
     "Split",
     "TrimmedMean",
+    "Uniform",
     "Whole",
     "compare",
+    "confidence_sequence",
     "diagnose",
     "evaluate",
     "k_path",
     "learn",
     "load_policy",
     "method",
+    "on_frame",
     "read_log",
+    "returns_under",
     "rollout",
 ]
 
 #: Where each name comes from; it is loaded when it is first asked for.
 _HOMES = {
     "Absolute": "algorithms.linear.statistics",
+    "Always": "policies.simple",
     "BanditDR": "algorithms.bandit",
     "Bootstrap": "data.partition",
     "Clip": "algorithms.weighting",
     "Cloning": "algorithms.learners.cloning",
+    "Column": "policies.by_row",
     "Comparison": "comparison.comparison",
     "ConstantRewards": "algorithms.rewards",
     "Continuous": "data.spaces",
@@ -132,36 +147,47 @@ _HOMES = {
     "Log": "data.log",
     "LogSumExp": "algorithms.weighting",
     "LogView": "data.view",
+    "Logged": "policies.by_row",
     "MIS": "algorithms.mis",
     "Mean": "ensemble.aggregate",
     "MeanMinusStd": "ensemble.aggregate",
     "Median": "ensemble.aggregate",
     "Method": "methods.method",
+    "Mixture": "policies.simple",
     "OutOfBag": "data.partition",
     "PerAction": "features",
     "Polynomial": "features",
     "PowerMean": "algorithms.weighting",
     "Quantile": "ensemble.aggregate",
     "Replicate": "data.partition",
+    "Returns": "evaluation.returns",
     "Shrink": "algorithms.weighting",
     "SoftmaxPolicy": "policies.greedy",
     "Split": "data.partition",
     "TrimmedMean": "ensemble.aggregate",
+    "Uniform": "policies.simple",
     "Whole": "data.partition",
     "compare": "comparison.compare",
+    "confidence_sequence": "evaluation.looks",
     "diagnose": "diagnosis.diagnose",
     "evaluate": "evaluation.evaluate",
     "k_path": "evaluation.evaluate",
     "learn": "learning.learn",
     "load_policy": "export.load:load",
     "method": "methods.catalogue",
+    "on_frame": "policies.rules",
     "read_log": "sources",
+    "returns_under": "evaluation.returns",
     "rollout": "worlds.rollout",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for, and nothing else: a log needs no critics, and an interrupt is heard."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tailproof")
     if name not in _HOMES:
         raise AttributeError(f"module 'tailproof' has no attribute {name!r}")
     home, _, called = _HOMES[name].partition(":")

@@ -57,6 +57,10 @@ class CoverageWarning(TailproofWarning):
     """The policy does what the log never did."""
 
 
+class StateWarning(TailproofWarning):
+    """A state column that seems to hold a code for a missing value."""
+
+
 class WeightWarning(TailproofWarning):
     """Importance weights that do not average one."""
 

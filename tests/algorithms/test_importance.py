@@ -7,8 +7,8 @@ import pytest
 
 from tailproof import LSTD, EpisodeDR, EpisodeIS, Log, Method, Split, evaluate
 from tailproof.algorithms.base import Capabilities, Fitted
+from tailproof.diagnosis.reference import discounted_returns
 from tailproof.errors import HorizonWarning, LogError, MethodError
-from tailproof.judgement.reference import discounted_returns
 
 ROWS = ["tis", "pdis", "sntis", "snpdis", "sequential-dr"]
 

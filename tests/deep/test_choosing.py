@@ -17,7 +17,7 @@ SMALL = Budget(
     critics=(16,),
     policies=(64, 64),
     judges=(16,),
-    folds=3,
+    folds=5,
     judging=400,
 )
 
@@ -100,6 +100,83 @@ def test_where_nothing_is_better_the_behaviour_is_kept(monkeypatch):
     assert np.abs(learned.policy(log.states)[:, 0] - wanted).mean() < 0.15
 
 
+def right(states):
+    return 0.8 * np.tanh(states[:, :1])
+
+
+def middling(states):
+    return -0.3 * np.tanh(states[:, :1])
+
+
+def judged(log, *, rank="sum", policy=right):
+    taught, held_out = log.take(np.arange(0, 90)), log.take(np.arange(90, 120))
+    return judging.resemblance(
+        policy,
+        middling,
+        taught,
+        held_out,
+        rank=rank,
+        level=0.95,
+        rng=np.random.default_rng(0),
+    )
+
+
+def test_episodes_like_the_imitated_ones_tell_what_imitating_them_earns():
+    log = make_log(episodes=120)
+    found = judged(log)
+    # The authors' rewards differ by E(1.6 tanh s)², about one a step.
+    assert found.credible
+    assert found.gain == pytest.approx(20 * (1 - 0.34), rel=0.4)
+    heavy = make_log(episodes=120, noise=lambda rng, n: rng.standard_cauchy(n))
+    assert judged(heavy, rank="median").credible
+    assert not judged(log, policy=lambda states: -right(states)).credible  # the worse author
+
+
+def test_rewards_that_say_nothing_recommend_nobody():
+    log = make_log(episodes=120)
+    nothing = judged(log.with_rewards(np.zeros(log.n_transitions)))
+    assert nothing.chance == nothing.against == 1.0
+    assert not nothing.credible
+    credible = [
+        judged(
+            log.with_rewards(np.random.default_rng(seed).standard_cauchy(log.n_transitions)),
+            rank="median",
+        ).credible
+        for seed in range(100)
+    ]
+    assert sum(credible) <= 10  # 5 of 100 are expected by accident
+
+
+def test_an_easy_start_is_no_merit():
+    rng = np.random.default_rng(3)
+    episodes, steps = 120, 20
+    start = np.repeat(rng.standard_normal(episodes), steps)  # of which the rewards consist
+    states = np.stack([start, rng.standard_normal(episodes * steps)], axis=1)
+    log = Log.from_arrays(
+        states,
+        right(states),
+        start,
+        states,
+        episode=np.repeat(np.arange(episodes), steps),
+        action_space=Continuous(1, (-1.0,), (1.0,)),
+    )
+
+    def of_easy_starts(states):
+        return np.where(states[:, :1] > 0, right(states), middling(states))
+
+    assert judged(log, policy=of_easy_starts).chance > 0.05
+
+
+def test_rare_losses_that_robust_scores_do_not_see_speak_against():
+    log = make_log(episodes=120)
+    good = np.abs(log.actions[:, 0] - right(log.states)[:, 0]) < 0.1
+    first = np.arange(log.n_transitions) % 20 == 0
+    loses = log.with_rewards(log.rewards - 1e3 * (good & first))
+    found = judged(loses, rank="median")
+    assert found.chance < 0.05
+    assert not found.credible
+
+
 def test_without_held_out_episodes_nothing_is_compared(monkeypatch):
     monkeypatch.setattr(choosing, "Budget", lambda: SMALL)
     learned = learn(make_log(), gamma=0.5, holdout=0.0)
@@ -143,10 +220,6 @@ def test_the_command_line_trains_judges_plays_and_saves(tmp_path, monkeypatch):
 
 def test_policies_of_continuous_actions_are_evaluated_without_naming_a_method():
     log = make_log(good=1.0)
-
-    def right(states):
-        return 0.8 * np.tanh(states[:, :1])
-
     found = evaluate(log, right, gamma=0.5)
     assert found.value == pytest.approx(1 / (1 - 0.5), rel=0.1)  # it earns 1 a step
     assert found.choice.gain.value == pytest.approx(found.value - found.choice.logged_value)

@@ -9,7 +9,7 @@ from tailproof import Continuous, Log, Quantile, Replicate, Split, Whole, learn,
 from tailproof.algorithms.task import Task
 from tailproof.deep import IQL, SAC, EarlyStopping, History, NeuralFQE, Run
 from tailproof.deep.convergence import horizon_of, returns_to_go
-from tailproof.errors import ConvergenceWarning, MethodError, TailproofError
+from tailproof.errors import ConvergenceWarning, MethodError
 
 SMALL = {"hidden": (16, 16), "batch": 64, "learning_rate": 3e-3}
 RUN = Run(threads=1, log_every=50)
@@ -148,7 +148,7 @@ def test_what_is_not_measured_stops_nothing():
             EarlyStopping(**wrong)
 
 
-def test_a_history_iterates_becomes_a_frame_and_is_drawn():
+def test_a_history_iterates_and_becomes_a_frame():
     history = History()
     for step in (10, 20):
         history = history.with_row(step, {"q loss": np.array([1.0, 2.0]), "return": 5.0 + step})
@@ -158,14 +158,6 @@ def test_a_history_iterates_becomes_a_frame_and_is_drawn():
     assert rows[-1]._asdict() == {"step": 20, "quantity": "return", "member": 0, "value": 25.0}
     frame = history.to_frame()
     assert list(frame["value"]) == [row.value for row in rows]
-    figure = history.plot()
-    assert [panel.get_title() for panel in figure.axes] == ["q loss", "return"]
-    assert len(figure.axes[0].lines) == 2
-    assert len(history.plot("return").axes) == 1
-    with pytest.raises(TailproofError, match=r"The history holds q loss, return\. Got 'loss'"):
-        history.plot("loss")
-    with pytest.raises(TailproofError, match="holds nothing"):
-        History().plot()
 
 
 def test_as_published_undoes_what_this_library_does_differently():

@@ -1,15 +1,23 @@
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
 
-from tailproof import MeanMinusStd, Median, Method, Quantile
-from tailproof.deep import play
+from tailproof import Continuous, Log, MeanMinusStd, Median, Method, Quantile
+from tailproof.deep import IQL, Evaluation, Run, play
 from tailproof.deep.rows import deep_rows
 from tailproof.deep.scores import REFERENCE, normalised, scorer
 from tailproof.deep.tasks import PRESETS, preset
-from tailproof.errors import TailproofError
+from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
 from tailproof.sources import read_rollouts
-from tailproof.studies.paper.deep_rows import to_return_range, variant_folds, with_variants
+from tailproof.studies.paper.deep_rows import (
+    clipped,
+    implicit_study,
+    to_return_range,
+    variant_folds,
+    with_variants,
+)
 
 
 def test_rows_are_methods_and_share_their_critics():
@@ -118,12 +126,43 @@ def test_rollouts_become_logs():
     assert log.terminated.tolist() == arrays["terminals"].tolist()
     returns = np.add.reduceat(to_return_range(log).rewards, log.starts[:-1])
     assert returns.max() - returns.min() == pytest.approx(1000)
-    every = with_variants(log, 0.2)
+    every = with_variants(log, [log.rewards, clipped(log.rewards, 0.2), np.zeros(5)])
     assert every.n_episodes == 6
     assert every.rewards[:5].tolist() == log.rewards.tolist()
     assert 0 < every.rewards[5:10].max() < 5
     assert every.rewards[10:].tolist() == [0.0] * 5
     assert (every.next_states[5:10] == log.next_states).all()
-    counts = variant_folds(log, 2, np.random.default_rng(0)).counts
+    counts = variant_folds(log, 3, 2, np.random.default_rng(0)).counts
     assert counts[:3].tolist() == np.kron(np.eye(3), [1, 1]).tolist()
     assert counts[3:].sum(axis=0).tolist() == [1, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "left"),
+    [(1, {"ma", "room-vm", "p-room-vm"}), (3, set())],  # folds that hold an outlier, of three
+)
+def test_rows_whose_critics_diverge_have_no_score_and_the_others_have(spoilt, left, rng):
+    episodes, steps = 60, 4
+    rows = episodes * steps
+    rewards = rng.standard_normal(rows)
+    log = Log.from_arrays(
+        rng.standard_normal((rows, 3)),
+        rng.uniform(-1, 1, (rows, 1)),
+        rewards,
+        rng.standard_normal((rows, 3)),
+        episode=np.repeat(np.arange(episodes), steps),
+        action_space=Continuous(1, (-1.0,), (1.0,)),
+    )
+    parts = variant_folds(log, 3, 3, np.random.default_rng(5)).counts[3:, :episodes]
+    for fold in range(spoilt):
+        rewards[steps * np.flatnonzero(parts[fold])[0]] = 1e30
+    played = Evaluation(environment="Pendulum-v1", episodes=1, score=scorer("pendulum"))
+    base = IQL(steps=2, policy_steps=2, hidden=(4,), reward_scale=1.0, run=Run(evaluation=played))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (FoldWarning, ConvergenceWarning))
+        found = implicit_study(
+            log.with_rewards(rewards), base, seed=5, folds=3, quantile=0.0, clip=0.05
+        )
+    always = {"bc", "clipped", "zero-reward", "percent-sum", "percent-median"}
+    assert set(found["scores"]) == always | left
+    assert found["critics"] == {}  # the whole log's, which diverged

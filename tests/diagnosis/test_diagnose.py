@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from tailproof import Absolute, Diagnosis, Joint, Log, diagnose, evaluate, method
-from tailproof.errors import LevelError, LogError, MethodError, PolicyError, TailproofError
+from tailproof import Absolute, Diagnosis, Log, diagnose, evaluate, method
+from tailproof.diagnosis.reference import linear_reference
+from tailproof.errors import LogError, MethodError, PolicyError, TailproofError
 from tailproof.noise import Gaussian, Noise, Pareto, StudentT
-from tailproof.statistics.means import AdaptiveHuber, MedianOfMeans
 from tailproof.statistics.tails import tail_index
 from tailproof.worlds import CartPole, storage
 
@@ -64,52 +64,85 @@ def to_the_right(states: np.ndarray) -> np.ndarray:
     return (states[:, 0] > 0).astype(int)
 
 
-def test_light_tails_need_no_more_than_the_average(light: Diagnosis):
+def test_light_tails_need_no_more_than_the_plain_mean(light: Diagnosis):
     verdict = light.verdict
-    assert (verdict.method, verdict.mean, verdict.folds) == ("lstd", None, 6)
-    assert verdict.level == 1 - 2**-6
-    assert verdict.interval_level == 1 - 2**-5
-    assert verdict.covers == "mean"
-    assert "plain average is safe" in verdict.summary
+    assert (verdict.method, verdict.estimator, verdict.tails) == ("auto", "plain mean", "light")
+    assert verdict.summary.startswith("Rewards have light tails: use method('auto')")
     assert light.tails["weighted rewards"].variance.exists == "yes"
-    assert "variance of the weighted rewards exists" in verdict.reasons[0]
 
 
 def test_heavy_symmetric_tails_ask_for_a_robust_mean(heavy: Diagnosis):
     verdict = heavy.verdict
-    assert verdict.method == "mis"
-    assert isinstance(verdict.mean, MedianOfMeans)
-    assert (verdict.unit, verdict.covers, verdict.bound_kind) == ("step", "mean", "order")
-    assert verdict.folds >= 10
+    assert (verdict.estimator, verdict.unit, verdict.tails) == ("Huber mean", "step", "heavy")
+    assert not verdict.skewed
     assert heavy.tails["weighted rewards"].skew == "symmetric"
-    assert "heavy" in verdict.summary
-    assert "symmetric" in verdict.summary
-    assert any("does not seem to exist" in reason for reason in verdict.reasons)
-    assert any("Both tails are alike" in reason for reason in verdict.reasons)
-    assert any("times the log" in each for each in verdict.improvements)
+    assert any("look symmetric" in reason for reason in verdict.reasons)
     first = heavy.influence.episodes[0]
     assert any(f"episode {first.episode} first" in each for each in verdict.improvements)
 
 
-def test_skew_warns_against_many_folds(right: Diagnosis):
-    verdict = right.verdict
-    assert verdict.mean == AdaptiveHuber()
-    assert right.tails["weighted rewards"].skew == "right"
-    assert verdict.folds == 6
-    assert any("beware of a large K" in reason for reason in verdict.reasons)
-    assert "6 folds, not more," in verdict.summary
-    assert verdict.interval_level is None
-    assert verdict.covers == "mean"
+def test_skew_keeps_the_tail(right: Diagnosis, left: Diagnosis):
+    for found, side in ((right, "right"), (left, "left")):
+        assert found.verdict.skewed
+        assert found.verdict.estimator in ("plain mean", "adaptive Huber mean")
+        assert found.tails["weighted rewards"].skew == side
+        assert any("are skewed" in reason for reason in found.verdict.reasons)
 
 
-def test_a_left_tail_lowers_what_folds_promise(left: Diagnosis):
-    verdict = left.verdict
-    assert left.tails["weighted rewards"].skew == "left"
-    assert verdict.tail_index is not None
-    assert 1 < verdict.tail_index < 2
-    assert verdict.level == pytest.approx(1 - verdict.tail_index**-verdict.folds)
-    assert verdict.level < 1 - 2.0**-verdict.folds
-    assert verdict.bound_kind == "tail-aware"
+@pytest.mark.parametrize("noise", [Gaussian(), StudentT(df=1.2), Pareto(1.5)], ids=str)
+def test_the_verdict_is_the_choice_of_evaluate(noise: Noise, cartpole: CartPole):
+    log = cartpole.log(episodes=40, noise=noise, seed=3)
+    choice = evaluate(log, cartpole.target(), gamma=0.99).choice
+    verdict = diagnose(log, cartpole.target(), gamma=0.99).verdict
+    assert verdict.point() == method("auto")
+    assert (verdict.estimator, verdict.unit, verdict.units, verdict.skewed) == (
+        choice.estimator,
+        choice.unit,
+        choice.units,
+        choice.skewed,
+    )
+    assert verdict.reasons[: len(choice.reasons)] == choice.reasons
+    without = diagnose(log, gamma=0.99).verdict
+    assert without.shape.to_dict() == verdict.shape.to_dict() == choice.shape.to_dict()
+    assert without.estimator is None
+
+
+def test_an_estimate_that_was_made_already_is_explained(cartpole: CartPole):
+    log = cartpole.log(episodes=30, noise=StudentT(df=1.5), seed=3)
+    estimate = evaluate(log, cartpole.target(), gamma=0.99)
+    again = diagnose(log, cartpole.target(), gamma=0.99, estimate=estimate)
+    assert again.to_dict() == diagnose(log, cartpole.target(), gamma=0.99).to_dict()
+
+
+def test_the_policy_is_asked_a_handful_of_times(cartpole: CartPole):
+    calls = []
+
+    def counted(states: np.ndarray) -> np.ndarray:
+        calls.append(len(states))
+        return cartpole.target()(states)
+
+    diagnose(cartpole.log(episodes=60, noise=StudentT(df=1.5), seed=3), counted, gamma=0.99)
+    assert len(calls) <= 8
+
+
+def test_residuals_use_the_draws_of_the_design():
+    """A policy that can only be sampled draws once: LSTD's residuals are then orthogonal to φ."""
+
+    class Noisy:
+        def sample(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+            return states[:, :1] + rng.normal(size=(len(states), 1))
+
+    rng = np.random.default_rng(1)
+    n = 20_000  # more than one piece
+    states, actions = rng.normal(size=(n, 1)), rng.normal(size=(n, 1))
+    rewards = states[:, 0] - actions[:, 0] ** 2
+    log = Log.from_arrays(
+        states, actions, rewards, np.roll(states, -1, axis=0), episode=np.arange(n) // 100
+    )
+    found = linear_reference(log, Noisy(), gamma=0.9)
+    phi = found.features(log.states, log.actions)
+    ridge = float(found.ridge.penalty(np.array([float(n)]))[0])
+    assert phi.T @ found.residuals == pytest.approx(ridge * found.theta, abs=1e-6 * n)
 
 
 def test_the_storm_clusters_and_is_named(storm: Diagnosis):
@@ -117,8 +150,8 @@ def test_the_storm_clusters_and_is_named(storm: Diagnosis):
     assert storm.clustering.in_episodes
     assert storm.clustering.in_groups
     assert verdict.unit == "group"
-    assert verdict.mean == AdaptiveHuber()
-    assert any("Bad episodes come together" in reason for reason in verdict.reasons)
+    assert any("come in clusters" in reason for reason in verdict.reasons)
+    assert verdict.settings == {"features": storage.HourlyFeatures()}
     named = {each.episode for each in storm.influence.episodes[:5]}
     assert named <= {f"2021-02-{day}" for day in range(12, 21)}
     assert storm.folds is not None
@@ -129,27 +162,7 @@ def test_the_storm_clusters_and_is_named(storm: Diagnosis):
     assert all(each.episode.startswith("2021-02-1") for each in storm.residuals.worst)
 
 
-def test_the_verdict_runs(storm: Diagnosis, left: Diagnosis, cartpole: CartPole):
-    log = storage.log("HB_NORTH", 2021, 1)
-    policy = storage.CANDIDATES["night>evening"]
-    verdict = storm.verdict
-    assert verdict.call.startswith("method('mis', mean=AdaptiveHuber(), unit='group', features=")
-    point = evaluate(log, policy, method=verdict.point(), gamma=1.0)
-    assert abs(point.value - storm.k_path.values[-1]) < abs(storm.influence.value - point.value)
-    bounds = evaluate(log, policy, method=verdict.bounds(), gamma=1.0)
-    assert len(bounds.fold_values) == verdict.folds
-    assert verdict.level is not None
-    assert bounds.lower_bound(verdict.level).level >= verdict.level
-    skewed = cartpole.log(episodes=100, noise=Pareto(1.5, sign=-1), seed=3)
-    bounds = evaluate(skewed, cartpole.target(), method=left.verdict.bounds(), gamma=0.99)
-    assert left.verdict.level is not None
-    bound = bounds.lower_bound(
-        left.verdict.level, kind=left.verdict.bound_kind, tail_index=left.verdict.tail_index
-    )
-    assert bound.value == bounds.fold_values.min()
-
-
-def test_without_groups_a_storm_leaves_nothing_to_promise():
+def test_a_storm_without_groups_counts_as_blocks():
     log = storage.log("HB_NORTH", 2021, 1)
     ungrouped = Log.from_arrays(
         log.states,
@@ -160,10 +173,8 @@ def test_without_groups_a_storm_leaves_nothing_to_promise():
         terminated=log.terminated,
     )
     verdict = diagnose(ungrouped).verdict
-    assert verdict.unit == "episode"
-    assert verdict.level is None
-    assert "no bound can be promised" in verdict.summary
-    assert any("folds are not independent" in reason for reason in verdict.reasons)
+    assert verdict.unit == "block"
+    assert "blocks of neighbouring episodes" in " ".join(verdict.reasons)
     assert any("Log.with_groups" in each for each in verdict.improvements)
 
 
@@ -194,20 +205,19 @@ def test_without_a_policy_rewards_and_returns_are_diagnosed(cartpole: CartPole):
     assert found.overlap is None
     assert found.residuals is None
     assert found.influence.value == pytest.approx(log.rewards.sum() / 60)
-    assert found.verdict.method == "mis"
+    assert found.verdict.tails == "heavy"
     assert found.verdict.improvements[0].startswith("Pass the policy")
     assert found.tails["rewards"].left == tail_index(log.rewards, side="left")
 
 
 def test_bandits_with_propensities_use_them(rng: np.random.Generator):
     found = diagnose(bandit(rng), to_the_right)
-    assert (found.gamma, found.verdict.method) == (0.0, "ips")
+    assert (found.gamma, found.verdict.unit) == (0.0, "row")
     assert found.influence.estimator == "inverse propensity scoring"
     assert found.overlap is not None
     assert found.overlap.mean_known
     assert found.overlap.weights.mean_error < 0.1
     assert found.overlap.weights.effective == pytest.approx(2000, rel=0.1)
-    assert found.verdict.point() == method("ips")
     wrong = bandit(rng)
     doubled = diagnose(
         Log.from_arrays(
@@ -222,17 +232,14 @@ def test_bandits_with_propensities_use_them(rng: np.random.Generator):
 
 def test_bandits_without_propensities_ask_for_them(rng: np.random.Generator):
     found = diagnose(bandit(rng, propensity=False), to_the_right)
-    assert found.verdict.method == "lstd"
     assert any(each.startswith("Log propensities") for each in found.verdict.improvements)
 
 
-def test_continuous_actions_get_joint_features_and_a_note(rng: np.random.Generator):
+def test_continuous_actions_are_diagnosed(rng: np.random.Generator):
     states, actions = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 1))
     rewards = -((actions[:, 0] - states[:, 0]) ** 2) + rng.normal(size=2000)
     log = Log.from_arrays(states, actions, rewards, states, episode=range(2000))
     found = diagnose(log, lambda s: s[:, :1])
-    assert any("Joint features are used" in note for note in found.notes)
-    assert found.verdict.settings == {"features": Joint(2, 1)}
     estimate = evaluate(log, lambda s: s[:, :1], method=found.verdict.point())
     assert estimate.value == pytest.approx(0, abs=0.1)
 
@@ -263,12 +270,11 @@ def test_leverage_of_the_logged_policy_is_that_of_the_log(cartpole: CartPole):
     assert far.leverage > 3 * overlap.leverage
 
 
-def test_actions_never_logged_withhold_every_level(rng: np.random.Generator):
+def test_actions_never_logged_are_said(rng: np.random.Generator):
     log = bandit(rng, propensity=False, action_space=3)
     found = diagnose(log, lambda s: np.where(s[:, 0] > 0, 2, 0))
     assert found.overlap is not None
     assert found.overlap.unlogged == pytest.approx(0.5, abs=0.05)
-    assert found.verdict.level is None
     assert any("were never logged" in reason for reason in found.verdict.reasons)
 
 
@@ -277,9 +283,9 @@ def test_a_handful_of_rewards_is_not_an_outlier(rng: np.random.Generator):
     rewards = np.zeros(4000)
     rewards[[7, 1234]] = 100.0
     verdict = diagnose(log.with_rewards(rewards), to_the_right).verdict
-    assert verdict.mean is None
-    assert verdict.level is None
-    assert any("Only 2 of 4,000 samples" in reason for reason in verdict.reasons)
+    assert verdict.tails == "sparse"
+    assert any("they are the signal" in reason for reason in verdict.reasons)
+    assert verdict.estimator == "weighted mean, shrunk"
 
 
 def test_the_k_path_of_constant_rewards_is_flat(rng: np.random.Generator):
@@ -297,24 +303,25 @@ def test_the_k_path_of_skewed_rewards_drifts(rng: np.random.Generator):
     assert path.drift < 0
 
 
-def test_small_logs_are_diagnosed_without_promises(rng: np.random.Generator):
+def test_small_logs_are_diagnosed_without_an_interval(rng: np.random.Generator):
     for n in (1, 2, 3, 50):
         log = Log.from_arrays(
             np.zeros(n), np.zeros(n, dtype=int), rng.normal(size=n), np.zeros(n), episode=[0] * n
         )
         found = diagnose(log)
-        assert found.verdict.level is None
-        assert found.verdict.folds == 1
-        assert any("1 episodes are too few" in reason for reason in found.verdict.reasons)
-        with pytest.raises(LevelError, match="Bounds need two folds or more"):
-            found.verdict.bounds()
+        assert any("the log has 1." in each for each in found.verdict.improvements)
+        if n == 1:
+            continue  # a row of a one-step log
+        one = diagnose(log, lambda s: np.zeros(len(s), dtype=int), gamma=0.5)
+        assert one.verdict.declined is not None
+        assert one.verdict.summary.endswith(("and gives no interval.", "cannot answer here."))
 
 
 def test_constant_and_huge_rewards_do_no_harm(rng: np.random.Generator):
     log = bandit(rng)
-    for rewards in (np.zeros(4000), np.full(4000, -3.0), 1e200 * rng.normal(size=4000)):
+    for rewards in (np.zeros(4000), np.full(4000, -3.0), 1e100 * rng.normal(size=4000)):
         found = diagnose(log.with_rewards(rewards), to_the_right)
-        assert found.verdict.method == "ips"
+        assert found.verdict.unit == "row"
         json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -365,11 +372,12 @@ def test_bad_input_is_named(cartpole: CartPole):
         diagnose(log, 3, gamma=0.9)
     rng = np.random.default_rng(0)
     never = bandit(rng)
-    with pytest.raises(LogError, match="the log says nothing about it"):
-        diagnose(
-            Log.from_arrays(
-                never.states, np.zeros(4000, dtype=int), never.rewards, never.states,
-                episode=range(4000), propensity=np.full(4000, 0.5), action_space=2,
-            ),
-            lambda s: np.ones(len(s), dtype=int),
-        )  # fmt: skip
+    nothing = diagnose(
+        Log.from_arrays(
+            never.states, np.zeros(4000, dtype=int), never.rewards, never.states,
+            episode=range(4000), propensity=np.full(4000, 0.5), action_space=2,
+        ),
+        lambda s: np.ones(len(s), dtype=int),
+    )  # fmt: skip
+    assert "it says nothing about the policy" in nothing.verdict.declined
+    assert nothing.verdict.summary.endswith("which cannot answer here.")

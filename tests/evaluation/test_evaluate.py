@@ -391,6 +391,12 @@ def test_a_diverging_fqe_is_noticed():
     chosen = method("roam-dm", features=features, ridge=0.0)
     with pytest.raises(FoldError, match="5 of 5 folds diverged"):
         evaluate(log, lambda s: np.zeros(len(s), int), method=chosen, gamma=0.99)
+    for iterations in (2, 5, 9):
+        few = method("fqe", features=features, ridge=0.0, iterations=iterations)
+        with pytest.raises(FoldError, match="1 of 1 folds diverged"):
+            evaluate(log, lambda s: np.zeros(len(s), int), method=few, gamma=0.99)
+        fine = evaluate(log, lambda s: np.zeros(len(s), int), method=few, gamma=0.5)
+        assert np.isfinite(fine.value)
 
 
 def test_backups_leave_out_members_that_overflow(heavy_log, cartpole):
@@ -416,7 +422,7 @@ def test_intervals_come_from_folds_and_refuse_what_folds_cannot_give(heavy_log, 
         estimate.interval(0.95)
     with pytest.raises(LevelError, match="An interval needs the values of several folds"):
         evaluate(heavy_log, cartpole.target(), method="fqe", gamma=0.9).interval(0.9)
-    with pytest.raises(LevelError, match="kind must be 'order' or 't'"):
+    with pytest.raises(LevelError, match="kind must be one of 'order', 't', or None"):
         estimate.interval(0.9, kind="normal")
     with pytest.raises(MethodError, match="The aggregate stands inside every backup"):
         evaluate(heavy_log, cartpole.target(), method="roam-fqe", gamma=0.9).with_aggregate(Mean())

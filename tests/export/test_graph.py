@@ -82,10 +82,10 @@ def test_trees_are_walked_as_numpy_walks_them(name, heavy_log, tmp_path, rng):
     assert np.array_equal(again(states), policy(states))
 
 
-@pytest.mark.parametrize("counted", [False, True])
-def test_a_cloned_behaviour_keeps_its_probabilities(counted, tabular, tmp_path):
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_cloned_behaviour_keeps_its_probabilities(exact, tabular, tmp_path):
     log = tabular.log(episodes=30, steps=20, seed=1)
-    chosen = Method(base=TreeCloning(counted=counted), at="pointwise")
+    chosen = Method(base=TreeCloning(exact=exact), at="pointwise")
     policy = learn(log, method=chosen, gamma=0.9).softmax(1.0)
     policy.save(tmp_path / "policy.onnx")
     states = np.vstack([np.eye(4), np.full((1, 4), 0.3)])

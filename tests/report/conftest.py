@@ -54,23 +54,20 @@ def page(tmp_path_factory):
     """An evaluation of a log with hostile names, as a page, its file and its answer."""
     log, policy = heavy_log(lambda i: f"{HOSTILE}{i}")
     diagnosis = diagnose(log, policy, gamma=0.9)
-    found = answer(
-        evaluate(log, policy, gamma=0.9),
-        folds=evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6)),
-    )
+    found = answer(evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6)))
     context = Context(
         source=f"{HOSTILE}.csv",
         settings={"columns": HOSTILE},
         notes=[HOSTILE],
         warnings=[HOSTILE],
-        record={**found.to_dict(), "diagnosis": diagnosis.to_dict()},
+        record={**found.estimate.to_dict(), "diagnosis": diagnosis.to_dict()},
     )
-    made = evaluation_page(log, policy, found, diagnosis, context, name=HOSTILE)
+    made = evaluation_page(log, found, diagnosis, context, name=HOSTILE)
     return made, made.write(tmp_path_factory.mktemp("report") / "report.html"), found
 
 
 @pytest.fixture(scope="session")
 def diagnosis_file(tmp_path_factory):
     log, _ = heavy_log()
-    made = diagnosis_page(log, None, diagnose(log), Context(source="log.csv"))
+    made = diagnosis_page(log, diagnose(log), Context(source="log.csv"))
     return made.write(tmp_path_factory.mktemp("report") / "diagnosis.html")

@@ -1,100 +1,99 @@
-"""The answer: what is quoted, what is only on offer, and what is withheld."""
+"""An estimate in words: Python's own interval and bound, or Python's reason why there is none."""
 
-from dataclasses import replace
+import math
 
-import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tailproof import Log, diagnose, evaluate, method
-from tailproof.report.answers import answer
-
-
-def skewed_log(sign=1.0):
-    rng = np.random.default_rng(3)
-    states = rng.normal(size=(1200, 2))
-    actions = rng.integers(0, 2, 1200)
-    rewards = sign * rng.pareto(1.4, 1200)
-    return Log.from_arrays(
-        states, actions, rewards, states, episode=np.arange(1200), terminated=np.ones(1200, bool)
-    )
+from tailproof import evaluate, learn
+from tailproof.errors import LevelError
+from tailproof.learning.constants import ConstantAction
+from tailproof.report.answers import answer, learned_line, with_share
+from tailproof.report.text import count, number, signed
 
 
-def first(states):
-    return np.zeros(len(states), dtype=int)
+@pytest.fixture(scope="module", params=["auto", "roam-dm", "roam-fqe", "lstd"])
+def estimate(request, heavy_log, cartpole):
+    return evaluate(heavy_log, cartpole.target(), method=request.param, gamma=0.9)
 
 
-def test_order_statistics_are_quoted_for_a_method_with_folds(heavy_log, cartpole):
-    estimate = evaluate(heavy_log, cartpole.target(), method="roam-variant", gamma=0.9)
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+def test_what_is_quoted_is_what_python_gives(estimate, level):
+    found = answer(estimate, level=level)
+    for ask, quoted in (
+        (estimate.interval, found.interval),
+        (estimate.gain.interval, found.gain_interval),
+    ):
+        try:
+            ends = ask(level)
+        except LevelError:
+            assert quoted is None
+        else:
+            assert (quoted.low, quoted.high, quoted.level) == (ends.low, ends.high, ends.level)
+    for ask, quoted in (
+        (estimate.lower_bound, found.bound),
+        (estimate.gain.lower_bound, found.gain_bound),
+    ):
+        try:
+            bound = ask(level)
+        except LevelError:
+            assert quoted is None
+        else:
+            assert (quoted.low, quoted.level) == (bound.value, bound.level)
+
+
+def test_the_first_line_has_value_unit_logged_value_and_gain(estimate):
+    line = answer(estimate).first_line()
+    assert line.startswith(f"{number(estimate.value)} discounted reward per episode (γ 0.9")
+    assert f"; logged {number(estimate.logged_value)}; gain {signed(estimate.gain.value)}" in line
+
+
+def test_a_caveat_says_what_a_bound_is_for_or_why_there_is_none(estimate):
     found = answer(estimate)
-    assert (found.interval.low, found.interval.high) == (
-        estimate.interval(0.9).low,
-        estimate.interval(0.9).high,
-    )
-    assert found.bound.low == estimate.lower_bound(0.9).value
-    assert "93.8 % interval" in found.sentence()
+    said = " ".join(found.caveats())
+    if found.interval is None:
+        with pytest.raises(LevelError) as error:
+            estimate.interval(0.9)
+        assert said == str(error.value)
+    else:
+        assert estimate.interval(0.9).note in said
+        assert estimate.lower_bound(0.9).note in said
 
 
-def test_nothing_is_quoted_where_members_depend_or_folds_are_missing(heavy_log, cartpole):
-    policy = cartpole.target()
-    backup = answer(evaluate(heavy_log, policy, method="roam-fqe", gamma=0.9))
-    assert backup.interval is None
-    assert backup.bound is None
-    assert any(offer.exists for offer in backup.offers)  # on offer, with a caution
-    plain = answer(evaluate(heavy_log, policy, method="lstd", gamma=0.9))
-    assert plain.interval is None
-    assert "several folds" in plain.why_no_interval()
-    assert "without an interval" in plain.sentence()
+def test_what_the_policy_does_is_said(estimate):
+    line = str(estimate.on_log)
+    shares = estimate.on_log.shares
+    most = max(shares, key=shares.get)
+    assert line.startswith(f"{most} {100 * shares[most]:.0f} %")
+    assert "agrees with the log in" in line
 
 
-def test_folds_of_a_skewed_log_give_a_bound_but_no_interval_and_scores_give_both():
-    log = skewed_log()
-    verdict = diagnose(log, first).verdict
-    assert verdict.interval_level is None
-    folds = evaluate(log, first, method=verdict.bounds())
-    by_folds = answer(folds, verdict=verdict)
-    assert by_folds.interval is None
-    assert by_folds.bound is not None
-    found = answer(evaluate(log, first), folds=folds, verdict=verdict)
-    assert found.interval.name == "chosen mean"
-    assert found.bound.low < found.estimate.value < found.interval.high
-    assert found.why_no_interval() == ""
-    assert found.how().endswith("chosen by the log")
+def test_a_learned_policy_that_is_not_better_is_a_no(cartpole):
+    log = cartpole.log(episodes=40, steps=30, seed=1)
+    learned = learn(log, method="fqi", gamma=0.9, holdout=0.5)
+    found = answer(evaluate(learned.held_out, learned.policy, method="roam-dm", gamma=0.9))
+    better = found.gain_bound.low > 0
+    line = learned_line(learned, found, ConstantAction("1", 3.25))
+    assert line.startswith("Yes" if better else "No")
+    assert "; best constant 1 3.250." in line
+    assert learned_line(learned, None).startswith("Not judged")
 
 
-def test_a_heavy_left_tail_is_allowed_for():
-    log = skewed_log(-1.0)
-    verdict = diagnose(log, first).verdict
-    assert 1 < verdict.tail_index < 2
-    folds = evaluate(log, first, method=method("roam-mis", folds=20))
-    out_of_reach = answer(folds, verdict=verdict)
-    assert out_of_reach.bound is None  # the plain order statistic does not take its place
-    assert "folds or more" in out_of_reach.offers[-1].note
-    milder = answer(folds, verdict=replace(verdict, tail_index=1.5))
-    assert milder.bound.name == "tail-aware, lower"
-    assert milder.bound.low <= answer(folds).bound.low
+@given(st.floats(-1e9, 1e9), st.floats(-10, 10) | st.just(math.nan))
+def test_a_gain_has_its_sign_and_its_share(value, relative):
+    text = with_share(value, relative)
+    assert text.startswith("-" if value < 0 else "+" if value > 0 else "0")
+    assert ("%" in text) == math.isfinite(relative)
 
 
-def test_what_no_one_can_promise_is_withheld():
-    log = skewed_log()
-    verdict = replace(diagnose(log, first).verdict, level=None)
-    folds = evaluate(log, first, method=verdict.bounds())
-    assert answer(folds, verdict=verdict).bound is None
-
-
-def test_a_median_is_called_a_median():
-    log = skewed_log()
-    verdict = replace(diagnose(log, first).verdict, covers="median of folds", level=0.95)
-    folds = evaluate(log, first, method=verdict.bounds())
-    assert "the median of folds exceeds" in answer(folds, verdict=verdict).sentence()
-
-
-@pytest.mark.parametrize("level", [0.5, 0.99])
-def test_the_record_is_plain(heavy_log, cartpole, level):
-    import json
-
-    from tailproof.report.record import as_json
-
-    found = answer(evaluate(heavy_log, cartpole.target(), method="roam-dm", gamma=0.9), level=level)
-    record = json.loads(as_json(found.to_dict()))
-    assert record["value"] == found.estimate.value
-    assert len(record["offers"]) == 4
+@pytest.mark.parametrize(
+    ("amount", "noun", "text"),
+    [
+        (51, "block of 1001 episodes", "51 blocks of 1001 episodes"),
+        (1, "policy", "1 policy"),
+        (0, "row", "0 rows"),
+    ],
+)
+def test_plurals(amount, noun, text):
+    assert count(amount, noun) == text

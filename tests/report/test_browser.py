@@ -3,16 +3,17 @@
 import pytest
 
 from tailproof import compare, diagnose, evaluate, learn
+from tailproof.learning.constants import best_constant
 from tailproof.policies.simple import Uniform
-from tailproof.report.answers import answer
+from tailproof.report.answers import answer, learned_verdict
 from tailproof.report.comparison_page import comparison_page
-from tailproof.report.learning_page import action_shares, learning_page
+from tailproof.report.learning_page import learning_page
 from tailproof.report.pages import Context
-from tailproof.report.text import minus, number, percent
+from tailproof.report.text import minus, number, percent, signed
 
 DRAWN = """
 [...document.querySelectorAll("svg.plot")].map((plot) => {
-  const marks = [...plot.querySelectorAll(".dot, .bar, .line, .band")];
+  const marks = [...plot.querySelectorAll(".dot *, .bar *, .line *, .band *")];
   const inside = marks.filter((mark) => mark.getBoundingClientRect().width +
                                         mark.getBoundingClientRect().height > 0);
   const box = plot.getBoundingClientRect();
@@ -49,13 +50,18 @@ FAINT = """
 """
 
 
+UNFOLD = "document.querySelectorAll('.expert').forEach((folded) => { folded.open = true; })"
+
+
 @pytest.fixture(scope="module")
 def shown(browser, page):
-    return browser.open(page[1])
+    opened = browser.open(page[1])
+    opened.evaluate(UNFOLD)
+    return opened
 
 
 def test_the_console_is_quiet_and_hostile_names_do_nothing(shown):
-    assert shown.complaints() == []
+    assert shown.complaints == []
     assert shown.evaluate("document.documentElement.dataset.ready") == "yes"
     assert shown.evaluate("window.hacked === undefined")
 
@@ -82,22 +88,23 @@ def test_every_figure_is_drawn_and_described(shown):
 
 def test_the_numbers_shown_are_those_of_the_json(shown):
     record = shown.evaluate("JSON.parse(document.getElementById('record').textContent)")
-    text = shown.evaluate("document.getElementById('headline').textContent")
-    assert text == minus(number(record["value"]))
-    verdict = shown.evaluate("document.getElementById('verdict').textContent")
-    for end in ("low", "high"):
-        assert minus(number(record["interval"][end])) in verdict
-    assert percent(record["interval"]["level"]) in verdict
+    first = shown.evaluate("document.getElementById('answer').textContent")
+    assert minus(number(record["value"])) in first
+    assert minus(signed(record["gain"]["value"])) in first
+    for name, ends in (("", record["interval"]), ("gain", record["gain"]["interval"])):
+        for end in ("low", "high"):
+            assert minus((signed if name else number)(ends[end])) in first
+        assert minus(percent(ends["level"])) in first
     cells = (
         "[...document.querySelectorAll('#figure-{} td[data-value]')]"
         ".map((c) => [+c.dataset.value, c.textContent])"
     )
     folds = shown.evaluate(cells.format("folds"))[1::2]
-    assert [value for value, _ in folds] == sorted(record["folds"]["fold_values"])
+    assert [value for value, _ in folds] == sorted(record["fold_values"])
     influence = record["diagnosis"]["influence"]["episodes"]
     shown_effects = shown.evaluate(cells.format("influence"))
     effects = [each["effect"] for each in influence]
-    assert [value for value, _ in shown_effects[1::4]] == effects
+    assert [value for value, _ in shown_effects[0::2]] == effects
     for value, text in folds:
         assert text == minus(number(value))
 
@@ -105,6 +112,7 @@ def test_the_numbers_shown_are_those_of_the_json(shown):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_contrast(browser, page, scheme):
     shown = browser.open(page[1], scheme=scheme)
+    shown.evaluate(UNFOLD)
     assert shown.evaluate(FAINT) == []
     background = shown.evaluate("getComputedStyle(document.body).backgroundColor")
     brightness = sum(int(each) for each in background[4:-1].split(",")[:3])
@@ -113,22 +121,34 @@ def test_every_text_has_contrast(browser, page, scheme):
 
 def test_a_phone_needs_no_sideways_scrolling_of_the_page(browser, page):
     shown = browser.open(page[1], width=390, height=800)
+    shown.evaluate(UNFOLD)
     assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_answer_and_its_warnings_come_first_and_expert_figures_are_folded(browser, page):
+    shown = browser.open(page[1])
+    inside = shown.evaluate("document.querySelector('#answer #warnings').textContent")
+    assert "onerror" in inside  # the fixture's warning
+    closed = "[...document.querySelectorAll('.expert')].map((e) => [e.id, e.open])"
+    folded = dict(shown.evaluate(closed))
+    assert {"folds", "tails", "k-path", "weights", "residuals", "settings"} <= set(folded)
+    assert not any(folded.values())
+    assert shown.locator("#figure-influence svg").is_visible()
+    assert not shown.locator("#figure-hill svg").is_visible()
 
 
 def test_it_reads_without_scripts(browser, page):
     shown = browser.open(page[1], scripts=False)
-    tree = shown.call("DOM.getDocument", depth=-1)
-    assert "Which episodes decide" in str(tree)
-    shown.screenshot(page[1].with_suffix(".png"))
+    assert shown.get_by_role("heading", name="Which episodes decide").is_visible()
+    shown.screenshot(path=page[1].with_suffix(".png"), full_page=True)
     assert page[1].with_suffix(".png").stat().st_size > 20_000
 
 
 def test_it_prints(browser, page, tmp_path):
     shown = browser.open(page[1], scheme="dark")
-    shown.pdf(tmp_path / "report.pdf")
+    shown.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True, print_background=True)
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
-    shown.media(medium="print", scheme="dark")
+    shown.emulate_media(media="print", color_scheme="dark")
     assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert shown.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
 
@@ -148,20 +168,17 @@ def test_tables_sort_and_legends_hide(shown):
 
 
 def test_a_tooltip_follows_the_pointer(shown):
-    shown.evaluate("window.scrollTo(0, 0)")
-    place = shown.evaluate(
-        "(() => { const d = document.querySelector('#figure-folds .dot');"
-        " d.scrollIntoView({block: 'center', behavior: 'instant'});"
-        " const b = d.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
-    )
-    shown.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    dot = shown.locator("#figure-folds .dot circle").first
+    dot.scroll_into_view_if_needed()
+    dot.hover()
     assert "Fold value" in shown.evaluate("document.getElementById('tip').textContent")
     assert not shown.evaluate("document.getElementById('tip').hidden")
 
 
 def test_a_diagnosis_without_a_policy_is_a_page_too(browser, diagnosis_file):
     shown = browser.open(diagnosis_file)
-    assert shown.complaints() == []
+    shown.evaluate(UNFOLD)
+    assert shown.complaints == []
     names = {each["name"] for each in shown.evaluate(DRAWN)}
     assert {"figure-hill", "figure-influence", "figure-k-path"} <= names
     assert "figure-weights" not in names
@@ -173,18 +190,22 @@ def test_comparisons_and_learned_policies_are_pages_too(browser, cartpole, tmp_p
     context = Context(source="log.csv", record=comparison.to_dict())
     made = comparison_page(log, comparison, diagnose(log, gamma=0.9), context)
     shown = browser.open(made.write(tmp_path / "comparison.html"))
-    assert shown.complaints() == []
-    assert {"figure-ranking", "figure-gains"} <= {each["name"] for each in shown.evaluate(DRAWN)}
+    assert shown.complaints == []
+    assert "figure-gains" in {each["name"] for each in shown.evaluate(DRAWN)}
     record = shown.evaluate("JSON.parse(document.getElementById('record').textContent)")
     assert shown.evaluate("document.getElementById('headline').textContent") == record["best"]
+    assert shown.locator("#ranking tbody tr").count() == 3
 
     learned = learn(log, method="fqi", gamma=0.9, holdout=0.5)
     judging = learned.held_out
     found = answer(evaluate(judging, learned.policy, method="roam-dm", gamma=0.9))
     diagnosis = diagnose(judging, learned.policy, gamma=0.9)
-    shares = action_shares(log, learned.policy)
-    assert sum(share["log"] for share in shares.values()) == pytest.approx(1)
-    page = learning_page(judging, learned, found, diagnosis, shares, Context(source="log.csv"))
+    constant = best_constant(judging, gamma=0.9)
+    context = Context(source="log.csv")
+    page = learning_page(judging, learned, found, diagnosis, context, constant=constant)
     shown = browser.open(page.write(tmp_path / "learned.html"))
-    assert shown.complaints() == []
+    assert shown.complaints == []
     assert "figure-actions" in {each["name"] for each in shown.evaluate(DRAWN)}
+    verdict = shown.evaluate("document.getElementById('verdict').textContent")
+    assert verdict == minus(learned_verdict(learned, found))
+    assert f"always {constant.action}" in shown.evaluate("document.body.textContent")

@@ -73,8 +73,10 @@ def logs(draw):
 
 
 def assert_equal(one, other):
-    """Compare every field of two logs."""
+    """Compare every field of two logs but the place where they were read."""
     for each in dataclasses.fields(Log):
+        if each.name == "origin":
+            continue
         left, right = getattr(one, each.name), getattr(other, each.name)
         if isinstance(left, np.ndarray):
             assert left.dtype == right.dtype or left.dtype.kind in "UO", each.name

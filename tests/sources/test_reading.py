@@ -397,12 +397,11 @@ def test_notes_are_said_by_the_description():
         ({"reward": [1.0, float("inf"), 2.0]}, "'reward' must hold finite.* Got inf at row 1"),
         ({"reward": ["1", "2", "?"]}, "'reward' must hold numbers. Got string, such as '1'"),
         (
-            {"x_1": [dt.date(2024, 1, 1)] * 3},
-            "'x_1' must hold numbers. Got date32.*such as the hou",
+            {"x_1": [dt.time(12), dt.time(13), dt.time(14)]},
+            "'x_1' must hold numbers. Got time64.*such as the hou",
         ),
         ({"x_1": [b"a", b"b", b"c"]}, "'x_1' must hold numbers. Got binary"),
-        ({"x_1": [None, None, None]}, "'x_1' has 3 missing values"),
-        ({"x_1": ["a", None, "b"]}, "'x_1' has 1 missing value"),
+        ({"x_1": [None, None, None]}, "'x_1' holds no values at all"),
         ({"x_1": [[1.0], [1.0, 2.0], [1.0]]}, "'x_1' must be equally long.* 2 entries at row 1"),
         ({"action": ["a", None, "b"]}, "'action' has 1 missing value"),
         ({"action": [1, None, 2]}, "'action' has 1 missing value"),
@@ -450,7 +449,7 @@ def test_numbers_with_a_misspelt_one_are_no_categories(tmp_path, lazy):
 
 def test_an_identifier_is_no_category():
     table = {"x": [str(i) for i in range(300)], "a": [0] * 300, "r": [1.0] * 300}
-    with pytest.raises(LogError, match="300 distinct texts, more than 256"):
+    with pytest.raises(LogError, match="300 distinct texts in 300 rows: an identifier"):
         read_log(table)
 
 
@@ -474,7 +473,7 @@ def test_step_needs_episodes():
         ("log.parquet", b"hello", "does not begin as a Parquet file does"),
         ("log.parquet", b"PAR1hello", "could not be read.*damaged or not Parquet"),
         ("log.arrow", b"ARROW1hello", "could not be read.*damaged or not Arrow"),
-        ("log.xlsx", b"PK", "is not a log that can be read.*Logs are Parquet"),
+        ("log.docx", b"PK", "is not a log that can be read.*Logs are Parquet"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, name, content, text):

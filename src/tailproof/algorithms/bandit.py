@@ -209,7 +209,8 @@ def _warn_of_their_mean(weights: FloatArray) -> None:
 def target_density(policy: Any, log: Log) -> FloatArray:
     """Return π(a|s), or its density, at the logged actions, (n,)."""
     if log.is_discrete:
-        probabilities = action_probabilities(policy, log.states, log.n_actions)
+        places = log.table_rows.rows
+        probabilities = action_probabilities(policy, log.states, log.n_actions, rows=places)
         taken: FloatArray = probabilities[np.arange(log.n_transitions), log.actions]
         return taken
     if not hasattr(policy, "log_prob"):

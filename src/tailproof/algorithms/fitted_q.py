@@ -39,6 +39,7 @@ from tailproof.features import Features, as_features
 from tailproof.parameters import Configurable
 
 Start = Literal["reward", "zero"]
+_SHOWING = 10  # updates from which on their growth shows whether they diverge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +117,9 @@ class FittedQ(Configurable):
         matrix = regularised(design, stats, ridge.penalty(stats.count))
         if backup is None:
             theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
+            if self.iterations < _SHOWING:  # too few updates to show it
+                diverged = _diverged(theta, history) | _expands(stats, matrix, task.gamma)
+                return Fitted(LinearCritics(design.features, theta, diverged), history)
         else:
             theta, history = _iterate_data(design, stats, matrix, backup, self)
         return Fitted(
@@ -278,9 +282,23 @@ def _shared_target(
 def _diverged(theta: FloatArray, history: FloatArray) -> BoolArray:
     """Return which members' updates grew instead of shrinking, (K,)."""
     bad = ~np.isfinite(theta).all(axis=1)
-    half = len(history) // 2
-    if half >= 5:
+    if len(history) > 1:
         size = np.abs(theta).max(axis=1)
-        grew = history[-1] > 2 * history[:half].max(axis=0)
+        grew = history[-1] > 2 * history[: max(len(history) // 2, 1)].max(axis=0)
+        if len(history) < _SHOWING:  # a few updates may grow by accident, but not all of them
+            grew &= (np.diff(history, axis=0) > 0).all(axis=0)
         bad |= grew & (history[-1] > 1e-6 * size)
     return np.asarray(bad)
+
+
+def _expands(stats: Statistics, matrix: FloatArray, gamma: float) -> BoolArray:
+    """Return for which members θ ← (Σφφᵀ + λI)⁻¹ Σφ (r + γφ'ᵀθ) has no limit, (K,).
+
+    It has one if the spectral radius of γ (Σφφᵀ + λI)⁻¹ Σφφ'ᵀ is below 1.
+    """
+    step = solve(matrix, gamma * stats.cross)
+    radius = [
+        np.abs(np.linalg.eigvals(each)).max() if np.isfinite(each).all() else np.inf
+        for each in step
+    ]
+    return np.asarray(radius) > 1 + 1e-9

@@ -58,7 +58,7 @@ class EpisodeIS(Configurable):
         """Estimate the policy's value on each fold."""
         log: Log = task.log
         _require_logged_starts(task)
-        cautions = _warn_of_the_horizon(log, task.gamma)
+        cautions = warn_of_the_horizon(log, task.gamma)
         weights = cumulative_weights(task.policy, log)
         discount = discounts(log, task.gamma)
         values, choice = np.empty(folds.count), None
@@ -216,7 +216,7 @@ def _require_logged_starts(task: Task) -> None:
         )
 
 
-def _warn_of_the_horizon(log: Log, gamma: float) -> tuple[str, ...]:
+def warn_of_the_horizon(log: Log, gamma: float) -> tuple[str, ...]:
     """Return and warn that cut-off episodes are worth what was logged of them."""
     cut = ~log.terminated[log.starts[1:] - 1]
     if gamma == 0 or not (gamma ** log.lengths[cut] > _NEGLIGIBLE).any():

@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.log import Log
 from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, chosen_actions
+
+_NEXT = "next actions"  # what a task remembers them by
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Task:
         Seeds those draws, and nothing else.
     engine
         Where passes over the log run.
+    initial_rows
+        The rows of the log's table in which the `initial_states` stand, where they do, (m,).
     """
 
     log: Any
@@ -38,21 +43,41 @@ class Task:
     draws: int = 16
     seed: int = 0
     engine: Engine = field(default_factory=Local)
+    initial_rows: IntArray | None = None
     known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
-        return self._draws(self.log.next_states[rows], 0)
+        if _NEXT in self.known:
+            actions, weights = self.known[_NEXT]
+            return actions[rows], weights[rows]
+        return self._draws(self.log.next_states[rows], self.log.table_rows.next_rows[rows], 0)
+
+    def remember_next_actions(self) -> None:
+        """Evaluate the policy in all next states of a log in memory, once for all that need it.
+
+        Who asks for some of the rows later gets the same draws of a policy that is sampled.
+        """
+        self.known[_NEXT] = self._draws(self.log.next_states, self.log.table_rows.next_rows, 0)
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
         if self.policy is None:
             every = np.arange(self.log.n_actions)
             return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
+        rows = None
+        if isinstance(self.log, Log):
+            rows = self.log.table_rows.next_rows[_rows(piece)]
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
-            chosen = chosen_actions(self.policy, piece.next_states, self.log.n_actions)
+            if _NEXT in self.known:
+                chosen = self.next_actions(_rows(piece))[1].argmax(axis=1)
+            else:
+                space = self.log.n_actions
+                chosen = chosen_actions(self.policy, piece.next_states, space, rows=rows)
             return Following(chosen, chosen[:, None], None)
-        return Following(None, *self._draws(piece.next_states, 0, piece.first))
+        if _NEXT in self.known:
+            return Following(None, *self.next_actions(_rows(piece)))
+        return Following(None, *self._draws(piece.next_states, rows, 0, piece.first))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}}
@@ -60,14 +85,20 @@ class Task:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
+    def starts(self) -> tuple[FloatArray, IntArray | None]:
+        """Return where the policy starts, (m, p), and the rows of the log's table, where known."""
+        if self.initial_states is not None:
+            return self.initial_states, self.initial_rows
+        return self.log.first_states, self.log.first_rows if isinstance(self.log, Log) else None
+
     def initial_points(self) -> Points:
         """Return the state-action pairs and weights that integrate Q over starts and policy."""
-        states = self.log.first_states if self.initial_states is None else self.initial_states
+        states, rows = self.starts()
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
-            chosen = chosen_actions(self.policy, states, self.log.n_actions)
+            chosen = chosen_actions(self.policy, states, self.log.n_actions, rows=rows)
             even = np.full(len(states), 1 / len(states))
             return Points(states, chosen, even, np.arange(len(states)))
-        actions, weights = self._draws(states, 1)
+        actions, weights = self._draws(states, rows, 1)
         n, length = weights.shape
         flat_weights = (weights / n).ravel()
         kept = flat_weights > 0
@@ -78,9 +109,16 @@ class Task:
             np.repeat(np.arange(n), length)[kept],
         )
 
-    def _draws(self, states: FloatArray, *stream: int) -> tuple[AnyArray, FloatArray]:
+    def _draws(
+        self, states: FloatArray, rows: IntArray | None, *stream: int
+    ) -> tuple[AnyArray, FloatArray]:
         rng = np.random.default_rng([self.seed, *stream])
-        return action_draws(self.policy, states, self.log.action_space, draws=self.draws, rng=rng)
+        space = self.log.action_space
+        return action_draws(self.policy, states, space, draws=self.draws, rng=rng, rows=rows)
+
+
+def _rows(piece: Chunk) -> slice:
+    return slice(piece.first, piece.first + len(piece))
 
 
 class Following(NamedTuple):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tailproof.cli import (
     bench,
@@ -17,16 +19,25 @@ from tailproof.cli import (
 )
 from tailproof.cli.command import EXIT_CODES, command
 from tailproof.cli.data import data
-from tailproof.cli.session import Session
+from tailproof.cli.session import FULL, Session
 from tailproof.report.versions import versions
+
+
+class Commands(TyperGroup):
+    """The commands, whose `--json` may have a value: a flag of the parser has none."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        return super().parse_args(ctx, [FULL if each == "--json=full" else each for each in args])
+
 
 app = typer.Typer(
     name="tailproof",
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     epilog=EXIT_CODES,
-    help="Evaluate and learn policies from logged data whose rewards are heavy-tailed.",
 )
 app.command()(demonstrating.demo)
 app.command()(diagnosing.diagnose)
@@ -39,6 +50,24 @@ app.command()(reproduce.reproduce)
 app.add_typer(data, name="data")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tailproof {versions()['tailproof']}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Evaluate and learn policies from logged data whose rewards are heavy-tailed."""
+
+
 @app.command()
 @command
 def version(session: Session) -> None:
@@ -47,7 +76,6 @@ def version(session: Session) -> None:
     Example: tailproof version --json
     """
     found = versions()
-    lines = [f"tailproof {found['tailproof']}, Python {platform.python_version()}"]
-    if session.talks:
-        lines.append(", ".join(f"{name} {at}" for name, at in found.items() if name != "tailproof"))
-    session.answer({"command": "version", "versions": found}, *lines)
+    others = ", ".join(f"{name} {at}" for name, at in found.items() if name != "tailproof")
+    first = f"tailproof {found['tailproof']}, Python {platform.python_version()}"
+    session.answer({"command": "version", "versions": found}, first, evidence=[others])

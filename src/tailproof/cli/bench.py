@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table as RichTable
 
 from tailproof.cli.command import command
 from tailproof.cli.engines import ClusterOptions
 from tailproof.cli.session import Session
-from tailproof.report.tables import Table
-from tailproof.report.text import number
+from tailproof.cli.tables import as_rich
 
 PANEL = "Battery"
 
 
-@command
-def bench(
-    session: Session,
-    engine: ClusterOptions,
+@dataclass(frozen=True)
+class BenchOptions:
+    """Who takes part, on which cells, and where the results go."""
+
     entrant: Annotated[
         list[str] | None,
         typer.Option(
@@ -29,10 +28,10 @@ def bench(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     only: Annotated[
         bool, typer.Option("--only", help="Leave the default entrants out.", rich_help_panel=PANEL)
-    ] = False,
+    ] = False
     learners: Annotated[
         bool,
         typer.Option(
@@ -40,7 +39,7 @@ def bench(
             help="Bench learners by the regret of what they learn.",
             rich_help_panel=PANEL,
         ),
-    ] = False,
+    ] = False
     rivals: Annotated[
         bool,
         typer.Option(
@@ -48,7 +47,7 @@ def bench(
             help="With d3rlpy's FQE and SCOPE-RL's estimators, where they are installed.",
             rich_help_panel=PANEL,
         ),
-    ] = False,
+    ] = False
     world: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,7 +55,7 @@ def bench(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     noise: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,7 +63,7 @@ def bench(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     steps: Annotated[
         list[int] | None,
         typer.Option(
@@ -72,20 +71,20 @@ def bench(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     replicates: Annotated[
         int, typer.Option(help="Logs of each cell.", min=1, rich_help_panel=PANEL)
-    ] = 100,
+    ] = 100
     quick: Annotated[
         bool,
         typer.Option("--quick", help="4 logs a cell, of 2,000 steps only.", rich_help_panel=PANEL),
-    ] = False,
+    ] = False
     jobs: Annotated[
         int, typer.Option(help="Worker processes; 0 for one a core.", min=0, rich_help_panel=PANEL)
-    ] = 0,
+    ] = 0
     seed: Annotated[
         int | None, typer.Option(help="Everything random starts here.", rich_help_panel=PANEL)
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option(
@@ -95,8 +94,11 @@ def bench(
             rich_help_panel="Output",
             show_default=False,
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+@command
+def bench(session: Session, engine: ClusterOptions, asked: BenchOptions) -> None:
     """Bench estimators on heavy tails: worlds with a known truth, many noises, sizes and overlaps.
 
     Example: tailproof bench --quick --entrant mine.py:estimate --out bench
@@ -107,41 +109,27 @@ def bench(
     from tailproof.studies.battery.select import chosen_battery
 
     battery = chosen_battery(
-        entrants=tuple(entrant or ()),
-        only=only,
-        learners=learners,
-        rivals=rivals,
-        worlds=tuple(world or ()),
-        noises=tuple(noise or ()),
-        steps=tuple(steps or ()),
-        replicates=replicates,
-        quick=quick,
-        seed=seed,
+        entrants=tuple(asked.entrant or ()),
+        only=asked.only,
+        learners=asked.learners,
+        rivals=asked.rivals,
+        worlds=tuple(asked.world or ()),
+        noises=tuple(asked.noise or ()),
+        steps=tuple(asked.steps or ()),
+        replicates=asked.replicates,
+        quick=asked.quick,
+        seed=asked.seed,
     )
-    record = None if out is None else out / "record.jsonl"
+    out = asked.out
     with (
         session.working("Running the battery", len(battery.items())) as advance,
         engine.cluster() as cluster,
-        Local(workers=jobs, kind="processes") as processes,
+        Local(workers=asked.jobs, kind="processes") as processes,
     ):
+        record = None if out is None else out / "record.jsonl"
         findings = run(battery, engine=cluster or processes, record=record, advance=advance)
     found = report(findings)
     if out is not None:
         for path in found.write(out):
             session.note(f"Wrote {path}.")
-    session.answer(found.record, *(_shown(each) for each in found.tables))
-
-
-def _shown(table: Table) -> RichTable:
-    shown = RichTable(title=table.caption, title_justify="left", box=None, pad_edge=False)
-    for column in table.columns:
-        shown.add_column(column, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*(_text(cell, table.digits) for cell in row))
-    return shown
-
-
-def _text(cell: Any, digits: int) -> str:
-    if cell is None:
-        return "–"
-    return cell if isinstance(cell, str) else number(float(cell), digits)
+    session.answer(found.record, *(as_rich(each) for each in found.tables))

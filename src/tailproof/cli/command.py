@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import sys
 import traceback
 import warnings
@@ -17,6 +16,7 @@ import typer
 
 from tailproof.cli.session import OutputOptions, Session
 from tailproof.errors import TailproofError
+from tailproof.report.record import as_json
 
 
 class ExitCode(IntEnum):
@@ -99,7 +99,9 @@ def _run(call: Callable[[], int | None], session: Session) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = session.warned
-            return int(call() or ExitCode.OK)
+            code = int(call() or ExitCode.OK)
+        session.print_warnings(session.err)  # of commands that end without an answer
+        return code
     except typer.Exit as stop:
         return stop.exit_code
     except KeyboardInterrupt:
@@ -115,12 +117,13 @@ def _run(call: Callable[[], int | None], session: Session) -> int:
 
 
 def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> int:
+    session.print_warnings(session.err)
     if session.options.debug:
         traceback.print_exception(error, file=sys.stderr)
     elif code is ExitCode.UNEXPECTED:
         message += "\nThis is not your log's fault alone; run again with --debug and report it."
     session.error(message)
-    if session.options.json:
-        kind = type(error).__name__
-        typer.echo(json.dumps({"error": {"kind": kind, "message": message, "exit_code": code}}))
+    if session.json:
+        said = {"kind": type(error).__name__, "message": message, "exit_code": int(code)}
+        typer.echo(as_json({"error": said}))
     return code

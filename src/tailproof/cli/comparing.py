@@ -6,22 +6,27 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli.command import ExitCode, command
-from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.inputs import POLICY_FORMS, chosen_method, policy_for, read_the_log
-from tailproof.cli.options import Gamma, Level, LogOptions, MethodOptions, Report, Seed
-from tailproof.cli.outcome import conclude
+from tailproof.cli.options import (
+    Gamma,
+    Level,
+    LogOptions,
+    MethodOptions,
+    Report,
+    Seed,
+)
+from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
+from tailproof.cli.tables import as_rich, points
 from tailproof.comparison.compare import compare as run_compare
-from tailproof.comparison.comparison import Candidate, Comparison
-from tailproof.data.stored_views import held
-from tailproof.diagnosis.diagnose import diagnose
+from tailproof.comparison.comparison import Comparison
 from tailproof.errors import PolicyError
-from tailproof.report.text import method_text, number, percent
+from tailproof.policies.text import name_and_policy
+from tailproof.report.ranking import comparison_line, comparison_notes, ranking_table
 
 
 @dataclass(frozen=True)
@@ -73,12 +78,12 @@ def compare(
 
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where, outputs=[report])
-        policies = {name: policy_for(spec, reading.log) for name, spec in map(_named, policy)}
+        named = [name_and_policy(each) for each in policy]
+        policies = {name: policy_for(spec, reading.log) for name, spec in named}
         if len(policies) < len(policy):
             raise PolicyError(
-                f"Candidates need different names. Got "
-                f"{', '.join(name for name, _ in map(_named, policy))}"
-                f"; write NAME=POLICY."
+                f"Candidates need different names. Got {', '.join(name for name, _ in named)}; write "
+                f"NAME=POLICY."
             )
         chosen: Any = chosen_method(method) if method.changes() else method.method
         with session.working(f"Comparing {len(policies)} policies"):
@@ -92,87 +97,36 @@ def compare(
                 seed=seed,
                 engine=where,
             )
-    diagnosis, shown = None, reading.log
-    if report is not None:
-        with session.working("Diagnosing the log"):
-            shown = held(reading.log, "The diagnosis", seed=seed)
-            diagnosis = diagnose(shown, gamma=comparison.gamma, seed=seed)
     conclude(
         session,
         "compare",
         log,
         reading,
-        asked={
-            "policies": ", ".join(policy),
-            "baseline": comparison.baseline,
-            "method": method_text(comparison.method),
-            "gamma": comparison.gamma,
-            "level": level,
-            "seed": seed,
-        },
-        found=comparison.to_dict(),
-        lines=comparison_lines(comparison),
-        page=lambda context: comparison_page(shown, comparison, diagnosis, context),
+        Outcome(
+            asked={"policies": ", ".join(policy), "level": level},
+            found=_numbers(comparison, everything=report is not None or session.options.full),
+            answer=[
+                Text(comparison_line(comparison), style="bold"),
+                as_rich(ranking_table(comparison)),
+            ],
+            evidence=[points(comparison_notes(comparison))],
+        ),
         report=report,
+        look=lambda: diagnosed(reading.log, None, session, gamma=comparison.gamma, seed=seed),
+        page=lambda shown, diagnosis, context: comparison_page(
+            shown, comparison, diagnosis, context
+        ),
     )
     return ExitCode.OK if comparison.passes else ExitCode.GATE
 
 
-def comparison_lines(comparison: Comparison) -> list[Any]:
-    """Return what a terminal shows of a comparison."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("policy", overflow="fold")
-    titles = [
-        "value",
-        "above",
-        "gain",
-        "gain above",
-        *(["folds won"] if comparison.has_folds else []),
-    ]
-    for title in titles:
-        table.add_column(title, justify="right")
-    table.add_column("")
-    for each in comparison.candidates:
-        table.add_row(
-            Text(each.name),
-            number(each.value),
-            number(each.lower_bound.value),
-            f"{each.gain.value:+.4g}",
-            f"{each.gain.lower_bound.value:+.4g}",
-            *([_folds_won(each)] if comparison.has_folds else []),
-            Text("passes", style="green") if each.passes else "",
-        )
-    table.add_row(
-        Text(comparison.baseline, style="dim"),
-        number(comparison.baseline_value),
-        *("" for _ in titles),
-    )
-    levels = (
-        f"{percent(comparison.best.lower_bound.level)} for a value, "
-        f"{percent(comparison.best.gain.lower_bound.level)} for a gain: with "
-        f"{percent(comparison.level)} all gains hold at once"
-    )
-    lines: list[Any] = [table, "", Text(comparison_sentence(comparison), style="bold")]
-    return [*lines, points((f"Levels: {levels}.", *comparison.notes))]
-
-
-def _folds_won(candidate: Candidate) -> str:
-    return f"{candidate.gain.won} of {len(candidate.gain.fold_values)}"
-
-
-def comparison_sentence(comparison: Comparison) -> str:
-    """Return the outcome in words."""
-    best = comparison.best
-    first = f"{best.name} is best with probability {comparison.probability_best:.2f}"
-    passing = [each.name for each in comparison.candidates if each.passes]
-    if passing:
-        return f"{first}. The gate is passed by {', '.join(passing)}."
-    return f"{first}, but no candidate's lower bound beats the {comparison.baseline}."
-
-
-def _named(text: str) -> tuple[str, str]:
-    name, equals, spec = text.partition("=")
-    return (name.strip(), spec.strip()) if equals else (text, text)
+def _numbers(comparison: Comparison, *, everything: bool) -> dict[str, Any]:
+    """Return what JSON holds of a comparison: with the estimates behind it if everything is wanted."""
+    found = comparison.to_dict()
+    if everything:
+        for row, each in zip(found["candidates"], comparison.candidates, strict=True):
+            row["estimate"] = each.estimate.to_dict(level=comparison.level)
+    return found
 
 
 def _number(text: str | None) -> str | float | None:

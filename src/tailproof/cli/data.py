@@ -10,12 +10,12 @@ from rich.table import Table
 
 from tailproof import noise as noises
 from tailproof.cli.command import command
-from tailproof.cli.inputs import load_policy
 from tailproof.cli.options import Seed
 from tailproof.cli.session import Session
 from tailproof.data.log import Log
 from tailproof.data.spaces import as_space
 from tailproof.errors import TailproofError
+from tailproof.policies.text import policy_from_text
 
 data = typer.Typer(
     no_args_is_help=True,
@@ -180,7 +180,7 @@ def _environment_log(
         raise TailproofError(f"{name} needs --policy: who is to act in it?")
     try:
         space = as_space(environment.action_space, np.empty(0))
-        acting = load_policy(policy, space)
+        acting = policy_from_text(policy, space)
         return rollout(
             environment, acting, episodes=episodes, steps=steps, seed=seed, progress=False
         )

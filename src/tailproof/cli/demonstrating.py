@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,22 +17,38 @@ from tailproof.cli.session import Session
 from tailproof.report.text import count
 
 
+class Story(StrEnum):
+    """The demonstrations."""
+
+    storm = "storm"
+    insurance = "insurance"
+
+
 @command
 def demo(
     session: Session,
+    story: Annotated[
+        Story,
+        typer.Argument(help="storm (a battery and its prices) or insurance (a cap and a profit)."),
+    ] = Story.storm,
     hub: Annotated[
         str, typer.Option(help="HB_HOUSTON, HB_NORTH, HB_PAN, HB_SOUTH or HB_WEST.")
     ] = "HB_NORTH",
     report: Annotated[
         Path, typer.Option(help="Where the report goes.", dir_okay=False, metavar="FILE.html")
     ] = Path("demo-report.html"),
-    quick: Annotated[bool, typer.Option("--quick", help="This hub only, not all five.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="This hub only, not all five; 3 logs, not 20.")
+    ] = False,
     seed: Seed = 0,
 ) -> None:
-    """Show what one winter storm does to an average, on a battery's year at real prices.
+    """Show what one winter storm does to an average, or what a cap does to an insurer's profit.
 
     Example: tailproof demo
     """
+    if story is Story.insurance:
+        _insurance(session, quick=quick, seed=seed)
+        return
     from tailproof.studies.storm.page import story_page
     from tailproof.studies.storm.story import demonstrate
     from tailproof.worlds.storage import HUBS
@@ -42,6 +59,29 @@ def demo(
         story_page(shown).write(report)
     record = {"command": "demo", **shown.to_dict(), "report": str(report)}
     session.answer(record, *story_lines(shown), "", f"The report is in {report}.")
+
+
+def _insurance(session: Session, *, quick: bool, seed: int) -> None:
+    from tailproof.studies.insurance.story import demonstrate
+
+    logs = 3 if quick else 20
+    with session.working("Portfolios of motor policies", total=logs) as advance:
+        shown = demonstrate(logs=logs, seed=seed, advance=advance)
+    table = _table("euros per policyholder", "first log", "interval", "mean", "holds the truth")
+    table.add_row("truth", f"{shown.truth:.0f}", "", "", "")
+    for way, readings in shown.readings.items():
+        first = readings[0]
+        table.add_row(
+            way,
+            f"{first.value:.0f}",
+            f"{first.low:.0f} to {first.high:.0f}",
+            f"{shown.mean(way):.0f}",
+            f"{shown.held(way)} of {shown.logs}",
+        )
+    said = shown.sentences()
+    lines = [Text("A cap and a profit", style="bold"), Text(said["setting"]), "", table, ""]
+    rest = [Text(said[each]) for each in ("answer", "reason", "limits")]
+    session.answer({"command": "demo", **shown.to_dict()}, *lines, *rest)
 
 
 def story_lines(shown: Any) -> list[Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
+from tailproof.cli.experiment import ExperimentOptions, experiment_findings
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
@@ -19,20 +20,21 @@ from tailproof.cli.inputs import (
     read_the_log,
     with_propensities,
 )
-from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
-from tailproof.cli.outcome import conclude
+from tailproof.cli.options import (
+    Gamma,
+    Level,
+    LogOptions,
+    MethodOptions,
+    Report,
+    Seed,
+)
+from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
-from tailproof.data.stored import AnyLog
-from tailproof.data.stored_views import held
-from tailproof.diagnosis.diagnose import diagnose
-from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.engines import Engine
-from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.evaluate import evaluate as run_evaluate
 from tailproof.methods.catalogue import EVALUATION, LEARNING, deep
-from tailproof.methods.method import Method
+from tailproof.policies.text import name_and_policy
 from tailproof.report.answers import Answer, answer
-from tailproof.report.text import count, method_text, number, percent
+from tailproof.report.text import count, number
 
 Policy = Annotated[
     str,
@@ -45,6 +47,7 @@ def evaluate(
     log: LogOptions,
     policy: Policy,
     method: MethodOptions,
+    experiment: ExperimentOptions,
     engine: EngineOptions,
     session: Session,
     gamma: Gamma = None,
@@ -64,45 +67,28 @@ def evaluate(
         chosen = chosen_method(method)
         if needs_propensities(chosen, reading.log):
             reading = with_propensities(reading, session)
-        diagnosis: Diagnosis | None = None
-        shown = reading.log
-        if method.method == AUTO or report is not None:
-            with session.working("Diagnosing the log"):
-                shown = held(reading.log, "The diagnosis", seed=seed)
-                diagnosis = diagnose(shown, target, gamma=gamma, seed=seed)
-        found = evaluated(
-            reading.log,
-            target,
-            chosen,
-            diagnosis,
-            session,
-            gamma=gamma,
-            level=level,
-            seed=seed,
-            engine=where,
-        )
-    numbers = found.to_dict()
-    if diagnosis is not None:
-        numbers["diagnosis"] = diagnosis.to_dict()
+        with session.working(f"Evaluating by {chosen}"):
+            estimate = run_evaluate(
+                reading.log, target, method=chosen, gamma=gamma, seed=seed, engine=where
+            )
+            found = answer(estimate, level=level)
+        asked, rows = experiment_findings(experiment, log, reading, target, estimate, level=level)
     conclude(
         session,
         "evaluate",
         log,
         reading,
-        asked={
-            "policy": policy,
-            "method": method_text(chosen),
-            "folds by": method_text(found.folds.method),
-            "gamma": found.estimate.gamma,
-            "level": level,
-            "seed": seed,
-        },
-        found=numbers,
-        lines=evaluation_lines(found),
-        page=lambda context: evaluation_page(
-            shown, target, found, _known(diagnosis), context, name=policy
+        Outcome(
+            asked={"policy": policy, "level": level},
+            found={**estimate.to_dict(level=level), **asked},
+            answer=[Text(found.first_line(), style="bold"), *ends_lines(found)],
+            evidence=[evidence_table(found, rows)],
         ),
         report=report,
+        look=lambda: diagnosed(reading.log, target, session, gamma=estimate.gamma, seed=seed),
+        page=lambda shown, diagnosis, context: evaluation_page(
+            shown, found, diagnosis, context, name=name_and_policy(policy)[0]
+        ),
     )
 
 
@@ -139,69 +125,24 @@ def methods(session: Session) -> None:
     session.answer({"command": "methods", "methods": rows}, *tables[:-1])
 
 
-def evaluated(
-    log: AnyLog,
-    policy: Any,
-    method: Method,
-    diagnosis: Diagnosis | None,
-    session: Session,
-    *,
-    gamma: float | None,
-    level: float,
-    seed: int,
-    engine: Engine | None = None,
-) -> Answer:
-    """Evaluate by the method, and by folds as well where it looks at the log as a whole."""
-
-    def run(method: Method) -> Estimate:
-        with session.working(f"Evaluating by {method}"):
-            return run_evaluate(log, policy, method=method, gamma=gamma, seed=seed, engine=engine)
-
-    estimate = run(method)
-    if diagnosis is None or estimate.choice is None:
-        return answer(estimate, level=level)
-    verdict = diagnosis.verdict
-    folds = run(verdict.bounds()) if verdict.folds > 1 else None
-    return answer(estimate, folds=folds, level=level, verdict=verdict)
+def ends_lines(found: Answer) -> list[Any]:
+    """Return what stands below the first line: what the policy does, how sure its value is."""
+    said = [each for each in (str(found.estimate.on_log), found.value_ends()) if each]
+    return [*map(Text, said), *(Text(each, style="dim") for each in found.caveats())]
 
 
-def evaluation_lines(found: Answer) -> list[Any]:
-    """Return what a terminal shows of an evaluation."""
+def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table:
+    """Return how the estimate was made, and from what, below `more` rows of a label and a text."""
     estimate = found.estimate
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("estimate", Text(number(estimate.value), style="bold green"))
-    if found.interval is not None:
-        ends = f"{number(found.interval.low)} to {number(found.interval.high)}"
-        table.add_row("interval", f"{ends}  ({percent(found.interval.level)})")
-        table.add_row("", Text(found.interval.note, style="dim"))
-    if found.bound is not None:
-        table.add_row(
-            "lower bound", f"{number(found.bound.low)}  ({percent(found.bound.level)} one-sided)"
-        )
-    if estimate.choice is not None:
-        gain = estimate.choice.gain
-        level = 0.9 if found.bound is None else found.bound.level
-        table.add_row("logged", number(estimate.choice.logged_value))
-        relative = f" ({gain.relative:+.0%})" if np.isfinite(gain.relative) else ""
-        above = f"above {number(gain.lower_bound(level).value)} with {percent(level)}"
-        table.add_row("gain", f"{gain.value:+.4g}{relative}, {above}")
-    values = sorted(found.folds.fold_values)
+    for label, text in more:
+        table.add_row(label, text if label else Text(text, style="dim"))
+    values = sorted(estimate.fold_values)
     if len(values) > 1:
-        table.add_row("folds", "  ".join(number(value) for value in values))
-    if found.folds is not estimate:
-        table.add_row("", f"by {method_text(found.folds.method)}")
-    table.add_row("method", f"{found.how()}; γ = {estimate.gamma:g}")
-    table.add_row(
-        "log",
-        f"{count(estimate.n_transitions, 'row')} in {count(estimate.n_episodes, 'episode')}",
-    )
-    if why := found.why_no_interval():
-        table.add_row("no interval", why)
-    return [table]
-
-
-def _known(diagnosis: Diagnosis | None) -> Diagnosis:
-    assert diagnosis is not None  # a report is never written without one
-    return diagnosis
+        table.add_row("folds", "  ".join(map(number, values)))
+    table.add_row("method", found.how())
+    rows, episodes = count(estimate.n_transitions, "row"), count(estimate.n_episodes, "episode")
+    table.add_row("log", f"{rows} in {episodes}")
+    return table

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailproof.algorithms.bandit import IPS, BanditDR
 from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
-from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.data.stored import AnyLog, LazyLog, in_memory
 from tailproof.engines import Engine
-from tailproof.errors import PolicyError, TailproofError
+from tailproof.errors import TailproofError
 from tailproof.files.atomic import require_replaceable
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
+from tailproof.policies.loading import POLICY_FORMS as POLICY_FORMS
 from tailproof.policies.naming import for_log
-from tailproof.policies.simple import Always, Uniform, UniformBox
+from tailproof.policies.text import name_and_policy
 from tailproof.sources.propensities import with_estimated_propensities
 
 if TYPE_CHECKING:
     from tailproof.sources import Reading
-
-POLICY_FORMS = (
-    "module:function or file.py:function (of states to actions), an .onnx file, a policy that "
-    "`tailproof learn` saved, always:ACTION, or uniform"
-)
 
 
 def read_the_log(
@@ -55,6 +46,7 @@ def read_the_log(
             lazy=options.lazy,
             budget=options.bytes_allowed,
             engine=engine,
+            **options.tidying(),
             **options.parts(),
         )
     if isinstance(reading.log, LazyLog):
@@ -107,107 +99,5 @@ def chosen_method(options: MethodOptions) -> Method:
 
 
 def policy_for(text: str, log: AnyLog) -> Any:
-    """Return the policy that a command line names, as it acts on a log."""
-    return for_log(load_policy(text, log.action_space), log)
-
-
-def load_policy(text: str, space: ActionSpace) -> Any:
-    """Return the policy that a command line names; its forms are `POLICY_FORMS`."""
-    if text == "uniform":
-        if isinstance(space, Continuous) and space.low is not None and space.high is not None:
-            return UniformBox(space.low, space.high)
-        return Uniform(_discrete(text, space).n)
-    if text.startswith("always:"):
-        return Always(action_code(text.removeprefix("always:"), space), _discrete(text, space).n)
-    path = Path(text)
-    if path.exists():
-        return _saved(path)
-    module, colon, name = text.rpartition(":")
-    if not colon:
-        raise PolicyError(
-            f"There is no file {text!r}, and it does not name a function. A policy is "
-            f"{POLICY_FORMS}."
-        )
-    return _imported(module, name)
-
-
-def action_code(label: str, given: ActionSpace) -> int:
-    """Return the code of an action that is named by its label or its number."""
-    space = _discrete(f"always:{label}", given)
-    known = [space.label(code) for code in range(space.n)]
-    if label in known:
-        return known.index(label)
-    close = get_close_matches(label, known, n=1)
-    raise PolicyError(
-        f"There is no action {label!r} in the log. It has {', '.join(known[:12])}"
-        f"{', …' if len(known) > 12 else ''}." + (f" Did you mean {close[0]!r}?" if close else "")
-    )
-
-
-def _discrete(text: str, space: ActionSpace) -> Discrete:
-    if isinstance(space, Discrete):
-        return space
-    raise PolicyError(
-        f"{text} needs discrete actions. These are continuous ({space}); name a function instead."
-    )
-
-
-def _imported(module: str, name: str) -> Any:
-    try:
-        found = _file(Path(module)) if module.endswith(".py") else _module(module)
-    except TailproofError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise PolicyError(
-                f"The module {module!r} needs {error.name!r}, which is not installed."
-            ) from error
-        raise PolicyError(
-            f"There is no module {module!r}. Modules are looked for in the current folder and "
-            f"among the installed packages; a policy is {POLICY_FORMS}."
-        ) from error
-    except Exception as error:  # the user's code may raise anything
-        raise PolicyError(
-            f"{module} could not be imported: {type(error).__name__}: {error}. --debug shows where."
-        ) from error
-    try:
-        policy = getattr(found, name)
-    except AttributeError as error:
-        public = [each for each in vars(found) if not each.startswith("_")]
-        close = get_close_matches(name, public, n=1)
-        raise PolicyError(
-            f"{module} has no {name!r}." + (f" Did you mean {close[0]!r}?" if close else "")
-        ) from error
-    if isinstance(policy, type):
-        raise PolicyError(
-            f"{module}:{name} is a class. Name an object of it or a function of states: write "
-            f"policy = {name}(...) in the module and pass {module}:policy."
-        )
-    if not (callable(policy) or hasattr(policy, "probabilities") or hasattr(policy, "sample")):
-        raise PolicyError(
-            f"{module}:{name} is no policy but {type(policy).__name__}. A policy is a function of "
-            f"states to actions, or an object with probabilities(states) or sample(states, rng)."
-        )
-    return policy
-
-
-def _module(name: str) -> Any:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    return importlib.import_module(name)
-
-
-def _file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise PolicyError(f"There is no file {str(path)!r} to take a policy from.")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _saved(path: Path) -> Any:
-    from tailproof.export.load import load
-
-    return load(path)
+    """Return the policy that a command line names, with or without NAME=, as it acts on a log."""
+    return for_log(name_and_policy(text)[1], log)

@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from tailproof.cli.command import command
-from tailproof.cli.diagnosing import points
 from tailproof.cli.engines import EngineOptions
-from tailproof.cli.evaluating import evaluated, evaluation_lines
+from tailproof.cli.evaluating import ends_lines, evidence_table
 from tailproof.cli.inputs import chosen_method, read_the_log
 from tailproof.cli.networks import NETWORKS, network_settings, saved_in, score_facts
-from tailproof.cli.options import AUTO, Gamma, Level, LogOptions, MethodOptions, Report, Seed
-from tailproof.cli.outcome import conclude
+from tailproof.cli.options import (
+    AUTO,
+    Gamma,
+    Level,
+    LogOptions,
+    MethodOptions,
+    Report,
+    Seed,
+    level_option,
+)
+from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
+from tailproof.cli.tables import points
 from tailproof.data.log import Log
-from tailproof.data.stored_views import held
-from tailproof.diagnosis.diagnose import diagnose
+from tailproof.data.stored import AnyLog
 from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.engines import Engine
 from tailproof.errors import MethodError, TailproofError
+from tailproof.evaluation.evaluate import evaluate as run_evaluate
 from tailproof.learning.careful.candidates import MOST
+from tailproof.learning.constants import ConstantAction, best_constant
 from tailproof.learning.learn import learn as run_learn
 from tailproof.learning.learned import Learned
-from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
-from tailproof.report.answers import Answer
-from tailproof.report.text import method_text, percent
+from tailproof.report.answers import Answer, answer, learned_line
+from tailproof.report.text import count, method_text, number
+
+if TYPE_CHECKING:
+    from tailproof.report.page import Page
+    from tailproof.report.pages import Context
+    from tailproof.sources import Reading
 
 
 @dataclass(frozen=True)
@@ -103,10 +119,9 @@ def learn(
     ] = None,
     at_least: Annotated[
         float,
-        typer.Option(
-            help="With --method auto: confidence that the policy is better than what was logged; below "
-            "it, the logged behaviour is kept.",
-            rich_help_panel="Method",
+        level_option(
+            "With --method auto: confidence that the policy is better than what was logged; below it, "
+            "the logged behaviour is kept."
         ),
     ] = 0.9,
     evaluate: Annotated[
@@ -130,8 +145,6 @@ def learn(
 
     Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
     """
-    from tailproof.report.learning_page import action_shares  # --help needs no pages
-
     with engine.running() as where:
         reading = read_the_log(log, session, engine=where, outputs=[report, out])
         if report is not None and not reading.log.is_discrete:
@@ -152,72 +165,90 @@ def learn(
             )
         if out is not None:
             _save(learned, out)
-        judging, shown = learned.held_out, None
-        diagnosis: Diagnosis | None = None
-        found: Answer | None = None
-        if judging is not None:
-            if judging.is_discrete:
-                with session.working("Judging it by the other episodes"):
-                    shown = held(judging, "The diagnosis", seed=seed)
-                    diagnosis = diagnose(shown, learned.policy, gamma=learned.gamma, seed=seed)
-            found = evaluated(
-                judging,
-                learned.policy,
-                named_method("auto"),
-                diagnosis,
-                session,
-                gamma=learned.gamma,
-                level=level,
-                seed=seed,
-                engine=where,
-            )
-        elif report is not None:
+        if report is not None and learned.held_out is None:
             raise TailproofError("A report judges the policy by other episodes: use --holdout 0.3.")
+        judged = None if learned.held_out is None else _judged(learned, session, level, where)
     played = None
     if evaluate is not None:
         with session.working(f"Playing {episodes} episodes of {evaluate}"):
             played = learned.score(evaluate, episodes=episodes, seed=seed)
-    shares = action_shares(reading.log, learned.policy)
+    asked = {
+        "method": method_text(learned.method),
+        "holdout": holdout,
+        "at_least": at_least if learned.improves is not None else None,
+        "gamma": learned.gamma,
+        "level": level,
+        "seed": seed,
+    }
+    beside = {
+        "saved": None if out is None else str(out),
+        "played": None if played is None else score_facts(evaluate, played),
+    }
+    _conclude(session, log, reading, learned, judged, asked, beside, report)
+
+
+class Judged(NamedTuple):
+    """What the held-out episodes say: the policy's answer, and the best single action."""
+
+    log: AnyLog
+    found: Answer
+    constant: ConstantAction | None
+
+
+def _judged(learned: Learned, session: Session, level: float, engine: Engine | None) -> Judged:
+    assert learned.held_out is not None
+    log, gamma, seed = learned.held_out, learned.gamma, learned.seed
+    with session.working("Judging it by the other episodes"):
+        estimate = run_evaluate(log, learned.policy, gamma=gamma, seed=seed, engine=engine)
+        constant = best_constant(log, gamma=gamma, seed=seed)
+        return Judged(log, answer(estimate, level=level), constant)
+
+
+def _conclude(
+    session: Session,
+    options: LogOptions,
+    reading: Reading,
+    learned: Learned,
+    judged: Judged | None,
+    asked: Mapping[str, Any],
+    beside: Mapping[str, Any],
+    report: Path | None,
+) -> None:
+    found = None if judged is None else judged.found
+    constant = None if judged is None else judged.constant
+    line = learned_line(learned, found, constant)
+
+    def look() -> tuple[Log, Diagnosis]:
+        assert judged is not None
+        policy = learned.policy
+        return diagnosed(judged.log, policy, session, gamma=learned.gamma, seed=learned.seed)
+
+    def page(shown: Log, diagnosis: Diagnosis, context: Context) -> Page:
+        from tailproof.report.learning_page import learning_page  # --help needs no pages
+
+        assert found is not None
+        return learning_page(shown, learned, found, diagnosis, context, constant=constant)
+
     conclude(
         session,
         "learn",
-        log,
+        options,
         reading,
-        asked={
-            "method": method_text(learned.method),
-            "holdout": holdout,
-            "at_least": at_least if learned.improves is not None else None,
-            "gamma": learned.gamma,
-            "level": level,
-            "seed": seed,
-        },
-        found={
-            "learned": learned.to_dict(),
-            "actions": shares,
-            "saved": None if out is None else str(out),
-            "held_out": None if found is None else found.to_dict(),
-            "played": None if played is None else score_facts(evaluate, played),
-        },
-        lines=_lines(learned, found, shares, out, played),
-        page=lambda context: _page(shown, learned, found, diagnosis, shares, context),
+        Outcome(
+            asked=asked,
+            found={
+                "learned": learned.to_dict(),
+                "held_out": None if found is None else found.estimate.to_dict(level=found.level),
+                "best_constant": None if constant is None else constant._asdict(),
+                **beside,
+            },
+            answer=[Text(line, style="bold"), *([] if found is None else ends_lines(found))],
+            evidence=_evidence(learned, found, beside),
+        ),
         report=report,
+        look=look if judged is not None and judged.log.is_discrete else None,
+        page=page,
     )
-
-
-def _page(
-    shown: Log | None,
-    learned: Learned,
-    found: Answer | None,
-    diagnosis: Diagnosis | None,
-    shares: dict[str, dict[str, float]],
-    context: Any,
-) -> Any:
-    from tailproof.report.learning_page import learning_page
-
-    assert shown is not None  # refused above
-    assert found is not None
-    assert diagnosis is not None
-    return learning_page(shown, learned, found, diagnosis, shares, context)
 
 
 def _steps(chosen: str | Method) -> int | None:
@@ -245,27 +276,14 @@ def _save(learned: Learned, out: Path) -> None:
         learned.save(out)
 
 
-def _lines(
-    learned: Learned,
-    found: Answer | None,
-    shares: dict[str, dict[str, float]],
-    out: Path | None,
-    played: Any,
-) -> list[Any]:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("action", "the policy takes it", "the log took it"):
-        table.add_column(title)
-    for label, share in shares.items():
-        table.add_row(label, percent(share["policy"]), percent(share["log"]))
-    lines: list[Any] = [*str(learned).splitlines(), points(learned.reasons), ""]
-    lines += [table, ""] if shares else []
-    if found is not None:
-        lines += [
-            f"Judged by {found.estimate.n_episodes:,} episodes that it was not learned from:",
-            *evaluation_lines(found),
-        ]
-    if played is not None:
-        lines += ["", f"Played: return {played}."]
-    if out is not None:
+def _evidence(learned: Learned, found: Answer | None, beside: Mapping[str, Any]) -> list[Any]:
+    """Return what a terminal shows below the answer."""
+    made = f"Learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}."
+    lines: list[Any] = ["", made, points(learned.reasons)]
+    lines += [] if found is None else [evidence_table(found)]
+    if (played := beside["played"]) is not None:
+        error = number(played["standard_error"], 2)
+        lines += ["", f"Played: return {number(played['mean_return'])} (standard error {error})."]
+    if (out := beside["saved"]) is not None:
         lines += ["", f"Saved to {out}; evaluate it with --policy {out}."]
     return lines

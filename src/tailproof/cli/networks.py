@@ -4,41 +4,20 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tailproof.data.stored import AnyLog
 from tailproof.errors import MethodError
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
 
+if TYPE_CHECKING:
+    from tailproof.cli.learning import LearningOptions
+
 NETWORKS = "Networks"
 
 
-class NetworkOptions(Protocol):
-    """The options that only networks have."""
-
-    @property
-    def method(self) -> str:
-        """The row."""
-
-    @property
-    def base(self) -> str | None:
-        """Another base than the row's."""
-
-    @property
-    def steps(self) -> int | None:
-        """Gradient steps."""
-
-    @property
-    def hidden(self) -> str | None:
-        """Widths, as text."""
-
-    @property
-    def device(self) -> str | None:
-        """Where to train."""
-
-
-def network_settings(options: NetworkOptions) -> dict[str, Any]:
+def network_settings(options: LearningOptions) -> dict[str, Any]:
     """Return the settings of a base that these options ask for."""
     found: dict[str, Any] = {}
     if options.steps is not None:
@@ -90,7 +69,7 @@ def score_facts(environment: str | None, score: Any) -> dict[str, Any]:
     }
 
 
-def _has_policy_steps(options: NetworkOptions) -> bool:
+def _has_policy_steps(options: LearningOptions) -> bool:
     """Return whether critics and policy of this row have steps of their own."""
     chosen = named_method(options.method, base=options.base)
     return "policy_steps" in {each.name for each in fields(chosen.base)}  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tailproof import means
-from tailproof.errors import MethodError
+from tailproof.errors import LogError, MethodError
 from tailproof.methods.catalogue import names
 
 COLUMNS = "Columns of the log (guessed from usual names, and said, where not given)"
@@ -32,8 +32,9 @@ class LogOptions:
     log: Annotated[
         str,
         typer.Argument(
-            help="A Parquet, CSV, Arrow or HDF5 (D4RL) file, a folder of Parquet files (or its "
-            "URI, such as s3://bucket/folder), or a Minari data set.",
+            help="A Parquet, CSV, JSON-lines, Excel, Arrow, SQLite, DuckDB or HDF5 (D4RL) file, a "
+            "query (duckdb://shop.db?query=SELECT ...), a folder of Parquet files (or its URI, such as "
+            "s3://bucket/folder), or a Minari data set.",
             metavar="LOG",
             show_default=False,
         ),
@@ -74,6 +75,46 @@ class LogOptions:
     group: Annotated[
         str | None,
         _column("--group", "What must stay in one fold: a week, a user, a site."),
+    ] = None
+    weight: Annotated[
+        str | None, _column("--weight", "Sample weight: a row of weight 2 counts twice.")
+    ] = None
+    available: Annotated[
+        str | None,
+        _column(
+            "--available",
+            "Which actions could be taken: available_* (true or false, the star is the action), or a "
+            "column of lists.",
+        ),
+    ] = None
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="Missing states: category (a category or the median, with an indicator), median, "
+            "drop-episode or error.",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = "category"
+    categorical: Annotated[
+        str | None,
+        _column("--categorical", "State columns of numbers that are names: a,b,c."),
+    ] = None
+    categories: Annotated[
+        int,
+        typer.Option(
+            help="Variables that a text column may become; rarer texts are put together.",
+            min=2,
+            rich_help_panel=COLUMNS,
+        ),
+    ] = 32
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What an action costs, off the reward wherever it is taken: --cost voucher=2.5.",
+            metavar="ACTION=AMOUNT",
+            rich_help_panel=COLUMNS,
+            show_default=False,
+        ),
     ] = None
     lazy: Annotated[
         bool | None,
@@ -117,9 +158,31 @@ class LogOptions:
             "propensity": False if self.estimates_propensity else self.propensity,
             "truncated": self.truncated,
             "group": self.group,
+            "weight": self.weight,
+            "available": _several(self.available),
             "terminated": True if self.terminated == "always" else self.terminated,
         }
         return {part: False if given == "-" else given for part, given in named.items()}
+
+    def tidying(self) -> dict[str, Any]:
+        """Return how to make numbers of the columns, as `sources.read` wants it."""
+        categorical = _several(self.categorical) or ()
+        return {
+            "missing": self.missing,
+            "categorical": categorical,
+            "categories": self.categories,
+            "cost": dict(map(_cost, self.cost or ())),
+        }
+
+
+def _cost(text: str) -> tuple[str, float]:
+    action, equals, amount = text.rpartition("=")
+    try:
+        if equals and action:
+            return action.strip(), float(amount)
+    except ValueError:
+        pass
+    raise LogError(f"--cost takes ACTION=AMOUNT, as in --cost voucher=2.5. Got {text!r}.")
 
 
 def _several(given: str | None) -> str | list[str] | None:
@@ -141,10 +204,21 @@ Gamma = Annotated[
         show_default=False,
     ),
 ]
-Level = Annotated[
-    float,
-    typer.Option(help="Confidence to ask of intervals and bounds.", rich_help_panel=METHOD),
-]
+
+
+def level_option(text: str) -> Any:
+    """Return an option that takes a confidence."""
+    return typer.Option(help=text, rich_help_panel=METHOD, callback=_level)
+
+
+def _level(given: float) -> float:
+    if 0 < given < 1:
+        return given
+    share = f"write {given / 100:g} for {given:g} %" if 1 < given < 100 else "such as 0.9"
+    raise typer.BadParameter(f"{given:g} is not between 0 and 1: {share}.")
+
+
+Level = Annotated[float, level_option("Confidence to ask of intervals and bounds.")]
 Seed = Annotated[int, typer.Option(help="Everything random starts here.", rich_help_panel=METHOD)]
 Report = Annotated[
     Path | None,
@@ -183,9 +257,10 @@ class MethodOptions:
         ),
     ] = None
     clip: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            help="Winsorise rewards at this quantile of either side first, as 0.01.",
+            help="Winsorise rewards first: at this quantile of either side, as 0.01, or at a "
+            "percentile of those that are not 0, as p99.9 (upper cap) or p0.1 (lower cap).",
             rich_help_panel=METHOD,
             show_default=False,
         ),
@@ -203,7 +278,8 @@ class MethodOptions:
 
     def changes(self) -> dict[str, Any]:
         """Return the keyword arguments of `tailproof.methods.method`."""
-        given = {"folds": self.folds, "base": self.base, "clip": self.clip}
+        clip = None if self.clip is None else _literal(self.clip)
+        given = {"folds": self.folds, "base": self.base, "clip": clip}
         changed = {name: value for name, value in given.items() if value is not None}
         for text in self.setting or ():
             name, equals, value = text.partition("=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -29,10 +30,10 @@ def _complete_name(incomplete: str) -> list[str]:
     return [name for name in (*GROUPS, *EXPERIMENTS) if name.startswith(incomplete)]
 
 
-@command
-def reproduce(
-    session: Session,
-    engine: ClusterOptions,
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What to run again, how often, and where the results go."""
+
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -41,7 +42,7 @@ def reproduce(
             autocompletion=_complete_name,
             show_default="all",
         ),
-    ] = None,
+    ] = None
     replicates: Annotated[
         int | None,
         typer.Option(
@@ -50,17 +51,17 @@ def reproduce(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Small grids, to see it run.", rich_help_panel=PANEL),
-    ] = False,
+    ] = False
     jobs: Annotated[
         int, typer.Option(help="Processes; 0 for one a core.", min=0, rich_help_panel=PANEL)
-    ] = 0,
+    ] = 0
     out: Annotated[
         Path, typer.Option(help="Folder for results and figures.", rich_help_panel=PANEL)
-    ] = Path("reproduction"),
+    ] = Path("reproduction")
     data: Annotated[
         Path | None,
         typer.Option(
@@ -68,8 +69,12 @@ def reproduce(
             rich_help_panel=PANEL,
             show_default=False,
         ),
-    ] = None,
-    seed: Seed = 0,
+    ] = None
+
+
+@command
+def reproduce(
+    session: Session, engine: ClusterOptions, asked: ReproduceOptions, seed: Seed = 0
 ) -> None:
     """Rerun the paper's figures and tables, and say which of its claims hold here.
 
@@ -79,7 +84,7 @@ def reproduce(
     """
 
     def say(outcome: Outcome) -> None:
-        if session.options.json:
+        if session.json:
             return
         for claim in outcome.claims:
             line = Text(f"{outcome.name} ({outcome.shows}) ")
@@ -91,18 +96,18 @@ def reproduce(
         else:
             session.note(f"{outcome.name}: {outcome.files['svg']}, {outcome.seconds:.0f} s")
 
-    with engine.cluster(aside=session.options.json) as where:
+    with engine.cluster(aside=session.json) as where:
         outcomes = run_reproduce(
-            names or ["all"],
-            replicates=replicates,
-            quick=quick,
-            jobs=jobs,
-            out=out,
-            data=data,
+            asked.names or ["all"],
+            replicates=asked.replicates,
+            quick=asked.quick,
+            jobs=asked.jobs,
+            out=asked.out,
+            data=asked.data,
             seed=seed,
             progress=None if session.talks else False,
             each=say,
             engine=where,
         )
-    if session.options.json:
+    if session.json:
         session.answer({"command": "reproduce", "outcomes": outcomes})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -12,15 +12,18 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from tailproof.cli.terminal import Visible, visible
 from tailproof.report.record import as_json
 
 PANEL = "Output"
+#: What `--json=full` is to the parser, whose flags take no values.
+FULL = "--json-full"
 #: Keyword arguments of the library that are options here.
 KEYWORDS = (
-    "state|action|reward|episode|step|next_state|terminated|truncated|propensity|group|gamma|folds|"
-    "clip|seed|level|base"
+    "state|action|reward|episode|step|next_state|terminated|truncated|propensity|group|weight|"
+    "available|missing|categorical|categories|gamma|folds|clip|seed|level|base"
 )
 
 
@@ -31,12 +34,18 @@ class OutputOptions:
     json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Print one JSON object and nothing else.", rich_help_panel=PANEL
+            "--json",
+            help="Print one JSON object and nothing else: a page of numbers. --json=full adds all "
+            "evidence.",
+            rich_help_panel=PANEL,
         ),
     ] = False
+    full: Annotated[bool, typer.Option(FULL, hidden=True)] = False
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="Print the answer only.", rich_help_panel=PANEL),
+        typer.Option(
+            "--quiet", "-q", help="Print the answer and its warnings only.", rich_help_panel=PANEL
+        ),
     ] = False
     debug: Annotated[
         bool,
@@ -59,6 +68,12 @@ class Session:
     options: OutputOptions
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    _printed: int = 0  # how many of the warnings
+
+    @property
+    def json(self) -> bool:
+        """Whether a program reads the answer."""
+        return self.options.json or self.options.full
 
     @property
     def out(self) -> Console:
@@ -73,7 +88,7 @@ class Session:
     @property
     def talks(self) -> bool:
         """Whether there is someone to talk to beside the answer."""
-        return not (self.options.json or self.options.quiet)
+        return not (self.json or self.options.quiet)
 
     def note(self, text: str) -> None:
         """Say how something was understood."""
@@ -82,26 +97,32 @@ class Session:
             self.err.print(visible(text), style="dim")
 
     def warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
-        """Say what Python warns of, once each."""
+        """Keep what Python warns of, once each, to stand beside the answer."""
         text = as_options(str(message))
         if text not in self.warnings:
             self.warnings.append(text)
-            if not self.options.json:
-                self.err.print("Warning:", style="yellow", end=" ")
-                self.err.print(visible(text))
 
     def error(self, message: str) -> None:
         """Say what went wrong."""
-        self.err.print("Error:", style="bold red", end=" ")
-        self.err.print(visible(as_options(message)))
+        self.err.print(_labelled("Error: ", "bold red", as_options(message)))
 
-    def answer(self, record: dict[str, Any], *renderables: Any) -> None:
-        """Print the record as JSON, or what a person reads."""
-        if self.options.json:
+    def answer(self, record: dict[str, Any], *answer: Any, evidence: Sequence[Any] = ()) -> None:
+        """Print the record as JSON, or what a person reads: answer, warnings, evidence."""
+        if self.json:
             typer.echo(as_json(record))
             return
-        for each in renderables:
+        for each in answer:
             self.out.print(Visible(each))
+        self.print_warnings(self.out)
+        if not self.options.quiet:
+            for each in evidence:
+                self.out.print(Visible(each))
+
+    def print_warnings(self, console: Console) -> None:
+        """Print the warnings that were not printed yet, unless they are in the JSON."""
+        for text in () if self.json else self.warnings[self._printed :]:
+            console.print(_labelled("Warning: ", "yellow", text))
+        self._printed = len(self.warnings)
 
     @contextmanager
     def working(self, text: str, total: int | None = None) -> Iterator[Any]:
@@ -121,6 +142,10 @@ class Session:
             yield lambda steps=1: progress.advance(task, steps)
 
 
+def _labelled(label: str, style: str, text: str) -> Text:
+    return Text.assemble((label, style), visible(text))
+
+
 def _console(file: Any) -> Console:
     """Return a console to which brackets and colons in labels are no commands."""
     return Console(file=file, highlight=False, markup=False, emoji=False)
@@ -132,11 +157,15 @@ def as_options(message: str) -> str:
     >>> as_options("Pass terminated=True, or say next_state=['a', 'b'].")
     'Pass --terminated always, or say --next-state a,b.'
     """
-    return re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, message)
+    said = re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, message)
+    said = re.sub(r"\blazy=False\b", "--no-lazy", re.sub(r"\blazy=True\b", "--lazy", said))
+    return re.sub(r"(--[\w-]+ \S+), (?=--)", r"\1 ", said)  # ready to be copied
 
 
 def _option(match: re.Match[str]) -> str:
     name, value = match[1], match[2].replace("'", "")
-    words = {"True": "always", "False": "-", "...": "COLUMN"}
+    words = {"True": "always", "False": "-", "...": "COLUMN", "*": "'*'"}
     value = words.get(value, value.strip("[]").replace(", ", ","))
+    if value.startswith("-") and len(value) > 1:
+        return f"--{name.replace('_', '-')}={value}"  # as a word of its own it would be an option
     return f"--{name.replace('_', '-')} {value}"

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.default.choice import Scored
 from tailproof.arrays import FloatArray
-from tailproof.comparison.comparison import (
-    LOGGED,
-    Candidate,
-    Difference,
-    ahead_of,
-    difference_of,
-    require_choice,
-    scored_difference,
-)
-from tailproof.data.stored import AnyLog
-from tailproof.engines import Engine
-from tailproof.evaluation.estimate import Estimate
-from tailproof.judgement.logged import all_folds, logged_value
-from tailproof.methods.method import Method
+from tailproof.comparison.comparison import LOGGED, Candidate
+from tailproof.evaluation.estimate import Estimate, LoggedValue
 
 _DRAWS = 20_000
 _UNITS = 1 << 16  # whose scores are multiplied at a time
@@ -36,80 +23,75 @@ _CONTINUED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """Whom to beat: by its folds, or, where there are none, by its choice or as a number."""
+    """Whom to beat: an estimate, a number, or (None) the logged policy.
+
+    `folds` are its values on the folds of the method, (K,), empty where it has none.
+    """
 
     name: str
     value: float
+    rival: Estimate | float | None
     folds: FloatArray
-    choice: Scored | None = None
     notes: tuple[str, ...] = ()
 
-    def gain(self, name: str, estimate: Estimate, level: float) -> Difference:
-        """Return how far an estimate is ahead."""
-        if len(self.folds):
-            own = all_folds(estimate)
-            return difference_of(name, self.name, own, self.folds, level=level)
-        rival = None if self.name == LOGGED else self.choice or self.value
-        gain = ahead_of(require_choice(estimate), rival)
-        return scored_difference(name, self.name, gain, level=level)
-
     def probability(self, candidates: Sequence[Candidate], seed: int) -> float:
-        """Return the probability that the first candidate is best."""
-        if len(self.folds):
-            everyone = [*(all_folds(each.estimate) for each in candidates), self.folds]
+        """Return the probability that the first candidate is best; NaN where nothing tells it."""
+        estimates = [each.estimate for each in candidates]
+        if len(self.folds) > 1:
+            everyone = [*(each.all_folds for each in estimates), self.folds]
             return probability_first_is_best(np.stack(everyone), seed=seed)  # (m + 1, K)
-        choices = [require_choice(each.estimate) for each in candidates]
+        choices = [each.choice for each in estimates if each.choice is not None]
+        if len(choices) < len(estimates):
+            return float("nan")
         means = np.array([*(each.value for each in choices), self.value])
         first = choices[0]
         last: tuple[float, FloatArray] = (0.0, np.zeros(len(first.influence)))  # a known number
-        if self.choice is not None:
-            last = self.choice.standard_error, self.choice.influence
-        elif self.name == LOGGED:
+        if isinstance(self.rival, Estimate) and self.rival.choice is not None:
+            last = self.rival.choice.standard_error, self.rival.choice.influence
+        elif self.rival is None:
             last = first.logged_spread.error, first.logged_influence
         errors = np.array([*(each.standard_error for each in choices), last[0]])
         scores = [*(each.influence for each in choices), last[1]]
         return probability_highest(means, errors, scores, seed=seed)
 
 
-def baseline_by_folds(
-    log: AnyLog,
-    policies: Mapping[str, Any],
-    baseline: Any,
-    method: Method,
-    gamma: float,
-    seed: int,
-    engine: Engine,
-    run: Callable[[Any], Estimate],
-) -> Baseline:
-    """Return the baseline with its value on every fold; `run` evaluates a policy."""
-    if baseline is None:
-        logged = logged_value(log, method=method, gamma=gamma, seed=seed, engine=engine)
-        notes = () if logged.how != "continued" else (_CONTINUED,)
-        return Baseline(name=LOGGED, value=logged.value, folds=logged.fold_values, notes=notes)
-    if isinstance(baseline, Real):
-        value = float(baseline)
-        return Baseline(name=f"{value:g}", value=value, folds=np.full(method.folds, value))
-    name, policy = _named_baseline(policies, baseline)
-    estimate = run(policy)
-    return Baseline(name=name, value=estimate.value, folds=all_folds(estimate))
-
-
-def baseline_by_scores(
+def baseline_of(
     policies: Mapping[str, Any],
     baseline: Any,
     estimates: Mapping[str, Estimate],
     run: Callable[[Any], Estimate],
-) -> Baseline:
-    """Return the baseline of methods that score the log as a whole; `run` evaluates a policy."""
-    first = require_choice(next(iter(estimates.values())))
+) -> tuple[Baseline, dict[str, Estimate]]:
+    """Return whom to beat, and the estimates, which then share the logged policy's value.
+
+    `run` evaluates a policy.
+    """
+    first = next(iter(estimates.values()))
+    folds = first.choice is None
     if baseline is None:
-        return Baseline(name=LOGGED, value=first.logged_value, folds=np.empty(0))
+        if not folds:
+            found = Baseline(name=LOGGED, value=first.logged_value, rival=None, folds=np.empty(0))
+            return found, dict(estimates)
+        logged = first.logged_folds
+
+        def known(**_: Any) -> LoggedValue:
+            return logged
+
+        shared = {name: replace(each, logged=known) for name, each in estimates.items()}
+        notes = () if logged.how != "continued" else (_CONTINUED,)
+        own = logged.fold_values
+        return Baseline(name=LOGGED, value=logged.value, rival=None, folds=own, notes=notes), shared
+    rival: Estimate | float
     if isinstance(baseline, Real):
-        value = float(baseline)
-        return Baseline(name=f"{value:g}", value=value, folds=np.empty(0))
-    name, policy = _named_baseline(policies, baseline)
-    choice = require_choice(run(policy))
-    return Baseline(name=name, value=choice.value, folds=np.empty(0), choice=choice)
+        rival = float(baseline)
+        value, name = rival, f"{rival:g}"
+        own = np.full(len(first.all_folds), value)
+    else:
+        name, policy = _named_baseline(policies, baseline)
+        rival = run(policy)
+        value, own = rival.value, rival.all_folds
+    return Baseline(name=name, value=value, rival=rival, folds=own if folds else np.empty(0)), dict(
+        estimates
+    )
 
 
 def _named_baseline(policies: Mapping[str, Any], baseline: Any) -> tuple[str, Any]:

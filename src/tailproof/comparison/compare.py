@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from tailproof.comparison.baselines import baseline_by_folds, baseline_by_scores
+from tailproof.comparison.baselines import baseline_of
 from tailproof.comparison.comparison import Candidate, Comparison
-from tailproof.data.partition import Split, Whole
-from tailproof.data.stored import AnyLog
+from tailproof.comparison.differences import Difference, bound_or_reason, gain_over
+from tailproof.data.given import as_log
+from tailproof.data.partition import Split
 from tailproof.engines import Engine, running
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
 from tailproof.evaluation.estimate import Estimate
@@ -19,13 +18,13 @@ from tailproof.evaluation.evaluate import evaluate
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method
-from tailproof.statistics.intervals import Bound, folds_for
+from tailproof.statistics.intervals import folds_for
 
 _EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
 
 
 def compare(
-    log: AnyLog,
+    log: Any,
     policies: Mapping[str, Any],
     *,
     gamma: float | None = None,
@@ -34,16 +33,21 @@ def compare(
     baseline: Any = None,
     seed: int = 0,
     engine: str | Engine | None = None,
+    **columns: Any,
 ) -> Comparison:
     """Rank policies by their estimates, and ask whether any beats the logged one.
 
-    One-step logs are compared with the default of `evaluate`: every policy has a score for every row,
-    and the bound of a difference combines both values' own bounds with the correlation of their scores
-    (`algorithms.gain`). The same holds for `snips` and other methods that score the log.
+    Every policy is evaluated as by `evaluate`; value, gain and bounds are of one estimator, so that
+    value = baseline + gain and no bound exceeds its value. Policies are ranked by value.
 
-    Other methods evaluate all policies on the same folds, so that differences are paired: a storm that
-    sits in one fold is in it for everybody. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the
+    By default, and with `snips` and other methods that score rows or episodes, the bound of a
+    difference combines both values' own bounds with the correlation of their scores
+    (`tailproof.algorithms.default.gain`).
+
+    Methods with folds evaluate all policies on the same folds, so that differences are paired: a storm
+    that sits in one fold is in it for everybody. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the
     difference is an order statistic of D_1, …, D_K, whose level is exact for the median of their law.
+    Methods without folds or scores rank policies too, but nothing passes the gate.
 
     The gate is Bonferroni's: with m candidates each difference to the baseline is bounded at
     1 − (1 − level)/m, so that all bounds hold at once with `level`, and the best of many does not
@@ -65,19 +69,20 @@ def compare(
     gamma
         The discount; a log of one-step episodes needs none.
     method
-        ``"auto"``: the default of `evaluate` for one-step logs with discrete actions, `roam-dm` for
-        others. Or one with folds that share no data: a name gets as many folds as the gate needs; a
-        `Method` is taken as it is, and refused with a `LevelError` if it has too few. Or one that
-        scores the log as a whole, such as `snips`.
+        As in `evaluate`, by default the same. The name of a method with folds gets as many as the gate
+        needs; a `Method` is taken as it is, and refused with a `LevelError` if it has too few.
     level
         Of the bounds.
     baseline
-        Whom to beat: the logged policy by default (`tailproof.judgement.logged` says how its value is
+        Whom to beat: the logged policy by default (`tailproof.evaluation.logged` says how its value is
         found); the name of one of the policies; another policy; or a number.
     seed
         Seeds the folds.
     engine
         Where passes over the log run; see `evaluate`.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -91,6 +96,7 @@ def compare(
     >>> result.best.name, result.passes, result.baseline
     ('one', True, 'logged policy')
     """
+    log = as_log(log, columns, compare)
     _check_policies(policies, baseline)
     rivals = {name: policy for name, policy in policies.items() if not _same(name, baseline)}
     if not rivals:
@@ -112,34 +118,33 @@ def compare(
             return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
 
         estimates = _estimates(rivals, run, notes)
-        if isinstance(chosen.partition, Split):
-            against = baseline_by_folds(
-                data, policies, baseline, chosen, discount, seed, where, run
-            )
-        else:
-            against = baseline_by_scores(policies, baseline, estimates, run)
+        against, estimates = baseline_of(policies, baseline, estimates, run)
     notes += against.notes
-    if chosen.at == "backup":
-        notes.append(
-            "The folds meet in every backup, so they are not independent: levels are nominal."
-        )
+    first = next(iter(estimates.values()))
+    if first.choice is None and first.why_no_folds:
+        notes.append(f"No bound is given, and nothing can pass the gate. {first.why_no_folds}")
     candidates = [
         Candidate(
             name=each,
             value=estimate.value,
-            lower_bound=_bound(estimate, level),
-            gain=against.gain(each, estimate, gate_level),
+            lower_bound=bound_or_reason(estimate.lower_bound, level),
+            gain=Difference(
+                first=each,
+                second=against.name,
+                gain=gain_over(estimate, against.rival),
+                level=gate_level,
+            ),
             estimate=estimate,
         )
         for each, estimate in estimates.items()
     ]
-    candidates.sort(key=lambda each: (-each.value, -each.lower_bound.value, each.name))
+    candidates.sort(key=lambda each: (-each.value, each.name))
     return Comparison(
         candidates=tuple(candidates),
         baseline=against.name,
         baseline_value=against.value,
         baseline_folds=against.folds,
-        baseline_choice=against.choice,
+        baseline_rival=against.rival,
         probability_best=against.probability(candidates, seed),
         level=level,
         gate_level=gate_level,
@@ -168,14 +173,6 @@ def _estimates(
     return found
 
 
-def _bound(estimate: Estimate, level: float) -> Bound:
-    """Return the estimate's lower bound; without end where it has none, with the reason."""
-    if estimate.choice is None or estimate.choice.declined is None:
-        return estimate.lower_bound(level)
-    note = f"no honest bound: {estimate.choice.declined}"
-    return Bound(value=-np.inf, level=level, requested=level, kind="none", note=note)
-
-
 def _check_policies(policies: Any, baseline: Any) -> None:
     if not isinstance(policies, Mapping) or not policies:
         raise PolicyError(
@@ -201,13 +198,8 @@ def _with_folds(method: str | Method, gate_level: float, notes: list[str]) -> Me
     chosen = named_method(method) if isinstance(method, str) else method
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
-    if isinstance(chosen.partition, Whole):
+    if not isinstance(chosen.partition, Split) or chosen.at == "backup":
         return chosen  # whether it scores rows shows in what it estimates
-    if not isinstance(chosen.partition, Split):
-        raise MethodError(
-            f"compare needs a method with folds that share no data, such as 'roam-dm' or "
-            f"Method(..., partition=Split(10)). Got {chosen} ({chosen.partition})."
-        )
     needed = folds_for(gate_level, "order-statistic-bound")
     if chosen.folds >= needed:
         return chosen

@@ -7,50 +7,20 @@ the rows of a method that takes the log as a whole and gives an interval.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tailproof.algorithms.default.choice import Scored
-from tailproof.algorithms.default.gain import Exactly, PairedGain
 from tailproof.arrays import FloatArray
-from tailproof.errors import MethodError
+from tailproof.comparison.differences import Difference, gain_over
 from tailproof.evaluation.estimate import Estimate
 from tailproof.files.frames import as_frame, plain
-from tailproof.judgement.logged import all_folds
 from tailproof.methods.method import Method
-from tailproof.statistics.intervals import Bound, order_statistic_lower_bound
+from tailproof.statistics.intervals import Bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: What the policy that made the log is called.
 LOGGED = "logged policy"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """One policy against another, on the same folds or the same rows.
-
-    Attributes
-    ----------
-    first, second
-        Who is compared.
-    value
-        The median over folds of first − second; without folds, the difference of the estimates.
-    lower_bound
-        A value that the difference exceeds, with its level.
-    fold_values
-        The differences, (K,); folds that diverged for either are left out. Empty without folds.
-    """
-
-    first: str
-    second: str
-    value: float
-    lower_bound: Bound
-    fold_values: FloatArray = field(repr=False)
-
-    @property
-    def won(self) -> int:
-        """In how many folds the first is ahead."""
-        return int(np.count_nonzero(self.fold_values > 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +59,8 @@ class Comparison:
         Highest estimate first.
     baseline, baseline_value, baseline_folds
         Whom to beat: its name, value and fold values, if the method has folds.
-    baseline_choice
-        What the method chose for a baseline that it evaluated without folds.
+    baseline_rival
+        Whom to beat as an estimate or a number; None for the logged policy.
     probability_best
         That the first is best, baseline included; see `compare`.
     level, gate_level
@@ -113,12 +83,12 @@ class Comparison:
     gamma: float
     seed: int
     notes: tuple[str, ...]
-    baseline_choice: Scored | None = field(default=None, repr=False)
+    baseline_rival: Estimate | float | None = field(default=None, repr=False)
 
     @property
     def has_folds(self) -> bool:
         """Whether differences are paired by folds."""
-        return len(self.baseline_folds) > 0
+        return len(self.baseline_folds) > 1
 
     @property
     def best(self) -> Candidate:
@@ -138,22 +108,18 @@ class Comparison:
 
     def difference(self, first: str, second: str | None = None) -> Difference:
         """Return how far one candidate is ahead of another, or of the baseline."""
-        if not self.has_folds:
-            return self._difference_of_choices(first, second)
-        ahead = all_folds(self[first].estimate)
-        rival = second is None or second == self.baseline
-        behind = self.baseline_folds if rival else all_folds(self[second or ""].estimate)
-        name = self.baseline if second is None else second
-        return difference_of(first, name, ahead, behind, level=self.level)
-
-    def _difference_of_choices(self, first: str, second: str | None) -> Difference:
-        mine = require_choice(self[first].estimate)
+        rival: Estimate | float | None = self.baseline_rival
+        name = self.baseline
         if second is not None and second != self.baseline:
-            other = require_choice(self[second].estimate)
-            return scored_difference(first, second, ahead_of(mine, other), level=self.level)
-        logged = self.baseline == LOGGED
-        rival = None if logged else self.baseline_choice or self.baseline_value
-        return scored_difference(first, self.baseline, ahead_of(mine, rival), level=self.level)
+            rival, name = self[second].estimate, second
+        gain = gain_over(self[first].estimate, rival)
+        return Difference(first=first, second=name, gain=gain, level=self.level)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
+        from tailproof.plotting.results import plot_comparison  # matplotlib is for those who look
+
+        return plot_comparison(self, ax=ax)
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import comparison_html  # pages are for those who look
@@ -165,7 +131,7 @@ class Comparison:
         return {
             "passes": self.passes,
             "best": self.best.name,
-            "probability_best": self.probability_best,
+            "probability_best": plain(self.probability_best),
             "level": self.level,
             "gate_level": self.gate_level,
             "baseline": {
@@ -178,9 +144,15 @@ class Comparison:
                     "name": each.name,
                     "value": plain(each.value),
                     "lower_bound": plain(each.lower_bound),
-                    "gain": plain(each.gain) | {"won": each.gain.won},
+                    "gain": {
+                        "value": plain(each.gain.value),
+                        "relative": plain(each.gain.relative),
+                        "lower_bound": plain(each.gain.lower_bound),
+                        "fold_values": plain(each.gain.fold_values),
+                        "won": each.gain.won,
+                    },
                     "passes": each.passes,
-                    "fold_values": plain(all_folds(each.estimate)),
+                    "fold_values": plain(each.estimate.all_folds),
                 }
                 for each in self.candidates
             ],
@@ -199,6 +171,7 @@ class Comparison:
                     "value": each.value,
                     "lower_bound": each.lower_bound.value,
                     "gain": each.gain.value,
+                    "relative_gain": each.gain.relative,
                     "gain_lower_bound": each.gain.lower_bound.value,
                     **({"folds_won": each.gain.won} if self.has_folds else {}),
                     "passes": each.passes,
@@ -207,76 +180,17 @@ class Comparison:
             ]
         )
 
-    def __str__(self) -> str:
-        width = max(len(name) for name in (*self._names(), self.baseline, "policy"))
-        lines = [
-            f"{'policy':<{width}}  {'value':>10}  {'bound':>10}  {'gain':>10}  {'bound':>10}"
-            f"{'  folds' if self.has_folds else ''}",
-            *(
-                f"{each.name:<{width}}  {each.value:>10.4g}  {each.lower_bound.value:>10.4g}  "
-                f"{each.gain.value:>+10.4g}  {each.gain.lower_bound.value:>+10.4g}"
-                f"{self._folds_won(each)}{'  passes' if each.passes else ''}"
-                for each in self.candidates
-            ),
-            f"{self.baseline:<{width}}  {self.baseline_value:>10.4g}",
-            f"{self.best.name} is best with probability {self.probability_best:.2f}; "
-            + (
-                "the gate is passed."
-                if self.passes
-                else f"no candidate's bound beats the {self.baseline}."
-            ),
-        ]
-        return "\n".join([*lines, *(f"- {note}" for note in self.notes)])
+    def __repr__(self) -> str:
+        gate = "passed" if self.passes else "closed"
+        return (
+            f"<Comparison of {len(self.candidates)}: {self.best.name} first, {self.best.value:.4g}; "
+            f"{self.baseline} {self.baseline_value:.4g}; gate {gate}>"
+        )
 
-    def _folds_won(self, candidate: Candidate) -> str:
-        gain = candidate.gain
-        return f"  {gain.won}/{len(gain.fold_values)}" if self.has_folds else ""
+    def __str__(self) -> str:
+        from tailproof.report.ranking import comparison_text  # the words of the command line
+
+        return comparison_text(self)
 
     def _names(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.candidates)
-
-
-def difference_of(
-    first: str, second: str, ahead: FloatArray, behind: FloatArray, *, level: float
-) -> Difference:
-    """Return the paired difference of two policies' fold values, (K,) each."""
-    paired = ahead - behind
-    paired = paired[np.isfinite(paired)]
-    return Difference(
-        first=first,
-        second=second,
-        value=float(np.median(paired)),
-        lower_bound=order_statistic_lower_bound(paired, level=level),
-        fold_values=paired,
-    )
-
-
-def ahead_of(choice: Scored, rival: Scored | float | None) -> PairedGain:
-    """Return how far an estimate is ahead of another one, a number, or (None) the logged policy."""
-    if rival is None:
-        return choice.gain
-    if isinstance(rival, Scored):
-        return choice.ahead_of(rival.value, rival.spread, rival.influence)
-    return choice.ahead_of(rival, Exactly(rival), None)
-
-
-def scored_difference(first: str, second: str, gain: PairedGain, *, level: float) -> Difference:
-    """Return a difference that is paired by the scores of rows."""
-    return Difference(
-        first=first,
-        second=second,
-        value=gain.value,
-        lower_bound=gain.lower_bound(level),
-        fold_values=np.empty(0),
-    )
-
-
-def require_choice(estimate: Estimate) -> Scored:
-    """Return the scored choice behind an estimate, or say which methods have one."""
-    if isinstance(estimate.choice, Scored):
-        return estimate.choice
-    raise MethodError(
-        f"compare needs a method with folds that share no data, such as 'roam-dm' or Method(..., "
-        f"partition=Split(10)), or one that scores every row, such as 'snips' for one-step logs. "
-        f"Got {estimate.method} ({estimate.method.partition})."
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_finite
+from tailproof.data.origin import Origin, own_origin
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.data.validation import (
     check_actions,
@@ -45,6 +46,7 @@ class Episodes:
     group_ids: AnyArray | None  # (E,)
     action_space: ActionSpace
     state_names: tuple[str, ...]
+    reward_name: str = field(default="reward", kw_only=True)  # for example revenue
 
     @property
     def n_transitions(self) -> int:
@@ -111,6 +113,7 @@ class Log(Episodes):
     terminated: BoolArray  # (n,)
     truncated: BoolArray  # (n,)
     propensity: FloatArray | None  # (n,)
+    origin: Origin | None = None  # None for its own rows
 
     @classmethod
     def from_arrays(
@@ -127,6 +130,7 @@ class Log(Episodes):
         propensity: npt.ArrayLike | None = None,
         action_space: Any = None,
         state_names: Sequence[str] | None = None,
+        reward_name: str = "reward",
     ) -> Log:
         """Check n transitions and make a log of them.
 
@@ -152,6 +156,8 @@ class Log(Episodes):
             actions need none.
         state_names
             A name for each state variable, used in tables.
+        reward_name
+            What the reward is, used beside values: "revenue".
 
         Examples
         --------
@@ -206,6 +212,7 @@ class Log(Episodes):
             propensity=None if propensity is None else check_propensity(propensity, n, space),
             action_space=space,
             state_names=names,
+            reward_name=reward_name,
         )
 
     @cached_property
@@ -217,6 +224,16 @@ class Log(Episodes):
     def episode_of_row(self) -> IntArray:
         """Index of the episode that each row belongs to, (n,)."""
         return np.repeat(np.arange(self.n_episodes), self.lengths)
+
+    @cached_property
+    def table_rows(self) -> Origin:
+        """Which row of its table each state and next state was read from."""
+        return own_origin(self.starts) if self.origin is None else self.origin
+
+    @property
+    def first_rows(self) -> IntArray:
+        """The row of its table in which each episode starts, (E,)."""
+        return self.table_rows.rows[self.starts[:-1]]
 
     @property
     def first_states(self) -> FloatArray:
@@ -329,6 +346,30 @@ class Log(Episodes):
 
         return write_log(self, path)
 
+    def to_frame(self) -> Any:
+        """Return the log as a pandas frame, one row for each transition, with labels and next states.
+
+        `Log.from_frame` and `read_log` read it back.
+        """
+        from tailproof.sources.parquet import log_table
+
+        return log_table(self).replace_schema_metadata(None).to_pandas()
+
+    @classmethod
+    def from_frame(cls, frame: Any, **columns: Any) -> Log:
+        """Make a log of any frame or table; columns are named as in `read_log`, or guessed.
+
+        Examples
+        --------
+        >>> log = Log.from_frame({"x": [0.5, 0.1], "action": ["buy", "hold"], "reward": [1.0, 0.0]})
+        >>> log.n_episodes, log.action_space.labels
+        (2, ('buy', 'hold'))
+        """
+        from tailproof.sources.reading import read_log
+
+        log: Log = read_log(frame, lazy=False, **columns)
+        return log
+
     def with_groups(self, group: npt.ArrayLike) -> Log:
         """Return the same log with a group label for each row, (n,)."""
         return replace(self, group_ids=check_groups(group, self.starts, self.episode_ids))
@@ -346,6 +387,7 @@ class Log(Episodes):
             episode_ids=self.episode_ids[episodes],
             group_ids=None if self.group_ids is None else self.group_ids[episodes],
             propensity=None if self.propensity is None else self.propensity[rows],
+            origin=self.table_rows.take(rows),
         )
 
     def __repr__(self) -> str:

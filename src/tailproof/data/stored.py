@@ -125,8 +125,9 @@ class LazyLog(Episodes):
             yield piece.compact() if compact else piece
 
     def rewards(self, part: Any) -> Iterator[FloatArray]:
-        """Yield the rewards of one part in order."""
-        return self.reader.rewards(self, part)
+        """Yield the rewards of one part in order, within the limits."""
+        for rewards in self.reader.rewards(self, part):
+            yield rewards if self.reward_limits is None else np.clip(rewards, *self.reward_limits)
 
     def load(self) -> Log:
         """Read everything into memory."""
@@ -157,6 +158,7 @@ class LazyLog(Episodes):
             propensity=columns.get("propensity"),
             action_space=self.action_space,
             state_names=self.state_names,
+            reward_name=self.reward_name,
         )
 
     @property

@@ -12,7 +12,7 @@ from tailproof.algorithms.learners.ranking import choose_rank
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.stored import AnyLog, in_memory
-from tailproof.deep.judging import neural_judge
+from tailproof.deep.judging import neural_judge, resemblance
 from tailproof.deep.settings import Run
 from tailproof.engines import Engine
 from tailproof.evaluation.evaluate import evaluate
@@ -23,6 +23,7 @@ from tailproof.methods.method import Method
 
 _ROOM_FOLDS = 5
 CLONE = "bc-neural"  # the logged behaviour: what a candidate must beat, and the answer if none does
+PERCENT = "percent-bc-neural"
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class Budget:
     critics: tuple[int, ...] = (128, 128)
     policies: tuple[int, ...] = (256, 256)
     judges: tuple[int, ...] = (64, 64)
-    folds: int = 3
+    folds: int = 5
     judging: int = 5_000
-    level: float = 0.8
+    level: float = 0.95
 
     def steps(self, log: Log) -> int:
         """Return the gradient steps for a log."""
@@ -119,7 +120,7 @@ def candidates(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
     folds = None if rank == "sum" else min(_ROOM_FOLDS, log.n_groups)
     return {
         CLONE: named_method(CLONE, **cloning),
-        "percent-bc-neural": named_method("percent-bc-neural", rank=rank, **cloning),
+        PERCENT: named_method(PERCENT, rank=rank, **cloning),
         room: named_method(room, folds=folds, **implicit),
     }, reason
 
@@ -135,40 +136,49 @@ def learn_continuous(
 ) -> Learned:
     """Learn by the candidate that is credibly better than cloning the log, if there is one.
 
-    Each candidate and the clone are judged by neural FQE on the same folds of held-out episodes. What
-    FQE says of the clone beyond the log's own value is error, so that candidates are compared with the
-    clone, fold by fold. A gain larger than that of the best logged episode over the middle one is not
-    believed. Percent cloning comes before critics, because it imitates episodes that were seen to go
-    well; where neither is credibly better, the logged behaviour is kept.
+    Percent cloning comes first, because it imitates episodes that were seen to go well. It is judged by
+    held-out episodes that begin like those it imitates (`resemblance`). The other candidate and the
+    clone are judged by neural FQE on the same folds of held-out episodes: what FQE says of the clone
+    beyond the log's own value is error, so that they are compared fold by fold, and a gain larger than
+    that of the best logged episode over the middle one is not believed. Where neither is credibly
+    better, the logged behaviour is kept.
     """
     budget = budget or Budget()
     taught, held_out = split_off(in_memory(log, "Networks"), holdout, seed=seed)
     rows, seen = candidates(taught, budget)
+
+    def taught_by(name: str) -> Learned:
+        return learn(taught, method=rows[name], gamma=gamma, seed=seed, engine=engine)
+
+    percent = taught_by(PERCENT)
     if held_out is None:
-        name = "percent-bc-neural"
-        learned = learn(taught, method=rows[name], gamma=gamma, seed=seed, engine=engine)
-        return replace(learned, reasons=(*learned.reasons, "Nothing was held out to compare with."))
-    found = {
-        name: learn(taught, method=row, gamma=gamma, seed=seed, engine=engine)
-        for name, row in rows.items()
-    }
-    heavy = rows["percent-bc-neural"].base.rank != "sum"  # type: ignore[union-attr]
-    judging = tamed(held_out, heavy)
-    values = {name: _judged(each, judging, budget, seed) for name, each in found.items()}
-    most = spread_of_returns(tamed(taught, heavy), found[CLONE].gamma)
-    gains = {
-        name: Gain(values[name] - values[CLONE], budget.level, most)
-        for name in rows
-        if name != CLONE
-    }
-    said = [f"{name}: {gain}." for name, gain in gains.items()]
-    credible = [name for name, gain in gains.items() if gain.credible]
-    best = next(iter(credible), CLONE)  # percent cloning first: it imitates what was seen to work
-    if credible:
-        said.append(f"Chosen: {best}.")
-    else:
-        said.append("No candidate is credibly better than the log: this policy imitates it.")
-    return replace(found[best], held_out=held_out, reasons=(seen, *said))
+        return replace(percent, reasons=(*percent.reasons, "Nothing was held out to compare with."))
+    clone = taught_by(CLONE)
+    rank = rows[PERCENT].base.rank  # type: ignore[union-attr]
+    alike = resemblance(
+        percent.policy,
+        clone.policy,
+        taught,
+        held_out,
+        rank=rank,
+        level=budget.level,
+        rng=np.random.default_rng([seed, 5]),
+    )
+    said = [seen, f"{PERCENT}: {alike}."]
+    chosen, name = percent, PERCENT
+    if not alike.credible:
+        (name,) = rows.keys() - {CLONE, PERCENT}
+        chosen = taught_by(name)
+        most = spread_of_returns(tamed(taught, rank != "sum"), clone.gamma)
+        values = (
+            _judged(each, tamed(held_out, rank != "sum"), budget, seed) for each in (chosen, clone)
+        )
+        gain = Gain(np.subtract(*values), budget.level, most)
+        said.append(f"{name}: {gain}.")
+        if not gain.credible:
+            said.append("No candidate is credibly better than the log: this policy imitates it.")
+            return replace(clone, held_out=held_out, reasons=tuple(said))
+    return replace(chosen, held_out=held_out, reasons=(*said, f"Chosen: {name}."))
 
 
 def tamed(log: Log, heavy: bool) -> Log:

@@ -36,12 +36,16 @@ class Convergence:
         no V.
     trend
         Relative change of the mean value over the last quarter of training.
+    pessimism
+        How much of `value` the smaller of two Q takes, added up over the steps ahead: a member's V is
+        learned from the smaller Q, below the networks' mean at each step. NaN where there is no V.
     """
 
     time_constants: float
     value: float
     logged_return: float
     trend: float
+    pessimism: float = float("nan")
 
     @property
     def ratio(self) -> float:
@@ -52,6 +56,8 @@ class Convergence:
         text = f"{self.time_constants:.2g} time constants"
         if np.isfinite(self.ratio):
             text += f", mean V {self.value:.4g} against logged returns of {self.logged_return:.4g}"
+        if self.pessimism > 0:
+            text += f" (the smaller of two Q takes about {self.pessimism:.3g})"
         return text + (
             "" if np.isnan(self.trend) else f", still moving by {100 * self.trend:+.2g} %"
         )
@@ -70,6 +76,8 @@ class Yardstick:
     returns, carried
         The discounted return recorded from each row on, and the weight γʰ of what follows the last
         recorded step, 0 where the episode terminated, (K, m).
+    ahead
+        Σ γᵗ over the recorded steps from each row on: what one unit a step adds up to, (K, m).
     """
 
     horizon: float
@@ -78,6 +86,7 @@ class Yardstick:
     ends: IntArray
     returns: FloatArray
     carried: FloatArray
+    ahead: FloatArray
 
     @classmethod
     def of(cls, log: Log, rows: IntArray, gamma: float, settings: DeepSettings) -> Yardstick:
@@ -92,6 +101,7 @@ class Yardstick:
             ends,
             returns_to_go(log, gamma)[rows],
             np.where(log.terminated[ends], 0.0, gamma**left),
+            left.astype(float) if gamma == 1 else (1 - gamma**left) / (1 - gamma),
         )
 
     def time_constants(self, steps: int) -> float:
@@ -131,12 +141,14 @@ def convergence_of(history: History) -> Convergence:
     value = history.members("mean value").mean(axis=1)
     returns = history.members("logged return")
     clock = history.members("time constants")
+    taken = history.members("pessimism")
     before = value[(3 * len(value)) // 4 - 1] if len(value) >= 4 else np.nan
     return Convergence(
         float(clock[-1, 0]) if len(clock) else 0.0,
         float(value[-1]) if len(returns) else float("nan"),
         float(returns[-1].mean()) if len(returns) else float("nan"),
         float((value[-1] - before) / abs(value[-1])) if len(value) and value[-1] else float("nan"),
+        float(taken[-1].mean()) if len(taken) else float("nan"),
     )
 
 

@@ -16,7 +16,7 @@ from tailproof.deep.convergence import Convergence, convergence_of
 from tailproof.files.frames import as_frame
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 Measurements = Mapping[str, FloatArray]
 
@@ -93,11 +93,14 @@ class History:
         """Return a frame of step, quantity, member and value: pandas, or pyarrow without it."""
         return as_frame([measured._asdict() for measured in self])
 
-    def plot(self, *quantities: str) -> Figure:
-        """Draw quantities over steps, a panel each and a line for each member; by default all."""
-        from tailproof.deep.drawing import draw_history  # matplotlib is for those who look
+    def plot(self, *quantities: str, ax: Axes | None = None) -> Any:
+        """Draw quantities over steps, by default all: a panel each, and a line for each member.
 
-        return draw_history(self, quantities or self.quantities)
+        Returns the Axes of one quantity, or an array of Axes. `ax` is where to draw a single one.
+        """
+        from tailproof.plotting.results import plot_history  # matplotlib is for those who look
+
+        return plot_history(self.series, quantities or self.quantities, ax=ax)
 
     def with_row(self, step: int, measured: Measurements) -> History:
         """Return the history with one more row of each of these quantities."""

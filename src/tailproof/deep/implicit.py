@@ -210,6 +210,16 @@ class ImplicitLearner:
         states = self.table["next_states" if after else "states"]
         return self.v(states[rows.reshape(-1)].view(*rows.shape, -1)).squeeze(-1)
 
+    def twins_gap(self, rows: Tensor) -> Tensor:
+        """Return how far the smallest Q lies below the networks' mean, over rows (K, m), (K,)."""
+        batch = self.table.gather(rows)  # (K, m, W)
+        values = self.q.slow(self.q.inputs(batch).repeat(self.twins, 1, 1))
+        every = values.view(self.twins, self.members, rows.shape[1], -1)
+        gap = every.mean(0) - every.amin(0)
+        if self.q.discrete:
+            return at_actions(gap, batch.column("actions").long()).mean(1)
+        return gap.mean((1, 2))
+
     def health(self) -> Tensor:
         """Return which members' numbers are all finite, the optimiser's included, (K,)."""
         second = self.adam.second

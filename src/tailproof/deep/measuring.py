@@ -63,11 +63,14 @@ def measure(learner: Learner, part: Part) -> Callable[[int], dict[str, FloatArra
         if not isinstance(learner, ImplicitLearner):
             return {**found, "mean value": learner.probe(everywhere).mean(1).cpu().numpy() / unit}
         values = learner.state_values(rows).cpu().numpy()
+        gap = learner.twins_gap(rows).cpu().numpy()
         beyond = against.carried * learner.state_values(ends, after=True).cpu().numpy()
         return {
             **found,
             "mean value": (values - beyond).mean(axis=1) / unit,
             "logged return": against.returns.mean(axis=1),
+            # V loses the gap at every step that it looks ahead, and Q inherits V's loss.
+            "pessimism": gap * against.ahead.mean(axis=1) / unit,
         }
 
     return measured

@@ -143,7 +143,7 @@ def _measure(
             f"{len(dead)} of {learner.members} members diverged by step {step} (members "
             f"{', '.join(map(str, dead))}): their values are not finite or beyond "
             f"{_EXPLODED:g} times what their rewards allow. Too few are left to trust; use a smaller "
-            f"learning_rate, a smaller gamma, clipped rewards, or fewer folds."
+            f"learning_rate, a smaller gamma, a larger alpha (SQL), clipped rewards, or fewer folds."
         )
     return measured
 

@@ -9,54 +9,57 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.mis import Unit
 from tailproof.arrays import FloatArray
+from tailproof.data.given import as_log
 from tailproof.data.log import Log
-from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.stored import LazyLog
 from tailproof.data.stored_views import SampleWarning, held
 from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.diagnosis.influence import most_influential
+from tailproof.diagnosis.linear_reference import LinearReference
 from tailproof.diagnosis.measurements import (
     bellman_monitor,
     clustering,
-    differing,
     fold_disagreement,
     fold_path,
-    outlying_groups,
     overlap,
     tail_report,
 )
-from tailproof.diagnosis.verdict import decide, unit_for
-from tailproof.errors import HorizonWarning, TailproofWarning
-from tailproof.judgement.influence import most_influential
-from tailproof.judgement.linear_reference import LinearReference, features_for
-from tailproof.judgement.reference import (
+from tailproof.diagnosis.reference import (
     MeanReference,
     Reference,
     linear_reference,
     reference,
     resolve,
 )
+from tailproof.diagnosis.verdict import decide
+from tailproof.errors import FoldError, HorizonWarning, LogError, SingularError, TailproofWarning
+from tailproof.evaluation.estimate import Estimate
+from tailproof.evaluation.evaluate import evaluate
+from tailproof.judgement.shape import RewardShape, reward_shape
+from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
 
 
 def diagnose(
-    log: AnyLog,
+    log: Any,
     policy: Any = None,
     *,
     gamma: float | None = None,
     method: str | Method | None = None,
+    estimate: Estimate | None = None,
     seed: int = 0,
+    **columns: Any,
 ) -> Diagnosis:
-    """Say how heavy a log's tails are, who decides the estimate, and which method is safe.
+    """Explain what `evaluate` decides on a log, what the log shows, and which episodes matter most.
 
-    Tail indices of both tails with intervals, whether mean and variance exist, skew, the K-path,
-    clustering of extremes; with a policy also weights, overlap and Bellman residuals; the
-    disagreement of folds, the ten episodes that move the estimate most, and a verdict
-    (`tailproof.diagnosis.verdict` has its rules).
-
-    The estimate that is taken apart is the plain average: LSTD, inverse propensity scoring in
-    one-step logs with propensities, and without a policy the mean return of the log.
+    The verdict is that of `evaluate` with the default method, on the same evidence: tails, skew and
+    unit, the estimator that is taken, the interval or why there is none. Beside it, to look at: tail
+    indices of both tails with intervals, whether mean and variance exist, the K-path, clustering of
+    extremes; with a policy also weights, overlap and Bellman residuals; the disagreement of folds, and
+    the ten episodes that move the plain average most: LSTD, inverse propensity scoring in one-step logs
+    with propensities, and without a policy the mean return of the log.
 
     Parameters
     ----------
@@ -69,10 +72,14 @@ def diagnose(
     gamma
         The discount. Needed with a policy, but for one-step episodes; 1 without one.
     method
-        Whose features and ridge to use; by default those of `LSTD`, and for continuous actions
-        `Joint` features.
+        Whose features to use for verdict and plain average, and whose ridge for the latter.
+    estimate
+        What `evaluate` gave for the same log and policy, if it was asked already.
     seed
         Seeds the partitions into folds.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -84,9 +91,10 @@ def diagnose(
     >>> diagnosis = diagnose(log, world.target(), gamma=0.99)
     >>> diagnosis.tails["rewards"].variance.exists
     'no'
-    >>> diagnosis.verdict.method, diagnosis.verdict.unit
-    ('mis', 'step')
+    >>> diagnosis.verdict.tails, diagnosis.verdict.estimator, diagnosis.verdict.unit
+    ('heavy', 'Huber mean', 'step')
     """
+    log = as_log(log, columns, diagnose)
     with _noted() as drawn:
         log = held(log, "The diagnosis", seed=seed) if isinstance(log, LazyLog) else log
     for note in drawn:
@@ -96,46 +104,39 @@ def diagnose(
         warn_of_a_hidden_horizon(log, discount)
     for note in unforeseen:
         warnings.warn(note, HorizonWarning, stacklevel=2)
-    critic: LinearReference | None = None
+    settings, failed = _settings(chosen), None
     with _noted() as notes:
-        estimate = reference(log, policy, gamma=discount, method=chosen, seed=seed)
-        if isinstance(estimate, LinearReference):
-            critic = estimate
-        elif policy is not None:
+        if policy is not None and estimate is None:
+            default = named_method("auto", **settings)
+            try:
+                estimate = evaluate(log, policy, method=default, gamma=discount, seed=seed)
+            except (FoldError, LogError, SingularError) as error:
+                failed = str(error)
+        plain = reference(log, policy, gamma=discount, method=chosen, seed=seed)
+        critic = plain if isinstance(plain, LinearReference) else None
+        if critic is None and policy is not None:
             critic = linear_reference(log, policy, gamma=discount, method=chosen, seed=seed)
-    notes[:0] = drawn + unforeseen
-    covered = None if critic is None else overlap(estimate, critic)
-    if not log.is_discrete and getattr(getattr(chosen, "base", None), "features", None) is None:
-        notes.append("No features were given for continuous actions: Joint features are used.")
-    steps = log.rewards if estimate.weights is None else estimate.weights * log.rewards
+    notes = list(dict.fromkeys([*drawn, *unforeseen, *notes]))
+    shape = getattr(None if estimate is None else estimate.choice, "shape", None)
+    shape = reward_shape(log) if shape is None else shape
+    weights = _weights(log, estimate, plain)
+    covered = None
+    if critic is not None and estimate is not None and weights is not None:
+        covered = overlap(weights, critic, estimate.on_log)
+    steps = log.rewards if weights is None else weights * log.rewards
     clusters = clustering(log, steps)
-    unit, unit_reason = unit_for(log, clusters)
     theta = clusters.within.theta if clusters.within and clusters.in_episodes else 1.0
-    samples = _samples(log, estimate, steps, unit)
-    decisive = {
+    samples = _samples(log, plain, steps, shape)
+    tails = {
         name: tail_report(name, values, theta=theta if len(values) == len(steps) else 1.0)
         for name, values in samples.items()
     }
-    tails = {name: decisive[name] for name in sorted(decisive, key=lambda each: each != "rewards")}
     if critic is not None:
         tails = {"rewards": tail_report("rewards", log.rewards, theta=theta), **tails}
         tails["Bellman residuals"] = tail_report("Bellman residuals", critic.residuals, theta=theta)
-    path = fold_path(estimate, seed)
     folds = max(min(10, log.n_groups // 2), 1)
-    influence = most_influential(estimate, top=10, folds=folds, seed=seed)
-    verdict = decide(
-        log,
-        unit=unit,
-        unit_reason=unit_reason,
-        tails=tuple(decisive.values()),
-        clustering=clusters,
-        overlap=covered,
-        k_path=path,
-        influence=influence,
-        outlying=outlying_groups(estimate),
-        differing=differing(list(samples.values())[-1]),
-        settings=_settings(log, chosen),
-    )
+    influence = most_influential(plain, top=10, folds=folds, seed=seed)
+    known = [each.heavier.alpha for each in tails.values() if each.heavier is not None]
     return Diagnosis(
         transitions=log.n_transitions,
         episodes=log.n_episodes,
@@ -146,11 +147,21 @@ def diagnose(
         clustering=clusters,
         overlap=covered,
         residuals=None if critic is None else bellman_monitor(log, critic.residuals),
-        k_path=path,
-        folds=fold_disagreement(estimate, verdict.folds) if verdict.folds > 1 else None,
+        k_path=fold_path(plain, seed),
+        folds=fold_disagreement(plain, folds) if folds > 1 else None,
         influence=influence,
-        verdict=verdict,
+        verdict=decide(
+            log,
+            shape,
+            estimate,
+            settings=settings,
+            overlap=covered,
+            influence=influence,
+            heaviest=min(known, default=None),
+            failed=failed,
+        ),
         notes=tuple(notes),
+        weights=weights,
     )
 
 
@@ -170,32 +181,31 @@ def _noted() -> Iterator[list[str]]:
             )
 
 
-def _samples(log: Log, estimate: Reference, steps: FloatArray, unit: Unit) -> dict[str, FloatArray]:
-    """Return the samples that the estimate averages, by step and by sums; those of the unit last."""
-    if estimate.weights is not None:
-        samples = {"weighted rewards": steps}
-        sums = np.add.reduceat(steps, log.starts[:-1])
-        if unit == "episode":
-            samples["weighted sums by episode"] = sums
-    else:
-        assert isinstance(estimate, MeanReference)
-        samples, sums = {"rewards": steps}, estimate.terms
+def _weights(log: Log, estimate: Estimate | None, plain: Reference) -> FloatArray | None:
+    """Return the weights with which `evaluate` weighs rows; those of the plain estimate otherwise."""
+    own = None if estimate is None or estimate.choice is None else estimate.choice.weights
+    return own if own is not None and len(own) == log.n_transitions else plain.weights
+
+
+def _samples(
+    log: Log, plain: Reference, steps: FloatArray, shape: RewardShape
+) -> dict[str, FloatArray]:
+    """Return what is averaged, by rows and by sums over the unit."""
+    if isinstance(plain, MeanReference) and plain.weights is None:
+        samples, sums = {"rewards": steps}, plain.terms
         if not log.is_bandit:
-            returns = {"returns": sums}
-            samples = {**returns, **samples} if unit == "step" else {**samples, **returns}
-    if unit == "group":
+            samples["returns"] = sums
+    else:
+        samples, sums = {"weighted rewards": steps}, np.add.reduceat(steps, log.starts[:-1])
+        if shape.unit == "episode":
+            samples["weighted sums by episode"] = sums
+    if shape.unit == "group":
         samples["sums by group"] = np.bincount(log.group_of_episode, sums).astype(float)
     return samples
 
 
-def _settings(log: Log, method: Method | None) -> dict[str, Any]:
-    """Return the features and the ridge that the recommended method should use as well."""
+def _settings(method: Method | None) -> dict[str, Any]:
+    """Return the features and the ridge that were given, for the default method to use as well."""
     base = None if method is None else method.base
-    settings = {
-        name: getattr(base, name)
-        for name in ("features", "ridge")
-        if getattr(base, name, None) is not None
-    }
-    if not log.is_discrete and "features" not in settings:
-        settings["features"] = features_for(log)
-    return settings
+    features = getattr(base, "features", None)
+    return {} if features is None else {"features": features}

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
-from tailproof.algorithms.bandit import IPS
-from tailproof.algorithms.mis import MIS, Unit
-from tailproof.errors import LevelError
-from tailproof.files.frames import as_frame, plain
-from tailproof.judgement.evidence import (
+from tailproof.arrays import FloatArray
+from tailproof.diagnosis.evidence import (
     BellmanMonitor,
     Clustering,
     FoldDisagreement,
@@ -18,89 +15,13 @@ from tailproof.judgement.evidence import (
     Overlap,
     TailReport,
 )
-from tailproof.judgement.influence import Influence
-from tailproof.methods.catalogue import method as named_method
-from tailproof.methods.method import Method
-from tailproof.statistics.means import Mean
+from tailproof.diagnosis.influence import Influence
+from tailproof.diagnosis.verdict import Verdict
+from tailproof.files.frames import as_frame, plain
 from tailproof.statistics.tails import ExtremalIndex
 
-Covers = Literal["mean", "median of folds"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Which method is safe for a log, how many folds, what they can promise, and why.
-
-    Attributes
-    ----------
-    method, mean, unit
-        A name of the catalogue, the robust mean that it takes (None for the plain average) and what
-        a sample is: `call` puts them together, `point()` makes the `Method`.
-    folds
-        Number of folds K for bounds; 1 when the log is too small for any.
-    level
-        Of the lower bound that K folds can promise; None when none can.
-    interval_level
-        Of the two-sided interval, which needs folds as often too high as too low; None otherwise.
-    covers
-        What these levels are for: the mean, or only the median of the folds' law where the log does
-        not show that the two agree.
-    tail_index
-        Of a left tail so heavy that a lower bound must know it; None when it need not.
-    fold_mean
-        The mean inside a fold for bounds: a robust one only where tails are symmetric, because on a
-        left tail it would be too high as a rule and the bound would not hold.
-    settings
-        Features and ridge, where these were given.
-    reasons, improvements
-        Sentences: why, and what would make the answer better.
-    summary
-        All of it in one sentence.
-    """
-
-    method: str
-    mean: Mean | None
-    unit: Unit
-    folds: int
-    level: float | None
-    interval_level: float | None
-    covers: Covers
-    tail_index: float | None
-    fold_mean: Mean
-    settings: dict[str, Any]
-    reasons: tuple[str, ...]
-    improvements: tuple[str, ...]
-    summary: str
-
-    @property
-    def call(self) -> str:
-        """The recommended method as Python."""
-        arguments = [f"{name}={value!r}" for name, value in self._arguments().items()]
-        return f"method({', '.join([repr(self.method), *arguments])})"
-
-    def point(self) -> Method:
-        """Return the method for the estimate itself."""
-        return named_method(self.method, **self._arguments())
-
-    def bounds(self) -> Method:
-        """Return the method whose K fold values give intervals and lower bounds."""
-        if self.folds < 2:
-            raise LevelError(
-                "Bounds need two folds or more, and the log is too small to be split. Evaluate "
-                "verdict.point(), and read its value without a bound."
-            )
-        settings: dict[str, Any] = {"mean": self.fold_mean, "unit": self.unit}
-        bandit = self.method in ("ips", "snips")
-        base = IPS(**settings) if bandit else MIS(**settings, **self.settings)
-        return named_method("roam-mis", base=base, folds=self.folds)
-
-    @property
-    def bound_kind(self) -> Literal["order", "tail-aware"]:
-        """What to ask `Estimate.lower_bound` for, with `tail_index` in the second case."""
-        return "order" if self.tail_index is None else "tail-aware"
-
-    def _arguments(self) -> dict[str, Any]:
-        return ({} if self.mean is None else {"mean": self.mean, "unit": self.unit}) | self.settings
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +43,8 @@ class Diagnosis:
         Which method is safe for this log, and why.
     notes
         What went wrong or was assumed on the way.
+    weights
+        Of the rows, with which `evaluate` weighs them, (n,); None without a policy.
     """
 
     transitions: int
@@ -138,6 +61,16 @@ class Diagnosis:
     influence: Influence
     verdict: Verdict
     notes: tuple[str, ...]
+    weights: FloatArray | None = field(default=None, repr=False)
+
+    def plot(self, *, of: str = "rewards", ax: Axes | None = None) -> Axes:
+        """Draw the index of both tails against the number of extremes used, and return the Axes.
+
+        `of` is a name in `tails`.
+        """
+        from tailproof.plotting.results import plot_diagnosis  # matplotlib is for those who look
+
+        return plot_diagnosis(self, of=of, ax=ax)
 
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import diagnosis_html  # pages are for those who look
@@ -146,11 +79,16 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
-        converted: dict[str, Any] = plain(self)
+        apart = ("verdict", "weights")
+        converted: dict[str, Any] = {
+            each.name: plain(getattr(self, each.name))
+            for each in fields(self)
+            if each.name not in apart
+        }
         for name, report in self.tails.items():
             converted["tails"][name]["skew"] = report.skew
         converted["k_path"] |= {"drift": plain(self.k_path.drift), "drifts": self.k_path.drifts}
-        converted["verdict"]["call"] = self.verdict.call
+        converted["verdict"] = self.verdict.to_dict()
         return converted
 
     def to_frame(self) -> Any:
@@ -159,6 +97,9 @@ class Diagnosis:
         Columns: what it is about, the quantity, its value and its interval where it has one.
         """
         return as_frame([dict(zip(_COLUMNS, row, strict=True)) for row in self._rows()])
+
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {self.transitions:,} rows: {self.verdict.summary}>"
 
     def __str__(self) -> str:
         groups = "" if self.groups is None else f" in {self.groups:,} groups"

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
-from tailproof.files.frames import scalar
-from tailproof.judgement.evidence import (
+from tailproof.diagnosis.evidence import (
     BellmanMonitor,
     Clustering,
     FoldDisagreement,
@@ -18,9 +18,9 @@ from tailproof.judgement.evidence import (
     TailReport,
     WorstStep,
 )
-from tailproof.judgement.linear_reference import LinearReference
-from tailproof.judgement.reference import MeanReference, Reference, dealings
-from tailproof.policies.simple import action_probabilities
+from tailproof.diagnosis.linear_reference import LinearReference
+from tailproof.diagnosis.reference import Reference, dealings
+from tailproof.files.frames import scalar
 from tailproof.statistics.tails import (
     ExtremalIndex,
     TailIndex,
@@ -44,8 +44,7 @@ _SIDES: tuple[Side, ...] = ("left", "right")
 _OTHERS: tuple[Estimator, ...] = ("moment", "pickands")
 _PATH = (1, 3, 5, 6, 10, 15, 20, 30)  # numbers of folds; all divide the blocks
 _POINTS = 100  # of a plot against the number of extremes
-_PROBED = 20_000  # states at which the policy's actions are compared with the log
-_OUTLYING = 10.0  # MADs from the median effect of a group
+_PROBED = 20_000  # states at which the leverage of the policy's actions is asked
 
 
 def tail_report(name: str, values: FloatArray, *, theta: float = 1.0) -> TailReport:
@@ -109,27 +108,20 @@ def _clearest(indices: list[ExtremalIndex]) -> ExtremalIndex | None:
     return min(indices, key=lambda each: each.high if each.estimable else math.inf)
 
 
-def overlap(estimate: Reference, critic: LinearReference) -> Overlap:
-    """Measure the weights of an estimate, and how far from the log its policy acts."""
+def overlap(weights: FloatArray, critic: LinearReference, acts: PolicyOnLog) -> Overlap:
+    """Measure the weights of an estimate, (n,), and how far from the log its policy acts."""
     log, gamma = critic.log, critic.task.gamma
-    assert estimate.weights is not None
-    if isinstance(estimate, MeanReference):  # ratios of propensities
-        ratios, known = estimate.weights, True
-    else:
-        # Weights sum up discounted visits: 1/(1 − γ) of them if nothing ever terminates.
-        known = gamma < 1 and not (gamma > 0 and log.terminated.any())
-        scale = 1 - gamma if known else 1 / (abs(float(estimate.weights.mean())) or 1.0)
-        ratios = scale * estimate.weights
+    # Weights sum up discounted visits: 1/(1 − γ) of them if nothing ever terminates.
+    known = gamma < 1 and not (gamma > 0 and log.terminated.any())
+    scale = 1 - gamma if known else 1 / (abs(float(weights.mean())) or 1.0)
     every = (
         max(1, log.n_episodes // _PROBED) if gamma == 0 else max(1, log.n_transitions // _PROBED)
     )
     if gamma == 0:
         acting = critic.starts.features_at(slice(None, None, every))
-        states = critic.starts.states[::every]
     else:
         acting = critic.target_features(slice(None, None, every))
         acting = acting[~log.terminated[::every]]
-        states = log.next_states[::every]
     gram = critic.gram
     penalty = float(critic.ridge.penalty(np.array([float(log.n_transitions)]))[0])
     inverse = np.linalg.pinv(gram + penalty * np.eye(len(gram)), hermitian=True)
@@ -140,11 +132,9 @@ def overlap(estimate: Reference, critic: LinearReference) -> Overlap:
     unlogged = 0.0
     if log.is_discrete:
         never = np.bincount(log.actions, minlength=log.n_actions) == 0
-        if never.any():
-            chances = action_probabilities(critic.task.policy, states, log.n_actions)
-            unlogged = float(chances[:, never].sum(axis=1).mean())
+        unlogged = float(np.array(list(acts.shares.values()))[never].sum())
     return Overlap(
-        weights=weight_evidence(ratios),
+        weights=weight_evidence(scale * weights),
         mean_known=known,
         leverage=float(leverage.mean()) if len(leverage) else math.nan,
         largest_leverage=float(leverage.max()) if len(leverage) else math.nan,
@@ -207,20 +197,3 @@ def fold_disagreement(estimate: Reference, folds: int) -> FoldDisagreement:
         distance=float(distance[farthest]) / scale if scale > 0 else math.nan,
         episode=scalar(log.episode_ids[episode]),
     )
-
-
-def outlying_groups(estimate: Reference) -> int:
-    """Count the groups whose effect lies farther from the median one than `_OUTLYING` MADs."""
-    effects = np.bincount(estimate.log.group_of_episode, estimate.effects).astype(float)
-    scale = mad(effects)
-    beyond = np.abs(effects - np.median(effects)) > _OUTLYING * scale
-    return int(np.count_nonzero(beyond)) if scale > 0 else 0
-
-
-def differing(values: FloatArray) -> int:
-    """Count the values that differ from the most common one.
-
-    >>> differing(np.array([0.0, 0.0, 3.0]))
-    1
-    """
-    return len(values) - int(np.unique(values, return_counts=True)[1].max())

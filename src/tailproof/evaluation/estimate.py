@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.default.choice import Scored
+from tailproof.algorithms.default.gain import PairedGain
+from tailproof.algorithms.on_log import PolicyOnLog, asked_on_log
 from tailproof.algorithms.one_step.choice import OneStepChoice
+from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.partition import Split, Whole
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import Critics
 from tailproof.errors import LevelError, MethodError
-from tailproof.files.frames import as_frame
+from tailproof.evaluation.gain import FoldGain, below, fold_error, holding
+from tailproof.evaluation.unit import ValueUnit
+from tailproof.files.frames import as_frame, plain
 from tailproof.methods.method import Method
 from tailproof.statistics.intervals import (
     Bound,
@@ -26,8 +34,29 @@ from tailproof.statistics.intervals import (
     tail_aware_lower_bound,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LOST = "needs the log, which a stored estimate no longer has: ask before it is stored or sent."
 IntervalKind = Literal["order", "t"]
 BoundKind = Literal["order", "t", "tail-aware", "guaranteed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedValue:
+    """How good the logged policy was.
+
+    Attributes
+    ----------
+    value, fold_values
+        The aggregate, and the value of each fold, (K,), NaN for one that diverged.
+    how
+        "returns" or "continued", as `tailproof.evaluation.logged` says.
+    """
+
+    value: float
+    fold_values: FloatArray
+    how: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +77,8 @@ class Estimate:
         The members' critics, if the base fits any.
     numbers
         The samples and weights behind the fold values, if the base gives any.
+    cautions
+        What the log cannot say about the policy, by state and action, in sentences.
     """
 
     value: float
@@ -58,60 +89,122 @@ class Estimate:
     seed: int
     n_transitions: int
     n_episodes: int
+    unit: ValueUnit
     critics: Critics | None = field(default=None, repr=False)
     numbers: Numbers | None = field(default=None, repr=False)
     point_values: FloatArray | None = field(default=None, repr=False)  # (K, P) Q_k at starts
     point_weights: FloatArray | None = field(default=None, repr=False)  # (P,)
     condensed: bool = field(default=False, repr=False)
+    cautions: tuple[str, ...] = field(default=(), repr=False)
+    task: Task | None = field(default=None, repr=False, compare=False)
+    logged: Callable[..., LoggedValue] | None = field(default=None, repr=False, compare=False)
 
-    def interval(self, level: float = 0.9, *, kind: IntervalKind = "order") -> Interval:
-        """Return a two-sided interval from the fold values.
-
-        ``"order"`` (order statistics) covers the median of the fold law exactly, and J where folds
-        are as often too high as too low; ``"t"`` is mean ± t·s/√K, conservative for symmetric heavy
-        tails. Neither claims its level for strongly skewed rewards, nor at ``at="backup"``, where the
-        members are not independent. A level that K folds cannot reach is a `LevelError`.
-        """
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the value; NaN where the method gives none (see `interval`)."""
         if self.choice is not None:
+            return self.choice.standard_error
+        return float("nan") if self._dependent else fold_error(self.fold_values)
+
+    def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
+        """Return a two-sided interval, which always holds the value.
+
+        By default that of the method itself: the default method and those that score every row have
+        their own, others use order statistics of their folds. ``"order"`` (order statistics) covers
+        the median of the fold law exactly, and J where folds are as often too high as too low;
+        ``"t"`` is mean ± t·s/√K, conservative for symmetric heavy tails. Neither claims its level for
+        strongly skewed rewards. A `LevelError` says why where there is none: too few folds for the
+        level, or members that depend on each other.
+        """
+        _check_kind(kind, IntervalKind)
+        if self.choice is not None and kind is None:
             return self.choice.interval(level)
-        values = self._independent_values()
-        if kind == "order":
-            return order_statistic_interval(values, level=level)
-        if kind == "t":
-            return fold_t_interval(values, level=level)
-        raise LevelError(f"kind must be 'order' or 't'. Got {kind!r} instead.")
+        values = self._independent_values(level, "interval")
+        make = fold_t_interval if kind == "t" else order_statistic_interval
+        return holding(make(values, level=level), self.value)
 
     def lower_bound(
-        self, level: float = 0.9, *, kind: BoundKind = "order", tail_index: float | None = None
+        self,
+        level: float = 0.9,
+        *,
+        kind: BoundKind | None = None,
+        tail_index: float | None = None,
     ) -> Bound:
-        """Return a value that J exceeds with at least this confidence.
+        """Return a value that J exceeds with at least this confidence; never above the estimate.
 
-        ``"tail-aware"`` holds for left-skewed tails of index `tail_index` in (1, 2) too; the others
-        for folds that are as often too high as too low. ``"guaranteed"`` is for one-step logs whose
-        propensities are known and whose rewards are never negative: it holds at any sample size,
-        whatever the tail, and is lower.
+        ``"tail-aware"`` holds for left-skewed tails of index `tail_index` in (1, 2) too; ``"order"``
+        and ``"t"`` for folds that are as often too high as too low. ``"guaranteed"`` is for one-step
+        logs whose propensities are known and whose rewards are never negative: it holds at any sample
+        size, whatever the tail, and is lower.
         """
+        _check_kind(kind, BoundKind)
         if kind == "guaranteed":
             return self._guaranteed(level)
-        if self.choice is not None:
+        if self.choice is not None and kind is None:
             return self.choice.lower_bound(level)
-        values = self._independent_values()
-        if kind == "order":
-            return order_statistic_lower_bound(values, level=level)
+        values = self._independent_values(level, "lower bound")
         if kind == "tail-aware":
-            return tail_aware_lower_bound(values, level=level, tail_index=tail_index)
-        if kind == "t":
+            found = tail_aware_lower_bound(values, level=level, tail_index=tail_index)
+        elif kind == "t":
             if not 0.5 < level < 1:
                 raise LevelError(
                     f"level must lie strictly between 0.5 and 1. Got {level!r} instead."
                 )
             both = fold_t_interval(values, level=2 * level - 1)
-            return Bound(
+            found = Bound(
                 value=both.low, level=level, requested=level, kind="fold t", note=both.note
             )
-        raise LevelError(
-            f"kind must be 'order', 't', 'tail-aware' or 'guaranteed'. Got {kind!r} instead."
+        else:
+            found = order_statistic_lower_bound(values, level=level)
+        return below(found, self.value)
+
+    @property
+    def logged_value(self) -> float:
+        """The value of the policy that was logged, on the same scale and from the same rows."""
+        return self.logged_folds.value if self.choice is None else self.choice.logged_value
+
+    @property
+    def gain(self) -> PairedGain | FoldGain:
+        """How far the value is ahead of the logged one: value − logged_value, with its own interval.
+
+        Paired by rows or episodes for methods that score them, otherwise by folds.
+        """
+        if self.choice is not None:
+            return replace(self.choice.gain, declined=self.choice.declined)
+        paired = self.all_folds - self.logged_folds.fold_values
+        return FoldGain(
+            value=self.value - self.logged_value,
+            reference=self.logged_value,
+            fold_values=paired[np.isfinite(paired)],
+            declined=self.why_no_folds,
         )
+
+    @cached_property
+    def logged_folds(self) -> LoggedValue:
+        """The logged policy's value on the folds of the method."""
+        if self.logged is None:
+            raise MethodError(f"The logged policy's value {_LOST}")
+        return self.logged(method=replace(self.method, clip=0.0))  # the log is clipped already
+
+    @cached_property
+    def on_log(self) -> PolicyOnLog:
+        """What the policy does in the states of the log: its actions, and how often the logged ones."""
+        if self.choice is not None and self.choice.on_log is not None:
+            return self.choice.on_log
+        if self.task is None:
+            raise MethodError(f"What the policy does on the log {_LOST}")
+        weights = () if self.numbers is None else self.numbers.weights
+        return asked_on_log(self.task, weights[0] if len(weights) == 1 else None)
+
+    @property
+    def all_folds(self) -> FloatArray:
+        """The values of all K folds, NaN for those that were left out, (K,)."""
+        values = np.full(len(self.fold_values) + len(self.bad_folds), np.nan)
+        values[np.setdiff1d(np.arange(len(values)), self.bad_folds)] = self.fold_values
+        return values
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "task": None, "logged": None}  # a log may be large
 
     def _guaranteed(self, level: float) -> Bound:
         if isinstance(self.choice, OneStepChoice):
@@ -123,7 +216,7 @@ class Estimate:
 
     def quantile_bound(self, q: float = 0.1, **options: Any) -> Bound:
         """Return the paper's lower bound Q_q({Ĵ_k}) with its true level; see `quantile_bound`."""
-        return quantile_bound(self._independent_values(), q=q, **options)
+        return quantile_bound(self._independent_values(1 - q, "quantile bound"), q=q, **options)
 
     @property
     def choice(self) -> Scored | None:
@@ -165,10 +258,25 @@ class Estimate:
             kept = Numbers(self.fold_values, choice=self.choice.condensed(other))
         return replace(self, numbers=kept, point_values=None, point_weights=None, condensed=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, lists and strings, ready for JSON."""
+    def to_dict(self, *, level: float = 0.9) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON; intervals have this level."""
+        gain = self.gain
         return {
             "value": self.value,
+            "unit": {**plain(self.unit), "text": str(self.unit)},
+            "standard_error": plain(self.standard_error),
+            "interval": _or_why_not(lambda: self.interval(level)),
+            "lower_bound": _or_why_not(lambda: self.lower_bound(level)),
+            "logged_value": plain(self.logged_value),
+            "gain": {
+                "value": plain(gain.value),
+                "relative": plain(gain.relative),
+                "standard_error": plain(gain.standard_error),
+                "interval": _or_why_not(lambda: gain.interval(level)),
+                "lower_bound": _or_why_not(lambda: gain.lower_bound(level)),
+            },
+            "on_log": {**plain(self.on_log), "text": str(self.on_log)},
+            "cautions": list(self.cautions),
             "fold_values": self.fold_values.tolist(),
             "bad_folds": list(self.bad_folds),
             "method": str(self.method),
@@ -185,21 +293,67 @@ class Estimate:
             [{"fold": k, "value": float(value)} for k, value in enumerate(self.fold_values)]
         )
 
+    def plot(self, *, level: float = 0.9, ax: Axes | None = None) -> Axes:
+        """Draw the value with its interval, beside the logged policy or the folds; return the Axes."""
+        from tailproof.plotting.results import plot_estimate  # matplotlib is for those who look
+
+        return plot_estimate(self, level=level, ax=ax)
+
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import estimate_html  # pages are for those who look
 
         return estimate_html(self)
 
-    def _independent_values(self) -> FloatArray:
-        if len(self.fold_values) < 2:
-            raise LevelError(
-                f"An interval needs the values of several folds. {self.method} has one; use for "
-                f"instance method('roam-dm', folds=6), or Method(..., partition=Split(6))."
+    @property
+    def why_no_folds(self) -> str | None:
+        """Why the members' values give no interval: they are dependent, or only one; or None."""
+        if self._dependent or len(self.fold_values) > 1:
+            return self._dependent
+        return (
+            f"An interval needs the values of several folds. {self.method} has one; use for "
+            f"instance method('roam-dm', folds=6), or Method(..., partition=Split(6))."
+        )
+
+    @property
+    def _dependent(self) -> str | None:
+        if self.method.at == "backup":
+            return (
+                f"The members of {self.method} are combined in every backup, so that their values "
+                f"depend on each other and no interval of them would hold. Use method('roam-dm', "
+                f"folds=6), or 'auto'."
             )
+        if not isinstance(self.method.partition, Split | Whole):
+            return (
+                f"The members of {self.method} share data ({self.method.partition}), so that no "
+                f"interval of their values would hold. Use method('roam-dm', folds=6), or 'auto'."
+            )
+        return None
+
+    def _independent_values(self, level: float, what: str) -> FloatArray:
+        if why := self.why_no_folds:
+            raise LevelError(f"There is no {100 * level:g} % {what}. {why}")
         return self.fold_values
+
+    def __repr__(self) -> str:
+        return f"<Estimate {self.value:.4g} {self.unit}; {self.method}>"
 
     def __str__(self) -> str:
         return f"{self.value:.4g} ({self.method}; {self.n_episodes} episodes, γ = {self.gamma:g})"
+
+
+def _or_why_not(ask: Callable[[], Interval | Bound]) -> dict[str, Any]:
+    """Return an interval or a bound, or why there is none."""
+    try:
+        found: dict[str, Any] = plain(ask())
+    except LevelError as error:
+        return {"why_not": str(error)}
+    return found
+
+
+def _check_kind(kind: str | None, kinds: Any) -> None:
+    if kind is not None and kind not in get_args(kinds):
+        named = ", ".join(map(repr, get_args(kinds)))
+        raise LevelError(f"kind must be one of {named}, or None. Got {kind!r} instead.")
 
 
 def combine(

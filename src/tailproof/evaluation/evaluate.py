@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, as_array, require_finite
+from tailproof.data.given import as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import warn_of_taught_episodes
 from tailproof.data.partition import Split
 from tailproof.data.stored import AnyLog
-from tailproof.engines import Engine, running
-from tailproof.ensemble.critics import Critics
-from tailproof.errors import MethodError, TailproofError
-from tailproof.evaluation.estimate import Estimate, combine
+from tailproof.engines import Engine, Local, running
+from tailproof.errors import CoverageWarning, MethodError, TailproofError
+from tailproof.evaluation.estimate import Estimate
+from tailproof.evaluation.estimation import estimate_of
+from tailproof.evaluation.logged import logged_value
+from tailproof.judgement.coverage import coverage, warn_of_missing_codes
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
     check_gamma,
-    fit_members,
     prepare,
-    require_healthy,
     warn_of_a_hidden_horizon,
-    warn_of_unlogged_actions,
 )
 from tailproof.methods.method import Method
 from tailproof.policies.naming import for_log
 
 
 def evaluate(
-    log: AnyLog,
+    log: Any,
     policy: Any,
     *,
     method: str | Method = "auto",
@@ -41,6 +42,7 @@ def evaluate(
     initial_states: npt.ArrayLike | None = None,
     seed: int = 0,
     engine: str | Engine | None = None,
+    **columns: Any,
 ) -> Estimate:
     """Estimate J(π) = E[Σ γᵗ rₜ] of a policy from logged data.
 
@@ -53,8 +55,11 @@ def evaluate(
     policy
         A callable states → actions, an object with ``probabilities(states)``, or, for continuous
         actions, one with ``sample(states, rng)``. Actions are codes 0..A−1, or the log's labels as
-        text. A policy that names its states and actions is matched with the log by these names, see
-        `tailproof.policies.naming`; it gets copies of the states, which it may change.
+        text. Also a column of the log's table (`Column`), an array with an answer for each row, a rule
+        over named columns (`on_frame`), a fitted scikit-learn model, or text as on the command line
+        (``"always:email"``, ``"0.1*always:email + 0.9*logged"``). A policy that names its states and
+        actions is matched with the log by these names, see `tailproof.policies.naming`; it gets copies
+        of the states, which it may change.
     method
         A name of the catalogue (`tailproof methods` lists them), `method(name, ...)` or a `Method`.
     gamma
@@ -67,6 +72,9 @@ def evaluate(
         Where passes over the log run: ``"local"`` for a thread a core, ``"ray"`` for a cluster, or an
         `Engine`; by default the calling thread. It changes how long the result takes, never the
         result.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -79,6 +87,7 @@ def evaluate(
     >>> estimate.fold_values.shape
     (5,)
     """
+    log = as_log(log, columns, evaluate)
     chosen = named_method(method) if isinstance(method, str) else method
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
@@ -88,45 +97,16 @@ def evaluate(
         warn_of_a_hidden_horizon(data, discount)
         policy = for_log(policy, data)
         starts = _starts(data, initial_states)
-        warn_of_unlogged_actions(policy, data, starts)
+        rows = data.first_rows if initial_states is None and isinstance(data, Log) else None
+        cautions = _cautions(policy, data, None if initial_states is None else starts)
         warn_of_taught_episodes(policy, data)
-        task = Task(data, discount, policy, starts, seed=seed, engine=where)
-        members = fit_members(task, chosen, np.random.default_rng(seed))
-    critics: Critics | None = None
-    point_values: FloatArray | None = None
-    point_weights: FloatArray | None = None
-    values: FloatArray
-    if members.fitted is not None:
-        critics = members.fitted.critics
-        points = task.initial_points()
-        with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out below
-            point_values = critics.values(points.states, points.actions)  # (K, P)
-            values = point_values @ points.weights
-        point_weights = points.weights
-        healthy = critics.healthy() & np.isfinite(values)
-    else:
-        assert members.numbers is not None
-        values = members.numbers.values
-        healthy = np.isfinite(values)
-    require_healthy(healthy, values, data, members.folds)
-    if not healthy.all():
-        kept = np.flatnonzero(healthy)
-        critics = None if critics is None else critics.subset(kept)
-        point_values = None if point_values is None else point_values[kept]
-    fold_values = values[healthy]
-    return Estimate(
-        value=combine(chosen, fold_values, point_values, point_weights),
-        fold_values=fold_values,
-        bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
-        method=chosen,
-        gamma=discount,
-        seed=seed,
-        n_transitions=data.n_transitions,
-        n_episodes=data.n_episodes,
-        critics=critics,
-        numbers=members.numbers,
-        point_values=point_values,
-        point_weights=point_weights,
+        task = Task(data, discount, policy, starts, seed=seed, engine=where, initial_rows=rows)
+        estimate = estimate_of(task, chosen)
+    return replace(
+        estimate,
+        cautions=cautions,
+        task=replace(task, engine=Local()),
+        logged=partial(logged_value, data, gamma=discount, seed=seed),
     )
 
 
@@ -160,6 +140,14 @@ def k_path(
         for count in folds
         if count <= log.n_groups
     }
+
+
+def _cautions(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, ...]:
+    """Warn of what the log cannot say about the policy, and return the sentences."""
+    uncovered = coverage(policy, log, starts)
+    for text in uncovered:
+        warnings.warn(text, CoverageWarning, stacklevel=3)
+    return (*uncovered, *warn_of_missing_codes(log))
 
 
 def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:

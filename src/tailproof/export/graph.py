@@ -205,10 +205,10 @@ class Graph:
 
 
 def require_onnx(module: str) -> Any:
-    """Return a module of the extra `deep`, or say how to install it."""
+    """Return a module of the extra `onnx`, or say how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise TailproofError(
-            f"ONNX needs {module}, which is not installed. Run: pip install 'tailproof[deep]'"
+            f"ONNX needs {module}, which is not installed. Run: pip install 'tailproof[onnx]'"
         ) from error

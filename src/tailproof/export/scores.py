@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.learners.state_critics import (
-    CountedShares,
     Fixed,
     LinearScores,
     LogShares,
@@ -30,8 +29,6 @@ def scores_in(graph: Any, states: str, member: Any) -> str:
         return _tree_values(graph, states, member)
     if isinstance(member, LogShares):
         return str(graph.node("Log", _tree_values(graph, states, member.behaviour)))
-    if isinstance(member, CountedShares):
-        return _counted(graph, states, member)
     if isinstance(member, Fixed):
         zero = graph.node("Mul", graph.columns(states, [0]), graph.constant(np.zeros(1)))
         return str(graph.node("Add", zero, graph.constant(np.asarray(member.scores, dtype=float))))
@@ -48,21 +45,6 @@ def scores_in(graph: Any, states: str, member: Any) -> str:
         inside = scores_in(graph, states, member.scores)
         return str(graph.node("Where", allowed, inside, graph.constant(np.asarray(-np.inf))))
     raise PolicyError(f"{type(member).__name__} cannot be exported to ONNX.")
-
-
-def _counted(graph: Any, states: str, member: CountedShares) -> str:
-    """Return the logarithm of counts where the state is known, with the trees' shares besides."""
-    kinds = graph.onnx.TensorProto
-    middle, last = (graph.constant(np.array([axis], dtype=np.int64)) for axis in (1, 2))
-    each = graph.node("Unsqueeze", states, middle)  # (n, 1, p)
-    same = graph.node("Equal", each, graph.constant(member.states[None]))  # (n, S, p)
-    alike = graph.node("ReduceMin", graph.node("Cast", same, to=kinds.DOUBLE), last, keepdims=0)
-    counts = graph.node("MatMul", alike, graph.constant(member.counts))  # (n, A)
-    weight = graph.constant(np.asarray(float(member.weight)))
-    prior = graph.node("Mul", _tree_values(graph, states, member.behaviour), weight)
-    shares = graph.node("Add", counts, prior)
-    total = graph.node("ReduceSum", shares, middle, keepdims=1)
-    return str(graph.node("Log", graph.node("Div", shares, total)))
 
 
 def state_features(graph: Any, states: str, features: Any, dimension: int) -> str:

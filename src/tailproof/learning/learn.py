@@ -14,6 +14,7 @@ from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.given import as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
@@ -23,6 +24,7 @@ from tailproof.data.stored_views import held
 from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
+from tailproof.judgement.coverage import warn_of_missing_codes
 from tailproof.learning.careful.learning import learn_carefully
 from tailproof.learning.learned import Learned, extract_policy
 from tailproof.methods.catalogue import method as named_method
@@ -41,7 +43,7 @@ _JUDGED = 0.2  # the same where actions are continuous
 
 
 def learn(
-    log: AnyLog,
+    log: Any,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
@@ -50,6 +52,7 @@ def learn(
     at_least: float = 0.9,
     engine: str | Engine | None = None,
     advance: Callable[[], Any] = lambda: None,
+    **columns: Any,
 ) -> Learned:
     """Learn a policy from logged data.
 
@@ -65,9 +68,9 @@ def learn(
         A name of the catalogue's learning rows (`tailproof methods` lists them), `method(name, ...)` or
         a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` is careful: candidates from plain to
         flexible are taught by half of the episodes, the best by a lower bound of its gain over the log
-        is chosen on a quarter and judged on the last quarter. If it is not credibly better than what
-        was logged, `Learned.improves` is False and the policy is the logged behaviour, cloned
-        (`docs/learning.md`).
+        is chosen on a quarter and judged on the last quarter (one-step episodes take turns, so that all
+        of them judge). If it is not credibly better than what was logged, `Learned.improves` is False
+        and the policy is the logged behaviour, cloned (`docs/learning.md`).
     gamma
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     seed
@@ -82,6 +85,9 @@ def learn(
         Where passes over the log run; see `evaluate`.
     advance
         For ``method="auto"``: called after each candidate, for a progress bar.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
 
     Examples
     --------
@@ -96,6 +102,7 @@ def learn(
     >>> learned.policy(log.states[:3]).shape
     (3,)
     """
+    log = as_log(log, columns, learn)
     with running(engine) as where:
         if method == "auto":
             check_level(at_least)
@@ -112,6 +119,7 @@ def _learned(
     data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_a_hidden_horizon(data, discount)
+    warn_of_missing_codes(data)
     task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
     return replace(_taught(task, chosen), held_out=held_out)
 
@@ -186,6 +194,7 @@ def _learn_by_default(
     data = held(log, "learn", seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_a_hidden_horizon(data, discount)
+    warn_of_missing_codes(data)
     _actions_to_choose_from(data)
 
     def teach(task: Task, chosen: Method) -> Learned:

@@ -30,6 +30,8 @@ from tailproof.policies.simple import EpsilonGreedy
 from tailproof.statistics.intervals import Bound
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from tailproof.deep.scores import Score
 
 KIND, VERSION = "learned policy", 1
@@ -334,6 +336,12 @@ class Learned:
                 f"{path} does not fit together: {error}. Learn and save again."
             ) from error
 
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the gain that held-out episodes show, or else how training went; return the Axes."""
+        from tailproof.plotting.results import plot_learned  # matplotlib is for those who look
+
+        return plot_learned(self, ax=ax)
+
     def _repr_html_(self) -> str:
         from tailproof.report.notebook import learned_html  # pages are for those who look
 
@@ -362,6 +370,12 @@ class Learned:
             f"This needs discrete actions. The policy acts in {self.action_space}; use its `sample`."
         )
 
+    def __repr__(self) -> str:
+        better = {None: "not judged", True: "improves", False: "logged behaviour kept"}[
+            self.improves
+        ]
+        return f"<Learned by {self.method} from {self.n_episodes:,} episodes; {better}>"
+
     def __str__(self) -> str:
         learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
         return learned if self.improves is None else f"{self.advice()}\n{learned}"
@@ -371,11 +385,12 @@ class Learned:
         if self.improves is None:
             return ""
         if not self.improves:
-            return "Keep the logged behaviour: nothing learned from this log is credibly better."
+            return "No, nothing learned is credibly better than what was logged, which is kept."
         assert self.judged is not None
         return (
-            f"Better than the logged behaviour by {self.judged.gain:.4g}, and by more than "
-            f"{self.judged.bound:.4g} with {self.judged.level:.0%} confidence."
+            f"Yes, better than what was logged: gain {self.judged.gain:+.4g}, above "
+            f"{self.judged.bound:+.4g} with {100 * self.judged.level:g} % by "
+            f"{self.judged.episodes:,} episodes."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from math import ceil, log
 from typing import Any
@@ -235,7 +236,7 @@ def method(
     confidence: float | None = None,
     base: Any = None,
     aggregate: Aggregate | None = None,
-    clip: float | None = None,
+    clip: float | str | None = None,
     **settings: Any,
 ) -> Method:
     """Return a named method, with other settings where given.
@@ -254,7 +255,8 @@ def method(
     aggregate
         Another aggregate.
     clip
-        Winsorise rewards at this quantile of either side first.
+        Winsorise rewards at this quantile of either side first, or at a percentile such as "p99.9";
+        see `Method`.
     settings
         Settings of the base: ``features=``, ``ridge=``, ``iterations=``, ``mean=``, ….
 
@@ -267,8 +269,11 @@ def method(
     """
     row = CATALOGUE.get(name) or deep().get(name)
     if row is None:
+        close = get_close_matches(name, names(), n=1)
         raise MethodError(
-            f"There is no method {name!r}. Known are {', '.join(names())}; or compose a "
+            f"There is no method {name!r}."
+            + (f" Did you mean {close[0]!r}?" if close else "")
+            + f" Known are {', '.join(names())}; or compose a "
             f"Method(base=..., partition=..., aggregate=..., at=...)."
         )
     chosen = row.method

@@ -16,12 +16,11 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog, action_counts, in_memory
+from tailproof.data.stored import AnyLog, LazyLog, in_memory
 from tailproof.data.stored_views import held
 from tailproof.engines import Engine, Local
 from tailproof.engines.threads import one_thread
 from tailproof.errors import (
-    CoverageWarning,
     FoldError,
     FoldWarning,
     HorizonWarning,
@@ -30,10 +29,8 @@ from tailproof.errors import (
     TailproofError,
 )
 from tailproof.methods.method import Method
-from tailproof.policies.simple import action_probabilities
+from tailproof.statistics.caps import Cap
 from tailproof.statistics.streaming import Reduction, converse, quantiles
-
-_PROBED = 2_000  # states at which the policy's actions are compared with the logged ones
 
 
 @dataclass(frozen=True)
@@ -89,6 +86,9 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
         log = in_memory(log, who)
     if not method.clip:
         return log
+    if isinstance(method.clip, str):
+        log = in_memory(log, f"clip={method.clip!r}")
+        return log.with_rewards(Cap.named(method.clip).capped(log.rewards))
     levels = [method.clip, 1 - method.clip]
     if isinstance(log, LazyLog):
         return log.with_reward_limits(*reward_quantiles(log, levels, engine))
@@ -149,28 +149,6 @@ def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: 
     )
 
 
-def warn_of_unlogged_actions(policy: Any, log: AnyLog, initial_states: FloatArray | None) -> None:
-    """Warn when the policy takes actions that the log never took."""
-    if not log.is_discrete:
-        return
-    logged = action_counts(log) > 0
-    if logged.all():
-        return
-    probed = log.first_states if initial_states is None else initial_states
-    if isinstance(log, Log):
-        every = max(1, log.n_transitions // _PROBED)
-        probed = np.concatenate([probed, log.next_states[::every]])
-    share = action_probabilities(policy, probed, log.n_actions).mean(axis=0)
-    for action in np.flatnonzero(~logged & (share > 0)):
-        label = log.action_space.label(int(action))  # type: ignore[union-attr]
-        warnings.warn(
-            f"The policy takes action {label} with probability {share[action]:.2g} but the log "
-            f"never does: nothing is known of its value, and the critics assume zero.",
-            CoverageWarning,
-            stacklevel=3,
-        )
-
-
 def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
     """Warn when all episodes terminate after the same number of steps, which no state foresees."""
     if gamma > 0 and ends_by_the_clock(log):
@@ -195,7 +173,10 @@ def ends_by_the_clock(log: AnyLog) -> bool:
     if log.n_episodes == 1 or length == 1 or not alike or not log.always_terminates:
         return False
     places = np.arange(log.n_episodes)
-    chosen = np.union1d(places[:50], places[-50:])  # the first and the last will tell
+    few = 50  # the first and the last will tell
+    if isinstance(log, LazyLog):
+        few = int(np.clip(log.memory_budget * len(places) / (2 * log.bytes_in_memory), 1, few))
+    chosen = np.union1d(places[:few], places[-few:])
     some = log.take(chosen).load()
     steps = some.states.reshape(len(chosen), length, -1)
     clock = np.ptp(steps, axis=0).max(axis=0) == 0

@@ -11,6 +11,7 @@ from tailproof.data.partition import Partition, Whole
 from tailproof.ensemble.aggregate import Aggregate, Mean
 from tailproof.errors import MethodError
 from tailproof.parameters import Configurable
+from tailproof.statistics.caps import Cap
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Method(Configurable):
         ``"backup"`` inside every Bellman target. Each asks more of the base than the one before.
     clip
         Winsorise the rewards at this quantile on either side first: the baseline that most people
-        try before anything else.
+        try before anything else. Or cap one side at a percentile of the rewards that are not 0, as
+        experiment platforms do: ``"p99.9"`` the upper, ``"p0.1"`` the lower, ``"p99.9:all"`` with
+        zeros counted.
 
     Examples
     --------
@@ -48,7 +51,7 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
     partition: Partition = field(default_factory=Whole)
     aggregate: Aggregate = field(default_factory=Mean)
     at: At = "value"
-    clip: float = 0.0
+    clip: float | str = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, CriticAlgorithm | ValueAlgorithm):
@@ -68,7 +71,10 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
             )
         if self.at not in PLACES:
             raise MethodError(f"at must be one of {', '.join(PLACES)}. Got {self.at!r} instead.")
-        require_fraction("clip", self.clip, MethodError, high=0.5)
+        if isinstance(self.clip, str):
+            Cap.named(self.clip)
+        else:
+            require_fraction("clip", self.clip, MethodError, high=0.5)
         name = type(self.base).__name__
         if not isinstance(self.base, CriticAlgorithm):
             if self.at != "value":
@@ -102,7 +108,9 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
 
     def __str__(self) -> str:
         text = type(self.base).__name__
-        if self.clip:
+        if isinstance(self.clip, str):
+            text += f", rewards winsorised at {self.clip}"
+        elif self.clip:
             text += f", rewards clipped at {100 * self.clip:.3g} %"
         if self.folds > 1:
             kind = {"Split": "split in", "Bootstrap": "bootstrapped", "Replicate": "replicated"}

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.data.log import Episodes, unnamed
+from tailproof.data.log import Episodes, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import PolicyError
-from tailproof.policies.simple import EpsilonGreedy, chosen_integers
-
-_ABSENT = -1
+from tailproof.policies.answers import ABSENT, action_codes, some
+from tailproof.policies.blame import own_errors
+from tailproof.policies.by_row import RowPolicy, by_row, require_rows
+from tailproof.policies.rules import bind_rule
+from tailproof.policies.simple import EpsilonGreedy, Mixture, chosen_integers
+from tailproof.policies.text import policy_from_text
 
 
 def for_log(policy: Any, log: Episodes) -> Any:
@@ -42,14 +46,45 @@ def for_log(policy: Any, log: Episodes) -> Any:
     >>> for_log(lambda states: ["buy"] * len(states), log)(log.states)
     array([1])
     """
-    return for_names(policy, log.state_names, log.action_space)
+    if isinstance(policy, str):
+        policy = policy_from_text(policy, log.action_space)
+    if isinstance(policy, EpsilonGreedy):
+        return replace(policy, policy=for_log(policy.policy, log))
+    if isinstance(policy, Mixture):
+        parts = tuple((share, for_log(part, log)) for share, part in policy.parts)
+        return replace(policy, parts=parts)
+    if policy is None or isinstance(policy, _Matched):
+        return policy
+    if isinstance(policy, RowPolicy):
+        if policy.count != require_rows(log, policy.name).table_rows.count:
+            raise PolicyError(f"{policy.name} was made for another log.")
+        return policy
+    bound = by_row(policy, log) or bind_rule(policy, log)
+    if isinstance(bound, RowPolicy):
+        return bound
+    matched = for_names(bound, log.state_names, log.action_space)
+    if type(matched) is Answering and isinstance(log, Log):
+        matched = replace(matched, given_names=log.state_names)
+        if _answers_with_a_law(matched, log):
+            return AnsweringLaw(matched.policy, matched.columns, matched.space, log.state_names)
+    return matched
+
+
+def _answers_with_a_law(policy: Answering, log: Log) -> bool:
+    """Return whether a function answers with probabilities, (n, A), and not with one action each."""
+    states = policy.states(log.states[:2])
+    try:
+        answered = np.shape(policy.policy(states.copy()))
+    except Exception:  # it will raise it again when it is asked in earnest
+        return False
+    return log.n_actions > 1 and answered == (len(states), log.n_actions)
 
 
 def for_names(policy: Any, state_names: Sequence[str], space: ActionSpace) -> Any:
     """Return the policy as it acts on states with these names, () if they have none, and actions."""
     if isinstance(policy, EpsilonGreedy):
         return replace(policy, policy=for_names(policy.policy, state_names, space))
-    if policy is None or isinstance(policy, _Matched):
+    if policy is None or isinstance(policy, _Matched | RowPolicy | Mixture):
         return policy
     columns = _columns(tuple(getattr(policy, "state_names", None) or ()), tuple(state_names))
     if not isinstance(space, Discrete):
@@ -127,8 +162,8 @@ class MatchedChoice(_Matched):
         if self.codes is None:
             return answered
         codes: IntArray = np.asarray(self.codes)[answered]
-        if (codes == _ABSENT).any():
-            _refuse_absent(self.policy, int(answered[(codes == _ABSENT).argmax()]), self.space)
+        if (codes == ABSENT).any():
+            _refuse_absent(self.policy, int(answered[(codes == ABSENT).argmax()]), self.space)
         return codes
 
 
@@ -150,24 +185,21 @@ class MatchedLaw(_Matched):
         if self.codes is None:
             return own
         codes = np.asarray(self.codes)
-        absent = (codes == _ABSENT) & (own > 0).any(axis=0)
+        absent = (codes == ABSENT) & (own > 0).any(axis=0)
         if absent.any():
             _refuse_absent(self.policy, int(absent.argmax()), self.space)
         chances = np.zeros((len(own), self.space.n))
-        kept = codes != _ABSENT
+        kept = codes != ABSENT
         chances[:, codes[kept]] = own[:, kept]
         return chances
 
 
 @dataclass(frozen=True, eq=False)
 class Answering(_Matched):
-    """A policy of the user's own, which answers with the log's labels or with action codes.
-
-    Text is a label, always. A whole number is a code, unless the log's labels are whole numbers
-    themselves: then it is a label. One that could be either is refused.
-    """
+    """A policy of the user's own, which answers with the log's labels or with action codes."""
 
     space: Discrete
+    given_names: tuple[str, ...] = ()
 
     @property
     def n_actions(self) -> int:
@@ -176,65 +208,19 @@ class Answering(_Matched):
 
     def __call__(self, states: FloatArray) -> IntArray:
         """Return the log's codes of the actions, (n,)."""
-        given = self.states(states)
-        return chosen_integers(self.policy, given, self.space.n, translate=self._codes)
-
-    def _codes(self, answered: AnyArray) -> AnyArray:
-        labels = [self.space.label(code) for code in range(self.space.n)]
-        place = {label: code for code, label in enumerate(labels)}
-        is_text = answered.dtype.kind == "U" or (
-            answered.dtype.kind == "O" and all(isinstance(each, str) for each in answered.flat)
-        )
-        if is_text:
-            distinct, which = _distinct(answered)
-            unknown = [str(each) for each in distinct if each not in place]
-            if unknown:
-                raise PolicyError(
-                    f"The policy must answer with the log's actions, {_some(labels)}. "
-                    f"Got {unknown[0]!r}."
-                )
-            codes = np.array([place[str(each)] for each in distinct], dtype=np.intp)
-            return codes[which].reshape(answered.shape)
-        if self.space.labels is None or answered.dtype.kind not in "iuf":
-            return answered
-        numbered = all(_is_whole(label) for label in labels)
-        meant = answered.copy()
-        for each in np.unique(answered[np.isfinite(answered)]):
-            code = place.get(str(int(each))) if each == int(each) else None
-            is_code = 0 <= each < self.space.n
-            if code is None and numbered and is_code:
-                raise PolicyError(
-                    f"The policy answered {int(each)}, which is none of the log's actions, "
-                    f"{_some(labels)}. Answer with these."
-                )
-            if code is None or code == each:
-                continue
-            if is_code:
-                raise PolicyError(
-                    f"The policy answered {int(each)}, which may be the action labelled "
-                    f"{labels[code]!r} or the code of {labels[int(each)]!r}. Answer with labels as "
-                    f"text, such as {labels[code]!r}, or give probabilities(states)."
-                )
-            meant[answered == each] = code
-        return meant
+        given, translate = self.states(states), partial(action_codes, space=self.space)
+        with own_errors(self, given):
+            return chosen_integers(self.policy, given, self.space.n, translate=translate)
 
 
-def _distinct(answered: AnyArray) -> tuple[list[str], IntArray]:
-    """Return the texts that occur, and which of them stands in each place, flat.
+@dataclass(frozen=True, eq=False)
+class AnsweringLaw(Answering):
+    """A function of the user's own that answers with probabilities, (n, A)."""
 
-    Found one by one by comparison: policies answer with few texts, and sorting many is slow.
-    """
-    flat = answered.ravel()
-    which = np.full(flat.shape, -1, dtype=np.intp)
-    distinct: list[str] = []
-    while len(left := np.flatnonzero(which < 0)):
-        distinct.append(str(flat[left[0]]))
-        which[left[flat[left] == distinct[-1]]] = len(distinct) - 1
-    return distinct, which
-
-
-def _is_whole(label: str) -> bool:
-    return label.removeprefix("-").isdecimal()
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return π(a | s), (n, A)."""
+        with own_errors(self, states):
+            return np.asarray(self.policy(np.array(self.states(states))), dtype=float)
 
 
 def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...] | None:
@@ -244,8 +230,8 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...] | 
     if unnamed(own) or unnamed(names):
         if len(own) != len(names):
             raise PolicyError(
-                f"The policy was made for {len(own)} state variables, {_some(own)}. The log has "
-                f"{len(names)}: {_some(names)}."
+                f"The policy was made for {len(own)} state variables, {some(own)}. The log has "
+                f"{len(names)}: {some(names)}."
             )
         return None
     place = {name: j for j, name in enumerate(names)}
@@ -258,17 +244,17 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...] | 
     ]
     if absent:
         raise PolicyError(
-            f"The policy was made for the state variables {_some(own)}. The log has no "
-            f"{_some(absent)}; it has {_some(names)}."
+            f"The policy was made for the state variables {some(own)}. The log has no "
+            f"{some(absent)}; it has {some(names)}."
         )
     new = [name for name in names if name.partition("=")[0] in known and name not in own]
     if new:
         raise PolicyError(
-            f"The policy has never seen {_some(new)}, which the log has: a category that it does not "
+            f"The policy has never seen {some(new)}, which the log has: a category that it does not "
             f"know. Learn on a log that has it, or leave these episodes out."
         )
     # A category that does not occur in the log is one that no row has: zero everywhere.
-    return tuple(place.get(name, _ABSENT) for name in own)
+    return tuple(place.get(name, ABSENT) for name in own)
 
 
 def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:
@@ -281,25 +267,21 @@ def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:
     if own is None or space.labels is None:
         if count != space.n:
             raise PolicyError(
-                f"The policy chooses among {count} actions{'' if own is None else f' ({_some(own)})'}"
+                f"The policy chooses among {count} actions{'' if own is None else f' ({some(own)})'}"
                 f", the log has {space.n}"
-                f"{'' if space.labels is None else f' ({_some(space.labels)})'}: without labels on "
+                f"{'' if space.labels is None else f' ({some(space.labels)})'}: without labels on "
                 f"both sides they cannot be matched."
             )
         return None
     if tuple(own) == space.labels:
         return None
     place = {label: code for code, label in enumerate(space.labels)}
-    return tuple(place.get(label, _ABSENT) for label in own)
+    return tuple(place.get(label, ABSENT) for label in own)
 
 
 def _refuse_absent(policy: Any, action: int, space: Discrete) -> None:
     labels = getattr(policy, "action_labels", None)
     raise PolicyError(
         f"The policy takes the action {str(action) if labels is None else labels[action]!r}, which "
-        f"the log does not have. It has {_some([space.label(code) for code in range(space.n)])}."
+        f"the log does not have. It has {some([space.label(code) for code in range(space.n)])}."
     )
-
-
-def _some(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

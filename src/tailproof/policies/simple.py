@@ -11,6 +11,7 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.errors import PolicyError
+from tailproof.policies.blame import own_errors
 
 #: Deterministic policy: states (n, p) to actions (n,) or (n, q).
 DeterministicPolicy = Callable[[FloatArray], AnyArray]
@@ -53,8 +54,46 @@ class EpsilonGreedy:
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return (1 − ε) π(a | s) + ε / A, (n, A)."""
-        followed = action_probabilities(self.policy, states, self.n_actions)
+        return self.law_at(states, None)
+
+    def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
+        """Return the same in these rows of a log's table."""
+        followed = action_probabilities(self.policy, states, self.n_actions, rows=rows)
         return (1 - self.epsilon) * followed + self.epsilon / self.n_actions
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """At every step one of several policies, drawn with fixed probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Mixture(((0.1, Always(0)), (0.9, Always(1))), n_actions=2).probabilities(np.zeros((1, 4)))
+    array([[0.1, 0.9]])
+    """
+
+    parts: tuple[tuple[float, Any], ...]
+    n_actions: int
+
+    def __post_init__(self) -> None:
+        shares = [share for share, _ in self.parts]
+        if not shares or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+            raise PolicyError(
+                f"The shares of a mixture must be at least 0 and add up to 1. Got "
+                f"{' + '.join(f'{share:g}' for share in shares) or 'none'}."
+            )
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return Σ share π(a | s), (n, A)."""
+        return self.law_at(states, None)
+
+    def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
+        """Return the same in these rows of a log's table."""
+        law = np.zeros((len(states), self.n_actions))
+        for share, policy in self.parts:
+            law += share * action_probabilities(policy, states, self.n_actions, rows=rows)
+        return np.asarray(law / law.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -115,11 +154,17 @@ class UniformBox:
         return np.where(inside, density, -np.inf)
 
 
-def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> FloatArray:
-    """Return π(a | s) of any policy over discrete actions, checked, (n, A)."""
+def action_probabilities(
+    policy: Any, states: FloatArray, n_actions: int, *, rows: IntArray | None = None
+) -> FloatArray:
+    """Return π(a | s) of any policy over discrete actions, checked, (n, A).
+
+    `rows` are the rows of the log's table in which these states stand, (n,), for policies that read
+    other columns there; None if they are of no log.
+    """
     n = len(states)
     if hasattr(policy, "probabilities"):
-        given = np.asarray(policy.probabilities(_copied(states)), dtype=float)
+        given = np.asarray(_law(policy, states, rows), dtype=float)
         if given.shape != (n, n_actions):
             raise PolicyError(
                 f"policy.probabilities must return the shape ({n}, {n_actions}), a row a state and "
@@ -136,13 +181,15 @@ def action_probabilities(policy: Any, states: FloatArray, n_actions: int) -> Flo
             )
         return given
     chosen = np.zeros((n, n_actions))
-    chosen[np.arange(n), chosen_actions(policy, states, n_actions)] = 1.0
+    chosen[np.arange(n), chosen_actions(policy, states, n_actions, rows=rows)] = 1.0
     return chosen
 
 
-def chosen_actions(policy: Any, states: FloatArray, n_actions: int) -> IntArray:
+def chosen_actions(
+    policy: Any, states: FloatArray, n_actions: int, *, rows: IntArray | None = None
+) -> IntArray:
     """Return the actions of a deterministic policy over discrete actions, checked, (n,)."""
-    actions = chosen_integers(policy, states, n_actions)
+    actions = chosen_integers(policy, states, n_actions, rows=rows)
     wrong = np.flatnonzero((actions < 0) | (actions >= n_actions))
     if len(wrong):
         row = int(wrong[0])
@@ -158,17 +205,20 @@ def chosen_integers(
     states: FloatArray,
     n_actions: int,
     *,
+    rows: IntArray | None = None,
     translate: Callable[[AnyArray], AnyArray] = lambda answered: answered,
 ) -> IntArray:
     """Return what a deterministic policy answers, if these are whole numbers, (n,).
 
     Parameters
     ----------
+    rows
+        As in `action_probabilities`.
     translate
         Turns answers of other kinds, such as labels, into codes first.
     """
     n = len(states)
-    actions = translate(_deterministic(policy, states))
+    actions = translate(_deterministic(policy, states, rows))
     if actions.shape == (n, 1):
         actions = actions[:, 0]
     if actions.shape == (n,) and actions.dtype.kind == "O":
@@ -193,7 +243,13 @@ def chosen_integers(
 
 
 def action_draws(
-    policy: Any, states: FloatArray, space: ActionSpace, *, draws: int, rng: np.random.Generator
+    policy: Any,
+    states: FloatArray,
+    space: ActionSpace,
+    *,
+    draws: int,
+    rng: np.random.Generator,
+    rows: IntArray | None = None,
 ) -> tuple[AnyArray, FloatArray]:
     """Return actions and weights whose weighted sum integrates over the policy.
 
@@ -209,27 +265,40 @@ def action_draws(
     """
     n = len(states)
     if isinstance(space, Discrete):
-        weights = action_probabilities(policy, states, space.n)
+        weights = action_probabilities(policy, states, space.n, rows=rows)
         return np.broadcast_to(np.arange(space.n), (n, space.n)), weights
     if hasattr(policy, "sample"):
-        drawn = [_vectors(policy.sample(_copied(states), rng), n, space) for _ in range(draws)]
-        return np.stack(drawn, axis=1), np.full((n, draws), 1 / draws)
-    actions = _vectors(_deterministic(policy, states), n, space)
+        with own_errors(policy, states):
+            drawn = [policy.sample(_copied(states), rng) for _ in range(draws)]
+        vectors = [_vectors(each, n, space) for each in drawn]
+        return np.stack(vectors, axis=1), np.full((n, draws), 1 / draws)
+    actions = _vectors(_deterministic(policy, states, rows), n, space)
     return actions[:, None, :], np.ones((n, 1))
 
 
-def _deterministic(policy: Any, states: FloatArray) -> AnyArray:
+def _law(policy: Any, states: FloatArray, rows: IntArray | None) -> AnyArray:
+    with own_errors(policy, states):
+        if hasattr(policy, "law_at"):
+            return np.asarray(policy.law_at(states, rows))
+        return np.asarray(policy.probabilities(_copied(states)))
+
+
+def _deterministic(policy: Any, states: FloatArray, rows: IntArray | None) -> AnyArray:
     if not callable(policy):
         raise PolicyError(
             f"A policy is a callable states -> actions, an object with probabilities(states), or "
             f"one with sample(states, rng). Got {type(policy).__name__} instead."
         )
-    return np.asarray(policy(_copied(states)))
+    with own_errors(policy, states):
+        if hasattr(policy, "choose_at"):
+            return np.asarray(policy.choose_at(states, rows))
+        return np.asarray(policy(_copied(states)))
 
 
 def log_densities(policy: Any, states: FloatArray, actions: AnyArray) -> FloatArray:
     """Return the logarithm of a policy's density at some actions, (n,)."""
-    given = policy.log_prob(_copied(states), _copied(actions))
+    with own_errors(policy, states):
+        given = policy.log_prob(_copied(states), _copied(actions))
     return np.asarray(given, dtype=float)
 
 

@@ -1,16 +1,20 @@
-"""The answer of an evaluation: one number, how far to trust it, and every interval on offer."""
+"""An estimate in words and numbers: the same in the terminal, the report, the notebook and JSON."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tailproof.diagnosis.diagnosis import Verdict
 from tailproof.errors import LevelError
 from tailproof.evaluation.estimate import Estimate
-from tailproof.report.text import count, method_text, number, percent
+from tailproof.report.text import count, method_text, number, percent, signed
 from tailproof.statistics.intervals import Bound, Interval
+
+if TYPE_CHECKING:
+    from tailproof.learning.constants import ConstantAction
+    from tailproof.learning.learned import Learned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +27,8 @@ class Offer:
         What a table calls it.
     low, high
         Its ends; NaN where there is none, an infinite `high` for a lower bound.
-    level, requested
-        The level it has and the one that was asked for.
+    level
+        The level that it has.
     note
         What it assumes, or why there is none.
     """
@@ -33,7 +37,6 @@ class Offer:
     low: float
     high: float
     level: float
-    requested: float
     note: str
 
     @property
@@ -46,43 +49,72 @@ class Offer:
         """Whether only the lower end is claimed."""
         return self.high == math.inf
 
+    def __str__(self) -> str:
+        """Return the ends with their level."""
+        if not self.exists:
+            return "no interval"
+        if self.is_bound:
+            return f"above {number(self.low)} ({percent(self.level)} lower bound)"
+        return f"{number(self.low)} to {number(self.high)} ({percent(self.level)} interval)"
+
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate with the interval and the bound to quote, and the alternatives.
+    """An estimate, asked at one level for the intervals and bounds that Python gives.
 
-    `folds` is the estimate whose fold values the intervals come from: the same one, or another
-    where the best point estimate fits the log as a whole. `covers` is what levels taken from folds are
-    for: the value itself, or only the median of the folds' law.
+    Attributes
+    ----------
+    interval, bound
+        Of the value; None where there is no honest one.
+    gain_interval, gain_bound
+        Of the gain over the logged policy.
+    offers
+        Every interval and bound, those that do not exist included.
     """
 
     estimate: Estimate
-    folds: Estimate
+    level: float
     interval: Offer | None
     bound: Offer | None
+    gain_interval: Offer | None
+    gain_bound: Offer | None
     offers: tuple[Offer, ...]
-    covers: str = "value"
 
-    def sentence(self) -> str:
-        """Return the answer in words."""
-        said = f"The policy is worth about {number(self.estimate.value)}"
-        if self.interval is not None:
-            ends = f"{number(self.interval.low)} to {number(self.interval.high)}"
-            said += (
-                f"; the {percent(self.interval.level)} interval{self._of(self.interval)} is {ends}"
-            )
-        if self.bound is not None:
-            held = self._of(self.bound).replace(" of", "", 1)
-            above = f"{held} exceeds" if held else " it is worth more than"
-            sure = percent(self.bound.level)
-            said += f";{above} {number(self.bound.low)} with {sure} confidence"
-        if self.interval is None and self.bound is None:
-            said += ", without an interval"
-        return said + "."
+    def first_line(self) -> str:
+        """Return the value with its unit, what was logged, and the gain with its interval."""
+        estimate = self.estimate
+        return (
+            f"{number(estimate.value)} {estimate.unit}; logged {number(estimate.logged_value)}; "
+            f"gain {self.gain()}, {self.gain_ends()}"
+        )
 
-    def _of(self, offer: Offer) -> str:
-        from_folds = self.covers != "value" and not offer.name.startswith("chosen mean")
-        return f" of the {self.covers}" if from_folds else ""
+    def gain(self) -> str:
+        """Return the gain with its share of what was logged."""
+        return with_share(self.estimate.gain.value, self.estimate.gain.relative)
+
+    def gain_ends(self) -> str:
+        """Return the interval of the gain, in words."""
+        found = self.gain_interval
+        if found is None:
+            return "without an interval"
+        return f"{percent(found.level)} interval {signed(found.low)} to {signed(found.high)}"
+
+    def value_ends(self) -> str:
+        """Return the interval and the lower bound of the value, in words."""
+        ends = [str(each) for each in (self.interval, self.bound) if each is not None]
+        return f"value {', '.join(ends)}" if ends else ""
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return why there is no interval, or what intervals and bounds rest on."""
+        value, bound, *_ = self.offers
+        if not value.exists:
+            return (value.note,)
+        rests = [f"Interval of the value: {value.note}"]
+        if bound.note != value.note:
+            rests.append(f"Its lower bound: {bound.note}")
+        if self.gain_interval is not None and self.gain_interval.note != value.note:
+            rests.append(f"Interval of the gain: {self.gain_interval.note}")
+        return tuple(rests)
 
     def how(self) -> str:
         """Return how the estimate was made, in a few words."""
@@ -92,106 +124,74 @@ class Answer:
         said = f"{chosen.estimator} over {count(chosen.units, chosen.unit)}"
         return f"{said}, chosen by the log" if chosen.alternatives else said
 
-    def why_no_interval(self) -> str:
-        """Return what stands in the way of an interval; empty where there is one."""
-        missing = [offer.note for offer in self.offers if not offer.exists]
-        return missing[0] if self.interval is None and missing else ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers and strings."""
-        return {
-            **self.estimate.to_dict(),
-            "folds": self.folds.to_dict() if self.folds is not self.estimate else None,
-            "interval": None if self.interval is None else asdict(self.interval),
-            "lower_bound": None if self.bound is None else asdict(self.bound),
-            "covers": self.covers,
-            "offers": [asdict(offer) for offer in self.offers],
-        }
-
-
-def answer(
-    estimate: Estimate,
-    *,
-    folds: Estimate | None = None,
-    level: float = 0.9,
-    verdict: Verdict | None = None,
-) -> Answer:
-    """Return the estimate with every interval and lower bound on offer.
-
-    Quoted are those of the default method where it gives any. Otherwise the order statistics of the
-    folds, as far as the verdict on the log allows: no two-sided interval where folds are not shown to
-    be as often too high as too low, no bound where none can be promised, and the bound that allows
-    for a heavy left tail where there is one. None at ``at="backup"``, whose members depend on each
-    other.
+def learned_line(
+    learned: Learned, found: Answer | None, constant: ConstantAction | None = None
+) -> str:
+    """Return whether a learned policy is better than what was logged, and the numbers behind that.
 
     Parameters
     ----------
-    estimate
-        From `evaluate`.
-    folds
-        Another estimate to take the fold values from.
-    level
-        To ask for.
-    verdict
-        Of the diagnosis of the same log and policy.
-
-    Examples
-    --------
-    >>> from tailproof import evaluate
-    >>> from tailproof.worlds import CartPole
-    >>> world = CartPole()
-    >>> log = world.log(episodes=20, seed=1)
-    >>> found = answer(evaluate(log, world.target(), method="roam-variant", gamma=0.9))
-    >>> [offer.name for offer in found.offers if offer.exists]
-    ['order statistics', 'fold t', 'fold t, lower', 'order statistics, lower']
+    learned, found
+        The policy, and the answer of the episodes that it was not learned from, if there are any.
+    constant
+        From `best_constant`.
     """
-    source = estimate if folds is None else folds
-    offers: list[Offer] = []
-    intervals: list[Offer] = []
-    bounds: list[Offer] = []
-    if estimate.choice is not None:
-        intervals = [_offer("chosen mean", level, lambda: estimate.interval(level))]
-        bounds = [_offer("chosen mean, lower", level, lambda: estimate.lower_bound(level))]
-        offers = [*intervals, *bounds]
-    if source.choice is None:
-        of_folds = _fold_offers(source, level, None if verdict is None else verdict.tail_index)
-        offers += of_folds
-        if source.method.at != "backup":
-            if verdict is None or verdict.interval_level is not None:
-                intervals.append(of_folds[0])
-            if verdict is None or verdict.level is not None:
-                bounds.append(of_folds[-1])
-    interval = next((offer for offer in intervals if offer.exists), None)
-    bound = next((offer for offer in bounds if offer.exists), None)
-    covers = "value" if verdict is None or verdict.covers == "mean" else verdict.covers
-    return Answer(estimate, source, interval, bound, tuple(offers), covers)
+    if found is None:
+        return "Not judged: no episodes were held out from learning."
+    held_out = count(found.estimate.n_episodes, "held-out episode")
+    best = f"; best constant {constant.action} {number(constant.value)}" if constant else ""
+    return f"{learned_verdict(learned, found)} By {held_out}: {found.first_line()}{best}."
 
 
-def _fold_offers(source: Estimate, level: float, left_tail: float | None) -> list[Offer]:
-    """Return what folds give; the lower bound to quote last."""
-    ordered = _offer("order statistics, lower", level, lambda: source.lower_bound(level))
-    student = _offer("fold t, lower", level, lambda: source.lower_bound(level, kind="t"))
-    offers = [
-        _offer("order statistics", level, lambda: source.interval(level)),
-        _offer("fold t", level, lambda: source.interval(level, kind="t")),
-    ]
-    if left_tail is None or not 1 < left_tail < 2:
-        return [*offers, student, ordered]
-    aware = _offer(
-        "tail-aware, lower",
-        level,
-        lambda: source.lower_bound(level, kind="tail-aware", tail_index=left_tail),
+def learned_verdict(learned: Learned, found: Answer) -> str:
+    """Return whether a learned policy is better than what was logged."""
+    if learned.improves is not None:
+        return learned.advice()
+    if found.gain_bound is not None and found.gain_bound.low > 0:
+        return f"Yes, better than what was logged with {percent(found.level)} confidence."
+    return "No, not shown to be better than what was logged."
+
+
+def with_share(value: float, relative: float) -> str:
+    """Return a gain with its share of what it is compared with.
+
+    >>> with_share(6.27, 0.102), with_share(0.5, math.nan)
+    ('+6.27 (+10 %)', '+0.500')
+    """
+    share = f" ({signed(100 * relative, 2)} %)" if math.isfinite(relative) else ""
+    return f"{signed(value)}{share}"
+
+
+def answer(estimate: Estimate, *, level: float = 0.9) -> Answer:
+    """Return the estimate with its intervals and bounds at a level."""
+    gain = estimate.gain
+    interval = _offer("interval", level, estimate.interval)
+    bound = _offer("lower bound", level, estimate.lower_bound)
+    of_gain = _offer("interval", level, gain.interval)
+    above = _offer("lower bound", level, gain.lower_bound)
+    offers = [interval, bound]
+    if estimate.choice is None:
+        offers += [
+            _offer("fold t", level, lambda level: estimate.interval(level, kind="t")),
+            _offer("fold t, lower", level, lambda level: estimate.lower_bound(level, kind="t")),
+        ]
+    return Answer(
+        estimate=estimate,
+        level=level,
+        interval=interval if interval.exists else None,
+        bound=bound if bound.exists else None,
+        gain_interval=of_gain if of_gain.exists else None,
+        gain_bound=above if above.exists else None,
+        offers=tuple(offers),
     )
-    return [*offers, student, ordered, aware]
 
 
-def _offer(name: str, level: float, ask: Any) -> Offer:
+def _offer(name: str, level: float, ask: Callable[[float], Interval | Bound]) -> Offer:
     try:
-        found: Interval | Bound = ask()
+        found = ask(level)
     except LevelError as error:
-        nothing = math.nan
-        return Offer(
-            name=name, low=nothing, high=nothing, level=nothing, requested=level, note=str(error)
-        )
+        no = math.nan
+        return Offer(name=name, low=no, high=no, level=no, note=str(error))
     low, high = (found.low, found.high) if isinstance(found, Interval) else (found.value, math.inf)
-    return Offer(name=name, low=low, high=high, level=found.level, requested=level, note=found.note)
+    return Offer(name=name, low=low, high=high, level=found.level, note=found.note)

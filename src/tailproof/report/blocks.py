@@ -26,7 +26,7 @@ class Figure:
     svg, legend
         Markup from `plot`.
     numbers
-        The table behind the picture, folded away unless `unfolded`.
+        The table behind the picture, folded away.
     """
 
     key: str
@@ -34,20 +34,18 @@ class Figure:
     svg: str
     numbers: Table
     legend: str = ""
-    unfolded: bool = False
 
     def html(self) -> Markup:
         """Return the figure as HTML."""
         return Markup(
             '<figure id="figure-{key}">{legend}<div class="scroll">{svg}</div>'
             "<figcaption>{caption}</figcaption>"
-            '<details class="numbers"{open}><summary>Numbers</summary><div class="scroll">{table}</div>'
+            '<details class="numbers"><summary>Numbers</summary><div class="scroll">{table}</div>'
             "</details></figure>"
         ).format(
             key=self.key,
             legend=Markup(self.legend),
             svg=Markup(self.svg),
-            open=Markup(" open") if self.unfolded else "",
             caption=self.caption,
             table=self.numbers.html(),
         )
@@ -140,7 +138,15 @@ class Section:
 
     def html(self) -> Markup:
         """Return the section as HTML."""
-        body = Markup("").join(block.html() for block in self.blocks)
         return Markup(
             '<section id="{0}" aria-labelledby="{0}-title"><h2 id="{0}-title">{1}</h2>{2}</section>'
-        ).format(self.key, self.title, body)
+        ).format(self.key, self.title, self._body())
+
+    def folded(self) -> Markup:
+        """Return the section as HTML that opens when its title is clicked."""
+        return Markup('<details class="expert" id="{}"><summary>{}</summary>{}</details>').format(
+            self.key, self.title, self._body()
+        )
+
+    def _body(self) -> Markup:
+        return Markup("").join(block.html() for block in self.blocks)

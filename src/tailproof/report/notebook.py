@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tailproof.report.answers import answer
-from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Wide
-from tailproof.report.figures import fold_figure, forest_figure, influence_figure, interval_figure
+from tailproof.report.blocks import Block, Points, Prose, Wide
+from tailproof.report.comparison_page import gain_figure
+from tailproof.report.evidence import tail_table
+from tailproof.report.figures import fold_figure, influence_figure, interval_figure
 from tailproof.report.page import stylesheet
-from tailproof.report.tables import table
-from tailproof.report.text import count, method_text, number, percent
+from tailproof.report.ranking import comparison_line, comparison_notes, ranking_table
+from tailproof.report.text import count, method_text
 
 if TYPE_CHECKING:
     from tailproof.comparison.comparison import Comparison
@@ -31,85 +33,53 @@ def estimate_html(estimate: Estimate) -> str:
     True
     """
     found = answer(estimate)
-    blocks: list[Block] = [Prose(found.sentence())]
+    said = (str(found.estimate.on_log), found.value_ends(), *found.caveats())
+    blocks: list[Block] = [Prose(each) for each in said if each]
     if estimate.choice is not None:
         blocks.append(Points(estimate.choice.reasons))
     if len(estimate.fold_values) > 1:
         blocks += [fold_figure(found), interval_figure(found)]
-    said = f"{found.how()}; {count(estimate.n_episodes, 'episode')}, γ = {estimate.gamma:g}"
-    return fragment(number(estimate.value), said, blocks)
+    value, _, rest = found.first_line().partition(" ")
+    return fragment(value, rest, blocks)
 
 
 def diagnosis_html(diagnosis: Diagnosis) -> str:
     """Return a diagnosis: the verdict, why, and the episodes that decide."""
     verdict, influence = diagnosis.verdict, diagnosis.influence
-    facts = tuple(
-        Fact(
-            name, f"variance {report.variance.exists}", f"mean {report.mean.exists}, {report.skew}"
-        )
-        for name, report in diagnosis.tails.items()
-    )
-    blocks: list[Block] = [Prose(verdict.summary), Points(verdict.reasons), Facts(facts)]
+    said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
+    blocks: list[Block] = [Prose(said), Points(verdict.reasons), Wide(tail_table(diagnosis))]
     if influence.episodes:
         rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
         robust = f"median of {influence.folds} folds"
         blocks.append(influence_figure(rows, plain="plain estimate", robust=robust))
-    said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
-    return fragment("Diagnosis", said, blocks)
+    return fragment("Diagnosis:", verdict.summary, blocks)
 
 
 def comparison_html(comparison: Comparison) -> str:
     """Return a comparison: the ranking, the gate, and every candidate's gain."""
-    rows = [
-        (each.name, each.gain.value, each.gain.lower_bound.value, float("inf"))
-        for each in comparison.candidates
-    ]
-    level = percent(comparison.best.gain.lower_bound.level)
-    figure = forest_figure(
-        rows,
-        key="gains",
-        caption=f"The gain and its lower bound, at {level} each.",
-        x_title=f"gain over the {comparison.baseline}",
-        line=(0.0, comparison.baseline),
-    )
-    folds = ("folds won",) if comparison.has_folds else ()
-    listed = table(
-        ("policy", "value", "lower bound", "gain", *folds, "gate"),
-        [
-            (
-                each.name,
-                each.value,
-                each.lower_bound.value,
-                each.gain.value,
-                *(f"{each.gain.won} of {len(each.gain.fold_values)}" for _ in folds),
-                "passes" if each.passes else "",
-            )
-            for each in comparison.candidates
-        ],
-    )
-    said = f"best with probability {comparison.probability_best:.2f}; gate " + (
-        "passed" if comparison.passes else "closed"
-    )
-    return fragment(comparison.best.name, said, [figure, Wide(listed)])
+    notes = Points(comparison_notes(comparison))
+    name = comparison.best.name
+    said = comparison_line(comparison).removeprefix(name)
+    return fragment(name, said, [Wide(ranking_table(comparison)), gain_figure(comparison), notes])
 
 
 def learned_html(learned: Learned) -> str:
     """Return what is known of a learned policy."""
-    facts = (
-        Fact("method", method_text(learned.method)),
-        Fact("episodes", f"{learned.n_episodes:,}", f"{learned.n_transitions:,} rows"),
-        Fact("critics", str(learned.members.count)),
+    said = (
+        f"policy learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}, "
+        f"γ = {learned.gamma:g}"
     )
-    blocks: list[Block] = [Facts(facts)]
-    if learned.improves is not None:
-        blocks = [Prose(learned.advice()), *blocks, Points(learned.reasons)]
-    return fragment("Learned policy", f"γ = {learned.gamma:g}", blocks)
+    if learned.improves is None:
+        return fragment("Not judged:", f"{said}; see its evaluate()", [])
+    verdict, _, rest = learned.advice().partition(" ")
+    return fragment(verdict, f"{rest} {said}.", [Points(learned.reasons)])
 
 
 def fragment(title: str, note: str, blocks: list[Block]) -> str:
     """Return blocks as HTML that brings its style and touches nothing around it."""
     shown = Markup("").join(block.html() for block in blocks)
-    style = Markup(stylesheet(scope=".tailproof"))
+    # The class is named three times to outweigh the rules that notebooks have for tables.
+    style = Markup(stylesheet(scope=".tailproof.tailproof.tailproof"))
     return str(
         Markup(
             '<div class="tailproof"><style>{}</style><p><strong class="big">{}</strong> {}</p>{}'

@@ -29,8 +29,12 @@ class Page:
         What was asked of which log.
     headline, headline_note
         The number or name that answers, and what it is.
+    second, second_note
+        Another number beside it: the gain.
     verdict
         The answer in one sentence.
+    warnings
+        What may change the answer.
     details
         A few sentences more.
     facts
@@ -38,9 +42,11 @@ class Page:
     mood
         Whether the answer is good news, a warning, or neither.
     sections
-        The evidence.
+        The evidence that every reader needs.
+    folded
+        The evidence for experts, folded away.
     record
-        The same numbers for programs: what ``--json`` prints.
+        The same numbers for programs: what ``--json=full`` prints.
     created
         When, for people.
     """
@@ -50,10 +56,14 @@ class Page:
     subtitle: str = ""
     headline: str = ""
     headline_note: str = ""
+    second: str = ""
+    second_note: str = ""
+    warnings: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     facts: Facts | None = None
     mood: Mood = "plain"
     sections: tuple[Section, ...] = ()
+    folded: tuple[Section, ...] = ()
     record: dict[str, Any] = field(default_factory=dict)
     created: str = ""
 

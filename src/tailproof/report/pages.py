@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import warnings as python_warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.judgement.reference import reference
 from tailproof.report.answers import Answer
-from tailproof.report.blocks import Fact, Facts, Section
+from tailproof.report.blocks import Fact, Facts, Mood, Section
 from tailproof.report.page import Page
 from tailproof.report.sections import (
-    choice_section,
     clustering_section,
-    folds_section,
     influence_section,
     k_path_section,
+    offers_section,
     residual_section,
     settings_section,
     tails_section,
     verdict_section,
     weights_section,
 )
-from tailproof.report.text import count, number, percent
+from tailproof.report.text import count, number, percent, signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +50,14 @@ class Context:
 
 
 def evaluation_page(
-    log: Log, policy: Any, found: Answer, diagnosis: Diagnosis, context: Context, *, name: str
+    log: Log, found: Answer, diagnosis: Diagnosis, context: Context, *, name: str
 ) -> Page:
-    """Return the report of an evaluation: the answer, then what it rests on.
+    """Return the report of an evaluation: value and gain, then what they rest on.
 
     Parameters
     ----------
-    log, policy
-        What was evaluated; the weights are computed from them once more.
+    log
+        What was evaluated on.
     found
         The answer.
     diagnosis
@@ -71,98 +67,91 @@ def evaluation_page(
     name
         What to call the policy.
     """
-    facts = []
-    if found.interval is not None:
-        ends = f"{number(found.interval.low)} to {number(found.interval.high)}"
-        facts.append(Fact("interval", ends, f"covers with {percent(found.interval.level)}"))
-    if found.bound is not None:
-        note = f"exceeded with {percent(found.bound.level)}"
-        facts.append(Fact("lower bound", number(found.bound.low), note))
-    plain = diagnosis.influence
-    facts.append(Fact("method", found.how()))
-    facts.append(Fact("plain average", number(plain.value), plain.estimator))
-    light = diagnosis.tails["rewards"].variance.exists == "yes"
-    chosen = choice_section(found)
-    advice = diagnosis.verdict.summary if chosen is None else ""
-    sections = [
-        *([chosen] if chosen is not None else []),
-        folds_section(found),
-        verdict_section(diagnosis),
-        *evidence_sections(log, diagnosis, _weights(log, policy, diagnosis)),
-        settings_section(context.settings, notes=context.notes, warnings=context.warnings),
-    ]
+    estimate = found.estimate
+    influence, *evidence = evidence_sections(log, diagnosis)
     return Page(
         title=f"How good is {name}?",
         subtitle=subtitle(log, context, diagnosis.gamma),
-        headline=number(found.estimate.value),
-        headline_note="estimated value",
-        verdict=found.sentence(),
-        details=tuple(filter(None, (found.why_no_interval(), advice))),
-        facts=Facts(tuple(facts)),
-        mood="good" if light else "plain" if found.interval is not None else "warn",
-        sections=tuple(sections),
+        headline=number(estimate.value),
+        headline_note=str(estimate.unit),
+        second=found.gain(),
+        second_note=f"gain over the logged {number(estimate.logged_value)}; {found.gain_ends()}",
+        verdict=f"The policy takes {found.estimate.on_log}.",
+        warnings=tuple(context.warnings),
+        details=(f"Estimated by {found.how()}.", *found.caveats()),
+        facts=Facts(_facts(found)),
+        mood=_mood(found),
+        sections=(verdict_section(diagnosis, estimate), influence),
+        folded=(
+            offers_section(found),
+            *evidence,
+            settings_section(context.settings, notes=context.notes),
+        ),
         record=context.record,
         created=today(),
     )
 
 
-def diagnosis_page(log: Log, policy: Any, diagnosis: Diagnosis, context: Context) -> Page:
+def _facts(found: Answer) -> tuple[Fact, ...]:
+    """Return the cards below the answer: the ends of the value and of the gain."""
+    cards = []
+    if (ends := found.interval) is not None:
+        text = f"{number(ends.low)} to {number(ends.high)}"
+        cards.append(Fact("interval of the value", text, f"holds with {percent(ends.level)}"))
+    if (bound := found.bound) is not None:
+        note = f"holds with {percent(bound.level)}"
+        cards.append(Fact("lower bound of the value", number(bound.low), note))
+    if (bound := found.gain_bound) is not None:
+        note = f"holds with {percent(bound.level)}"
+        cards.append(Fact("lower bound of the gain", signed(bound.low), note))
+    return tuple(cards)
+
+
+def _mood(found: Answer) -> Mood:
+    if found.gain_bound is None:
+        return "warn"
+    return "good" if found.gain_bound.low > 0 else "plain"
+
+
+def diagnosis_page(log: Log, diagnosis: Diagnosis, context: Context) -> Page:
     """Return the report of a diagnosis."""
     verdict = diagnosis.verdict
     rewards = diagnosis.tails["rewards"]
-    promised = "none" if verdict.level is None else percent(verdict.level)
     facts = (
-        Fact(
-            "safe method", verdict.method, "" if verdict.mean is None else f"mean: {verdict.mean}"
-        ),
-        Fact("folds for bounds", str(verdict.folds), f"lower bound promised at {promised}"),
+        Fact("method", verdict.method, verdict.estimator or ""),
+        Fact("one observation", verdict.unit, f"{verdict.units:,} of them"),
         Fact("variance of the rewards", rewards.variance.exists),
         Fact("plain average", number(diagnosis.influence.value), diagnosis.influence.estimator),
     )
-    heavy = rewards.variance.exists != "yes"
-    sections = [
-        verdict_section(diagnosis),
-        *evidence_sections(log, diagnosis, _weights(log, policy, diagnosis)),
-        settings_section(
-            context.settings,
-            notes=[*context.notes, *diagnosis.notes],
-            warnings=context.warnings,
-        ),
-    ]
+    influence, tails, *others = evidence_sections(log, diagnosis)
+    settings = settings_section(context.settings, notes=[*context.notes, *diagnosis.notes])
+    heavy = verdict.tails != "light"
     return Page(
         title=f"Diagnosis of {context.source}",
         subtitle=subtitle(log, context, diagnosis.gamma),
         headline="Heavy tails" if heavy else "Light tails",
         verdict=verdict.summary,
+        warnings=tuple(context.warnings),
         facts=Facts(facts),
         mood="warn" if heavy else "good",
-        sections=tuple(sections),
+        sections=(verdict_section(diagnosis), influence, tails),
+        folded=(*others, settings),
         record=context.record,
         created=today(),
     )
 
 
-def evidence_sections(
-    log: Log, diagnosis: Diagnosis, weights: FloatArray | None = None
-) -> list[Section]:
+def evidence_sections(log: Log, diagnosis: Diagnosis) -> list[Section]:
     """Return the sections that every report of a log shares."""
     sections = [
         influence_section(log, diagnosis),
         tails_section(log, diagnosis),
         clustering_section(diagnosis),
         k_path_section(diagnosis),
-        weights_section(diagnosis, weights),
+        weights_section(diagnosis),
         residual_section(log, diagnosis),
     ]
     return [section for section in sections if section is not None]
-
-
-def _weights(log: Log, policy: Any, diagnosis: Diagnosis) -> FloatArray | None:
-    if policy is None or diagnosis.overlap is None:
-        return None
-    with python_warnings.catch_warnings():  # said once already, by the diagnosis
-        python_warnings.simplefilter("ignore")
-        return reference(log, policy, gamma=diagnosis.gamma).weights
 
 
 def subtitle(log: Log, context: Context, gamma: float) -> str:

@@ -7,15 +7,32 @@ from typing import Any
 
 from tailproof.files.frames import plain
 
+#: Version of the keys that docs/json.md lists: raised when one is renamed, removed or changes meaning.
+SCHEMA = 1
+#: Keys that only ``--json=full`` prints, wherever they stand.
+EVIDENCE = ("fold_values", "bad_folds", "choice", "diagnosis", "estimate")
 
-def as_json(record: Any) -> str:
+
+def as_json(record: dict[str, Any]) -> str:
     """Return JSON that every parser reads; `frames.plain` says what becomes of NaN and infinity.
 
     >>> import numpy as np
     >>> print(as_json({"alpha": float("nan"), "k": np.int64(3)}))
     {
+      "schema": 1,
       "alpha": null,
       "k": 3
     }
     """
-    return json.dumps(plain(record), indent=2, allow_nan=False)
+    return json.dumps(plain({"schema": SCHEMA, **record}), indent=2, allow_nan=False)
+
+
+def page_of(record: Any) -> Any:
+    """Return what ``--json`` prints of a full record: a page of numbers, without the evidence.
+
+    >>> page_of({"value": 1.0, "fold_values": [1.0, 2.0], "gain": {"value": 0.5, "fold_values": []}})
+    {'value': 1.0, 'gain': {'value': 0.5}}
+    """
+    if isinstance(record, dict):
+        return {key: page_of(each) for key, each in record.items() if key not in EVIDENCE}
+    return [page_of(each) for each in record] if isinstance(record, list) else record

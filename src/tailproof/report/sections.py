@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import FloatArray
 from tailproof.data.log import Log, discounted_returns
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.judgement.evidence import TailReport
+from tailproof.evaluation.estimate import Estimate
 from tailproof.report.answers import Answer
 from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Section, Wide
+from tailproof.report.evidence import influence_sentence, influence_table, tail_table
 from tailproof.report.figures import (
     fold_figure,
     influence_figure,
@@ -25,61 +24,32 @@ from tailproof.report.figures import (
 )
 from tailproof.report.tables import table
 from tailproof.report.tail_figures import hill_figure, residual_figure, survival_figure
-from tailproof.report.text import method_text, number, percent
+from tailproof.report.text import number, percent
 from tailproof.report.versions import versions
-from tailproof.statistics.tails.index import TailIndex
-
-MOODS = {"yes": "good", "doubtful": "warn", "no": "warn"}
-SAYS = {"yes": "exists", "doubtful": "in doubt", "no": "does not exist"}
 
 
-def choice_section(found: Answer) -> Section | None:
-    """Return what the default method chose and why, beside what others would have said."""
-    chosen = found.estimate.choice
-    if chosen is None:
-        return None
-    rows = [(f"chosen: {chosen.estimator}", chosen.value), *chosen.alternatives.items()]
-    shown = table(("mean of the same weighted rewards", "estimate"), rows)
-    return Section(
-        "choice", "How it was estimated", (Points(chosen.reasons), Wide(shown)), "Method"
-    )
-
-
-def verdict_section(diagnosis: Diagnosis) -> Section:
-    """Return which method is safe for the log, why, and what would improve the answer."""
+def verdict_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> Section:
+    """Return why the method was chosen, for an estimate if given, and what would improve the answer."""
     verdict = diagnosis.verdict
-    blocks: list[Block] = [Points(verdict.reasons)]
+    chosen = None if estimate is None else estimate.choice
+    blocks: list[Block] = [Points(verdict.reasons if chosen is None else chosen.reasons)]
     if verdict.improvements:
         blocks += [Prose("What would make the answer better:"), Points(verdict.improvements)]
-    return Section("verdict", "What the log shows", tuple(blocks), "Verdict")
+    return Section("verdict", "What the log shows", tuple(blocks), "The log")
 
 
-def folds_section(found: Answer, *, truth: float | None = None) -> Section:
-    """Return the fold values and the intervals that they give."""
-    blocks: list[Block] = []
-    if len(found.folds.fold_values) > 1:
-        if found.folds is not found.estimate:
-            blocks.append(
-                Prose(
-                    f"The estimate comes from the whole log: {found.how()}. "
-                    f"The intervals come from folds: {method_text(found.folds.method)}."
-                )
-            )
-        blocks.append(fold_figure(found))
-        if found.folds.method.at == "backup":
-            blocks.append(
-                Prose(
-                    "These members saw each other in every backup. They are not independent, and no "
-                    "interval of theirs has a level."
-                )
-            )
-        blocks.append(interval_figure(found, truth=truth))
-    else:
-        blocks.append(Prose(found.why_no_interval()))
-    if found.folds.bad_folds:
-        named = ", ".join(map(str, found.folds.bad_folds))
+def offers_section(found: Answer, *, truth: float | None = None) -> Section:
+    """Return the fold values, every interval and bound on offer, and what other means say."""
+    estimate = found.estimate
+    blocks: list[Block] = [fold_figure(found)] if len(estimate.fold_values) > 1 else []
+    blocks.append(interval_figure(found, truth=truth))
+    if estimate.bad_folds:
+        named = ", ".join(map(str, estimate.bad_folds))
         blocks.append(Points((f"Folds that diverged and were left out: {named}.",), "warn"))
-    return Section("folds", "Folds and intervals", tuple(blocks), "Folds")
+    if (chosen := estimate.choice) is not None and chosen.alternatives:
+        rows = [(f"chosen: {chosen.estimator}", chosen.value), *chosen.alternatives.items()]
+        blocks.append(Wide(table(("mean of the same weighted rewards", "estimate"), rows)))
+    return Section("folds", "Other estimates and intervals", tuple(blocks))
 
 
 def tails_section(log: Log, diagnosis: Diagnosis) -> Section:
@@ -87,7 +57,7 @@ def tails_section(log: Log, diagnosis: Diagnosis) -> Section:
     report = diagnosis.tails["rewards"]
     indices = {"right": report.right, "left": report.left}
     paths = [path for path in (report.right_path, report.left_path) if path is not None]
-    blocks: list[Block] = [Facts(_tail_facts(report))]
+    blocks: list[Block] = [Wide(tail_table(diagnosis))]
     if paths:
         blocks.append(hill_figure(paths, indices))
     blocks.append(survival_figure(log.rewards, (report.right, report.left)))
@@ -132,17 +102,17 @@ def k_path_section(diagnosis: Diagnosis) -> Section:
     path = diagnosis.k_path
     drift = (
         f"From five folds on the median drifts by {number(path.drift, 3)}, more than chance "
-        f"explains: the rewards are skewed."
+        f"explains: medians of many folds are biased here."
         if path.drifts
-        else "From five folds on the median stays within its error: no sign of skew."
+        else "From five folds on the median stays within its error."
     )
     values = dict(zip(path.folds, path.values, strict=True))
-    figure = k_path_figure(values, used=diagnosis.verdict.folds, errors=path.errors)
+    figure = k_path_figure(values, used=1, errors=path.errors)
     title = "The estimate against the number of folds"
     return Section("k-path", title, (Prose(drift), figure), "Number of folds")
 
 
-def weights_section(diagnosis: Diagnosis, weights: FloatArray | None) -> Section | None:
+def weights_section(diagnosis: Diagnosis) -> Section | None:
     """Return how well the log covers the policy."""
     overlap = diagnosis.overlap
     if overlap is None:
@@ -172,8 +142,8 @@ def weights_section(diagnosis: Diagnosis, weights: FloatArray | None) -> Section
         Fact("leverage", number(overlap.leverage, 3), "1 is the log itself"),
     ]
     blocks: list[Block] = [Facts(tuple(facts))]
-    if weights is not None:
-        blocks.append(weights_figure(weights, effective=found.effective))
+    if diagnosis.weights is not None:
+        blocks.append(weights_figure(diagnosis.weights, effective=found.effective))
     return Section("weights", "Weights and overlap", tuple(blocks), "Weights")
 
 
@@ -183,23 +153,11 @@ def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
     ids = [each.episode for each in influence.episodes]
     blocks: list[Block] = []
     if influence.episodes:
-        first = influence.episodes[0]
-        blocks.append(
-            Prose(
-                f"The {len(ids)} episodes below carry {percent(influence.share)} of all influence on "
-                f"the plain estimate ({influence.estimator}: {number(influence.value)}). Without "
-                f"{first.episode} alone it would be {number(first.value_without)}"
-                + (
-                    f", without all of them {number(influence.value_without_all)}."
-                    if math.isfinite(influence.value_without_all)
-                    else "."
-                )
-            )
-        )
+        blocks.append(Prose(influence_sentence(diagnosis)))
         rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
         robust = f"median of {influence.folds} folds"
         figure = influence_figure(rows, plain="plain estimate", robust=robust)
-        blocks.append(replace(figure, numbers=_influence_table(diagnosis), unfolded=True))
+        blocks.append(replace(figure, numbers=influence_table(diagnosis)))
     if not log.is_bandit or log.n_episodes > 1:
         returns = discounted_returns(log, diagnosis.gamma)
         blocks.append(returns_figure(returns, log.episode_ids, marked=ids))
@@ -223,45 +181,13 @@ def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
     )
 
 
-def settings_section(
-    settings: Mapping[str, Any], *, notes: Sequence[str] = (), warnings: Sequence[str] = ()
-) -> Section:
-    """Return what to repeat to get the same numbers, and what was said on the way."""
+def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) -> Section:
+    """Return what to repeat to get the same numbers, and how the log was understood."""
     rows = [(name, str(value)) for name, value in settings.items() if value is not None]
     rows += list(versions().items())
-    blocks: list[Block] = []
-    if warnings:
-        blocks.append(Points(tuple(warnings), "warn"))
-    if notes:
-        blocks.append(Points(tuple(notes)))
+    blocks: list[Block] = [Points(tuple(notes))] if notes else []
     blocks.append(Wide(table(("setting", "value"), rows)))
     return Section("settings", "Settings and versions", tuple(blocks), "Settings")
-
-
-def _tail_facts(report: TailReport) -> tuple[Fact, ...]:
-    lean = {"symmetric": "alike", "left": "left is longer", "right": "right is longer"}
-    return (
-        _index_fact("left tail", report.left),
-        _index_fact("right tail", report.right),
-        Fact("mean", SAYS[report.mean.exists], "", MOODS[report.mean.exists]),  # type: ignore[arg-type]
-        Fact("variance", SAYS[report.variance.exists], "", MOODS[report.variance.exists]),  # type: ignore[arg-type]
-        Fact(
-            "the two tails",
-            lean.get(report.skew, "unclear"),
-            f"{report.asymmetry.left} extremes left, {report.asymmetry.right} right",
-        ),
-    )
-
-
-def _index_fact(name: str, index: TailIndex) -> Fact:
-    if not index.estimable:
-        return Fact(name, "unknown", index.reason)
-    return Fact(
-        name,
-        f"α = {number(index.alpha, 3)}",
-        f"{percent(index.level)} interval {number(index.low, 3)} to {number(index.high, 3)}",
-        "warn" if index.alpha < 2 else "plain",
-    )
 
 
 def _tail_table(reports: Any) -> Any:
@@ -285,27 +211,3 @@ def _tail_table(reports: Any) -> Any:
         caption="Moments of an order below α exist.",
         digits=3,
     )
-
-
-def _influence_table(diagnosis: Diagnosis) -> Any:
-    grouped = any(each.group is not None for each in diagnosis.influence.episodes)
-    columns = [
-        "episode",
-        *(["group"] if grouped else []),
-        "steps",
-        "effect",
-        "estimate without it",
-        "effect on the median of folds",
-    ]
-    rows = [
-        (
-            str(each.episode),
-            *([str(each.group)] if grouped else []),
-            each.steps,
-            each.effect,
-            each.value_without,
-            each.median_effect,
-        )
-        for each in diagnosis.influence.episodes
-    ]
-    return table(columns, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from markupsafe import Markup
 from tailproof.report.text import minus, number
 
 Cell = str | float | int | None
+_FIGURES = re.compile(r"[-+][\d.,]+( \([-+][\d.,]+ %\))?")  # a signed number, and its share
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,25 @@ class Table:
             caption, head, body
         )
 
+    def lines(self) -> list[str]:
+        """Return the table as plain text, for cells of text.
+
+        >>> Table(("id", "gain"), (("a", "+1"), ("long", ""))).lines()
+        ['id    gain', 'a     +1', 'long']
+        """
+        rows = [self.columns, *(tuple(map(str, row)) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+
     def _cell(self, cell: Cell, noise: float) -> Markup:
         if cell is None:
             return Markup('<td class="number">–</td>')
-        if not _is_number(cell):
-            return Markup("<td>{}</td>").format(cell)
+        if isinstance(cell, str):
+            text = minus(cell) if _FIGURES.fullmatch(cell) else cell
+            return Markup("<td>{}</td>").format(text)
         value = float(cell)
         shown = minus(number(0.0 if abs(value) < noise else value, self.digits))
         return Markup('<td class="number" data-value="{}">{}</td>').format(repr(value), shown)

@@ -8,56 +8,35 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tailproof.arrays import FloatArray
+from tailproof.plotting.marks import dots, line, name_axes, page_axes
+from tailproof.plotting.svg import as_svg
+from tailproof.plotting.tails import FEWEST, TONES, draw_hill
 from tailproof.report.blocks import Figure
-from tailproof.report.plot import Plot, Tone, legend
-from tailproof.report.scales import Scale, scale_over
+from tailproof.report.figures import legend
 from tailproof.report.tables import table
 from tailproof.report.text import number, percent
 from tailproof.statistics.tails.index import TailIndex
 from tailproof.statistics.tails.path import TailPath
 from tailproof.statistics.tails.residuals import ResidualMonitor
 
-TONES: dict[str, Tone] = {"right": "main", "left": "warn"}
-
 
 def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> Figure:
     """Return the tail index against the number of extremes, for each side."""
-    ceiling = 5.0
-    estimable = [chosen[path.side].alpha for path in paths if chosen[path.side].estimable]
-    finite = [alpha for alpha in estimable if math.isfinite(alpha)]
-    ceiling = min(max([ceiling, *(1.4 * alpha for alpha in finite)]), 12)
-    ks = np.concatenate([path.k[path.k >= 5] for path in paths] or [np.array([1, 10])])
-    plot = Plot(
-        x=scale_over(ks, kind="log", room=0.02),
-        y=Scale(0, ceiling),
-        x_title="number of extremes k",
-        y_title="tail index α",
-        height=280,
-    )
-    plot.rule(y=2.0, label="below 2: no variance", tone="muted")
-    plot.rule(y=1.0, label="below 1: no mean", tone="muted", under=True)
+    axes = page_axes(280)
+    draw_hill(axes, paths, chosen)
     rows = []
     for path in paths:
-        tone = TONES[path.side]
-        use = path.k >= 5
-        k, alpha = path.k[use], path.alpha[use]
-        plot.band(k, path.low[use], path.high[use], tone)
-        plot.line(k, alpha, tone)
-        index = chosen[path.side]
-        if index.estimable and math.isfinite(index.alpha):
-            tip = f"{path.side} tail: α = {index.alpha:.2f} from {index.k} extremes"
-            plot.dots([index.k], [index.alpha], tone, tips=[tip], radius=6)
+        use = path.k >= FEWEST
+        k, alpha, low, high = (x[use] for x in (path.k, path.alpha, path.low, path.high))
         for i in np.unique(np.geomspace(1, len(k), 8).astype(int)) - 1 if len(k) else ():
-            rows.append(
-                (path.side, int(k[i]), *_finite(alpha[i], path.low[use][i], path.high[use][i]))
-            )
+            rows.append((path.side, int(k[i]), *_finite(alpha[i], low[i], high[i])))
     said = "; ".join(str(chosen[path.side]) for path in paths)
     return Figure(
         key="hill",
         caption="Hill's estimate of each tail's index against the number of extremes that it "
         "uses, with its interval; the dot is the number that was chosen. A level stretch is a power "
         "tail; a curve that climbs towards small k is a lighter tail.",
-        svg=plot.svg(f"Hill plot. {said}."),
+        svg=as_svg(axes, f"Hill plot. {said}."),
         legend=legend([(TONES[path.side], f"{path.side} tail") for path in paths]),
         numbers=table(("tail", "extremes k", "α", "low", "high"), rows),
     )
@@ -67,7 +46,6 @@ def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "
     """Return how often a value lies farther than a distance from the median, on log-log axes."""
     centre = float(np.median(x))
     n = len(x)
-    plot: Plot | None = None
     drawn = []
     for index in chosen:
         distance = np.sort(x - centre if index.side == "right" else centre - x)
@@ -76,14 +54,9 @@ def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "
             drawn.append((index, distance))
     every = np.concatenate([d for _, d in drawn]) if drawn else np.array([1.0, 10.0])
     low = float(np.quantile(every, 0.25))
-    plot = Plot(
-        x=scale_over([low, float(every.max())], kind="log", room=0.03),
-        y=Scale(0.5 / n, 1.0, "log"),
-        x_title=f"distance of the {what} from its median",
-        y_title="share of rows beyond",
-        height=280,
-        left=70,
-    )
+    axes = page_axes(280, left=70)
+    axes.set(xscale="log", yscale="log", ylim=(0.5 / n, 1.0))
+    axes.margins(x=0.03)
     rows = []
     for index, distance in drawn:
         tone = TONES[index.side]
@@ -96,22 +69,25 @@ def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "
             f"{percent(float(s))} lie beyond {number(float(d))}"
             for d, s in zip(at, share, strict=True)
         ]
-        plot.dots(at.tolist(), share.tolist(), tone, tips=tips, radius=2.2)
+        dots(axes, at, share, tone, tips=tips, radius=2.2)
         if index.estimable and math.isfinite(index.alpha):
             start = abs(index.threshold - centre)
             ends = np.array([start, float(distance[0])])
             if start > 0:
-                plot.line(ends, index.k / n * (ends / start) ** -index.alpha, tone, style="dashed")
+                beyond = np.maximum(index.k / n * (ends / start) ** -index.alpha, 0.5 / n)
+                line(axes, ends, beyond, tone, dashed=True)
         for place in (1, 2, 5, 10, 50, 100, 500, 1000):
             if place <= len(distance):
                 rows.append((index.side, place, float(distance[place - 1]), percent(place / n)))
+    name_axes(axes, x=f"distance of the {what} from its median", y="share of rows beyond")
     return Figure(
         key="survival",
         caption="A straight line on these axes is a power tail, and its slope is −α (dashed, as "
         "estimated). A curve that bends down is a lighter tail.",
-        svg=plot.svg(
+        svg=as_svg(
+            axes,
             f"Survival function of the {what}, both tails, on logarithmic axes, {n:,} rows. "
-            + " ".join(f"{index}." for index in chosen)
+            + " ".join(f"{index}." for index in chosen),
         ),
         legend=legend([(TONES[index.side], f"{index.side} tail") for index, _ in drawn]),
         numbers=table(("tail", "rank", "distance from the median", "share beyond"), rows),
@@ -122,33 +98,29 @@ def residual_figure(monitor: ResidualMonitor, worst: Sequence[tuple[int, str, fl
     """Return the scale of Bellman residuals window by window, and the worst rows: (row, id, δ)."""
     starts, scale = monitor.starts, monitor.scale
     sizes = [abs(delta) for _, _, delta in worst]
-    positive = [value for value in (*scale, *sizes) if value > 0]
-    plot = Plot(
-        x=scale_over([0, *(starts + monitor.window), *(row for row, _, _ in worst)], room=0.01),
-        y=scale_over(positive or [0.1, 1.0], kind="log"),
-        x_title="row of the log",
-        y_title="size of the residual",
-        height=260,
-        left=66,
-    )
-    middles = starts + monitor.window / 2
-    plot.line(middles, np.where(scale > 0, scale, np.nan), "main")
-    plot.dots(
+    axes = page_axes(260, left=66)
+    axes.set_yscale("log")
+    axes.margins(x=0.01)
+    line(axes, starts + monitor.window / 2, np.where(scale > 0, scale, np.nan), "main")
+    dots(
+        axes,
         [row for row, _, _ in worst],
         [size if size > 0 else math.nan for size in sizes],
         "warn",
         tips=[f"{name}, row {row}: δ = {delta:+.4g}" for row, name, delta in worst],
         radius=5,
     )
+    name_axes(axes, x="row of the log", y="size of the residual")
     return Figure(
         key="residuals",
         caption=f"The typical size of Bellman residuals (their MAD in windows of "
         f"{monitor.window:,} rows) and the worst single ones. Over all rows the standard deviation "
         f"is {number(monitor.ratio, 3)} times the MAD; about 1 would be Gaussian.",
-        svg=plot.svg(
+        svg=as_svg(
+            axes,
             f"Residual scale over {len(starts)} windows, from {number(float(scale.min()))} to "
             f"{number(float(scale.max()))}; the largest residual is "
-            f"{number(worst[0][2]) if worst else 'none'}."
+            f"{number(worst[0][2]) if worst else 'none'}.",
         ),
         legend=legend([("main", "typical size"), ("warn", "worst rows")]),
         numbers=table(("row", "episode", "residual"), worst),

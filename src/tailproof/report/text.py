@@ -29,6 +29,16 @@ def number(value: float, digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and value == int(value) else text
 
 
+def signed(value: float, digits: int = 3) -> str:
+    """Return a number with its sign.
+
+    >>> signed(6.271), signed(-0.5), signed(0)
+    ('+6.27', '-0.500', '0')
+    """
+    text = number(value, digits)
+    return f"+{text}" if value > 0 else text
+
+
 def percent(share: float, digits: int = 3) -> str:
     """Return a share as a percentage, never rounded up to 100.
 
@@ -45,19 +55,22 @@ def percent(share: float, digits: int = 3) -> str:
 def count(amount: int, noun: str) -> str:
     """Return an amount with its noun.
 
-    >>> count(1, "episode"), count(20000, "row")
-    ('1 episode', '20,000 rows')
+    >>> count(1, "episode"), count(20000, "row"), count(2, "policy"), count(3, "block of 9 rows")
+    ('1 episode', '20,000 rows', '2 policies', '3 blocks of 9 rows')
     """
-    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
+    first, of, rest = noun.partition(" of ")
+    if amount != 1:
+        first = f"{first[:-1]}ies" if first.endswith("y") else f"{first}s"
+    return f"{amount:,} {first}{of}{rest}"
 
 
 def minus(text: str) -> str:
-    """Return a text whose negative numbers have a real minus sign.
+    """Return a text with real minus signs, and no break between a number and its per cent sign.
 
     >>> minus("-3.2 to -1, well-known")
     '−3.2 to −1, well-known'
     """
-    return re.sub(r"(?<![\w.])-(?=[\d.∞])", "−", text)
+    return re.sub(r"(?<![\w.])-(?=[\d.∞])", "−", text).replace(" %", "\u00a0%")
 
 
 def method_text(method: Method) -> str:

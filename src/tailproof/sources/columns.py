@@ -16,8 +16,19 @@ Choice = str | Sequence[str] | bool | None
 # Names for each part, better ones first: a later row counts only where the earlier ones find
 # nothing. Two names of one row in the same table are ambiguous.
 CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "action": (("action",), ("actions", "action_id", "arm", "arm_id"), ("a",)),
-    "reward": (("reward",), ("rewards",), ("r",)),
+    "action": (
+        ("action",),
+        ("actions", "action_id", "arm", "arm_id"),
+        ("a",),
+        ("treatment", "variant", "offer", "decision"),
+    ),
+    "reward": (
+        ("reward",),
+        ("rewards",),
+        ("r",),
+        ("revenue", "profit", "margin", "spend", "sales", "payoff", "value"),
+        ("cost", "costs", "loss", "losses"),
+    ),
     "episode": (
         ("episode",),
         ("episode_id", "episode_index", "trajectory", "trajectory_id", "traj", "traj_id"),
@@ -38,10 +49,20 @@ CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "group": (("group",), ("group_id", "cluster", "cluster_id")),
 }
+#: Guessed rewards that are to be small: read as negatives.
+NEGATIVE = ("cost", "costs", "loss", "losses")
+# What is known only after the action, by the words in its name.
+_OUTCOMES = re.compile(
+    r"(^|_)(reward|revenue|profit|margin|spend|spent|sales|payoff|conversion|converted|click|clicked|"
+    r"purchase|purchased|bought|paid|refund|refunded|returned|churned|outcome|response|responded)(_|$)"
+)
+_CHOICES = re.compile(
+    r"action|arm|offer|treat|variant|campaign|decision|choice|chosen|bucket|segment"
+)
 STATE_WORDS = ("state", "obs", "observation", "observations", "context", "feature", "x", "s")
-SINGLE = ("reward", "episode", "step", "terminated", "truncated", "propensity", "group")
+SINGLE = ("reward", "episode", "step", "terminated", "truncated", "propensity", "group", "weight")
 # Time, a user or a week may well describe the state too; these parts may not share a column.
-EXCLUSIVE = ("action", "reward", "next_state", "terminated", "truncated", "propensity")
+EXCLUSIVE = ("action", "reward", "next_state", "terminated", "truncated", "propensity", "weight")
 
 
 @dataclass(frozen=True)
@@ -50,14 +71,18 @@ class Columns:
 
     Attributes
     ----------
-    state, action, next_state
+    state, action, next_state, available
         Names in the order of the variables; no next states where they are to be derived.
-    reward, episode, step, terminated, truncated, propensity, group
+    reward, episode, step, terminated, truncated, propensity, group, weight
         A name each, or None where the table has no such column.
     guessed
         The parts that nobody named.
     ignored
         The columns that play no part.
+    negative
+        Whether the reward is a cost, and its negative counts.
+    outcomes
+        State columns that only a pattern brought in and that, by their names, look like outcomes.
     """
 
     state: tuple[str, ...]
@@ -70,12 +95,17 @@ class Columns:
     truncated: str | None = None
     propensity: str | None = None
     group: str | None = None
+    weight: str | None = None
+    available: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    negative: bool = False
+    outcomes: tuple[str, ...] = ()
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each part that has any."""
-        found = {part: getattr(self, part) for part in ("state", "next_state", "action", *SINGLE)}
+        several = ("state", "next_state", "action", "available")
+        found = {part: getattr(self, part) for part in (*several, *SINGLE)}
         return {
             part: (names,) if isinstance(names, str) else names
             for part, names in found.items()
@@ -95,7 +125,8 @@ class Columns:
     def describe(self) -> str:
         """Return the parts and their columns in words, and which of them are guesses."""
         said = [
-            f"{part.replace('_', ' ')}: {_listed(names)}"
+            f"{part.replace('_', ' ')}: {'−' if part == 'reward' and self.negative else ''}"
+            f"{_listed(names)}"
             f"{' (guessed)' if part in self.guessed else ''}"
             for part, names in self.parts().items()
         ]
@@ -126,12 +157,14 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         The columns of the table.
     given
         A `Choice` for any part: ``state``, ``action``, ``reward``, ``episode``, ``step``,
-        ``next_state``, ``terminated``, ``truncated``, ``propensity``, ``group``.
+        ``next_state``, ``terminated``, ``truncated``, ``propensity``, ``group``, ``weight``,
+        ``available``.
     """
     _refuse_repeated(names)
     for part, choice in given.items():
         if choice is True and part != "terminated":
             raise LogError(f"{part} must be a column name, or False for none. Got True instead.")
+    given, negative = _without_sign(given, names)
     named = {
         part: _named(part, choice, names)
         for part, choice in given.items()
@@ -155,14 +188,19 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
     elif "state" not in chosen:
         chosen["state"] = _guess_state(_free(names, chosen))
         guessed.append("state")
+    if not chosen["state"] and "state" in guessed:
+        guessed.remove("state")
     if "next_state" in chosen:
         chosen["next_state"] = _paired(chosen["state"], chosen["next_state"], given, names)
-    elif given.get("next_state") is None and (
-        after := _guess_next(chosen["state"], _free(names, chosen))
+    elif (
+        given.get("next_state") is None
+        and chosen["state"]
+        and (after := _guess_next(chosen["state"], _free(names, chosen)))
     ):
         chosen["next_state"] = after
         guessed.append("next_state")
     _require(chosen, names)
+    negative |= "reward" in guessed and _plain(chosen["reward"][0]) in NEGATIVE
     _refuse_shared(chosen)
     if "episode" not in chosen and "step" in guessed:  # nothing to order without episodes
         del chosen["step"]
@@ -172,7 +210,19 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         **{part: found[0] if part in SINGLE else found for part, found in chosen.items()},  # type: ignore[arg-type]
         guessed=tuple(guessed),
         ignored=tuple(name for name in names if name not in used),
+        negative=negative,
+        outcomes=tuple(
+            name for name in chosen["state"] if name in loose and _OUTCOMES.search(_plain(name))
+        ),
     )
+
+
+def _without_sign(given: dict[str, Choice], names: Sequence[str]) -> tuple[dict[str, Choice], bool]:
+    """Return the choices with the reward's minus taken off, and whether it had one."""
+    reward = given.get("reward")
+    if isinstance(reward, str) and reward[:1] == "-" and len(reward) > 1 and reward not in names:
+        return {**given, "reward": reward[1:].strip()}, True
+    return given, False
 
 
 def _free(names: Sequence[str], chosen: dict[str, tuple[str, ...]]) -> list[str]:
@@ -320,12 +370,25 @@ def _middle(pattern: str, name: str) -> str:
 
 
 def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
-    for part in ("state", "action", "reward"):
-        if not chosen.get(part):
-            raise LogError(
-                f"No column looks like the {part}. The log has: {_listed(names) or 'no columns'}. "
-                f"Name it with {part}=...; a text file needs a first line with column names."
-            )
+    """Say at once which parts are missing, with an example of how to name them all."""
+    missing = [part for part in ("action", "reward") if not chosen.get(part)]
+    if not missing:
+        return
+    free = _free(names, chosen)
+    likely = {
+        "action": [name for name in free if _CHOICES.search(_plain(name))],
+        "reward": [name for name in free if _OUTCOMES.search(_plain(name))],
+    }
+    example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}
+    if not chosen.get("state"):
+        example["state"] = "*"
+    raise LogError(
+        f"No column looks like the {' or the '.join(missing)}. The log has: "
+        f"{_listed(names, 30) or 'no columns'}. "
+        f"Name {'it' if len(missing) == 1 else 'them'}, as in "
+        f"{', '.join(f'{part}={name!r}' for part, name in example.items())}; a text file needs a first "
+        f"line with column names."
+    )
 
 
 def _refuse_shared(chosen: dict[str, tuple[str, ...]]) -> None:

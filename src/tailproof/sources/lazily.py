@@ -16,6 +16,7 @@ from tailproof.data.view import PART
 from tailproof.engines import Engine, running
 from tailproof.errors import LogError
 from tailproof.sources.columns import Choice, Columns, resolve_columns
+from tailproof.sources.databases import database
 from tailproof.sources.encode import identifiers, is_text
 from tailproof.sources.layout import Actions, action_layout, variable
 from tailproof.sources.parquet import described_columns, described_space
@@ -36,7 +37,7 @@ def data_set_to_stay(source: Any, lazy: bool | None, budget: int | None) -> Data
     """
     if isinstance(source, DataSet):
         return source
-    remote = isinstance(source, str) and "://" in source
+    remote = isinstance(source, str) and "://" in source and database(source) is None
     if lazy is False and not remote:
         return None
     if not isinstance(source, str | Path) or not (remote or _is_parquet(Path(source))):
@@ -79,6 +80,11 @@ def open_lazily(
     """Open a Parquet data set as a log, and tell which columns were taken as what."""
     data = source if isinstance(source, DataSet) else open_data_set(source)
     columns, description = _columns(data, parts)
+    if not columns.state or columns.negative or columns.weight or columns.available:
+        raise LogError(
+            "A log that stays on disk needs state columns and a reward of which more is better, and "
+            "can have neither weights nor available actions. Read it into memory with lazy=False."
+        )
     data.require_types(columns.used())
     names = [name for name in columns.state if _holds_text(data.schema.field(name).type)]
     after = dict(zip(columns.state, columns.next_state, strict=False))
@@ -116,6 +122,7 @@ def open_lazily(
             if description is not None
             else tuple(part for each in reader.variables for part in each.parts)
         ),
+        reward_name=(description or {}).get("reward_name", columns.reward),
         has_propensity=columns.propensity is not None,
         label=label,
     )

@@ -91,6 +91,7 @@ def log_table(log: Log) -> pa.Table:
         "next_state": next_names,
         "action": action_names,
         "state_names": log.state_names,
+        "reward_name": log.reward_name,
         "types": {
             "states": str(log.states.dtype),
             "next_states": str(log.next_states.dtype),

@@ -133,7 +133,7 @@ def estimate_propensities(
     rng = np.random.default_rng(seed)
     model = _classifier(classifier, seed)
     fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]  # (n,)
-    raw, marginal, converged = _out_of_fold(model, log, fold, folds)
+    raw, _, marginal, converged = _out_of_fold(model, log, fold, folds)
     at = np.arange(log.n_transitions), log.actions
     calibrated = np.empty_like(raw)
     settings = []
@@ -160,6 +160,43 @@ def estimate_propensities(
         smoothing=tuple(share for _, share in settings),
         converged=converged,
     )
+
+
+def behaviour_law(log: Log, *, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Return π̂(a | s) of the policy that logged in the states and in the next states, (n, A) each.
+
+    Cross-fitted in the states: who predicts for an episode never saw it. Where propensities were
+    logged, the logged action has its own, and the others share the rest in proportion.
+    """
+    folds = min(5, log.n_groups)
+    if folds < 2 or np.ptp(log.states, axis=0).max() == 0:
+        counts = np.bincount(log.actions, minlength=log.n_actions)
+        law = np.tile(counts / counts.sum(), (log.n_transitions, 1))
+        return _with_logged(law, log), law
+    rng = np.random.default_rng(seed)
+    fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]
+    law, after = np.empty((2, log.n_transitions, log.n_actions))
+    raw, raw_after, marginal, _ = _out_of_fold(
+        _classifier(None, seed), log, fold, folds, ahead=not log.is_bandit
+    )
+    for k in range(folds):
+        own, others = fold == k, np.flatnonzero(fold != k)
+        if len(others) > CALIBRATION_ROWS:
+            others = rng.choice(others, CALIBRATION_ROWS, replace=False)
+        settings = _fit_calibration(raw[others], marginal[[k]], log.actions[others])
+        law[own] = _calibrated(raw[own], marginal[[k]], *settings)
+        after[own] = _calibrated(raw_after[own], marginal[[k]], *settings)
+    return _with_logged(law, log), after
+
+
+def _with_logged(law: FloatArray, log: Log) -> FloatArray:
+    if log.propensity is None:
+        return law
+    at = np.arange(len(law)), log.actions
+    rest = 1 - law[at]
+    law = law * np.where(rest > 0, (1 - log.propensity) / np.where(rest > 0, rest, 1), 0)[:, None]
+    law[at] = log.propensity
+    return np.asarray(law / law.sum(axis=1, keepdims=True))
 
 
 def calibration_error(probabilities: FloatArray, actions: IntArray, *, bins: int = 15) -> float:
@@ -210,13 +247,16 @@ def _name(model: Any) -> str:
 
 
 def _out_of_fold(
-    model: Any, log: Log, fold: IntArray, folds: int
-) -> tuple[FloatArray, FloatArray, bool]:
-    """Return p for each row by a model that never saw its fold, and m without each fold."""
+    model: Any, log: Log, fold: IntArray, folds: int, *, ahead: bool = False
+) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
+    """Return p for each row by a model that never saw its fold, and m without each fold.
+
+    With `ahead` also p in the next states; without it, p of the states stands there.
+    """
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
-    raw = np.zeros((log.n_transitions, log.n_actions))
+    raw, after = np.zeros((2, log.n_transitions, log.n_actions))
     marginal = np.empty((folds, log.n_actions))
     converged = True
     for k in range(folds):
@@ -224,7 +264,7 @@ def _out_of_fold(
         seen = log.actions[train]
         marginal[k] = (np.bincount(seen, minlength=log.n_actions) + 1) / (len(seen) + log.n_actions)
         if (seen == seen[0]).all():  # nothing to tell apart
-            raw[test, seen[0]] = 1.0
+            raw[test, seen[0]] = after[test, seen[0]] = 1.0
             continue
         fitted = clone(model, safe=False)
         with warnings.catch_warnings(record=True) as caught:
@@ -235,15 +275,22 @@ def _out_of_fold(
                 converged = False
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-        predicted = np.asarray(fitted.predict_proba(log.states[test]), dtype=float)
         classes = np.asarray(fitted.classes_)
-        if predicted.shape != (int(test.sum()), len(classes)) or not np.isfinite(predicted).all():
-            raise LogError(
-                f"{_name(model)}.predict_proba must return a finite probability for each of its "
-                f"{len(classes)} classes. Got the shape {predicted.shape}."
-            )
-        raw[np.ix_(np.flatnonzero(test), classes.astype(np.intp))] = predicted
-    return raw, marginal, converged
+        into = np.ix_(np.flatnonzero(test), classes.astype(np.intp))
+        for law, states in ((raw, log.states), (after, log.next_states)):
+            if law is after and not ahead:
+                after[into] = raw[into]
+                continue
+            predicted = np.asarray(fitted.predict_proba(states[test]), dtype=float)
+            if predicted.shape != (*into[0].shape[:1], len(classes)) or not (
+                np.isfinite(predicted).all()
+            ):
+                raise LogError(
+                    f"{_name(model)}.predict_proba must return a finite probability for each of its "
+                    f"{len(classes)} classes. Got the shape {predicted.shape}."
+                )
+            law[into] = predicted
+    return raw, after, marginal, converged
 
 
 def _calibrated(

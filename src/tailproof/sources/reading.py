@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.lazily import data_set_to_stay, open_lazily
 from tailproof.sources.steps import Told
 from tailproof.sources.table_log import read_table
+from tailproof.sources.tidy import Missing, Tidying
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,12 @@ def read_log(
     truncated: str | bool | None = None,
     propensity: str | bool | None = None,
     group: str | bool | None = None,
+    weight: str | None = None,
+    available: str | Sequence[str] | None = None,
+    missing: Missing = "category",
+    categorical: str | Sequence[str] = (),
+    categories: int = 32,
+    cost: Mapping[str, float] | None = None,
     max_steps: int | None = None,
     lazy: bool | None = None,
     budget: int | None = None,
@@ -83,18 +90,22 @@ def read_log(
     Parameters
     ----------
     source
-        A Parquet, CSV, Arrow, HDF5 (D4RL or d3rlpy) or .npz file (D4RL's arrays); a folder of Parquet
-        files; an Arrow table, pandas or polars frame, or mapping of arrays; a Minari id or folder; a
-        d3rlpy `MDPDataset` or `ReplayBuffer`; Parquet on any file system (`open_data_set`).
+        A Parquet, CSV, JSON-lines, Excel, Arrow, HDF5 (D4RL or d3rlpy) or .npz file (D4RL's arrays); a
+        folder of Parquet files; a SQLite or DuckDB file with one table, or
+        ``"sqlite://shop.db?table=orders"`` or ``"duckdb://shop.db?query=SELECT ..."``; an Arrow table,
+        a pandas, polars or any other frame that speaks Arrow's PyCapsule interface, or a mapping of
+        arrays; a Minari id or folder; a d3rlpy `MDPDataset` or `ReplayBuffer`; Parquet on any file
+        system (`open_data_set`).
     state
         Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, a variable
-        ``column=value`` for each value; a list column gives a variable for each entry.
+        ``column=value`` for each value; dates become days since 1970, hours and weekdays; a list
+        column gives a variable for each entry. A one-step log may have no state at all.
     action
         A column: text and true/false are discrete with labels, whole numbers discrete (codes if at
         least half of those up to the highest occur, labels otherwise), decimals continuous. Several
         columns, or a pattern, for continuous actions of several dimensions.
     reward
-        A column of numbers.
+        A column of numbers; ``"-cost"`` for the negative of the column ``cost``.
     episode, group
         Columns of labels: text, whole numbers or dates.
     step
@@ -107,6 +118,22 @@ def read_log(
         A column of true and false.
     propensity
         A column of probabilities.
+    weight
+        A column of sample weights: a row (or episode) of weight 2 counts twice in every mean.
+    available
+        Which actions could be taken: columns of true and false such as ``"available_*"``, the star
+        standing for the action's label, or one column of lists of labels.
+    missing
+        What to do about missing states: ``"category"``, ``"median"``, ``"drop-episode"`` or
+        ``"error"``; see `tailproof.sources.tidy.Tidying`. Missing actions and rewards are errors,
+        unless episodes are dropped.
+    categorical
+        State columns of numbers that are names, such as the number of a site.
+    categories
+        How many variables a text column may become; rarer texts are put together.
+    cost
+        What each action costs, by label: ``{"voucher": 2.5}``. It is taken off the reward wherever the
+        action was taken, so that values are net of it.
     max_steps
         The longest episode, for a D4RL file that does not record where time ran out.
     lazy
@@ -138,6 +165,12 @@ def read_log(
         truncated=truncated,
         propensity=propensity,
         group=group,
+        weight=weight,
+        available=available,
+        missing=missing,
+        categorical=categorical,
+        categories=categories,
+        cost=cost,
         max_steps=max_steps,
         lazy=lazy,
         budget=budget,
@@ -152,6 +185,10 @@ def read_log(
 def read(
     source: Any,
     *,
+    missing: Missing = "category",
+    categorical: str | Sequence[str] = (),
+    categories: int = 32,
+    cost: Mapping[str, float] | None = None,
     max_steps: int | None = None,
     lazy: bool | None = None,
     budget: int | None = None,
@@ -168,14 +205,23 @@ def read(
 row is an episode of one step.
     """
     told = Told()
+    listed = (categorical,) if isinstance(categorical, str) else tuple(categorical)
+    tidying = Tidying(missing, listed, categories, dict(cost or {}))
     data = data_set_to_stay(source, lazy, budget)
     if data is not None:
+        if tidying != Tidying():
+            raise LogError(
+                "missing, categorical, categories and cost are for logs in memory. Read it with "
+                "lazy=False, or make these changes in the data."
+            )
         opened, columns = open_lazily(data, parts, told, engine=engine)
         log = in_memory(opened, "lazy=False") if lazy is False else replace(opened, budget=budget)
         return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
     adapter = _adapter(source)
     named = [part for part, choice in parts.items() if choice is not None]
     if adapter is not None:
+        if tidying != Tidying():
+            raise LogError("missing, categorical, categories and cost are for tables.")
         if named:
             raise LogError(
                 f"{', '.join(named)} name{'s' if len(named) == 1 else ''} columns of a table, but "
@@ -187,7 +233,7 @@ row is an episode of one step.
         return Reading(log, None, tuple(told.notes), tuple(told.cautions))
     if max_steps is not None:
         raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
-    log, columns = read_table(source, parts, told)
+    log, columns = read_table(source, parts, told, tidying)
     return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
 
 

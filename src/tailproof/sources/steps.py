@@ -9,6 +9,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
+from tailproof.data.origin import Origin
 from tailproof.data.spaces import as_space
 from tailproof.data.validation import check_propensity
 from tailproof.errors import LogError
@@ -47,6 +48,7 @@ class Steps:
     propensity: FloatArray | None = None  # (n,)
     action_space: Any = None
     state_names: tuple[str, ...] | None = None
+    reward_name: str = "reward"
     keep_order: bool = False
     guessed_episode: str | None = None
 
@@ -107,13 +109,24 @@ def assemble(steps: Steps, told: Told) -> Log:
             propensity=rows(steps.propensity),
             action_space=steps.action_space,
             state_names=steps.state_names,
+            reward_name=steps.reward_name,
         )
+    log = replace(log, origin=_origin(episodes, kept, n))
     if steps.group is not None:
         groups = _groups(steps.group, episodes, steps.episode)
         log = replace(log, group_ids=steps.group.labels[rows(groups)[first]])
     if steps.episode is not None:
         log = replace(log, episode_ids=steps.episode.labels[codes[first]])
     return log
+
+
+def _origin(episodes: Episodes, kept: IntArray | None, count: int) -> Origin:
+    """Return which rows the states and the next states that are kept stood in."""
+    rows = np.arange(count) if episodes.rows is None else episodes.rows
+    next_rows = np.append(rows[1:], -1)
+    next_rows[episodes.ends] = -1
+    origin = Origin(rows, next_rows, count)
+    return origin if kept is None else origin.take(kept)
 
 
 def _episode_codes(steps: Steps, told: Told) -> IntArray:

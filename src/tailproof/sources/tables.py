@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailproof.errors import LogError, TailproofError
+from tailproof.sources.databases import database, read_database
 from tailproof.sources.limits import LimitedStream, require_room
 
 #: What the files that tailproof writes keep their description under.
 METADATA_KEY = b"tailproof"
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,15 @@ class Source:
         Reads these columns; those of the second argument are labels, to be kept as they are written.
     schema
         Its schema, where that may hold what tailproof wrote about it.
+    index
+        The row labels of a pandas frame.
     """
 
     label: str
     names: tuple[str, ...]
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
     schema: pa.Schema | None = field(default=None, repr=False)
+    index: Any = field(default=None, repr=False)
 
     @property
     def metadata(self) -> bytes | None:
@@ -50,7 +55,11 @@ class Source:
 
 
 def open_table(given: Any) -> Source:
-    """Open a path, an Arrow table, a pandas or polars frame, or a mapping of arrays."""
+    """Open a path, a query, an Arrow table, any frame that Arrow can read, or a mapping of arrays."""
+    if asked := database(given):
+        label = f"The database {asked.path}"
+        with blaming(label, "Check the query, and that every column has one type."):
+            return _in_memory(label, read_database(asked))
     if isinstance(given, str | Path):
         return _open_path(Path(given))
     label = f"The {type(given).__module__.split('.')[0]} {type(given).__name__}"
@@ -58,10 +67,12 @@ def open_table(given: Any) -> Source:
         table = _as_table(given)
     if table is None:
         raise LogError(
-            f"A log is read from a file, a folder, an Arrow table, a pandas or polars frame, a "
+            f"A log is read from a file, a folder, an Arrow table, a pandas, polars or other frame, a "
             f"Minari data set or a d3rlpy data set. Got {type(given).__name__} instead."
         )
-    return _in_memory(label, table)
+    pandas = sys.modules.get("pandas")
+    is_pandas = pandas is not None and isinstance(given, pandas.DataFrame)
+    return replace(_in_memory(label, table), index=given.index if is_pandas else None)
 
 
 @contextmanager
@@ -123,11 +134,15 @@ def _open_path(path: Path) -> Source:
         return _open_arrow(path, label)
     if name.endswith(CSV_SUFFIXES):
         return _open_csv(path, label)
+    if name.endswith(JSON_SUFFIXES):
+        return _open_json(path, label)
+    if name.endswith(".xlsx"):
+        return _open_excel(path, label)
     raise LogError(
         f"{label} is not a log that can be read"
         + (": it does not begin as a Parquet file does" if name.endswith(".parquet") else "")
-        + ". Logs are Parquet, CSV (.csv, .tsv), Arrow (.arrow, .feather) or HDF5 files, or folders "
-        "of Parquet files."
+        + ". Logs are Parquet, CSV (.csv, .tsv), JSON lines (.jsonl), Excel (.xlsx), Arrow (.arrow, "
+        ".feather), HDF5, SQLite or DuckDB files, or folders of Parquet files."
     )
 
 
@@ -187,6 +202,35 @@ def _open_arrow(path: Path, label: str) -> Source:
                 table = pa.ipc.open_stream(file).read_all()
         table.validate(full=True)  # damaged offsets would be followed out of bounds
         return _in_memory(label, table)
+
+
+def _open_json(path: Path, label: str) -> Source:
+    from pyarrow import json
+
+    with (
+        blaming(label, "A JSON log has one object in every line, with the same keys."),
+        LimitedStream(pa.input_stream(str(path)), label) as file,
+    ):
+        return _in_memory(label, json.read_json(file))
+
+
+def _open_excel(path: Path, label: str) -> Source:
+    try:
+        from openpyxl import load_workbook
+    except ModuleNotFoundError as error:
+        raise LogError(f"{label} needs openpyxl: pip install 'tailproof[excel]'.") from error
+    advice = "An Excel log is one sheet with column names in its first row."
+    with blaming(label, advice):
+        book = load_workbook(path, read_only=True, data_only=True)
+        rows = list(book.worksheets[0].iter_rows(values_only=True))
+        book.close()
+        if not rows:
+            raise ValueError("its first sheet is empty")
+        named = [j for j, name in enumerate(rows[0]) if name is not None]
+        columns = {str(rows[0][j]): [row[j] for row in rows[1:]] for j in named}
+        if len(columns) < len(named):
+            raise ValueError("two columns have the same name")
+        return _in_memory(label, pa.table({name: pa.array(each) for name, each in columns.items()}))
 
 
 def _open_csv(path: Path, label: str) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -160,6 +161,11 @@ def require_categories(name: str, labels: list[str]) -> None:
             f"State column {name!r} has {len(labels)} distinct texts, more than {MOST_CATEGORIES}: "
             f"an identifier rather than a category. Leave it out, or group its values first."
         )
+    require_no_numbers(name, labels)
+
+
+def require_no_numbers(name: str, labels: Sequence[str]) -> None:
+    """Refuse text that is numbers, of which a few are misspelt."""
     odd = [label for label in labels if not _is_number(label)]
     if len(labels) >= _MANY and 0 < len(odd) <= len(labels) / 10:
         raise LogError(

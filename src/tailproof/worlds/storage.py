@@ -23,7 +23,8 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.errors import PolicyError
 from tailproof.policies.simple import EpsilonGreedy, Policy, action_probabilities
-from tailproof.worlds.battery import (
+from tailproof.worlds.prices import HOURS, HUBS, Prices, read_prices
+from tailproof.worlds.storage_battery import (
     ACTIONS,
     CHARGE,
     DISCHARGE,
@@ -35,7 +36,6 @@ from tailproof.worlds.battery import (
     energy_sold,
     level_after,
 )
-from tailproof.worlds.prices import HOURS, HUBS, Prices, read_prices
 
 __all__ = [
     "ACTIONS",

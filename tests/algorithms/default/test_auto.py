@@ -3,7 +3,7 @@ import pytest
 
 from tailproof import Absolute, Log, Method, Split, evaluate, method
 from tailproof.algorithms.default.auto import Auto
-from tailproof.algorithms.default.mean_choice import clusters
+from tailproof.judgement.shape import clusters
 from tailproof.noise import Gamma, Gaussian, Pareto, StudentT
 from tailproof.worlds import storage
 
@@ -82,7 +82,7 @@ def test_neighbouring_episodes_are_noticed_where_no_groups_are_named():
         episode=log.episode_of_row, terminated=log.terminated, action_space=log.action_space,
     )  # fmt: skip
     name, unit = clusters(ungrouped, np.abs(log.rewards))
-    assert name == "block of 7 episodes"
+    assert name == "block"
     assert len(np.unique(unit)) == 52
 
 

@@ -138,13 +138,16 @@ def test_nonsense_is_refused(log, heavy_log):
         learn(heavy_log, method="policy-tree", gamma=0.9)
 
 
-def test_counts_of_the_very_state_take_part_where_states_repeat(log, heavy_log, tmp_path):
-    chosen = Method(base=TreeCloning(counted=True), at="pointwise")
+def test_an_exact_clone_has_the_shares_of_the_very_state_where_states_repeat(
+    log, heavy_log, tmp_path
+):
+    chosen = Method(base=TreeCloning(exact=True), at="pointwise")
+    log = replace(log, propensity=None)
     learned = learn(log, method=chosen, gamma=0.9)
     law = learned.softmax(1.0).probabilities(np.eye(4))
     for state, found in zip(np.eye(4), law, strict=True):
         own = log.actions[(log.states == state).all(axis=1)]
-        assert found == pytest.approx(np.bincount(own, minlength=2) / len(own), abs=0.01)
+        assert found == pytest.approx(np.bincount(own, minlength=2) / len(own))
     kept = replace(learned, policy=learned.softmax(1.0))
     kept.save(tmp_path / "clone.tp")
     again = Learned.load(tmp_path / "clone.tp")
@@ -156,3 +159,42 @@ def test_counts_of_the_very_state_take_part_where_states_repeat(log, heavy_log, 
     plain = learn(heavy_log, method=Method(base=TreeCloning(), at="pointwise"), gamma=0.9)
     values = [each.critic.action_values(heavy_log.states, 2) for each in (continuous, plain)]
     assert np.array_equal(*values)
+
+
+def coded(n=3000, seed=4, propensities=True):
+    """Three actions in 40 states: one of them most often, as logged propensities tell."""
+    rng = np.random.default_rng(seed)
+    states = rng.integers(40, size=n).astype(float)
+    law = np.full((n, 3), 0.1)
+    law[np.arange(n), states.astype(int) % 3] = 0.8
+    actions = (rng.random((n, 1)) > law.cumsum(axis=1)).sum(axis=1)
+    log = Log.from_arrays(
+        states, actions, np.zeros(n), states, episode=np.arange(n), terminated=np.ones(n, bool),
+        propensity=law[np.arange(n), actions] if propensities else None, action_space=3,
+    )  # fmt: skip
+    return log, law
+
+
+def test_logged_propensities_are_the_behaviour():
+    log, law = coded()
+    assert np.abs(fit_behaviour(log, exact=True)(log.states) - law).max() < 1e-9
+    blind, _ = coded(propensities=False)
+    guessed = np.abs(fit_behaviour(blind, exact=True)(log.states) - law).mean()
+    assert 0.005 < guessed < 0.1
+    assert np.abs(fit_behaviour(log, propensities=False)(log.states) - law).mean() > 1e-3
+
+
+def test_unseen_actions_share_what_is_left():
+    """Each of two states has seen one action; the third action of the log is as rare there."""
+    states = np.repeat([0.0, 1.0], 30)
+    actions = np.repeat([0, 1], 30)
+    actions[::30] = 0, 2
+    propensity = np.where(actions == 2, 0.1, 0.7)
+    log = Log.from_arrays(
+        states, actions, np.zeros(60), states, episode=np.arange(60), action_space=3,
+        terminated=np.ones(60, bool), propensity=propensity,
+    )  # fmt: skip
+    law = fit_behaviour(log, exact=True)(np.array([[0.0], [1.0]]))
+    assert law.sum(axis=1) == pytest.approx(1.0)
+    assert law[0] == pytest.approx([0.7, 0.3 * 29 / 30, 0.3 / 30])
+    assert law[1] == pytest.approx([0.2, 0.7, 0.1])

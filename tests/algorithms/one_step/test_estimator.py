@@ -143,7 +143,7 @@ def test_logged_propensities_are_used(rng):
         estimate = evaluate(make(states, actions, rewards, given_propensity), policy)
         assert estimate.value == pytest.approx(truth, abs=4)
         assert not compare(make(states, actions, rewards, given_propensity), {"new": policy}).passes
-    assert "No propensities were logged" in estimate.choice.reasons[0]
+    assert "No propensities were logged" in estimate.choice.reasons[1]
     assert "estimated propensities" in estimate.interval(0.9).note
     right = evaluate(make(states, actions, rewards, propensity), policy).choice.alternatives
     wrong = evaluate(make(states, actions, rewards, np.full(n, 0.5)), policy).choice.alternatives

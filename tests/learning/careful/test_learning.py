@@ -1,15 +1,21 @@
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tailproof import Learned, Log, evaluate, learn
+from tailproof.algorithms.task import Task
 from tailproof.errors import LevelError, PartitionError, TaughtWarning
+from tailproof.learning.careful.candidates import LIKELIEST, Row
 from tailproof.learning.careful.judgement import Judge, Judgement
-from tailproof.learning.careful.learning import blind_choice, three_parts
+from tailproof.learning.careful.learning import Trial, blind_choice, three_parts
+from tailproof.learning.careful.rows import CrossFit, LawOfRows, cross_fit, dealt
 from tailproof.learning.careful.seen import SeenPairs
 from tailproof.noise import StudentT
 from tailproof.policies.greedy import SoftmaxPolicy
+from tailproof.policies.simple import Always
 
 
 def one_step(n=1500, effect=1.0, seed=0, group=None):
@@ -51,10 +57,11 @@ def test_a_clear_effect_is_found_and_judged_by_other_episodes(found):
     assert found.improves
     assert found.judged.better
     assert found.judged.gain > found.judged.bound > 0
-    assert found.held_out.n_episodes == found.judged.episodes == 375
+    assert found.held_out.n_episodes == 375
+    assert found.judged.episodes == 1500  # every row is judged by a policy that it did not teach
     states = np.array([[2.0, 0.0], [-2.0, 0.0]])
     assert found.policy(states).tolist() == [1, 0]
-    assert str(found).startswith("Better than the logged behaviour by ")
+    assert str(found).startswith("Yes, better than what was logged: gain ")
 
 
 def test_the_judged_gain_is_near_the_truth(found):
@@ -64,7 +71,7 @@ def test_the_judged_gain_is_near_the_truth(found):
 
 def test_where_actions_change_nothing_the_behaviour_is_kept(kept):
     assert kept.improves is False
-    assert str(kept).startswith("Keep the logged behaviour")
+    assert str(kept).startswith("No, nothing learned is credibly better")
     assert isinstance(kept.policy, SoftmaxPolicy)
     law = kept.policy.probabilities(kept.held_out.states)
     assert np.abs(law.mean(axis=0) - 0.5).max() < 0.1
@@ -79,30 +86,86 @@ def test_several_steps(effect, improves):
         assert (learned.policy(np.linspace(-1, 1, 5)[:, None]) == 1).all()
 
 
-def test_a_constant_is_judged_by_all_rows():
-    """A quarter of the rows cannot tell, all of them can."""
-    rng = np.random.default_rng(3)
-    n = 1200
+def plain_constant(n=1200, seed=3):
+    """The second action pays half a unit more, in noise."""
+    rng = np.random.default_rng(seed)
     x, actions = rng.normal(size=(n, 2)), rng.integers(2, size=n)
     rewards = np.where(actions == 1, 0.5, 0.0) + rng.normal(scale=2.0, size=n)
-    log = Log.from_arrays(
+    return Log.from_arrays(
         x, actions, rewards, x, episode=np.arange(n), terminated=np.ones(n, bool),
         propensity=np.full(n, 0.5), action_space=2,
     )  # fmt: skip
-    judge = Judge(log, 0.0, 0.9, 0, None)
+
+
+def test_a_constant_is_preferred_and_judged_by_all_rows():
+    """A quarter of the rows cannot tell, all of them can."""
+    log = plain_constant()
+    learned = learn(log)
+    assert learned.improves
+    assert learned.reasons[0].startswith("Always 1 was the best of ")
+    assert learned.judged.episodes == 1200
+    assert 0 < learned.judged.bound < learned.judged.gain
+    assert learned.policy(log.states[:5]).tolist() == [1] * 5
+
+
+def test_a_rule_must_be_ahead_of_the_best_constant():
+    log, n = plain_constant(400), 400
+    scores = np.tile([0.0, 1.0], (n, 1))
+    noise = np.random.default_rng(1).normal(size=n)
+    noise -= noise.mean()
+    rows = {name: Row(name, None) for name in ("alike", "ahead")}
+    values = {"alike": np.tile(1.0 + noise, (4, 1)), "ahead": np.tile(1.0 + noise, (4, 1))}
+    fold = dealt(log, 0.25, seed=0)
+    assert CrossFit(log, fold, scores, values).chosen(0, rows).name == "Always 1"
+    values["ahead"] += 0.3  # six standard errors
+    assert CrossFit(log, fold, scores, values).chosen(0, rows).name == "ahead"
+
+
+def test_folds_keep_groups_together_and_hold_out_what_three_parts_do():
+    log = one_step(n=300, group=np.arange(300) // 5)
+    fold = dealt(log, 0.25, seed=3)
+    assert all(len(set(fold[5 * k : 5 * k + 5])) == 1 for k in range(60))
+    assert np.bincount(fold).tolist() == [75, 75, 75, 75]
+    held = three_parts(log, 0.25, seed=3).judge
+    assert held.episode_ids.tolist() == log.take(np.flatnonzero(fold == 0)).episode_ids.tolist()
+
+
+def test_what_acts_in_a_fold_was_taught_by_the_others():
+    """Labels of one fold are rewards of noise: a policy that saw them would profit."""
+    log = one_step(n=200, effect=0.0)
+    fold = dealt(log, 0.25, seed=0)
+    whole = Task(log, 0.0, None, log.first_states, seed=0)
+    taught = []
 
     def teach(task, chosen):
-        return learn(task.log, method=chosen, gamma=task.gamma)
+        taught.append(set(task.log.episode_ids.tolist()))
+        return learn(task.log, method=chosen, gamma=0.0)
 
-    found = blind_choice(log, 0.0, judge, [], teach)
-    assert found.row.name == "Always 1"
-    assert found.judgement.episodes == n
-    assert 0 < found.judgement.bound < found.judgement.gain
-    assert found.learned.policy(x[:5]).tolist() == [1] * 5
-    certain = Judge(log, 0.0, 0.99999, 0, None)
-    assert blind_choice(log, 0.0, certain, [], teach) is None
-    several = steps(1.0, seed=2)
-    assert blind_choice(several, 0.8, Judge(several, 0.8, 0.9, 0, None), [], teach) is None
+    cross_fit(whole, fold, teach=teach, advance=lambda: None)
+    folds = [set(log.take(np.flatnonzero(fold == k)).episode_ids.tolist()) for k in range(4)]
+    assert {sum(bool(each & own) for own in folds) for each in taught} == {2}
+    assert all(own <= each or not own & each for each in taught for own in folds)
+
+
+def test_a_law_of_rows_is_of_these_rows():
+    law = LawOfRows(np.full((3, 2), 0.5))
+    assert law.probabilities(np.zeros((3, 1))).shape == (3, 2)
+    with pytest.raises(ValueError, match="of 3 rows"):
+        law.probabilities(np.zeros((4, 1)))
+
+
+def test_the_likeliest_action_is_judged_by_all_episodes():
+    log = steps(1.0, seed=2)
+    judge = Judge(log, 0.8, 0.9, 0, None)
+    learned = SimpleNamespace(policy=Always(1))
+    good = replace(judge(learned.policy), bound=1.0)
+    assert good.better
+    row = Row(LIKELIEST, None)
+    assert blind_choice(judge, [Trial(row, learned, good)]).judgement.level == 0.95
+    assert blind_choice(judge, [Trial(row, learned, replace(good, bound=-1.0))]) is None
+    assert blind_choice(judge, [Trial(Row("other", None), learned, good)]) is None
+    bad = SimpleNamespace(policy=Always(0))
+    assert blind_choice(judge, [Trial(row, bad, good)]) is None
 
 
 def test_no_risk_is_taken_when_certainty_is_asked():
@@ -163,7 +226,7 @@ def test_evaluating_on_the_episodes_that_taught_warns_by_name(found, tmp_path):
     policy = Learned.load(tmp_path / "policy.tp").policy
     log = one_step()
     with pytest.warns(
-        TaughtWarning, match=r"750 of 1,500 episodes taught this policy \(\d+, \d+, "
+        TaughtWarning, match=r"1,125 of 1,500 episodes taught this policy \(\d+, \d+, "
     ):
         evaluate(log, policy)
     with warnings.catch_warnings():

@@ -78,7 +78,8 @@ def test_worse_ratios_have_darker_cells():
     picture = heat_map(["row"], ["a", "b", "c"], np.array([[1.0, 2.0, 50.0]]), alt="ratios")
     shades = [float(each) for each in re.findall(r'fill-opacity="([\d.]+)"', picture)]
     tones = re.findall(r'class="bar (\w+)"', picture)
-    assert tones == ["good", "warn", "warn"]
+    assert tones == ["good", "warn"]
+    assert len(shades) == 3
     assert shades[1] < shades[2]
 
 
@@ -113,11 +114,12 @@ def _bench(*words):
     return CliRunner().invoke(app, ["bench", "--only", "--quick", "--jobs", "1", *map(str, words)])
 
 
-def test_the_command_runs_a_users_file_and_prints_json(mine, tmp_path):
+def test_the_command_runs_a_users_file_and_prints_json(mine, tmp_path, documented):
     words = ["--entrant", f"{mine}:guess", "--world", "linear", "--noise", "Gamma", "--json"]
     answer = _bench(*words, "--out", tmp_path / "out")
     assert answer.exit_code == 0, answer.output
     record = json.loads(answer.stdout)
+    assert set(record) == documented("Every command", "bench")
     assert [line["entrant"] for line in record["standings"]] == ["guess"]
     assert json.loads((tmp_path / "out" / "scores.json").read_text()) == record
     assert json.loads(_bench(*words).stdout) == record

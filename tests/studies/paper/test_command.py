@@ -44,7 +44,7 @@ def test_deep_experiments_are_skipped_among_others_and_refused_alone(tmp_path, m
         reproduce("sac-n", out=tmp_path)
 
 
-def test_the_command_prints_a_line_for_every_claim(tmp_path):
+def test_the_command_prints_a_line_for_every_claim(tmp_path, documented):
     runner = CliRunner()
     arguments = ["reproduce", "bandit", "--quick", "--replicates", "2", "--jobs", "1"]
     found = runner.invoke(app, [*arguments, "--out", str(tmp_path)])
@@ -53,6 +53,7 @@ def test_the_command_prints_a_line_for_every_claim(tmp_path):
     assert len(lines) == 4
     found = runner.invoke(app, [*arguments, "--out", str(tmp_path), "--json"])
     record = json.loads(found.stdout)
+    assert set(record) == documented("Every command", "reproduce")
     assert [each["verdict"] for each in record["outcomes"][0]["claims"]]
     assert runner.invoke(app, ["reproduce", "nothing"]).exit_code == 2
 

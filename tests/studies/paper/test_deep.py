@@ -7,9 +7,16 @@ import pytest
 pytest.importorskip("torch")
 
 from tailproof.errors import TailproofError
-from tailproof.studies.paper import d4rl_sql, datasets, iql_table, percent_cloning, sac_n
+from tailproof.studies.paper import (
+    advantages,
+    d4rl_sql,
+    datasets,
+    iql_table,
+    percent_cloning,
+    sac_n,
+)
 from tailproof.studies.paper.experiment import Job
-from tailproof.studies.paper.implicit import LOOKS
+from tailproof.studies.paper.implicit import LOOKS, claim, final_scores
 from tailproof.studies.paper.results import Results
 from tailproof.studies.paper.runner import run
 
@@ -50,7 +57,9 @@ def _short_pendulum():
 
 
 @pytest.mark.parametrize(
-    "module", [d4rl_sql, iql_table, sac_n, percent_cloning], ids=lambda m: m.EXPERIMENT.name
+    "module",
+    [d4rl_sql, iql_table, sac_n, percent_cloning, advantages],
+    ids=lambda m: m.EXPERIMENT.name,
 )
 def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(
     module, rollouts, tmp_path
@@ -74,7 +83,7 @@ def test_the_budget_is_printed_on_the_figure(rollouts, tmp_path):
     settings = d4rl_sql.EXPERIMENT.settled(quick=False, data=rollouts)
     text = budget(Results("d4rl-sql", settings, 3, ()), "SQL")
     assert "rollouts of trained agents, not D4RL" in text
-    assert "6,000 critic and 10,000 policy steps (paper: 200,000 and 1,000,000)" in text
+    assert "5,000 critic and 8,000 policy steps (paper: 200,000 and 1,000,000)" in text
     assert "3 seeds (5)" in text
 
 
@@ -138,15 +147,15 @@ def table_results(scores):
             "kappa": 100.0,
             "replicate": replicate,
             "method": name,
-            "step": settings["policy_steps"] // 2 * (place + 1),
             "score": score,
+            "diverged": score is None,
             "time_constants": 5.0,
-            "value": 80.0,
+            "mean_value": 80.0,
+            "pessimism": 15.0,
             "logged_return": 100.0,
         }
         for name in LOOKS
         for replicate, score in enumerate(scores[name])
-        for place in range(2)
     )
     return Results("iql-table", settings, 3, rows)
 
@@ -165,8 +174,36 @@ def test_claims_say_how_many_seeds_would_decide():
     # Differences 1, 3, −1: mean 1, standard deviation 2, so (2 · 2 / 1)² = 16 seeds.
     assert "ROOM-VM: better in 0 of 1 cells, undecided in 1" in claims[0].found
     assert "about 16 seeds would decide" in claims[0].found
-    assert claims[-1].verdict == "holds"
-    assert "mean V is 0.80 to 0.80 of the logged returns" in claims[-1].found
+    converged, diverged = claims[-2:]
+    assert converged.verdict == diverged.verdict == "holds"
+    assert "mean V is 0.80 to 0.80 of the logged returns, and 0.95 to 0.95 with" in converged.found
+
+
+def test_cells_that_decide_nothing_alone_may_decide_together():
+    settings = {"datasets": {name: {} for name in "abcdef"}, "kappas": (10.0,)}
+    rows = tuple(
+        {**cell, "replicate": 0, "method": name, "final": 10.0 * (name == "room-vm") + place}
+        for place, cell in enumerate(iql_table.cells(settings))
+        for name in ("vanilla", "room-vm")
+    )
+    results, places = Results("iql-table", settings, 1, rows), iql_table.cells(settings)
+    better = claim(results, "it is", {"ROOM-VM": ("room-vm", "vanilla")}, places)
+    assert better.verdict == "holds in part"
+    assert "undecided in 6; difference +10.00 to +10.00, 10 [10, 10] over cells" in better.found
+    worse = claim(results, "it is", {"IQL": ("vanilla", "room-vm")}, places)
+    assert worse.verdict == "does not hold"
+
+
+def test_trainings_that_diverged_are_counted_and_score_nothing():
+    scores = {**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (None, 50.0, None)}
+    results = table_results(scores)
+    cell = iql_table.cells(results.settings)[0]
+    assert final_scores(results, "vanilla", cell).tolist() == [0.0, 50.0, 0.0]
+    diverged = iql_table.EXPERIMENT.judge(results)[-1]
+    assert diverged.verdict == "holds in part"
+    assert diverged.found.endswith(
+        "of 3 trainings a row, diverged and counted as a score of 0: IQL 2"
+    )
 
 
 def test_no_ratio_to_a_score_of_nothing():

@@ -73,7 +73,7 @@ def test_the_report_shows_the_same_numbers(shown):
     assert f"errs by {season.error(PLAIN):.0f} $ a day" in html
 
 
-def test_from_the_command_line(shown, tmp_path, monkeypatch):
+def test_from_the_command_line(shown, tmp_path, monkeypatch, documented):
     asked = {}
 
     def remembered(*, hub, others, seed, advance):
@@ -87,7 +87,9 @@ def test_from_the_command_line(shown, tmp_path, monkeypatch):
     result = CliRunner().invoke(app, [*words, "--json"])
     assert result.exit_code == 0, result.stderr
     assert asked == {"hub": "HB_WEST", "others": (), "seed": 3}
-    errors = json.loads(result.stdout)["stormy"][0]["errors"]
+    found = json.loads(result.stdout)
+    assert set(found) == documented("Every command", "demo")
+    errors = found["stormy"][0]["errors"]
     assert errors == {name: shown.stormy[0].error(name) for name in ESTIMATORS}
     assert (tmp_path / "demo-report.html").read_text().endswith("</html>")
     assert "The report is in demo-report.html" in CliRunner().invoke(app, words).stdout

@@ -15,22 +15,23 @@ from tailproof.algorithms.default.mean_choice import MeanChoice, Residuals, choo
 from tailproof.algorithms.default.rungs import Returns, Rung, logged_rung
 from tailproof.algorithms.default.spreads import Hall, Spread, hall_spread
 from tailproof.algorithms.default.target import Target, shuffled_groups
-from tailproof.algorithms.linear.huber import huber_regression, robust_scale
+from tailproof.algorithms.linear.huber import Regression, huber_regression, robust_scale
 from tailproof.algorithms.linear.statistics import as_ridge
+from tailproof.algorithms.on_log import on_log
 from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.partition import Folds
+from tailproof.engines import Local
 from tailproof.features import Features, as_features
-from tailproof.features.ladder import basis_for
+from tailproof.judgement.rules import RULES
+from tailproof.judgement.shape import measure
 from tailproof.parameters import Configurable
 
 LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
-FEWEST = 10  # independent groups of episodes below which no interval is given
-_APART = 5.0  # standard errors between critics beyond which they contradict each other, and
-_MATTERS = 0.5  # of the gain over the log, or of the spread of returns, that this must be worth
+FEWEST = RULES.fewest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,23 +122,27 @@ def _evaluate(
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
     rewards = log.rewards - level
-    low = basis_for(log)
-    tamed = tame(log, rewards, low)
+    measured = measure(log)
+    low, shape = measured.features, measured.shape
+    tamed = _clipped(rewards, measured.fit)
     if features is None:
         blend = climb(target, tamed, low, seed=task.seed)
     else:
         penalty = None if ridge is None else as_ridge(ridge)
         given = as_features(features, log)
         blend = single(target, given, tamed, ridge=penalty, seed=task.seed)
-    phi = blend.features(log.states, log.actions)
-    fit = huber_regression(phi, rewards)
-    residuals = Residuals.of(log, fit, phi)
+    residuals = Residuals(measured.fit, measured.phi, shape)
+    if blend.features is not low:
+        phi = blend.features(log.states, log.actions)
+        residuals = Residuals(huber_regression(phi, rewards), phi, shape)
     asked = {"target": target, "residuals": residuals, "rewards": rewards, "offset": offset}
     own = _valued(blend, **asked, paired=target.starts_with_episodes, floor=blend.error)
     logged = _valued(logged_rung(target, blend.rungs[0].system.groups), **asked, paired=True)
     mean = own.mean
     choice = Choice(
         value=own.value,
+        shape=shape,
+        weights=blend.weights,
         estimator=mean.how,
         unit=mean.unit,
         units=mean.units,
@@ -155,6 +160,13 @@ def _evaluate(
         logged_influence=logged.influence,
         objection=_why_not(target, blend, own.value, logged.value),
         alternatives={name: own.base + value for name, value in mean.others(rng).items()},
+        on_log=on_log(
+            log.action_space,
+            shares=target.shares,
+            agreement=float(target.agreement.mean()),
+            rows=log.n_transitions,
+            weights=blend.weights,
+        ),
     )
     return choice, blend
 
@@ -197,7 +209,10 @@ def _valued(
 
 def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
     """Return rewards whose residuals from a robust regression are clipped: to compare critics on."""
-    fit = huber_regression(features(log.states, log.actions), rewards)
+    return _clipped(rewards, huber_regression(features(log.states, log.actions), rewards))
+
+
+def _clipped(rewards: FloatArray, fit: Regression) -> FloatArray:
     size = np.abs(fit.residuals)
     scale = robust_scale(fit.residuals)
     limit = max(6 * scale if np.isfinite(scale) else 0.0, float(np.quantile(size, 0.995)))
@@ -263,7 +278,7 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str |
             f"needed"
         )
     at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
-    if blend.disagreement > _APART and blend.allowance > _MATTERS * at_stake:
+    if blend.disagreement > RULES.apart and blend.allowance > RULES.matters * at_stake:
         return (
             f"the critics disagree by {blend.disagreement:.0f} standard errors, so that the critic and "
             f"not the rewards limits the answer; log more episodes like the policy's, or pass "
@@ -273,4 +288,4 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str |
 
 
 def _on(task: Task, log: Log) -> Task:
-    return Task(log, task.gamma, task.policy, task.initial_states, task.draws, task.seed)
+    return replace(task, log=log, engine=Local())

@@ -8,10 +8,13 @@ from typing import Any, Self
 import numpy as np
 
 from tailproof.algorithms.default.gain import Mover, PairedGain
-from tailproof.algorithms.default.levels import check_level
+from tailproof.algorithms.default.levels import check_level, no_honest
 from tailproof.algorithms.default.spreads import Spread
+from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
+from tailproof.judgement.rules import RULES
+from tailproof.judgement.shape import RewardShape
 from tailproof.statistics.intervals import Bound, Interval
 
 
@@ -68,6 +71,12 @@ class Scored:
         How much each independent observation moves the two values, centred at 0, (U,).
     alternatives
         What other estimators say.
+    on_log
+        What the policy does in the states of the log, where that was asked.
+    shape
+        What the log's rewards look like, where that was measured.
+    weights
+        Of each row in the log's order, (n,), where rows have weights.
     """
 
     value: float
@@ -81,6 +90,9 @@ class Scored:
     influence: FloatArray = field(repr=False)
     logged_influence: FloatArray = field(repr=False)
     alternatives: dict[str, float]
+    on_log: PolicyOnLog | None = None
+    shape: RewardShape | None = field(default=None, repr=False)
+    weights: FloatArray | None = field(default=None, repr=False)
 
     @property
     def standard_error(self) -> float:
@@ -110,7 +122,12 @@ class Scored:
         logged: FloatArray = self.logged_influence.astype(np.float32)
         if like is not None and np.array_equal(logged, like.logged_influence):
             logged = like.logged_influence
-        return replace(self, influence=self.influence.astype(np.float32), logged_influence=logged)
+        return replace(
+            self,
+            influence=self.influence.astype(np.float32),
+            logged_influence=logged,
+            weights=None,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
@@ -124,6 +141,7 @@ class Scored:
             "gain": self.gain.value,
             "declined": self.declined,
             "limits": self.limits,
+            "shape": None if self.shape is None else self.shape.to_dict(),
             "alternatives": dict(self.alternatives),
             "reasons": list(self.reasons),
         }
@@ -151,7 +169,7 @@ class Scored:
     def interval(self, level: float = 0.9) -> Interval:
         """Return the ends that miss as often below as above; the estimate is always inside."""
         miss = (1 - check_level(level)) / 2
-        self._require_interval(level)
+        self._require(level, "interval")
         low, high = map(float, self.spread.ends(miss, miss))
         return Interval(
             low=min(low, self.value),
@@ -165,17 +183,15 @@ class Scored:
     def lower_bound(self, level: float = 0.9) -> Bound:
         """Return a number that the value exceeds with about this confidence."""
         miss = 1 - check_level(level)
-        self._require_interval(level)
+        self._require(level, "lower bound")
         low = min(float(self.spread.ends(miss, miss)[0]), self.value)
         return Bound(
             value=low, level=level, requested=level, kind=self.spread.kind, note=self.limits
         )
 
-    def _require_interval(self, level: float) -> None:
+    def _require(self, level: float, what: str) -> None:
         if self.declined is not None:
-            raise LevelError(
-                f"No honest {100 * level:g} % interval exists for this log: {self.declined}."
-            )
+            raise LevelError(no_honest(level, what, self.declined))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,37 +236,50 @@ class Choice(Scored):
             words.append("mostly an allowance for critics that disagree: the critic is the limit")
         elif self.allowance > 0.2 * self.standard_error:
             words.append("with an allowance for critics that disagree")
-        if self.lost > 0.1:
+        if self.lost > RULES.poor:
             words.append(
                 f"{self.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
             )
-        if len(self.influence) < 30:
+        if len(self.influence) < RULES.few:
             words.append(f"only {len(self.influence)} independent episodes or groups")
         return "; ".join(words)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """The choice in sentences."""
-        clustered = (
-            "Extreme residuals come alone, so steps count singly."
-            if self.unit == "step"
-            else f"Extreme residuals come in clusters, so the mean is over sums of each {self.unit}."
-        )
-        sided = (
-            f"Residuals are skewed (asymmetry {self.asymmetry:.0f}): a sturdier mean would be biased."
-            if self.skewed
-            else f"Residuals look symmetric (asymmetry {self.asymmetry:.1f}, about 3 by chance)."
-        )
-        gain = self.plain_error / self.standard_error if self.standard_error > 0 else 1.0
-        gained = (
-            f"The {self.estimator} has the least estimated risk; the plain mean's standard error is "
-            f"{gain:.1f} times as large."
-            if gain > 1.05
-            else f"The {self.estimator} it is: robustness would gain nothing."
-        )
+        assert self.shape is not None
+        tails, sided, clustered = self.shape.sentences
+        if self.skewed and not self.shape.skewed:
+            sided = (
+                f"Weighted for the policy, residuals are skewed (asymmetry {self.asymmetry:.0f})."
+            )
+        return f"Critic: {self.critic}.", tails, sided, clustered, self._why_this_mean()
+
+    def _why_this_mean(self) -> str:
+        assert self.shape is not None
+        if self.shape.sparse:
+            return (
+                f"The {self.estimator} is taken: a robust one would take the signal for outliers."
+            )
         if self.skewed:
-            gained = f"The {self.estimator} is taken, which keeps all or nearly all of the tail."
-        return f"Critic: {self.critic}.", clustered, sided, gained
+            kept = "all" if self.estimator == "plain mean" else "nearly all"
+            return (
+                f"The {self.estimator} is taken, which keeps {kept} of the tail: a more robust one "
+                f"would be biased."
+            )
+        if self.estimator != "plain mean":
+            gain = self.plain_error / self.standard_error if self.standard_error > 0 else 1.0
+            return f"The {self.estimator} has the least estimated risk" + (
+                f"; the plain mean's standard error is {gain:.1f} times as large."
+                if gain > 1.05
+                else "."
+            )
+        if self.shape.tails == "heavy":
+            return (
+                f"The plain mean is taken all the same: {self.units:,} {self.unit}s are too few to "
+                f"show that a robust one would not be biased."
+            )
+        return "The plain mean is taken: a robust one would gain nothing."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""

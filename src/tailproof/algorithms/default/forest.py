@@ -179,7 +179,8 @@ def _first_targets(
     """Return rewards and changes of state, standardised: what the first trees are grown on."""
     change = standardise(following) - standardise(states)
     scale = change.std(axis=0)
-    return np.column_stack([_standard(rewards), change / np.where(scale > 0, scale, 1.0)])
+    both = np.column_stack([_standard(rewards), change / np.where(scale > 0, scale, 1.0)])
+    return both if both.shape[1] > 1 else both[:, 0]
 
 
 def _standard(targets: FloatArray) -> FloatArray:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from tailproof.algorithms.default.levels import check_level
+from tailproof.algorithms.default.levels import check_level, no_honest
+from tailproof.algorithms.default.ratio import Quotient
 from tailproof.algorithms.default.spreads import Spread
+from tailproof.errors import LevelError
 from tailproof.statistics.intervals import Bound, Interval
 
 _NOTE = "both values' own bounds, combined with the correlation of their scores"
@@ -38,20 +40,29 @@ class PairedGain:
         What it is compared with.
     spread
         Of the difference before either estimate was moved towards a steadier one.
+    declined
+        Why no interval is given, or None.
     """
 
     value: float
     reference: float
     spread: Spread
+    declined: str | None = None
 
     @property
     def relative(self) -> float:
         """The gain over |reference|; NaN where that is 0."""
-        return self.value / abs(self.reference) if self.reference else float("nan")
+        return relative_gain(self.value, self.reference)
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the difference."""
+        return self.spread.error
 
     def interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of the difference, which always holds it."""
         miss = (1 - check_level(level)) / 2
+        self._require(level, "interval")
         low, high = self.spread.ends(miss, miss)
         return Interval(
             low=min(low, self.value),
@@ -62,9 +73,33 @@ class PairedGain:
             note=_NOTE,
         )
 
+    def relative_interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the gain over |reference|, the relative lift.
+
+        From the ratio of the two values, each with its own spread and with the correlation of their
+        scores, so that the error of the reference counts too. An end is infinite where the reference
+        may be 0.
+        """
+        miss = (1 - check_level(level)) / 2
+        if not isinstance(self.spread, Mover) or not self.reference:
+            raise LevelError("There is no relative gain over a reference that is 0 or unknown.")
+        paired = self.spread
+        sign = 1 if self.reference > 0 else -1
+        ratio = Quotient.of(paired.ahead, paired.behind, paired.correlation, sign=sign)
+        low, high = (end - sign for end in ratio.ends(miss, miss))
+        return Interval(
+            low=min(low, self.relative),
+            high=max(high, self.relative),
+            level=level,
+            requested=level,
+            kind=ratio.kind,
+            note=_NOTE,
+        )
+
     def lower_bound(self, level: float = 0.9) -> Bound:
         """Return a value that the difference exceeds."""
         miss = 1 - check_level(level)
+        self._require(level, "lower bound")
         return Bound(
             value=min(self.spread.ends(miss, miss)[0], self.value),
             level=level,
@@ -72,6 +107,15 @@ class PairedGain:
             kind=self.spread.kind,
             note=_NOTE,
         )
+
+    def _require(self, level: float, what: str) -> None:
+        if self.declined is not None:
+            raise LevelError(no_honest(level, what, self.declined))
+
+
+def relative_gain(value: float, reference: float) -> float:
+    """Return a gain over |reference|; NaN where that is 0."""
+    return value / abs(reference) if reference else float("nan")
 
 
 @dataclass(frozen=True)

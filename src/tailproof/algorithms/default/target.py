@@ -68,29 +68,31 @@ class Target:
     next: Actions  # in the next states, (n, …)
     first: Actions  # where episodes start, (m, …)
     agreement: FloatArray  # (n,) of the logged actions
+    shares: FloatArray | None  # (A,) mean probability of each discrete action in the logged states
 
     @classmethod
     def of(cls, task: Task) -> Target:
         """Ask the policy."""
         log = task.log
-        starts = log.first_states if task.initial_states is None else task.initial_states
-        alike = _alikeness(log)
+        alike, places = _alikeness(log), log.table_rows
 
-        def act(states: FloatArray, stream: int) -> tuple[AnyArray, FloatArray]:
+        def act(states: FloatArray, rows: Any, stream: int) -> tuple[AnyArray, FloatArray]:
             rng = np.random.default_rng([task.seed, stream])
-            draws = min(task.draws, _DRAWS)
-            return action_draws(task.policy, states, log.action_space, draws=draws, rng=rng)
+            draws, space = min(task.draws, _DRAWS), log.action_space
+            return action_draws(task.policy, states, space, draws=draws, rng=rng, rows=rows)
 
-        def actions(states: FloatArray, stream: int) -> Actions:
-            chosen, weights = act(states, stream)
+        def actions(states: FloatArray, rows: Any, stream: int) -> Actions:
+            chosen, weights = act(states, rows, stream)
             return Actions(states, chosen, weights, alike(chosen, chosen, weights))
 
-        after = actions(log.next_states, 0)
+        after = actions(log.next_states, places.next_rows, 0)
         if log.terminated.any():
             alive = ~log.terminated[:, None]
             after = Actions(after.states, after.actions, after.weights * alive, after.agreement)
-        here = alike(log.actions[:, None], *act(log.states, 2))[:, 0]
-        return cls(task, after, actions(starts, 1), here)
+        chosen, chances = act(log.states, places.rows, 2)
+        here = alike(log.actions[:, None], chosen, chances)[:, 0]
+        shares = chances.mean(axis=0) if log.is_discrete else None
+        return cls(task, after, actions(*task.starts(), 1), here, shares)
 
     @property
     def log(self) -> Log:

@@ -111,7 +111,13 @@ class OneStep(TreeLearner):
     def _scores(self, task: Task, lesson: Lesson, behaviour: TreeValues) -> TreeValues:
         seed = task.seed + _APART
         if self.form == "advantages":
-            return fit_advantages(task.log, lesson, pessimism=self.pessimism, seed=seed)
+            known = ("advantages", repr(self.reward), self.pessimism)
+            if known not in task.known:
+                task.known[known] = fit_advantages(
+                    task.log, lesson, pessimism=self.pessimism, seed=seed
+                )
+            advantages: TreeValues = task.known[known]
+            return advantages
         following = behaviour(task.log.next_states[lesson.rows])
 
         def expected(values: FloatArray, rows: Any) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.errors import MethodError
+from tailproof.judgement.rules import RULES
 from tailproof.statistics.huber_path import huber_estimates
 
 #: How the rewards of an episode become its score; ``"auto"`` looks at their tails.
@@ -19,8 +20,6 @@ Rank = Literal["auto", "sum", "winsorised", "median"]
 
 _CLIPPED = 0.1  # share of the log's rewards that is winsorised on either side
 _LIGHT = 1.2  # times the error of the best Huber mean: up to here, sums need no protection
-_SKEWED = 16.0  # squared differences on the Huber path beyond this are no accident of symmetry
-_CAUTION = 3.0  # standard errors by which estimates may differ before one counts as biased
 _CENTRED = 3  # steps of an episode from which its median says something
 
 
@@ -95,7 +94,7 @@ def episode_scores(log: Log, rank: Rank) -> FloatArray:
     clipped = np.clip(log.rewards, *np.quantile(log.rewards, [_CLIPPED, 1 - _CLIPPED]))
     means = np.add.reduceat(clipped, starts) / log.lengths
     path = huber_estimates(log.rewards - np.repeat(means, log.lengths))
-    taken = path.estimates[path.choose(_CAUTION)]
+    taken = path.estimates[path.choose(RULES.caution)]
     return np.asarray(log.lengths * (means + taken), dtype=float)
 
 
@@ -113,12 +112,12 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     if len(residuals) == 0 or 2 * np.count_nonzero(residuals) <= len(residuals):
         return "sum", "Episodes are ranked by their sum: most of their rewards are equal."
     path = huber_estimates(np.asarray(residuals, dtype=float))
-    best = path.variances[path.choose(_CAUTION)]
+    best = path.variances[path.choose(RULES.caution)]
     gain = float(np.sqrt(path.variances[-1] / best)) if best > 0 else 1.0
     seen = f"the plain mean's error is {gain:.1f} times that of a robust one"
     if gain <= _LIGHT:
         return "sum", f"Episodes are ranked by the sum of their rewards: tails are light ({seen})."
-    if path.asymmetry() <= _SKEWED:
+    if path.asymmetry() <= RULES.skewed:
         return (
             "median",
             f"Episodes are ranked by median reward × length: tails are heavy and symmetric ({seen}).",

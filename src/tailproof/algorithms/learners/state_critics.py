@@ -70,53 +70,6 @@ class LogShares:
 
 
 @dataclass(frozen=True, eq=False)
-class CountedShares:
-    """log of (counts of this very state + weight · b̂(a|s)), normalised, where states are few.
-
-    Trees take neighbours for alike, and beside a cliff they are not.
-
-    Attributes
-    ----------
-    behaviour
-        b̂(a|s) by trees.
-    states, counts
-        The distinct states of the log, (S, p), and how often each action was taken there, (S, A).
-    weight
-        Of the trees, in rows.
-    """
-
-    behaviour: TreeValues
-    states: FloatArray
-    counts: FloatArray
-    weight: float = 1.0
-
-    def __call__(self, states: FloatArray) -> FloatArray:
-        """Return the scores, (n, A)."""
-        place = {state.tobytes(): row for row, state in enumerate(self.states)}
-        rows = np.array([place.get(state.tobytes(), -1) for state in np.asarray(states) + 0.0])
-        counts = np.where(rows[:, None] >= 0, self.counts[rows], 0.0)
-        shares = counts + self.weight * self.behaviour(states)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(shares / shares.sum(axis=1, keepdims=True)))
-
-    def parts(self) -> Parts:
-        """Return a description for JSON, and arrays."""
-        header, arrays = self.behaviour.parts()
-        own = {"counted.states": self.states, "counted.counts": self.counts}
-        return {**header, "weight": self.weight}, {**arrays, **own}
-
-    @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> CountedShares:
-        """Return what `parts` was taken from."""
-        return cls(
-            TreeValues.from_parts(header, arrays),
-            arrays["counted.states"],
-            arrays["counted.counts"],
-            float(header["weight"]),
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class LinearScores:
     """φ(s, a)ᵀθ at every action."""
 
@@ -253,6 +206,5 @@ def fitted_scores(members: Iterable[Any], notes: tuple[str, ...] = ()) -> Fitted
 
 
 KINDS: dict[str, Any] = {
-    each.__name__: each
-    for each in (TreeValues, Fixed, LogShares, CountedShares, LinearScores, Supported)
+    each.__name__: each for each in (TreeValues, Fixed, LogShares, LinearScores, Supported)
 }

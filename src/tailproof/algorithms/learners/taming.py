@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.default.mean_choice import SKEWED
 from tailproof.algorithms.learners.behaviour import some_rows
 from tailproof.algorithms.learners.tree_arrays import with_action
 from tailproof.algorithms.learners.tree_learning import averages, grown
@@ -14,13 +13,13 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
 from tailproof.features import Features, Standardise
-from tailproof.statistics.huber_path import huber_estimates
+from tailproof.judgement.rules import RULES
+from tailproof.judgement.shape import asymmetry_by_action
 
 _TREES = 20
 _SMALLEST = 10
 _KEPT = 0.99  # of the residuals that are not clipped, where they are symmetric
 _REACH = 4.0  # robust standard deviations that are never clipped
-_FEWEST = 50  # rows of an action that show a skew
 _CLIPPED = 2.0  # times log n residuals are clipped where they are skewed
 
 
@@ -40,7 +39,7 @@ class TamedRewards:
         fitted = cross_fitted(log)
         residuals = log.rewards - fitted
         size = np.abs(residuals)
-        skewed = asymmetry_by_action(log, residuals) > SKEWED
+        skewed = asymmetry_by_action(log, residuals) > RULES.skewed
         limit = float(np.quantile(size, 1 - _few(len(size)) if skewed else _KEPT))
         limit = max(limit, _REACH * 1.4826 * float(np.median(size)))
         return np.asarray(fitted + np.clip(residuals, -limit, limit))
@@ -49,15 +48,6 @@ class TamedRewards:
 def _few(n: int) -> float:
     """Return the share of n rows that may be outliers, whatever the law."""
     return min(_CLIPPED * float(np.log(n)) / n, 1 - _KEPT)
-
-
-def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:
-    """Return the largest asymmetry of the residuals of any one action, and of all of them."""
-    found = [huber_estimates(residuals).asymmetry()]
-    if log.is_discrete:
-        own = (residuals[log.actions == action] for action in np.unique(log.actions))
-        found += [huber_estimates(each).asymmetry() for each in own if len(each) >= _FEWEST]
-    return float(max(found))
 
 
 def cross_fitted(log: Log) -> FloatArray:

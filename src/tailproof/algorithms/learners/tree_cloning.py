@@ -11,15 +11,12 @@ from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.learners.behaviour import behaviour_of, fit_behaviour
 from tailproof.algorithms.learners.improvement import refuse_evaluation, tasks_of
 from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
-from tailproof.algorithms.learners.state_critics import CountedShares, LogShares, fitted_scores
-from tailproof.algorithms.learners.tree_arrays import TreeValues
+from tailproof.algorithms.learners.state_critics import LogShares, fitted_scores
 from tailproof.algorithms.task import Task
-from tailproof.data.log import Log
+from tailproof.arrays import IntArray
 from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.parameters import Configurable
-
-_REPEATED = 0.5  # of the rows: at most so many states may be distinct for counts to say something
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +30,15 @@ class TreeCloning(Configurable):
     ----------
     top, rank
         As in `Cloning`.
-    counted
-        Whether the counts of this very state take part where states are few and repeat: nearer to
-        what was done, and rougher where little was.
+    exact
+        As in `fit_behaviour`: nearer to what was done in each state where states repeat, and rougher.
     """
 
     capabilities: ClassVar[Capabilities] = LEARNER
 
     top: float = 1.0
     rank: Rank = "auto"
-    counted: bool = False
+    exact: bool = False
 
     def __post_init__(self) -> None:
         require_top(self.top)
@@ -63,23 +59,13 @@ class TreeCloning(Configurable):
             [each.log for each in own], top=self.top, rank=self.rank
         )
         members = [
-            behaviour_of(each)
-            if self.top == 1
-            else fit_behaviour(each.log.take(np.sort(chosen)), seed=each.seed)
-            for each, chosen in zip(own, imitated, strict=True)
+            self._law(each, np.sort(chosen)) for each, chosen in zip(own, imitated, strict=True)
         ]
-        scores = [
-            self._scores(each.log.take(np.sort(chosen)), law)
-            for each, chosen, law in zip(own, imitated, members, strict=True)
-        ]
-        return fitted_scores(scores, notes)
+        return fitted_scores(members, notes)
 
-    def _scores(self, log: Log, law: TreeValues) -> LogShares | CountedShares:
-        if not (self.counted and log.n_transitions):
-            return LogShares(law)
-        states, place = np.unique(log.states + 0.0, axis=0, return_inverse=True)
-        if len(states) > _REPEATED * log.n_transitions:
-            return LogShares(law)
-        counts = np.zeros((len(states), log.n_actions))
-        np.add.at(counts, (place.ravel(), log.actions), 1.0)
-        return CountedShares(law, states, counts)
+    def _law(self, task: Task, imitated: IntArray) -> LogShares:
+        if self.top == 1 and not self.exact:
+            return LogShares(behaviour_of(task))
+        # the best episodes were selected by what was done: their propensities are not logged
+        log, whole = task.log.take(imitated), self.top == 1
+        return LogShares(fit_behaviour(log, seed=task.seed, exact=self.exact, propensities=whole))

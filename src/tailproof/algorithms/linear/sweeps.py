@@ -20,6 +20,7 @@ from tailproof.algorithms.rows import Dealing
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.partition import Folds
+from tailproof.data.stored import LazyLog
 from tailproof.data.view import Chunk
 from tailproof.features import Features, PerAction, at_actions
 
@@ -264,7 +265,10 @@ class Sweeps:
     @property
     def _fits(self) -> bool:
         log = self.task.log
-        return bool(8 * log.n_transitions * self.features.size * (1 + log.n_actions) <= _KEPT)
+        size = 8 * log.n_transitions * self.features.size * (1 + log.n_actions)
+        if isinstance(log, LazyLog) and size + log.bytes_in_memory > log.memory_budget:
+            return False
+        return bool(size <= _KEPT)
 
     @cached_property
     def _whole(self) -> Sweep:

@@ -13,9 +13,9 @@ from tailproof.algorithms.default.spreads import log_smoothing
 from tailproof.algorithms.one_step.observations import Observations
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
+from tailproof.judgement.rules import RULES
 from tailproof.statistics.intervals import Bound
 
-_SKEWED = 0.1  # skewness of the mean beyond which the normal law is far away
 _PILOT = 10  # every tenth sample sets the scale of the guaranteed bound
 
 
@@ -40,7 +40,7 @@ class OneStepChoice(Scored):
     @property
     def reasons(self) -> tuple[str, ...]:
         """The choice in sentences."""
-        return self.sentences
+        return self.sentences if self.shape is None else (self.shape.sentences[0], *self.sentences)
 
     @property
     def limits(self) -> str:
@@ -55,7 +55,7 @@ class OneStepChoice(Scored):
     @property
     def skewed(self) -> bool:
         """Whether a normal interval would be wrong for it."""
-        return abs(self.asymmetry) > _SKEWED
+        return abs(self.asymmetry) > RULES.skewed_mean
 
     def condensed(self, like: Scored | None = None) -> Self:
         """Return the same with less evidence, and without a guaranteed bound."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.default.spreads import Spread, hall_spread
+from tailproof.algorithms.on_log import PolicyOnLog, on_log
 from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
-    RARE_EVENTS,
     common_rewards,
     logged_spread,
     rare_spread,
@@ -31,6 +31,8 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
 from tailproof.engines.threads import one_tree_thread
+from tailproof.judgement.rules import RULES
+from tailproof.judgement.shape import reward_shape
 
 _INSIDE = 0.05  # the point stays inside the interval that misses so often on either side
 
@@ -45,7 +47,9 @@ def one_step_numbers(task: Task, folds: Folds, *, rng: np.random.Generator) -> N
         with one_tree_thread():
             choices.append(evaluate_rows(rows))
     values = np.array([choice.value for choice in choices])
-    return Numbers(values, choice=choices[0] if folds.count == 1 else None)
+    if folds.count > 1:
+        return Numbers(values)
+    return Numbers(values, choice=replace(choices[0], shape=reward_shape(task.log)))
 
 
 def replace_log(task: Task, folds: Folds, member: int) -> Task:
@@ -61,7 +65,7 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
     common = common_rewards(rows.rewards, rows.actions, rows.n_actions)
     atoms = None if common is None else Outcome(common[rows.actions], rows.policy @ common)
     rare = atoms is not None and (
-        observations.events((rows.rewards != atoms.logged) & (w > 0)) < RARE_EVENTS
+        observations.events((rows.rewards != atoms.logged) & (w > 0)) < RULES.rare_events
     )
     outcomes = {"none": atoms} if rare and atoms is not None else fit_outcomes(rows)
     name = choose_outcome(outcomes, w, rows)
@@ -128,7 +132,17 @@ def evaluate_rows(rows: Rows) -> OneStepChoice:
         guarantee=guarantee(
             observations, weights.raw, rows.rewards, known=weights.estimated is None
         ),
+        on_log=_on_log(rows, weights.raw),
+        weights=weights.raw[np.argsort(rows.order)],
     )
+
+
+def _on_log(rows: Rows, weights: FloatArray) -> PolicyOnLog:
+    """Return what the policy does in the rows, with the log's own codes of actions."""
+    shares = np.empty(rows.n_actions)
+    shares[rows.codes] = rows.policy.mean(axis=0)
+    agreement = float(rows.taken(rows.policy).mean())
+    return on_log(rows.space, shares=shares, agreement=agreement, rows=rows.count, weights=weights)
 
 
 def _unlogged(rows: Rows) -> float:

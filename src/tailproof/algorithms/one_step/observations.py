@@ -9,10 +9,9 @@ import numpy as np
 from tailproof.algorithms.default.spreads import Events, Rare, Spread, hall_spread
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
+from tailproof.judgement.rules import RULES
 
-RARE_EVENTS = 60  # fewer of them under the policy: gamma intervals instead of Hall's
 _FEW = 10  # rows of an action that may have no common reward by chance
-RARE_SHARE = 0.2  # samples that differ from the most common one, below which they are events
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ def common_value(samples: FloatArray) -> float | None:
     """
     values, counts = np.unique(samples, return_counts=True)
     most = int(np.argmax(counts))
-    return float(values[most]) if counts[most] > (1 - RARE_SHARE) * len(samples) else None
+    return float(values[most]) if counts[most] > (1 - RULES.rare_share) * len(samples) else None
 
 
 def common_rewards(rewards: FloatArray, actions: IntArray, n_actions: int) -> FloatArray | None:
@@ -82,7 +81,7 @@ def common_rewards(rewards: FloatArray, actions: IntArray, n_actions: int) -> Fl
         values, counts = np.unique(own if len(own) else rewards, return_counts=True)
         found[action] = values[np.argmax(counts)] if common is None else common
     shared = (rewards == found[actions]).mean()
-    return found if shared > 1 - RARE_SHARE else None
+    return found if shared > 1 - RULES.rare_share else None
 
 
 def rare_spread(
@@ -131,7 +130,7 @@ def logged_spread(
     the sizes of all of them are known to both.
     """
     mean = float(returns.mean())
-    if common is not None and 0 < observations.events(returns != common) < RARE_EVENTS:
+    if common is not None and 0 < observations.events(returns != common) < RULES.rare_events:
         differ = returns - common
         return rare_spread(
             observations,

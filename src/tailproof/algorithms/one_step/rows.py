@@ -11,6 +11,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import label_hash
+from tailproof.data.spaces import ActionSpace
 from tailproof.policies.simple import action_probabilities
 
 FOLDS = 5  # of every cross-fit
@@ -38,6 +39,10 @@ class Rows:
         The independent observation that each row belongs to: its group, or itself.
     fold
         The fold in which each row is predicted, not fitted, (n,): whole observations.
+    space, codes
+        The log's action space, and the code there of each action here, (A,).
+    order
+        Where each row stands in the log, (n,).
     """
 
     states: FloatArray
@@ -48,6 +53,9 @@ class Rows:
     policy: FloatArray
     observations: Observations
     fold: IntArray
+    space: ActionSpace
+    codes: IntArray
+    order: IntArray
 
     @property
     def count(self) -> int:
@@ -89,7 +97,8 @@ def canonical_rows(task: Task, rng: np.random.Generator) -> Rows:
         content += label_hash(_ranks(log.propensity), 3)
     shuffled = label_hash(content.view(np.int64), key)
     order = np.argsort(shuffled, kind="stable")
-    policy = action_probabilities(task.policy, log.states, log.n_actions)
+    places = log.table_rows.rows
+    policy = action_probabilities(task.policy, log.states, log.n_actions, rows=places)
     if log.group_ids is not None:
         labels, unit = np.unique(log.group_ids, return_inverse=True)
         place = np.argsort(np.argsort(label_hash(labels, key), kind="stable"))
@@ -106,6 +115,9 @@ def canonical_rows(task: Task, rng: np.random.Generator) -> Rows:
         policy=policy[np.ix_(order, action_order)],
         observations=Observations(unit, "row" if log.group_ids is None else "group"),
         fold=unit % FOLDS,
+        space=log.action_space,
+        codes=action_order,
+        order=order,
     )
 
 

@@ -8,14 +8,15 @@ from tailproof.algorithms.default.spreads import Spread, hall_spread
 from tailproof.algorithms.one_step import words
 from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
 from tailproof.algorithms.one_step.observations import (
-    RARE_EVENTS,
     Observations,
+    common_rewards,
     common_value,
     logged_spread,
     rare_spread,
 )
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
+from tailproof.judgement.rules import RULES
 
 #: What an interval of changed weights cannot know.
 BIASED = "it does not know the bias of the changed weights"
@@ -33,6 +34,7 @@ def weighted_choice(
     guaranteed: bool = True,
     cautions: tuple[str, ...] = (),
     point: float | None = None,
+    rare_below: int = RULES.rare_events,
 ) -> OneStepChoice | None:
     """Return mean(w G), over mean(w) if self-normalised, with its spread; None if no weight is left.
 
@@ -42,6 +44,8 @@ def weighted_choice(
         Of each episode, (E,): in one-step logs its reward.
     point
         The estimate, where it is another mean than the plain one.
+    rare_below
+        Events under the policy below which the interval is one of rare events.
     guaranteed
         Whether the weights are π/μ as they are, so that the guaranteed bound holds.
     """
@@ -52,26 +56,29 @@ def weighted_choice(
     observations = Observations.of(log)
     value = float((w * returns).mean())
     scores = w * (returns - value) if self_normalised else w * returns - value
-    common = common_value(returns)
-    # a common reward other than 0 moves with the weights, unless these are normalised
-    events = observations.events((returns != common) & (weights > 0))
-    rare = common is not None and (self_normalised or common == 0) and events < RARE_EVENTS
+    common = _common(log, returns)
     spread: Spread | None = None
-    if rare and common is not None and (returns != common).any() and w.any():
+    # a common reward other than 0 moves with the weights, unless these are normalised
+    if common is not None and (self_normalised or not common.any()):
         differ = returns - common
-        spread = rare_spread(
-            observations,
-            common,
-            weighted=w * differ,
-            sizes=differ,
-            mean_weight=float(w[w > 0].mean()),
-        )
+        events = observations.events((differ != 0) & (weights > 0))
+        if events < rare_below and differ.any() and w.any():
+            usual = float((w * common).mean())
+            spread = rare_spread(
+                observations,
+                usual,
+                weighted=w * differ,
+                sizes=differ,
+                mean_weight=float(w[w > 0].mean()),
+                common_error=standard_error(observations.influence(w * (common - usual))),
+            )
     return _choice(
         observations,
         value,
         scores,
         weights,
         returns,
+        common=common,
         spread=spread,
         point=point,
         estimator=estimator,
@@ -107,18 +114,30 @@ def scored_choice(
         Of each episode, centred at 0, where the scores are not independent of each other, (E,).
     """
     value = float(scores.mean())
+    logged = log.rewards if returns is None else returns
     return _choice(
         Observations.of(log),
         value,
         scores - value if influence is None else influence,
         weights,
-        log.rewards if returns is None else returns,
+        logged,
+        common=_common(log, logged),
         spread=None,
         point=point,
         estimator=estimator,
         cautions=cautions,
         bound="it is one of weighted rewards; ask 'ips' or 'tis' for it.",
     )
+
+
+def _common(log: Log, returns: FloatArray) -> FloatArray | None:
+    """Return the return that most episodes share, which may differ between actions, (E,), or None."""
+    if log.is_bandit and log.is_discrete:
+        table = common_rewards(returns, log.actions, log.n_actions)
+        if table is not None:
+            return table[log.actions]
+    usual = common_value(returns)
+    return None if usual is None else np.full(len(returns), usual)
 
 
 def _choice(
@@ -128,6 +147,7 @@ def _choice(
     weights: FloatArray,
     returns: FloatArray,
     *,
+    common: FloatArray | None,
     spread: Spread | None,
     point: float | None,
     estimator: str,
@@ -138,7 +158,6 @@ def _choice(
     moved = observations.influence(influence)
     found = hall_spread(value, moved, active | (moved != 0)) if spread is None else spread
     squares = float((weights**2).sum())
-    usual = common_value(returns)
     return OneStepChoice(
         value=value if point is None else point,
         estimator=estimator,
@@ -150,7 +169,7 @@ def _choice(
         logged_spread=logged_spread(
             observations,
             returns,
-            common=None if usual is None else np.full(len(returns), usual),
+            common=common,
             policy_is_rare=spread is not None,
         ),
         influence=moved,

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from tailproof.algorithms.default.spreads import Constant, Hall, Rare, Spread
 from tailproof.arrays import BoolArray, FloatArray
-
-_DECIDES = 0.5  # share of the squared scores that makes one unit decide
-_POOR = 0.1  # effective share of the rows below which the overlap limits
-_FEW = 30  # units under the policy
+from tailproof.judgement.rules import RULES
 
 
 def limits(
@@ -37,7 +34,7 @@ def limits(
     """
     said = [_main_limit(spread, influence, active, effective, unit)]
     squares = influence**2
-    if squares.sum() > 0 and squares.max() > _DECIDES * squares.sum():
+    if squares.sum() > 0 and squares.max() > RULES.decides * squares.sum():
         said.append(
             f"One {unit} carries {squares.max() / squares.sum():.0%} of the squared scores: how often "
             f"such a {unit} comes cannot be told from this log, and the interval may be too short"
@@ -67,9 +64,9 @@ def _main_limit(
             "rare events limit it: gamma intervals of the few rewards that differ from the common "
             "one, with room for one more as large as the largest of the log"
         )
-    if count < _FEW:
+    if count < RULES.few:
         return f"the size limits it: the policy's actions were taken in only {count} {unit}s"
-    if effective < _POOR * count:
+    if effective < RULES.poor * count:
         left = f"the weights leave {effective:,.0f} effective of {count:,} {unit}s"
         return f"the overlap limits it: {left}"
     if isinstance(spread, Hall) and spread.unseen:
@@ -100,8 +97,8 @@ def reasons(
     ]
     if rare:
         said.append(
-            "Few rewards differ from the common one: they are the signal, every one counts fully, "
-            "and no model is fitted."
+            f"Fewer than {RULES.rare_events} of the policy's rewards differ from the common one: every "
+            f"one counts fully, and no model of the reward is fitted."
         )
     elif model != "none":
         said.append(

@@ -9,22 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.algorithms.learners.constant import Constant, common_actions
 from tailproof.algorithms.task import Task
 from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
 from tailproof.errors import PartitionError, TailproofError, TailproofWarning
 from tailproof.learning.careful.candidates import LIKELIEST, Row, behaviour_row, candidates
 from tailproof.learning.careful.judgement import Judge, Judgement
+from tailproof.learning.careful.rows import Teach, learn_from_rows
 from tailproof.learning.careful.seen import SeenPairs
 from tailproof.learning.learned import Learned
-from tailproof.methods.method import Method
 
 _CHOOSES = 1 / 3  # of the groups that do not judge; the others teach
 _FEWEST = 6  # groups that three parts need
-
-#: A task and a method to what was learned.
-Teach = Callable[[Task, Method], Learned]
 
 
 class Parts(NamedTuple):
@@ -59,7 +55,7 @@ def three_parts(log: Log, judging: float, *, seed: int) -> Parts:
             f"least {_FEWEST} of them. Got {count}; name a method, such as method='fqi'."
         )
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
-    last = min(max(1, round(judging * count)), count - 2)
+    last = min(max(1, round(judging * count)), count - 3)
     middle = min(max(1, round(_CHOOSES * (count - last))), count - last - 1)
     place = np.empty(count, dtype=np.intp)
     place[order] = np.repeat([2, 1, 0], [last, middle, count - last - middle])
@@ -81,7 +77,7 @@ def learn_carefully(
 
     Candidates are taught by half of the episodes. The one with the largest lower bound of its gain on
     a quarter is chosen, and judged on the last quarter: what is reported never took part in the
-    choice.
+    choice. One-step episodes take turns in this (`learn_from_rows`).
 
     Parameters
     ----------
@@ -95,9 +91,50 @@ def learn_carefully(
         Called after each candidate.
     """
     parts = three_parts(log, holdout, seed=seed)
-    both = log.take(_episodes_of(log, parts.teach, parts.choose))
     if len(np.unique(parts.teach.actions)) < 2:  # the other action is too rare to learn about
-        return replace(_kept(log, gamma, seed, teach, None, []), held_out=parts.judge)
+        said = "The log takes nearly always the same action, and no candidate could be learned."
+        learned = _kept(log, gamma, seed, teach, said, [])
+    elif log.is_bandit:
+        learned = _from_rows(log, seed, holdout, at_least, teach, advance)
+    else:
+        learned = _from_steps(log, parts, gamma, seed, at_least, teach, advance)
+    return replace(learned, held_out=parts.judge)
+
+
+def _from_rows(
+    log: Log,
+    seed: int,
+    holdout: float,
+    at_least: float,
+    teach: Teach,
+    advance: Callable[[], Any],
+) -> Learned:
+    """Return what one-step episodes give."""
+    found = learn_from_rows(
+        log, seed=seed, holdout=holdout, at_least=at_least, teach=teach, advance=advance
+    )
+    verdict = found.judgement
+    if verdict is None or not verdict.better:
+        said = _too_little(found.name, verdict)
+        return replace(_kept(log, 0.0, seed, teach, said, found.failed), judged=verdict)
+    said = (
+        f"{found.name} was the best of {found.candidates} rules and all constant actions, each scored "
+        f"by episodes that did not teach it."
+    )
+    reasons = (said, *found.learned.reasons, *_failures(found.failed))
+    return replace(found.learned, judged=verdict, improves=True, reasons=reasons)
+
+
+def _from_steps(
+    log: Log,
+    parts: Parts,
+    gamma: float,
+    seed: int,
+    at_least: float,
+    teach: Teach,
+    advance: Callable[[], Any],
+) -> Learned:
+    """Return what episodes of several steps give."""
     task = Task(parts.teach, gamma, None, parts.teach.first_states, seed=seed)
     clone = behaviour(teach(task, behaviour_row().method))
     seen = SeenPairs.of(parts.teach)
@@ -110,7 +147,7 @@ def learn_carefully(
     trials, failed = _tried(parts.teach, task, judge(parts.choose, 1), teach, advance)
     best = max(trials, key=lambda trial: trial.judgement.bound) if trials else None
     verdict = None
-    if best is not None and promising(best.judgement, log):
+    if best is not None and best.judgement.better:
         verdict = judge(parts.judge, 2).ask(best.learned.policy)
     if best is not None and verdict is not None and verdict.better:
         said = (
@@ -118,56 +155,35 @@ def learn_carefully(
             f"episodes that did not teach them."
         )
         reasons = (said, *best.learned.reasons, *_failures(failed))
-        learned = replace(best.learned, judged=verdict, improves=True, reasons=reasons)
-    elif (other := blind_choice(log, gamma, judge(log, 3), trials, teach)) is not None:
+        return replace(best.learned, judged=verdict, improves=True, reasons=reasons)
+    if (other := blind_choice(judge(log, 3), trials)) is not None:
         said = (
             f"{other.row.name} needs no rewards to be learned, and is better than the log by all "
             f"{log.n_episodes:,} episodes."
         )
         found = replace(other.judgement, level=at_least)
-        learned = replace(other.learned, judged=found, improves=True, reasons=(said,))
-    else:
-        learned = replace(_kept(both, gamma, seed, teach, best, failed), judged=verdict)
-    return replace(learned, held_out=parts.judge)
+        return replace(other.learned, judged=found, improves=True, reasons=(said,))
+    said = _too_little(best.row.name, best.judgement) if best else _too_little("", None)
+    if best is not None and best.judgement.better:
+        said = (
+            f"The best candidate, {best.row.name}, did not hold on episodes that neither taught nor "
+            f"chose it."
+        )
+    return replace(_kept(log, gamma, seed, teach, said, failed), judged=verdict)
 
 
-def blind_choice(
-    log: Log, gamma: float, judge: Judge, trials: Sequence[Trial], teach: Teach
-) -> Trial | None:
-    """Return the best policy that is learned without rewards, if all episodes say that it is better.
+def blind_choice(judge: Judge, trials: Sequence[Trial]) -> Trial | None:
+    """Return the likeliest action in each state, if all episodes say that it is better.
 
-    The likeliest action has seen no reward and a constant needs no teaching, so that they cannot have
-    taken advantage of their noise, and all episodes may judge them: at half of the risk, divided by
-    their number. Constants are tried in one-step logs only: of a world in which one action is always
-    taken, a log of several steps knows little. The likeliest action must be promising by the choosing
-    episodes too.
+    It has seen no reward, so that it cannot have taken advantage of their noise, and all episodes may
+    judge it, at half of the risk. It must be better by the choosing episodes too.
     """
-    rows = [
-        trial for trial in trials if trial.row.name == LIKELIEST and promising(trial.judgement, log)
-    ]
-    if log.is_bandit:
-        task = Task(log, gamma, None, log.first_states, seed=judge.seed)
-        for action in common_actions(log):
-            label = log.action_space.label(action)  # type: ignore[union-attr]
-            row = Row(f"Always {label}", Method(base=Constant(action=action), at="pointwise"))
-            learned = replace(teach(task, row.method), taught=None)
-            rows.append(Trial(row, learned))
-    if not rows:
-        return None
-    strict = replace(judge, level=1 - (1 - judge.level) / 2 / len(rows))
-    asked = [(trial, strict.ask(trial.learned.policy)) for trial in rows]
-    found = [replace(trial, judgement=said) for trial, said in asked if said and said.better]
-    return max(found, key=lambda trial: trial.judgement.bound, default=None)
-
-
-def promising(found: Judgement, log: Log) -> bool:
-    """Return whether the best candidate is worth judging.
-
-    What an estimator of several steps gets wrong, it gets wrong twice: the gain must be credible on the
-    choosing episodes too. One-step estimators have no critic to be wrong about, and the judge alone
-    keeps the risk.
-    """
-    return found.better if not log.is_bandit else found.gain > 0
+    strict = replace(judge, level=1 - (1 - judge.level) / 2)
+    for trial in trials:
+        if trial.row.name == LIKELIEST and trial.judgement.better:
+            said = strict.ask(trial.learned.policy)
+            return replace(trial, judgement=said) if said and said.better else None
+    return None
 
 
 def behaviour(clone: Learned) -> Learned:
@@ -195,31 +211,21 @@ def _tried(
     return trials, failed
 
 
-def _episodes_of(log: Log, *parts: Log) -> Any:
-    wanted = np.concatenate([part.episode_ids for part in parts])
-    return np.flatnonzero(np.isin(log.episode_ids, wanted))
-
-
-def _kept(
-    log: Log, gamma: float, seed: int, teach: Teach, best: Trial | None, failed: list[str]
-) -> Learned:
-    """Return the logged behaviour, cloned from all episodes that do not judge."""
+def _kept(log: Log, gamma: float, seed: int, teach: Teach, said: str, failed: list[str]) -> Learned:
+    """Return the logged behaviour, cloned from all episodes: no reward teaches it."""
     task = Task(log, gamma, None, log.first_states, seed=seed)
-    clone = behaviour(teach(task, behaviour_row(counted=True).method))
-    said = "No candidate could be learned from this log."
-    if best is not None:
-        found = best.judgement
-        said = (
-            f"The best candidate, {best.row.name}, was ahead of the log by {found.gain:.4g} on "
-            f"{found.episodes:,} episodes that did not teach it, but with {found.level:.0%} confidence "
-            f"only by {found.bound:.4g}."
-        )
-        if promising(found, log):
-            said = (
-                f"The best candidate, {best.row.name}, did not hold on episodes that neither taught "
-                f"nor chose it."
-            )
+    clone = behaviour(replace(teach(task, behaviour_row(exact=True).method), taught=None))
     return replace(clone, improves=False, reasons=(said, *_failures(failed)))
+
+
+def _too_little(name: str, found: Judgement | None) -> str:
+    if found is None:
+        return "No candidate could be learned from this log, or judged."
+    return (
+        f"The best candidate, {name}, was ahead of the log by {found.gain:.4g} on "
+        f"{found.episodes:,} episodes that did not teach it, but with {found.level:.0%} confidence "
+        f"only by {found.bound:.4g}."
+    )
 
 
 def _failures(failed: list[str]) -> tuple[str, ...]:

@@ -61,6 +61,11 @@ class SeenPairs:
             visits = np.ones(log.n_transitions)
         unseen = self.unseen(log.states, action_probabilities(policy, log.states, log.n_actions))
         share = float(np.average(unseen, weights=visits))
-        horizon = 1 / (1 - gamma) if gamma < 1 else float(log.lengths.mean())
-        worst = float(np.quantile(log.rewards, _WORST)) * horizon
-        return min(1.0, share * horizon) * max(0.0, value - worst)
+        return unseen_cost(share, log, value, gamma)
+
+
+def unseen_cost(share: float, log: Log, value: float, gamma: float) -> float:
+    """Return the chance of ever taking an unseen action, by its share of the steps, times the worst."""
+    horizon = 1 / (1 - gamma) if gamma < 1 else float(log.lengths.mean())
+    worst = float(np.quantile(log.rewards, _WORST)) * horizon
+    return min(1.0, share * horizon) * max(0.0, value - worst)

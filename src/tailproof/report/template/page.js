@@ -69,6 +69,10 @@
     for (const section of document.querySelectorAll("main > section")) seen.observe(section);
   }
 
+  window.addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll(".expert")) folded.open = true;
+  });
+
   const save = document.createElement("button");
   save.type = "button";
   save.textContent = "Save the numbers as JSON";

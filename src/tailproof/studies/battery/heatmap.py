@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 
-from tailproof.arrays import FloatArray
+import numpy as np
+from matplotlib.collections import PatchCollection
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Rectangle
+
+from tailproof.arrays import BoolArray, FloatArray
+from tailproof.plotting.marks import COLOURS, FONT, Tone, colour_of, mark, page_axes
+from tailproof.plotting.svg import as_svg
+from tailproof.report.page import stylesheet
 from tailproof.report.text import number
 
 ROW, LEFT, TOP = 24.0, 190.0, 96.0
 TIE = 1.05  # ratios up to this count as best
 WORST = 10.0  # ratios from this on have the darkest colour
-
-_STYLE = """\
-svg{--paper:#fff;--ink:#1a1f26;--soft:#57606c;--edge:#dde1e7;--warn:#b4500b;--good:#0d7a5f;\
-background:var(--paper);font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\
-@media(prefers-color-scheme:dark){svg{--paper:#1b2027;--ink:#e8ebef;--soft:#a3adb9;--edge:#333b46;\
---warn:#f6a05c;--good:#5ccaa9}}\
-text{fill:var(--ink);font-size:12.5px}.name{fill:var(--ink)}.axis{stroke:var(--edge)}\
-.bar.warn{fill:var(--warn)}.bar.good{fill:var(--good)}"""
 
 
 def heat_map(
@@ -47,31 +46,56 @@ def heat_map(
         Bring the colours along, for a file of its own.
     """
     step = max(46.0, min(64.0, 660.0 / len(columns)))
-    width, height = LEFT + step * len(columns) + 46, TOP + ROW * len(rows) + 8
-    parts = [f"<style>{_STYLE}</style>"] if standalone else []
-    for j, column in enumerate(columns):
-        x = LEFT + (j + 0.5) * step
-        parts.append(
-            f'<text class="name" transform="translate({x:.1f} {TOP - 8:g}) rotate(-42)">'
-            f"{escape(column)}</text>"
-        )
-    for i, row in enumerate(rows):
-        y = TOP + i * ROW
-        if i in breaks:
-            parts.append(
-                f'<line class="axis" x1="0" y1="{y:g}" x2="{LEFT + step * len(columns):g}" y2="{y:g}"/>'
-            )
-        parts.append(
-            f'<text class="name" x="{LEFT - 8:g}" y="{y + 16.5:g}" text-anchor="end">{escape(row)}'
-            "</text>"
-        )
-        for j, column in enumerate(columns):
-            parts.append(_cell(LEFT + j * step, y, step, float(ratios[i, j]), f"{column}, {row}"))
-    namespace = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
-    return (
-        f'<svg class="plot"{namespace} viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="{escape(alt)}">{"".join(parts)}</svg>'
+    axes = page_axes(
+        TOP + ROW * len(rows) + 8,
+        width=LEFT + step * len(columns) + 46,
+        left=LEFT,
+        right=46,
+        top=TOP,
+        bottom=8,
     )
+    axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
+    axes.grid(visible=False)
+    axes.spines["bottom"].set_visible(False)
+    axes.tick_params(labelcolor=COLOURS["ink"], labeltop=True, labelbottom=False)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, rows, parse_math=False)
+    axes.set_xticks(
+        np.arange(len(columns)) + 0.5,
+        columns,
+        parse_math=False,
+        rotation=42,
+        rotation_mode="anchor",
+        ha="left",
+    )
+    tones: tuple[tuple[Tone, BoolArray], ...] = (
+        ("good", ratios <= TIE),
+        ("warn", ~(ratios <= TIE)),
+    )
+    for tone, use in tones:
+        places = np.argwhere(use)
+        shapes = [Rectangle((j + 0.02, i + 0.04), 0.96, 0.92) for i, j in places]
+        heats = [to_rgba(colour_of(tone), _opacity(float(ratios[i, j]))) for i, j in places]
+        drawn = axes.add_collection(PatchCollection(shapes, facecolors=heats, linewidths=0))
+        mark(
+            drawn,
+            "bar",
+            tone,
+            [f"{columns[j]}, {rows[i]}: {number(float(ratios[i, j]))}" for i, j in places],
+        )
+    for (i, j), ratio in np.ndenumerate(ratios):
+        axes.text(
+            j + 0.5,
+            i + 0.5,
+            ratio_text(float(ratio)),
+            ha="center",
+            va="center_baseline",
+            color=COLOURS["ink"],
+            fontsize=FONT,
+        )
+    for place in breaks:
+        axes.axhline(place, color=COLOURS["soft"], linewidth=1, zorder=3)
+    font = ".plot { background: var(--paper); font-family: sans-serif; }"
+    return as_svg(axes, alt, style=stylesheet() + font if standalone else "")
 
 
 def ratio_text(ratio: float) -> str:
@@ -87,14 +111,8 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
 
 
-def _cell(x: float, y: float, width: float, ratio: float, about: str) -> str:
-    tone = "good" if ratio <= TIE else "warn"
+def _opacity(ratio: float) -> float:
+    if ratio <= TIE:
+        return 0.45
     heat = min(math.log(max(ratio, 1.0)) / math.log(WORST), 1.0) if ratio == ratio else 0.0
-    opacity = 0.45 if tone == "good" else 0.06 + 0.6 * heat
-    return (
-        f'<rect class="bar {tone}" x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" '
-        f'height="{ROW - 2:g}" rx="2" fill-opacity="{opacity:.2f}" '
-        f'data-tip="{escape(about)}: {escape(number(ratio))}"/>'
-        f'<text class="name" x="{x + width / 2:.1f}" y="{y + 16.5:.1f}" text-anchor="middle" '
-        f'pointer-events="none">{ratio_text(ratio)}</text>'
-    )
+    return 0.06 + 0.6 * heat

@@ -8,8 +8,8 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.report.blocks import Block, Fact, Facts, Figure, Points, Prose, Section, Wide
+from tailproof.report.figures import legend
 from tailproof.report.page import Page
-from tailproof.report.plot import legend
 from tailproof.report.tables import Table, table
 from tailproof.report.text import count, number, percent
 from tailproof.report.versions import versions

@@ -25,12 +25,13 @@ EXPERIMENTS = {
     "iql-table": "iql_table",
     "sac-n": "sac_n",
     "percent-cloning": "percent_cloning",
+    "advantages": "advantages",
 }
 #: Names for several at once.
 GROUPS = {
     "all": tuple(EXPERIMENTS),
     "cartpole": ("ope", "opo", "bootstrap", "tradeoff", "choose-k", "choose-q"),
-    "deep": ("d4rl-sql", "iql-table", "sac-n", "percent-cloning"),
+    "deep": ("d4rl-sql", "iql-table", "sac-n", "percent-cloning", "advantages"),
 }
 
 

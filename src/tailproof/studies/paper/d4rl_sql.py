@@ -1,4 +1,4 @@
-"""Figures 5, A1 and A2: SQL and its ROOM rows on continuous control, scores and learning curves."""
+"""Figures 5, A1 and A2: SQL and its ROOM rows on continuous control, scores at the end."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tailproof.studies.paper.implicit import (
     cells,
     claim,
     converged,
+    diverged,
     final,
     final_scores,
     label,
@@ -31,29 +32,28 @@ BASE = "SQL"
 
 
 def run(job: Job) -> list[Row]:
-    """Return the scores of SQL, MA, ROOM-VM, P-ROOM-VM and the baselines while they train."""
-    return run_implicit(job, SQL, alpha=job.settings["alpha"])
+    """Return the scores of SQL, MA, ROOM-VM, P-ROOM-VM and the baselines."""
+    return run_implicit(job, SQL)
 
 
 def draw(results: Results) -> Figure:
-    """Draw final scores as bars and, below, the learning curves."""
+    """Draw the scores as bars, a row of panels for each κ."""
     settings = results.settings
     kappas, names = settings["kappas"], list(settings["datasets"])
     figure, axes = drawing.new_figure(
-        2 * len(kappas),
+        len(kappas),
         len(names),
         width=max(9.0, 2.2 * len(names)),
-        height=4.6 * len(kappas),
+        height=1.4 + 2.0 * len(kappas),
         sharey="row",
     )
-    for place, kappa in enumerate(kappas):
-        for column, name in enumerate(names):
+    for row, kappa in zip(axes, kappas, strict=True):
+        for axis, name in zip(row, names, strict=True):
             cell = {"dataset": name, "kappa": kappa}
-            top, bottom = axes[2 * place, column], axes[2 * place + 1, column]
             for x, (method, look) in enumerate(LOOKS.items()):
                 score = summarise(final_scores(results, method, cell))
                 error = [[score.value - score.low], [score.high - score.value]]
-                top.bar(
+                axis.bar(
                     x,
                     score.value,
                     color=look.color,
@@ -61,21 +61,12 @@ def draw(results: Results) -> Figure:
                     yerr=error,
                     capsize=2,
                     ecolor="#444444",
+                    label=label(method, BASE),
                 )
-                steps = results.distinct("step", method=method, **cell)
-                curve = [
-                    results.values("score", method=method, step=step, **cell).mean()
-                    for step in steps
-                ]
-                bottom.plot(
-                    steps, curve, color=look.color, label=label(method, BASE), linestyle=look.dashes
-                )
-            top.set_title(f"{name}\nκ = {kappa:g}")
-            top.set_xticks([])
-            bottom.set_xlabel("policy steps")
-        axes[2 * place, 0].set_ylabel("normalised score")
-        axes[2 * place + 1, 0].set_ylabel("score in training")
-    drawing.legend(figure, axes[1, 0], columns=len(LOOKS), where="outside upper center")
+            axis.set_title(f"{name}\nκ = {kappa:g}")
+            axis.set_xticks([])
+        row[0].set_ylabel("normalised score")
+    drawing.legend(figure, axes[0, 0], columns=len(LOOKS) // 2 + 1, where="outside upper center")
     drawing.caption(figure, budget(results, BASE))
     return figure
 
@@ -120,6 +111,7 @@ def judge(results: Results) -> list[Claim]:
             places,
         ),
         converged(results, BASE),
+        diverged(results, BASE),
     ]
     if paper:
         claims.append(
@@ -137,7 +129,7 @@ EXPERIMENT = Experiment(
     name="d4rl-sql",
     shows="figures 5, A1 and A2",
     title="Does ROOM help SQL on continuous control?",
-    settings={**BUDGET, "alpha": 0.3},
+    settings={**BUDGET, "alpha": 10.0},
     quick=TINY,
     cells=cells,
     run=run,

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.stats import spearmanr
 
 from tailproof.algorithms.learners.ranking import Rank, best_episodes
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds, Replicate, Split
 from tailproof.deep.actor_bases import SAC
 from tailproof.deep.bases import IQL, SQL
+from tailproof.deep.critics import NeuralCritics
+from tailproof.deep.data import Scaling
+from tailproof.deep.extraction import DeepFitted, clone, effective_share, policy_weights
+from tailproof.deep.fitting import fit_implicit, member_seeds
+from tailproof.deep.history import History
 from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.errors import FoldError
 from tailproof.noise import StudentT, add_noise
 
 RANKS: tuple[Rank, ...] = ("sum", "median")
+_GAMMA = 0.99
+_COMPARED = 10_000  # rows at which advantages are compared
 
 
 def to_return_range(log: Log, width: float = 1000.0) -> Log:
@@ -33,30 +43,34 @@ def prepared(log: Log, *, kappa: float, df: float, seed: int) -> Log:
     return scaled if kappa == 0 else add_noise(scaled, StudentT(df=df, kappa=kappa), seed=seed)
 
 
-def with_variants(log: Log, clip: float) -> Log:
-    """Return the log, then its episodes with rewards winsorised at `clip`, then with rewards of 0."""
-    clipped = np.clip(log.rewards, *np.quantile(log.rewards, [clip, 1 - clip]))
-    episode = log.episode_of_row
+def with_variants(log: Log, rewards: Sequence[FloatArray]) -> Log:
+    """Return the log's episodes once with each of these rewards, copy after copy."""
+    episode, copies = log.episode_of_row, len(rewards)
     return Log.from_arrays(
-        np.concatenate([log.states] * 3),
-        np.concatenate([log.actions] * 3),
-        np.concatenate([log.rewards, clipped, np.zeros_like(clipped)]),
-        np.concatenate([log.next_states] * 3),
-        episode=np.concatenate([episode + copy * log.n_episodes for copy in range(3)]),
-        terminated=np.concatenate([log.terminated] * 3),
+        np.concatenate([log.states] * copies),
+        np.concatenate([log.actions] * copies),
+        np.concatenate(rewards),
+        np.concatenate([log.next_states] * copies),
+        episode=np.concatenate([episode + copy * log.n_episodes for copy in range(copies)]),
+        terminated=np.concatenate([log.terminated] * copies),
         action_space=log.action_space,
     )
 
 
-def variant_folds(log: Log, folds: int, rng: np.random.Generator) -> Folds:
+def variant_folds(log: Log, copies: int, folds: int, rng: np.random.Generator) -> Folds:
     """Return folds of `with_variants`: each copy as a whole, then the K parts of the first."""
     parts = Split(folds).assign(log, rng).counts  # (K, episodes)
     whole, width = parts.sum(axis=0), parts.shape[1]
-    counts = np.zeros((3 + folds, 3 * width), dtype=parts.dtype)
-    for copy in range(3):
+    counts = np.zeros((copies + folds, copies * width), dtype=parts.dtype)
+    for copy in range(copies):
         counts[copy, copy * width : (copy + 1) * width] = whole
-    counts[3:, :width] = parts
+    counts[copies:, :width] = parts
     return Folds(counts)
+
+
+def clipped(rewards: FloatArray, share: float) -> FloatArray:
+    """Return rewards winsorised at this share on either side."""
+    return np.clip(rewards, *np.quantile(rewards, [share, 1 - share]))
 
 
 def implicit_study(
@@ -65,56 +79,144 @@ def implicit_study(
     """Train the base, also on clipped and on zero rewards, and K folds as one stack, then policies.
 
     Beside them stand cloning, and cloning of the best 30 % of the episodes by the sum of their rewards
-    and by median × length.
+    and by median × length. Rows whose critics diverge leave no policy, which is a result too: they
+    have no score.
     """
-    from tailproof.deep.critics import NeuralCritics
-    from tailproof.deep.extraction import clone, policy_weights
-    from tailproof.deep.fitting import fit_implicit, member_seeds
-
-    rng = np.random.default_rng(seed)
-    task = Task(with_variants(log, clip), 0.99, None, log.first_states)
-    members = variant_folds(log, folds, rng)
-    seeds = member_seeds(members.count, rng)
-    fitted = fit_implicit(base, task, members, backup=None, seeds=seeds)
-    critics = fitted.critics
-    assert isinstance(critics, NeuralCritics)
-    asked: list[tuple[list[int], list[Aggregate]]] = [([k], [Mean()]) for k in range(3)]
-    asked.append((list(range(3, folds + 3)), [Mean(), Median(), Quantile(quantile)]))
-    weights = np.concatenate(
-        [
-            policy_weights(
-                base.rule(), log, critics.subset(np.array(chosen)), aggregates, share=base.share
+    variants = {
+        "vanilla": log.rewards,
+        "clipped": clipped(log.rewards, clip),
+        "zero-reward": np.zeros(log.n_transitions),
+    }
+    fitted = _critics_of(base, log, variants, folds=folds, seed=seed)
+    vanilla = fitted["vanilla"]
+    weights = {"bc": np.ones(log.n_transitions)}
+    for group, aggregates in _rows(variants, quantile).items():
+        found = fitted[group]
+        if found is not None:
+            every = policy_weights(
+                base.rule(), log, _neural(found), list(aggregates.values()), share=base.share
             )
-            for chosen, aggregates in asked
-        ]
-        + [np.ones((1, log.n_transitions))]
-    )
+            weights.update(zip(aggregates, every, strict=True))
 
     def scores(imitated: Log, weights: FloatArray) -> FloatArray:
-        """Train policies of these weights, and return their scores, (evaluations, P)."""
-        hidden = base.policy_hidden or base.hidden
-        steps = base.policy_steps
-        _, training = clone(
-            base, imitated, critics.scaling, weights, steps=steps, seed=seed, hidden=hidden
-        )
-        return training["score"].values
+        """Train policies of these weights, and return their last scores, (P,)."""
+        scaling = Scaling.of(imitated, standardise=base.standardise, reward_scale=1.0)
+        hidden, steps = base.policy_hidden or base.hidden, base.policy_steps
+        _, training = clone(base, imitated, scaling, weights, steps=steps, seed=seed, hidden=hidden)
+        return np.asarray(training["score"].values[-1])
 
-    found = [scores(log, weights)]
+    final = dict(zip(weights, scores(log, np.stack(list(weights.values()))), strict=True))
     for rank in RANKS:
         best = log.take(best_episodes(log, top=0.3, rank=rank).best)
-        found.append(scores(best, np.ones((1, best.n_transitions))))
-    names = ("vanilla", "clipped", "zero-reward", "ma", "room-vm", "p-room-vm", "bc")
-    evaluations = np.concatenate(found, axis=1)
-    history, vanilla = fitted.training, 0
+        final[f"percent-{rank}"] = scores(best, np.ones((1, best.n_transitions)))[0]
     return {
-        "evaluations": {
-            name: evaluations[:, k].tolist()
-            for k, name in enumerate((*names, *(f"percent-{rank}" for rank in RANKS)))
-        },
-        "time constants": float(history["time constants"].values[-1, 0]),
-        "value": float(history["mean value"].values[-1, vanilla]),
-        "logged return": float(history["logged return"].values[-1, vanilla]),
+        "scores": {name: float(score) for name, score in final.items()},
+        "worth": {name: effective_share(torch.from_numpy(each)) for name, each in weights.items()},
+        "critics": {} if vanilla is None else _measured(vanilla.training),
     }
+
+
+def _measured(history: History) -> dict[str, float]:
+    """Return what training measured of the first member at its end."""
+    names = ("time constants", "mean value", "logged return", "pessimism")
+    return {name: float(history[name].values[-1, 0]) for name in names}
+
+
+def advantage_study(
+    log: Log,
+    clean: Log,
+    base: IQL | SQL,
+    *,
+    seed: int,
+    folds: int,
+    quantile: float,
+    clip: float = 0.01,
+) -> dict[str, float]:
+    """Return the rank correlation of each row's Q − V with the advantages of the rewards without noise.
+
+    These are r + γV(s') − V(s) of the rewards and of critics without noise, exact in a deterministic
+    world but for V's errors. ``"clean"`` is the correlation of these critics' own Q − V, the most that
+    a row can be expected to reach. Rows whose critics diverge are missing.
+    """
+    variants = {
+        "vanilla": log.rewards,
+        "clipped": clipped(log.rewards, clip),
+        "clean": clean.rewards,
+    }
+    fitted = _critics_of(base, log, variants, folds=folds, seed=seed)
+    reference = fitted["clean"]
+    if reference is None:
+        return {}
+    rows = np.linspace(0, clean.n_transitions - 1, _COMPARED).astype(int)
+    states, actions = clean.states[rows], clean.actions[rows]
+    critics = _neural(reference)
+    carried = np.where(clean.terminated[rows], 0.0, _GAMMA)
+    true = (
+        clean.rewards[rows]
+        + carried * critics.state_values(clean.next_states[rows])[0]
+        - critics.state_values(states)[0]
+    )
+    found = {}
+    for group, aggregates in _rows(variants, quantile).items():
+        fit = fitted[group]
+        if fit is None:
+            continue
+        q, v = _neural(fit).values(states, actions), _neural(fit).state_values(states)
+        for name, aggregate in aggregates.items():
+            advantage = aggregate(q) - aggregate(v)
+            found[name] = float(spearmanr(advantage, true).statistic)
+    return found
+
+
+def _rows(variants: Iterable[str], quantile: float) -> dict[str, dict[str, Aggregate]]:
+    """Return the policies taken from each group of members, and how each combines its members."""
+    rooms: dict[str, Aggregate] = {
+        "ma": Mean(),
+        "room-vm": Median(),
+        "p-room-vm": Quantile(quantile),
+    }
+    alone: dict[str, dict[str, Aggregate]] = {name: {name: Mean()} for name in variants}
+    return {**alone, "folds": rooms}
+
+
+def _critics_of(
+    base: IQL | SQL, log: Log, variants: Mapping[str, FloatArray], *, folds: int, seed: int
+) -> dict[str, DeepFitted | None]:
+    """Train a member on each variant of the rewards and K folds of the first as one stack.
+
+    Where half of the stack diverges, each group is trained by itself: a member's draws depend on its
+    own seed alone, so that it learns the same. Members of a group that diverged are left out; none
+    stands for a group that has lost half of them.
+    """
+    rng = np.random.default_rng(seed)
+    task = Task(with_variants(log, list(variants.values())), _GAMMA, None, log.first_states)
+    members = variant_folds(log, len(variants), folds, rng)
+    seeds = np.array(member_seeds(members.count, rng))
+    parts = np.split(np.arange(members.count), range(1, len(variants) + 1))
+    groups = dict(zip([*variants, "folds"], parts, strict=True))
+
+    def fit(settings: IQL | SQL, chosen: IntArray) -> DeepFitted | None:
+        part, own = members.subset(chosen), seeds[chosen].tolist()
+        try:
+            return fit_implicit(settings, task, part, backup=None, seeds=own)
+        except FoldError:
+            return None
+
+    together = fit(base, np.arange(members.count))
+    if together is None:
+        alone = replace(base, run=replace(base.run, checkpoint=None))  # saved are other members
+        return {name: fit(alone, chosen) for name, chosen in groups.items()}
+    found: dict[str, DeepFitted | None] = {}
+    for name, chosen in groups.items():
+        alive = chosen[together.critics.healthy()[chosen]]
+        kept = 2 * len(alive) > len(chosen)
+        found[name] = replace(together, critics=together.critics.subset(alive)) if kept else None
+    return found
+
+
+def _neural(fitted: DeepFitted) -> NeuralCritics:
+    assert isinstance(fitted.critics, NeuralCritics)
+    return fitted.critics
 
 
 def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]:
@@ -124,7 +226,7 @@ def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]
     """
     result: dict[str, Any] = {"scores": {}, "evaluations": {}, "q scale": {}, "diverged": {}}
     result["time constants"] = {}
-    task = Task(log, 0.99, None, log.first_states)
+    task = Task(log, _GAMMA, None, log.first_states)
     for name, aggregate in (("sac-n", Quantile(0.0)), ("sac-n-std", MeanMinusStd(2.0))):
         rng = np.random.default_rng(seed)
         folds = Replicate(critics).assign(log, rng)

@@ -19,6 +19,7 @@ from tailproof.studies.paper.implicit import (
     cells,
     claim,
     converged,
+    diverged,
     final,
     final_scores,
     run_implicit,
@@ -45,8 +46,8 @@ COMPARED = ("room-vm", "p-room-vm")
 
 
 def run(job: Job) -> list[Row]:
-    """Return the scores of IQL, MA, ROOM-VM, P-ROOM-VM and the baselines while they train."""
-    return run_implicit(job, IQL, beta=job.settings["beta"])
+    """Return the scores of IQL, MA, ROOM-VM, P-ROOM-VM and the baselines."""
+    return run_implicit(job, IQL)
 
 
 def ratios(results: Results, name: str, cell: Cell) -> FloatArray | None:
@@ -131,6 +132,7 @@ def judge(results: Results) -> list[Claim]:
             places,
         ),
         converged(results, "IQL"),
+        diverged(results, "IQL"),
     ]
 
 
@@ -145,7 +147,7 @@ EXPERIMENT = Experiment(
     name="iql-table",
     shows="table A3",
     title="Does ROOM help IQL on continuous control?",
-    settings={**BUDGET, "beta": 1.0},
+    settings={**BUDGET, "beta": 3.0},
     quick=TINY,
     cells=cells,
     run=run,

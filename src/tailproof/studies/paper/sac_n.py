@@ -48,6 +48,7 @@ def run(job: Job) -> list[Row]:
     every = max(1, steps // settings["evaluations"])
     base = SAC(
         steps=steps,
+        batch=settings["batch"],
         hidden=tuple(settings["hidden"]),
         learning_rate=settings["learning_rate"],
         target_rate=settings["target_rate"],
@@ -194,6 +195,7 @@ EXPERIMENT = Experiment(
         "df": 1.0,
         "critics": 10,
         "steps": 6_000,
+        "batch": 128,
         "hidden": (64, 64),
         "learning_rate": 1e-3,
         "target_rate": "auto",

@@ -95,6 +95,8 @@ def winner(
     contain 0.
     """
     difference = float(statistic(first) - statistic(second))
+    if len(first) < 2:  # one replicate says nothing of its own error
+        return "neither", difference
     if statistic is mean:
         low, high = _interval(first - second, mean)
     else:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tailproof.data.log import discounted_returns
+from tailproof.plotting.marks import Tone, dots, name_axes, rule
+from tailproof.plotting.rows import draw_bars, name_rows, rows_axes
+from tailproof.plotting.svg import as_svg
 from tailproof.report.blocks import Fact, Facts, Figure, Prose, Section
-from tailproof.report.figures import ROW, returns_figure, rows_plot
+from tailproof.report.figures import legend, returns_figure
 from tailproof.report.page import Page
 from tailproof.report.pages import evidence_sections, today
-from tailproof.report.plot import Plot, Tone, legend, shortened
 from tailproof.report.sections import settings_section, verdict_section
 from tailproof.report.tables import table
 from tailproof.report.text import count, minus, number, percent
@@ -28,6 +31,9 @@ from tailproof.studies.storm.story import (
     Demonstration,
     Season,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TONES: dict[str, Tone] = {
     PLAIN: "warn",
@@ -180,15 +186,15 @@ def story_page(shown: Demonstration) -> Page:
 
 def estimates_figure(season: Season, *, names: Sequence[str] = tuple(ESTIMATORS)) -> Figure:
     """Return every estimate of every candidate beside the truth."""
-    plot = estimates_plot(season, names)
     return Figure(
         key="estimates",
         caption="Each dot is an estimate from the log, the diamond is the exact value by replay. "
         "The closer the dots to the diamond, the better.",
-        svg=plot.svg(
+        svg=as_svg(
+            estimates_axes(season, names),
             "Estimates and truth of each schedule. Error: "
             + "; ".join(f"{each} {season.error(each):.0f}" for each in names)
-            + " $ a day."
+            + " $ a day.",
         ),
         legend=legend([*((TONES[each], each) for each in names), ("truth", "truth by replay")]),
         numbers=table(
@@ -201,20 +207,21 @@ def estimates_figure(season: Season, *, names: Sequence[str] = tuple(ESTIMATORS)
     )
 
 
-def estimates_plot(season: Season, names: Sequence[str]) -> Plot:
+def estimates_axes(season: Season, names: Sequence[str]) -> Axes:
     """Return the picture of `estimates_figure`."""
-    found = [season.estimates[each][name] for each in names for name in season.truth]
-    plot = rows_plot([*found, *season.truth.values()], list(season.truth))
-    plot.x_title = f"value in {season.story.logged}, $ a day"
-    for i, (name, truth) in enumerate(season.truth.items()):
-        y = plot.top + (i + 0.5) * ROW
-        plot.text(plot.left - 10, y + 4, shortened(name, 24), anchor="end", style="name")
-        plot.segment(plot.left, y, plot.width - plot.right, y, "muted", style="faint")
-        for each in names:
-            value = season.estimates[each][name]
-            plot.dot(plot.px(value), y, TONES[each], tip=f"{name}, {each}: {value:.1f}", radius=5)
-        plot.diamond(plot.px(truth), y, "truth", tip=f"{name}, truth: {truth:.1f}")
-    return plot
+    axes = rows_axes(list(season.truth))
+    axes.grid(axis="y")
+    name_rows(axes, list(season.truth))
+    places = range(len(season.truth))
+    for each in names:
+        values = [season.estimates[each][name] for name in season.truth]
+        tips = [f"{name}, {each}: {x:.1f}" for name, x in zip(season.truth, values, strict=True)]
+        dots(axes, values, places, TONES[each], tips=tips, radius=5)
+    truth = list(season.truth.values())
+    tips = [f"{name}, truth: {value:.1f}" for name, value in season.truth.items()]
+    dots(axes, truth, places, "truth", tips=tips, radius=4, marker="D")
+    name_axes(axes, x=f"value in {season.story.logged}, $ a day")
+    return axes
 
 
 def choice_figure(season: Season) -> Figure:
@@ -277,26 +284,25 @@ def _bars(
 ) -> Figure:
     values = [value for value, _ in rows.values()]
     ends = [0.0, *values, *([line[0]] if line else [])]
-    label = 0.4 if any(note for _, note in rows.values()) else 0.1  # of the width, beyond the bars
-    plot = rows_plot([*ends, max(ends) + label * (max(ends) - min(ends))], list(rows), room=0.02)
-    plot.x_title = x_title
-    zero = plot.px(0.0)
-    for i, (name, (value, note)) in enumerate(rows.items()):
-        y = plot.top + i * ROW
-        left, right = sorted((zero, plot.px(value)))
-        tip = f"{name}: {value:.1f}{f', {note}' if note else ''}"
-        plot.text(plot.left - 10, y + ROW / 2 + 4, shortened(name, 24), anchor="end", style="name")
-        plot.bar(left, y + 5, max(right - left, 1), 15, TONES.get(name, "main"), tip=tip)
-        said = f"{value:.0f}{f' ({note})' if note else ''}"
-        plot.text(right + 6, y + 17, minus(said))
-    plot.segment(zero, plot.top, zero, plot.height - plot.bottom, "muted")
+    axes = rows_axes(list(rows))
+    tips = [f"{name}: {v:.1f}{f', {note}' if note else ''}" for name, (v, note) in rows.items()]
+    draw_bars(
+        axes,
+        list(rows),
+        [([TONES.get(name, "main") for name in rows], values, tips)],
+        notes=[minus(f"{v:.0f}{f' ({note})' if note else ''}") for v, note in rows.values()],
+    )
+    label = 0.5 if any(note for _, note in rows.values()) else 0.1  # of the width, beyond the bars
+    axes.set_xlim(1.02 * min(ends), max(ends) + label * (max(ends) - min(ends)))
     if line is not None:
-        plot.rule(x=line[0], label=line[1], tone="truth")
+        rule(axes, x=line[0], label=line[1], tone="truth")
+    name_axes(axes, x=x_title)
     return Figure(
         key=key,
         caption=caption,
-        svg=plot.svg(
-            f"{x_title}: " + "; ".join(f"{name} {v:.0f}" for name, (v, _) in rows.items()) + "."
+        svg=as_svg(
+            axes,
+            f"{x_title}: " + "; ".join(f"{name} {v:.0f}" for name, (v, _) in rows.items()) + ".",
         ),
         numbers=table(("", x_title, "note"), [(name, v, note) for name, (v, note) in rows.items()]),
     )

@@ -1,0 +1,112 @@
+"""What a policy does in the states of a log: which actions, and how often those that were logged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.data.stored import parts_of, pieces_of
+from tailproof.policies.simple import action_probabilities
+
+_MOST = 8  # actions in a sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOnLog:
+    """What a policy does in the states of a log.
+
+    Attributes
+    ----------
+    shares
+        The mean probability of each action, by its label; empty where actions are continuous.
+    agreement
+        The share of rows in which the policy takes the logged action; NaN where actions are continuous.
+    rows
+        Number of rows.
+    effective_rows
+        (Σw)² / Σw² of the rows' weights: so many rows of equal weight would say as much. NaN for
+        methods that give rows no weights.
+    """
+
+    shares: dict[str, float] = field(default_factory=dict)
+    agreement: float
+    rows: int
+    effective_rows: float
+
+    def __str__(self) -> str:
+        """Return it in words; of many actions the most frequent."""
+        taken = sorted(self.shares.items(), key=lambda each: -each[1])
+        shown = [f"{name} {_percent(share)}" for name, share in taken if share > 0]
+        if len(shown) > _MOST:
+            shown = [*shown[:_MOST], f"{len(shown) - _MOST} others"]
+        parts = [", ".join(shown)] if shown else []
+        if not np.isnan(self.agreement):
+            parts.append(f"agrees with the log in {_percent(self.agreement)} of rows")
+        if not np.isnan(self.effective_rows):
+            parts.append(f"{self.effective_rows:,.0f} effective rows of {self.rows:,}")
+        return "; ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1g} %"
+
+
+def on_log(
+    space: ActionSpace,
+    *,
+    shares: FloatArray | None,
+    agreement: float,
+    rows: int,
+    weights: FloatArray | None = None,
+) -> PolicyOnLog:
+    """Return what is known: mean probabilities of actions, (A,), and weights of rows, (n,)."""
+    named = {}
+    if isinstance(space, Discrete) and shares is not None:
+        named = {space.label(action): float(share) for action, share in enumerate(shares)}
+    return PolicyOnLog(
+        shares=named,
+        agreement=agreement if named else float("nan"),
+        rows=rows,
+        effective_rows=float("nan") if weights is None else effective(weights),
+    )
+
+
+def effective(weights: FloatArray) -> float:
+    """Return (Σw)² / Σw², 0 where nothing has weight.
+
+    >>> effective(np.array([1.0, 1.0, 0.0]))
+    2.0
+    """
+    squares = float((weights**2).sum())
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+
+
+def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
+    """Evaluate the policy in the states of the log, once, and return what it does there."""
+    log = task.log
+    if not log.is_discrete:
+        return on_log(
+            log.action_space,
+            shares=None,
+            agreement=float("nan"),
+            rows=log.n_transitions,
+            weights=weights,
+        )
+    shares, agreed = np.zeros(log.n_actions), 0.0
+    for part in parts_of(log):
+        for piece in pieces_of(log, part, ahead=False):
+            own = slice(piece.first, piece.first + len(piece))
+            places = log.table_rows.rows[own] if isinstance(log, Log) else None
+            chances = action_probabilities(task.policy, piece.states, log.n_actions, rows=places)
+            logged: IntArray = np.asarray(piece.actions, dtype=np.intp)
+            shares += chances.sum(axis=0)
+            agreed += float(chances[np.arange(len(logged)), logged].sum())
+    n = log.n_transitions
+    return on_log(
+        log.action_space, shares=shares / n, agreement=agreed / n, rows=n, weights=weights
+    )

@@ -1,0 +1,162 @@
+"""What experimenters ask beside the mean: quantiles, tail means, ratios, caps, repeated looks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from tailproof.cli.options import METHOD, LogOptions
+from tailproof.data.log import Log
+from tailproof.data.stored import AnyLog, in_memory
+from tailproof.errors import LevelError, LogError
+from tailproof.evaluation.estimate import Estimate
+from tailproof.evaluation.looks import confidence_sequence
+from tailproof.evaluation.returns import Measured, Returns, returns_under
+from tailproof.report.text import number, percent
+from tailproof.statistics.caps import USUAL, Cap
+from tailproof.statistics.intervals import Interval
+
+if TYPE_CHECKING:
+    from tailproof.sources import Reading
+
+_WORTH_SAYING = 0.005  # relative change of the value by a cap
+
+
+def _option(flag: str, text: str, **more: Any) -> Any:
+    return typer.Option(flag, help=text, rich_help_panel=METHOD, show_default=False, **more)
+
+
+@dataclass(frozen=True)
+class ExperimentOptions:
+    """Which of these to add to the answer."""
+
+    quantile: Annotated[
+        list[float] | None,
+        _option(
+            "--quantile", "Also this quantile of the return, as 0.5; may be repeated.", metavar="Q"
+        ),
+    ] = None
+    cvar: Annotated[
+        list[float] | None,
+        _option(
+            "--cvar", "Also the mean of this worst share of returns; may be repeated.", metavar="Q"
+        ),
+    ] = None
+    per: Annotated[
+        str | None,
+        _option("--per", "Also the reward per unit of this column, as sessions.", metavar="COLUMN"),
+    ] = None
+    sequential: Annotated[
+        bool,
+        _option(
+            "--sequential", "Also an interval that holds however often one looks at a growing log."
+        ),
+    ] = False
+
+    @property
+    def about_returns(self) -> bool:
+        """Whether the distribution of returns is asked about."""
+        return bool(self.quantile or self.cvar or self.per)
+
+
+def experiment_findings(
+    options: ExperimentOptions,
+    source: LogOptions,
+    reading: Reading,
+    policy: Any,
+    estimate: Estimate,
+    *,
+    level: float,
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the numbers for the record, and rows of a label and a text."""
+    found: dict[str, Any] = {}
+    rows: list[tuple[str, str]] = []
+    returns: Returns | None = None
+    if options.about_returns or _shows_cap(reading.log):
+        log = in_memory(reading.log, "The distribution of returns")
+        per = None if options.per is None else _units(options.per, source, log)
+        returns = returns_under(log, policy, gamma=estimate.gamma, per=per)
+    if returns is not None:
+        asked = [returns.quantile(q, level=level) for q in options.quantile or ()]
+        asked += [returns.cvar(q, level=level) for q in options.cvar or ()]
+        if options.per is not None:
+            asked.append(replace(returns.ratio(level=level), name=f"per {options.per}"))
+        for each in asked:
+            found.setdefault("returns", []).append(asdict(each))
+            rows += _rows(each)
+    if options.sequential:
+        sequence = confidence_sequence(estimate, level=level)
+        found["sequential"] = asdict(sequence)
+        rows += [("at any time", _ends(sequence)), ("", sequence.note)]
+        if (least := _guaranteed(estimate, level)) is not None:
+            found["sequential"]["guaranteed_low"] = least
+            rows.append(("", f"above {number(least)} at any time, guaranteed"))
+    if returns is not None and (capped := cap_reading(estimate, returns)) is not None:
+        cap, value = capped
+        found["winsorised"] = {"cap": cap, "value": value}
+        rows.append(_cap_row(estimate, cap, value))
+    return found, rows
+
+
+def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | None:
+    """Return the cap and what the estimate would read with it, or without it where it was asked for.
+
+    The model of the rewards stays, so that the estimate changes by the weighted mean of what the cap
+    takes away. None where that is less than half a percent.
+    """
+    asked = estimate.method.clip
+    if isinstance(asked, str):
+        shift = returns.shift_by_cap(asked)
+        return (asked, estimate.value - shift) if shift else None
+    if asked:
+        return None
+    usual = Cap.named(USUAL)
+    shifts = {str(cap): returns.shift_by_cap(cap) for cap in (usual, usual.mirrored)}
+    cap = max(shifts, key=lambda name: abs(shifts[name]))
+    if abs(shifts[cap]) <= _WORTH_SAYING * abs(estimate.value):
+        return None
+    return cap, estimate.value + shifts[cap]
+
+
+def _cap_row(estimate: Estimate, cap: str, value: float) -> tuple[str, str]:
+    if isinstance(estimate.method.clip, str):
+        return "uncapped", f"without the cap at {cap}, this would read {number(value)}"
+    return "", f"winsorised at {cap}, this would read {number(value)}"
+
+
+def _shows_cap(log: AnyLog) -> bool:
+    """Return whether the effect of a cap costs next to nothing: one step, logged propensities."""
+    return isinstance(log, Log) and log.is_bandit and log.propensity is not None
+
+
+def _units(name: str, source: LogOptions, log: Log) -> Any:
+    """Return the column to divide by, read from the same rows."""
+    from tailproof.sources import read
+
+    units = read(source.log, lazy=False, **{**source.parts(), "reward": name}).log
+    if not np.array_equal(units.episode_ids, log.episode_ids) or len(units.rewards) != len(
+        log.rewards
+    ):
+        raise LogError(
+            f"The column {name!r} has other rows than the log. Give it a value in every row."
+        )
+    return units.rewards
+
+
+def _guaranteed(estimate: Estimate, level: float) -> float | None:
+    try:
+        return confidence_sequence(estimate, level=level, kind="guaranteed").low
+    except LevelError:
+        return None
+
+
+def _rows(found: Measured) -> list[tuple[str, str]]:
+    said = [(found.name, f"{number(found.value)}, {_ends(found)}")]
+    return [*said, ("", found.note)] if found.note else said
+
+
+def _ends(found: Interval) -> str:
+    return f"{number(found.low)} to {number(found.high)}  ({percent(found.level)})"

@@ -1,0 +1,54 @@
+"""What the front doors are given: a log, or anything that a log can be read from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from tailproof.data.log import Log
+from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.errors import LogError
+
+
+def as_log(given: Any, columns: Mapping[str, Any], door: Callable[..., Any]) -> AnyLog:
+    """Return the log, or read one from a frame, a file or a query with columns named as in `read_log`.
+
+    Parameters
+    ----------
+    given
+        A log, or a source of `read_log`.
+    columns
+        Keyword arguments of `read_log`.
+    door
+        The function that was called.
+    """
+    if isinstance(given, Log | LazyLog):
+        if columns:
+            _require_known(columns, door)
+            raise LogError(
+                f"{', '.join(columns)} name columns of a table, but {door.__name__} was given a log "
+                f"that has been read already. Pass the table, or name them in read_log."
+            )
+        return given
+    from tailproof.sources.reading import read_log  # brings pyarrow
+
+    _require_known(columns, door)
+    log: AnyLog = read_log(given, **columns)
+    return log
+
+
+def _require_known(columns: Mapping[str, Any], door: Callable[..., Any]) -> None:
+    from tailproof.sources.reading import read_log
+
+    known = [name for name in inspect.signature(read_log).parameters if name != "source"]
+    for name in columns:
+        if name not in known:
+            own = [each for each in inspect.signature(door).parameters if each != "columns"]
+            close = get_close_matches(name, [*own, *known], n=1)
+            raise TypeError(
+                f"{door.__name__}() has no argument {name!r}."
+                + (f" Did you mean {close[0]!r}?" if close else "")
+                + f" Beside its own it takes those of read_log: {', '.join(known)}."
+            )

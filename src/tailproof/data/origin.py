@@ -1,0 +1,71 @@
+"""Where the rows of a log stand in the table that it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from tailproof.arrays import IntArray
+
+
+class Table(Protocol):
+    """The table itself: policies may read columns of it that are no part of the state."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that a policy may read."""
+
+    def read(self, names: Sequence[str]) -> Any:
+        """Return these columns as an Arrow table with all rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Which row of a table each state of a log was read from.
+
+    A policy that answers by row (a column, a rule over original columns) is asked by these numbers, so
+    that parts of a log, in any order, get the answers of their own rows.
+
+    Attributes
+    ----------
+    rows, next_rows
+        The row of each state and of each next state, (n,); −1 where the table has none.
+    count
+        How many rows the table has.
+    table
+        The table, where it can still be read.
+    index
+        The row labels of a pandas frame, which those of a Series must match.
+    """
+
+    rows: IntArray
+    next_rows: IntArray
+    count: int
+    table: Table | None = None
+    index: Any = None
+
+    def take(self, rows: Any) -> Origin:
+        """Return that of some rows of the log."""
+        return replace(self, rows=self.rows[rows], next_rows=self.next_rows[rows])
+
+    def within(self, rows: IntArray, count: int) -> Origin:
+        """Return that in a table of `count` rows, of which only these were read."""
+        places = np.append(rows, -1)  # −1 stays −1
+        return replace(self, rows=places[self.rows], next_rows=places[self.next_rows], count=count)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "table": None, "index": None}  # open files do not travel
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def own_origin(starts: IntArray) -> Origin:
+    """Return the origin of a log that was made of arrays: its own rows, by episode."""
+    rows = np.arange(int(starts[-1]))
+    next_rows = rows + 1
+    next_rows[starts[1:] - 1] = -1
+    return Origin(rows, next_rows, len(rows))

@@ -1,0 +1,204 @@
+"""Influence: which episodes move the estimate, by how much, and would a median of folds feel it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.diagnosis.linear_reference import LinearReference
+from tailproof.diagnosis.reference import Reference, dealings, reference, resolve
+from tailproof.errors import MethodError
+from tailproof.files.frames import as_frame, plain, scalar
+from tailproof.methods.method import Method
+
+#: Episodes that are refitted without, beyond those asked for, before the largest are named.
+_SPARE = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeInfluence:
+    """What one episode does to the estimate.
+
+    Attributes
+    ----------
+    episode, group, steps
+        Its id, the id of its group (None without groups), its length.
+    effect
+        Ĵ − Ĵ₍₋ₑ₎: the estimate, minus the one refitted without this episode.
+    value_without
+        Ĵ₍₋ₑ₎.
+    median_effect
+        The same for the median of the values of K folds, averaged over a few partitions.
+    """
+
+    episode: Any
+    group: Any
+    steps: int
+    effect: float
+    value_without: float
+    median_effect: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Influence:
+    """The episodes that move an estimate most, largest effect first.
+
+    Attributes
+    ----------
+    estimator, value
+        The plain estimate: LSTD, inverse propensity scoring, or the mean return of the log.
+    folds, median_value
+        K, and the median of the values of K folds, averaged over a few random partitions.
+    episodes
+        The most influential ones.
+    value_without_all
+        The estimate refitted without all of them; NaN when nothing would be left.
+    share
+        Their part of Σ_e |effect of e|, to first order: 0.5 when they weigh as much as all others.
+    standard_error
+        √Σ effect², over groups where the log names them: the jackknife's, to first order. Meaningless
+        where the variance does not exist.
+    """
+
+    estimator: str
+    value: float
+    folds: int
+    median_value: float
+    episodes: tuple[EpisodeInfluence, ...]
+    value_without_all: float
+    share: float
+    standard_error: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        converted: dict[str, Any] = plain(self)
+        return converted
+
+    def to_frame(self) -> Any:
+        """Return a row an episode: a pandas frame, or a pyarrow table where pandas is missing."""
+        return as_frame([plain(each) for each in self.episodes])
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.estimator}: {self.value:.4g}; median of {self.folds} folds: "
+            f"{self.median_value:.4g}"
+        ]
+        lines += [
+            f"  {each.episode!s:>12}  moves the estimate by {each.effect:+.4g}, the median of "
+            f"folds by {each.median_effect:+.4g}"
+            for each in self.episodes
+        ]
+        return "\n".join(lines)
+
+
+def influence(
+    log: Log,
+    policy: Any = None,
+    *,
+    gamma: float | None = None,
+    method: str | Method | None = None,
+    top: int = 10,
+    folds: int = 10,
+    seed: int = 0,
+) -> Influence:
+    """Name the episodes that move the plain estimate most, with the exact effect of each.
+
+    The first-order effect of every episode, Σ_{i∈e} w_i δ_i / n for LSTD, chooses the candidates;
+    each of them is then left out exactly, by a small solve with the statistics that remain, not by
+    a new pass over the log (`reference.LinearReference` has the equations). The effect equals that
+    of `evaluate` on the log without the episode, whose first state then does not count either.
+
+    Parameters
+    ----------
+    log, policy, gamma, seed
+        As in `evaluate`. Without a policy, the mean return of the logged episodes is taken apart;
+        gamma is then 1 unless given.
+    method
+        Whose features and ridge to use. The effect is always that on the plain average.
+    top
+        How many episodes to name.
+    folds
+        K of the median that is shown beside the plain estimate.
+
+    Examples
+    --------
+    >>> from tailproof import Log
+    >>> rewards = [1.0, 2.0, 3.0, 2.0, 1000.0, 1.0]
+    >>> log = Log.from_arrays([0.0] * 6, [0] * 6, rewards, [0.0] * 6, episode=list("abcdef"))
+    >>> worst = influence(log, top=1).episodes[0]
+    >>> worst.episode, round(worst.value_without, 3)
+    ('e', 1.8)
+    """
+    if not isinstance(top, int) or top < 1:
+        raise MethodError(f"top must be a number of episodes, 1 or more. Got {top!r} instead.")
+    discount, chosen = resolve(log, policy, gamma=gamma, method=method)
+    estimate = reference(log, policy, gamma=discount, method=chosen, seed=seed)
+    return most_influential(estimate, top=top, folds=min(folds, log.n_groups), seed=seed)
+
+
+def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0) -> Influence:
+    """Return the `top` episodes of an estimate that is already taken apart."""
+    log = estimate.log
+    effects = estimate.effects
+    sizes = np.abs(effects)
+    chosen: IntArray = np.empty(0, dtype=np.intp)
+    if log.n_episodes > 1:
+        candidates = _largest(sizes, top + _SPARE)
+        if isinstance(estimate, LinearReference):
+            # An episode that the fit follows closely has small residuals: its weights give it away.
+            reach = np.add.reduceat(estimate.weights**2, log.starts[:-1])
+            candidates = np.union1d(candidates, _largest(reach, top + _SPARE // 2))
+        exact = estimate.value - estimate.without(candidates)
+        chosen = candidates[_largest(np.abs(exact), top)]
+    values = estimate.without(chosen)
+    orders = dealings(estimate, folds * max(len(chosen), 1), seed)
+    median = float(np.mean([np.nanmedian(estimate.fold_values(folds, order=o)) for o in orders]))
+    medians = np.mean(
+        [
+            np.nanmedian(estimate.folds_without(chosen, folds=folds, order=order), axis=1)
+            for order in orders
+        ],
+        axis=0,
+    )
+    group_effects = np.bincount(log.group_of_episode, effects).astype(float)
+    total = float(sizes.sum())
+    return Influence(
+        estimator=estimate.name,
+        value=estimate.value,
+        folds=folds,
+        median_value=median,
+        episodes=tuple(
+            EpisodeInfluence(
+                episode=scalar(log.episode_ids[episode]),
+                group=None if log.group_ids is None else scalar(log.group_ids[episode]),
+                steps=int(log.lengths[episode]),
+                effect=estimate.value - float(value),
+                value_without=float(value),
+                median_effect=median - float(without),
+            )
+            for episode, value, without in zip(chosen, values, medians, strict=True)
+        ),
+        value_without_all=(
+            estimate.without_all(chosen) if len(chosen) < log.n_episodes else float("nan")
+        ),
+        share=float(sizes[chosen].sum()) / total if total > 0 else 0.0,
+        standard_error=_length(group_effects),
+    )
+
+
+def _length(vector: FloatArray) -> float:
+    """Return √Σx², without overflow."""
+    scale = float(np.abs(vector).max()) or 1.0
+    return scale * float(np.linalg.norm(vector / scale))
+
+
+def _largest(values: FloatArray, count: int) -> IntArray:
+    """Return where the largest values lie, largest first, the earlier of equal ones first."""
+    places = np.arange(len(values))
+    if count < len(values):
+        places = np.argpartition(-values, count)[:count]
+    return places[np.lexsort((places, -values[places]))]

@@ -1,0 +1,264 @@
+"""The distribution of a policy's returns: quantiles, tail means, ratios, and the effect of caps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.algorithms.default.levels import check_level
+from tailproof.algorithms.default.ratio import Quotient
+from tailproof.algorithms.default.spreads import Constant, Spread, hall_spread
+from tailproof.algorithms.importance import cumulative_weights, warn_of_the_horizon
+from tailproof.algorithms.one_step.choice import OneStepChoice
+from tailproof.algorithms.one_step.observations import Observations, rare_spread
+from tailproof.algorithms.one_step.simple import weighted_choice
+from tailproof.arrays import FloatArray, require_finite
+from tailproof.data.log import Log, discounted_returns
+from tailproof.data.validation import column
+from tailproof.errors import LevelError, LogError
+from tailproof.methods.fit import check_gamma
+from tailproof.policies.naming import for_log
+from tailproof.sources.propensities import with_estimated_propensities
+from tailproof.statistics.caps import USUAL, Cap
+from tailproof.statistics.intervals import Interval
+from tailproof.statistics.quantiles import quantile_ends, tail_mean, weighted_quantile
+
+_FEW_EVENTS = 200  # fewer in a tail: gamma intervals, because Hall's held in 87 to 90 % of trials
+_TAIL_NOTE = "assumes that no return far beyond the most extreme of the log is likely"
+_CONSTANT_NOTE = (
+    "all logged returns of this tail are equal: how far another would differ is a guess"
+)
+_RATIO_NOTE = "the intervals of both means, combined with the correlation of their scores"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Interval):
+    """A number with its interval.
+
+    Attributes
+    ----------
+    name
+        What it is.
+    value
+        The estimate.
+    """
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Returns:
+    """What episodes returned, and the weights that make them episodes of another policy.
+
+    Every statistic is one of the self-normalised weighted sample. Rows or episodes of one group count
+    as one observation.
+
+    Attributes
+    ----------
+    log
+        Whose groups say what is independent.
+    values, weights
+        The return of each episode and π/μ of its actions, (E,): in one-step logs its reward.
+    units
+        What `ratio` divides by, of each episode, (E,).
+    cautions
+        What every interval assumes.
+    """
+
+    log: Log = field(repr=False)
+    values: FloatArray
+    weights: FloatArray
+    units: FloatArray | None = None
+    cautions: tuple[str, ...] = ()
+
+    def quantile(self, q: float = 0.5, *, level: float = 0.9) -> Measured:
+        """Return the value that a share q of the policy's returns does not exceed."""
+        miss = (1 - check_level(level)) / 2
+        _require_share(q)
+        grouped = self.log.group_ids is not None
+        low, high = quantile_ends(
+            self.values,
+            self.weights,
+            q,
+            below=miss,
+            above=miss,
+            unit=self.log.group_of_episode if grouped else None,
+        )
+        value = weighted_quantile(self.values, self.weights, q)
+        note = "" if np.isfinite(high) else "too few returns lie beyond this quantile to bound it"
+        return self._measured(f"quantile {q:g}", value, (low, high), level, "binomial", note)
+
+    def cvar(self, q: float = 0.05, *, level: float = 0.9, upper: bool = False) -> Measured:
+        """Return the mean of the worst share q of the policy's returns; of the best with `upper`.
+
+        Below 200 returns in that tail the interval is the gamma interval of rare events, with room for
+        one more as bad as the worst of the log; otherwise Hall's, with a point for the part of a heavy
+        tail that was not seen.
+        """
+        miss = (1 - check_level(level)) / 2
+        _require_share(q)
+        sign = -1 if upper else 1
+        value, influence = tail_mean(sign * self.values, self.weights, q)
+        spread = self._tail_spread(sign * self.values, value, influence, q)
+        low, high = spread.ends(miss, miss)
+        ends = (low, high) if sign > 0 else (-high, -low)
+        name = f"mean of the {'best' if upper else 'worst'} {100 * q:g} %"
+        note = _CONSTANT_NOTE if isinstance(spread, Constant) else _TAIL_NOTE
+        return self._measured(name, sign * value, ends, level, spread.kind, note)
+
+    def ratio(self, *, level: float = 0.9) -> Measured:
+        """Return Σ returns / Σ units under the policy, such as revenue per session.
+
+        The spreads of the two weighted means, combined with the correlation of their scores: Fieller's
+        interval for skewed and rare returns. An end is infinite where the units may average 0.
+        """
+        miss = (1 - check_level(level)) / 2
+        if self.units is None:
+            raise LogError(
+                "A ratio needs what to divide by, for each row: pass per= to returns_under."
+            )
+        above, below = self._mean(self.values), self._mean(self.units)
+        if not below.spread.centre > 0:
+            raise LogError(
+                f"The policy's units must average more than 0. Got {below.spread.centre:g}; check what "
+                f"per= holds."
+            )
+        sizes = float((above.influence**2).sum() * (below.influence**2).sum())
+        product = float((above.influence * below.influence).sum())
+        found = Quotient(above.spread, below.spread, product / sizes**0.5 if sizes > 0 else 0.0)
+        ends = found.ends(miss, miss)
+        return self._measured("ratio", found.centre, ends, level, found.kind, _RATIO_NOTE)
+
+    def shift_by_cap(self, cap: str | Cap = USUAL) -> float:
+        """Return by how much the policy's mean would change if returns were capped (winsorised).
+
+        The cap is a percentile of the logged returns, of those that are not 0 unless it says ":all".
+        """
+        chosen = Cap.named(cap) if isinstance(cap, str) else cap
+        return float(np.average(chosen.capped(self.values) - self.values, weights=self.weights))
+
+    def _tail_spread(
+        self, values: FloatArray, value: float, influence: FloatArray, q: float
+    ) -> Spread:
+        """Return the spread of the mean of the lowest share q."""
+        observations, w = Observations.of(self.log), self.weights / self.weights.mean()
+        short = np.maximum(weighted_quantile(values, w, q) - values, 0) / q
+        if observations.events((short > 0) & (w > 0)) < _FEW_EVENTS and short.any():
+            return rare_spread(
+                observations,
+                value + float((w * short).mean()),
+                weighted=-w * short,
+                sizes=-short,
+                mean_weight=float(w[w > 0].mean()),
+            )
+        return hall_spread(value, observations.influence(influence), observations.sums(w) > 0)
+
+    def _mean(self, values: FloatArray) -> OneStepChoice:
+        found = weighted_choice(
+            self.log,
+            values,
+            self.weights,
+            self_normalised=True,
+            estimator="weighted mean",
+            rare_below=_FEW_EVENTS,
+        )
+        assert found is not None  # `returns_under` requires weights
+        return found
+
+    def _measured(
+        self,
+        name: str,
+        value: float,
+        ends: tuple[float, float],
+        level: float,
+        kind: str,
+        note: str,
+    ) -> Measured:
+        low, high = (float(end) for end in ends)
+        return Measured(
+            name=name,
+            value=value,
+            low=min(low, value),
+            high=max(high, value),
+            level=level,
+            requested=level,
+            kind=kind,
+            note="; ".join(filter(None, (note, *self.cautions))),
+        )
+
+
+def returns_under(
+    log: Log,
+    policy: Any,
+    *,
+    gamma: float | None = None,
+    per: npt.ArrayLike | None = None,
+) -> Returns:
+    """Return the logged returns, weighted as the policy would have earned them.
+
+    Propensities that a one-step log does not have are estimated, as `evaluate` does. A sequential log
+    must have them: the weight of an episode is the product of π/μ over its steps.
+
+    Parameters
+    ----------
+    log
+        In memory.
+    policy, gamma
+        As in `evaluate`.
+    per
+        What `Returns.ratio` divides by, such as sessions, one number for each row, (n,); summed over
+        the steps of an episode with the same discount.
+
+    Examples
+    --------
+    >>> from tailproof import Log, returns_under
+    >>> rng = np.random.default_rng(0)
+    >>> offered = rng.integers(2, size=500)
+    >>> log = Log.from_arrays(
+    ...     np.zeros(500), offered, rng.lognormal(offered), np.zeros(500),
+    ...     episode=range(500), propensity=np.full(500, 0.5),
+    ... )
+    >>> found = returns_under(log, lambda states: np.ones(len(states), int))
+    >>> median, worst = found.quantile(0.5), found.cvar(0.05)
+    >>> worst.high < median.low < median.value < median.high
+    True
+    """
+    if not isinstance(log, Log):
+        raise LogError(
+            f"The distribution of returns needs a log in memory. Got {type(log).__name__}; read it "
+            f"with lazy=False, or take a part of it."
+        )
+    discount = check_gamma(gamma, log)
+    cautions: list[str] = []
+    if log.propensity is None:
+        if not (log.is_bandit and log.is_discrete):
+            raise LogError(
+                "The distribution of returns under another policy needs the propensity with which each "
+                "action was logged: the weight of an episode is the product of π/μ over its steps, and "
+                "a critic knows means only. Pass propensity=, or estimate it with "
+                "tailproof.sources.propensities."
+            )
+        log, _ = with_estimated_propensities(log)
+        cautions.append("it takes the estimated propensities for the true ones")
+    cautions += warn_of_the_horizon(log, discount)
+    weights = cumulative_weights(for_log(policy, log), log)[log.starts[1:] - 1]
+    if not weights.any():
+        raise LogError(
+            "No logged episode takes the policy's actions throughout, so that no return is one of the "
+            "policy. Log some of its actions, or ask about a policy closer to the log."
+        )
+    units = None
+    if per is not None:
+        numbers = column("per", per, log.n_transitions, float)
+        require_finite("per", numbers, LogError)
+        units = discounted_returns(log.with_rewards(numbers), discount or 1.0)
+    return Returns(log, discounted_returns(log, discount), weights, units, tuple(cautions))
+
+
+def _require_share(q: float) -> None:
+    if not 0 < q < 1:  # NaN fails too
+        raise LevelError(f"q must lie strictly between 0 and 1. Got {q!r} instead.")

@@ -1,0 +1,236 @@
+"""What the rewards of a log look like, whatever the policy: tails, skew, and what is one observation.
+
+Measured on the residuals of a robust regression of the reward on state and action. `evaluate`,
+`compare`, `learn` and `diagnose` all read this one measurement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from tailproof.algorithms.linear.huber import Regression, huber_regression, robust_scale
+from tailproof.algorithms.one_step.observations import common_rewards, common_value
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.features import Features, table_for
+from tailproof.features.ladder import KNOTS, basis_for
+from tailproof.judgement.rules import RULES
+from tailproof.statistics.huber_path import huber_estimates
+
+Tails = Literal["light", "heavy", "sparse"]
+_COMPARED = 10_000  # rows on which the two regressions are compared
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RewardShape:
+    """Tails, skew and clustering of the rewards, once their dependence on state and action is removed.
+
+    Attributes
+    ----------
+    unit, units, unit_of_row
+        The smallest unit whose extremes come alone ("row" of a one-step log, "step", "episode",
+        "group", or "block" of neighbouring episodes), how many there are, and that of each row, (n,).
+    gain
+        The plain mean's standard error as a multiple of the best Huber mean's.
+    asymmetry
+        See `tailproof.statistics.huber_path.Path.asymmetry`: about 3 by chance. The largest of all
+        units, and of the rows of any action, whose opposite skews would cancel.
+    sparse
+        Whether more than four of five rewards are the common one (of their action).
+    worthwhile
+        Whether a robust mean would cut the variance by more than the bias is worth that so few units
+        could hide.
+    """
+
+    unit: str
+    units: int
+    gain: float
+    asymmetry: float
+    sparse: bool
+    worthwhile: bool
+    unit_of_row: IntArray = field(repr=False)
+
+    @property
+    def tails(self) -> Tails:
+        """How heavy the tails are, or that few rewards differ from the common one at all."""
+        return "sparse" if self.sparse else "heavy" if self.gain > RULES.light else "light"
+
+    @property
+    def skewed(self) -> bool:
+        """Whether the residuals are skewed beyond chance."""
+        return self.asymmetry > RULES.skewed
+
+    @property
+    def sentences(self) -> tuple[str, str, str]:
+        """Tails, skew and unit in words."""
+        seen = f"the plain mean's error is {self.gain:.1f} times that of a robust one"
+        tails = {
+            "light": f"Rewards have light tails: {seen}.",
+            "heavy": f"Rewards have heavy tails: {seen}.",
+            "sparse": "Few rewards differ from the common one: they are the signal, and none of them "
+            "is clipped.",
+        }
+        skew = (
+            f"Residuals are skewed (asymmetry {self.asymmetry:.0f}, about 3 by chance)."
+            if self.skewed
+            else f"Residuals look symmetric (asymmetry {self.asymmetry:.1f}, about 3 by chance)."
+        )
+        return tails[self.tails], skew, self._unit_sentence()
+
+    def _unit_sentence(self) -> str:
+        if self.unit in ("row", "step"):
+            return f"Extreme residuals come alone, so {self.unit}s count singly."
+        if self.unit == "block":
+            return (
+                "Extreme residuals of neighbouring episodes come together and no groups are named, so "
+                f"the mean is over {self.units} blocks of neighbouring episodes."
+            )
+        return f"Extreme residuals come in clusters, so the mean is over sums of each {self.unit}."
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain numbers and strings, ready for JSON."""
+        return {
+            "tails": self.tails,
+            "skewed": self.skewed,
+            "asymmetry": self.asymmetry,
+            "plain_over_robust_error": self.gain,
+            "unit": self.unit,
+            "units": self.units,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The shape of a log's rewards, and their regression on standardised polynomials."""
+
+    shape: RewardShape
+    features: Features
+    phi: FloatArray  # (n, d)
+    fit: Regression  # of the rewards from their median
+
+
+def measure(log: Log) -> Measured:
+    """Measure the rewards of a log.
+
+    Where splines, or a table of few states, leave residuals that are clearly smaller, these are looked
+    at: what polynomials miss of a kinked or stepped reward is no tail.
+    """
+    low, rewards = basis_for(log), log.rewards - float(np.median(log.rewards))
+    phi = low(log.states, log.actions)
+    fit = huber_regression(phi, rewards)
+    residuals = fit.residuals
+    high = table_for(log) or basis_for(log, knots=KNOTS)
+    some = slice(None, None, max(1, log.n_transitions // _COMPARED))
+    if RULES.richer_rows * high.size <= len(rewards[some]):
+        richer = huber_regression(high(log.states[some], log.actions[some]), rewards[some])
+        if robust_scale(richer.residuals) < RULES.richer * robust_scale(residuals):
+            every = high(log.states, log.actions)
+            residuals = huber_regression(every, rewards).residuals
+    return Measured(_shape(log, residuals), low, phi, fit)
+
+
+def reward_shape(log: Log) -> RewardShape:
+    """Return tails, skew and clustering of a log's rewards.
+
+    >>> from tailproof.noise import StudentT
+    >>> from tailproof.worlds import CartPole
+    >>> shape = reward_shape(CartPole().log(noise=StudentT(1.2), seed=3))
+    >>> shape.tails, shape.skewed, shape.unit
+    ('heavy', False, 'step')
+    """
+    return measure(log).shape
+
+
+def _shape(log: Log, residuals: FloatArray) -> RewardShape:
+    residuals = residuals / (float(np.abs(residuals).max()) or 1.0)  # squares must not overflow
+    unit, of_row = clusters(log, np.abs(residuals))
+    units = int(of_row.max()) + 1
+    totals = sums(of_row, residuals, units)
+    path = huber_estimates(totals[:: max(1, units // RULES.settled)])
+    best = float(path.variances[path.choose(RULES.caution)])
+    plain = float(path.variances[-1])
+    asymmetry = path.asymmetry()
+    if unit in ("row", "step"):  # in clusters rows say little about skew
+        asymmetry = max(asymmetry, asymmetry_by_action(log, residuals))
+    if log.is_discrete:
+        common: object = common_rewards(log.rewards, log.actions, log.n_actions)
+    else:
+        common = common_value(log.rewards)
+    return RewardShape(
+        unit=unit,
+        units=units,
+        gain=float(np.sqrt(plain / best)) if best > 0 else 1.0,
+        asymmetry=asymmetry,
+        sparse=common is not None,
+        worthwhile=plain >= _worth(units) * best,
+        unit_of_row=of_row,
+    )
+
+
+def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:
+    """Return the largest asymmetry of the residuals of any one action, and of all of them."""
+    found = [huber_estimates(residuals).asymmetry()]
+    if log.is_discrete:
+        own = (residuals[log.actions == action] for action in np.unique(log.actions))
+        enough = (each for each in own if len(each) >= RULES.action_rows)
+        found += [huber_estimates(each).asymmetry() for each in enough]
+    return float(max(found))
+
+
+def _worth(count: int) -> float:
+    """Return by what factor a robust mean must cut the variance before it is preferred.
+
+    A bias that few units cannot reveal is only worth risking for a large gain: thirtyfold for weeks of
+    a year, threefold for a thousand units, next to nothing for ten thousand.
+    """
+    return min(30.0, 1 + (1_500 / count) ** 2)
+
+
+def clusters(log: Log, magnitude: FloatArray) -> tuple[str, IntArray]:
+    """Return the smallest unit whose extremes come alone, and the unit of each row, (n,).
+
+    Extremes cluster if the largest 1 % of the steps' magnitudes crowd into few episodes, or the
+    largest 5 % of the episodes' into few groups (neighbouring episodes, where no groups are named). In
+    one-step logs the order of rows means nothing: a named group is one observation, otherwise a row.
+    """
+    rows = np.arange(log.n_transitions)
+    if log.is_bandit:
+        return ("row", rows) if log.group_ids is None else ("group", log.group_of_episode)
+    if not _crowded(magnitude, log.episode_of_row, RULES.extreme_rows):
+        return "step", rows
+    size = max(2, log.n_episodes // RULES.blocks)
+    named = log.group_ids is not None
+    group = log.group_of_episode if named else np.arange(log.n_episodes) // size
+    by_episode = sums(log.episode_of_row, magnitude, log.n_episodes)
+    if log.n_episodes >= 20 and _crowded(by_episode, group, RULES.extreme_episodes):
+        return ("group" if named else "block"), group[log.episode_of_row]
+    return "episode", log.episode_of_row
+
+
+def _crowded(magnitude: FloatArray, unit: IntArray, share: float) -> bool:
+    """Return whether the largest magnitudes crowd into few units more than chance allows.
+
+    By Pearson's statistic of their counts, with its variance for Poisson counts of mean m, 2 + 1/m.
+    """
+    size = np.bincount(unit)
+    if len(size) < 5 or share * len(magnitude) < 5:
+        return False
+    extreme = magnitude > np.quantile(magnitude, 1 - share)
+    found = np.bincount(unit, weights=extreme, minlength=len(size))
+    expected = np.maximum(size * extreme.mean(), 1e-12)
+    excess = ((found - expected) ** 2 / expected).sum() - len(size)
+    return bool(excess > RULES.clustered * np.sqrt((2 + 1 / expected).sum()))
+
+
+def sums(unit: IntArray, values: FloatArray, count: int) -> FloatArray:
+    """Return the sums of values (n,) or (n, d) over units, (U,) or (U, d)."""
+    if count == len(values):
+        return values
+    if values.ndim == 1:
+        return np.asarray(np.bincount(unit, weights=values, minlength=count), dtype=float)
+    return np.stack(
+        [np.bincount(unit, weights=column, minlength=count) for column in values.T], axis=1
+    )

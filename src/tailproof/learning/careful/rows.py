@@ -1,0 +1,192 @@
+"""One-step logs: every row teaches, chooses and judges in turn, never the same policy twice."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from tailproof.algorithms.learners.behaviour import behaviour_of
+from tailproof.algorithms.learners.constant import Constant, common_actions
+from tailproof.algorithms.one_step.learners import doubly_robust_scores
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.data.partition import shuffled_groups
+from tailproof.errors import TailproofError, TailproofWarning
+from tailproof.learning.careful.candidates import Row, candidates
+from tailproof.learning.careful.judgement import Judge, Judgement
+from tailproof.learning.careful.seen import SeenPairs, unseen_cost
+from tailproof.learning.learned import Learned
+from tailproof.methods.method import Method
+from tailproof.policies.simple import action_probabilities
+
+FOLDS = 4
+_AHEAD = 1.64  # standard errors by which a rule must be ahead of the best constant action
+
+#: A task and a method to what was learned.
+Teach = Callable[[Task, Method], Learned]
+
+
+@dataclass(frozen=True, eq=False)
+class LawOfRows:
+    """What cross-fitted policies do in the rows of one log, in its order."""
+
+    law: FloatArray  # (n, A)
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return π(a | s) of each row, (n, A)."""
+        if len(states) != len(self.law):
+            raise ValueError(f"This law is of {len(self.law)} rows. Got {len(states)} instead.")
+        return self.law
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """What each candidate does in each row, if two folds (the row's own and another) taught nothing.
+
+    Attributes
+    ----------
+    fold
+        Of each row, (n,); the first is the one that is held out at the end.
+    scores
+        Γ(s, a) of all rows, (n, A).
+    values
+        Γ(s, π(s)) by candidate, other fold that did not teach and row, (FOLDS, n); 0 in that fold.
+    """
+
+    log: Log
+    fold: IntArray
+    scores: FloatArray
+    values: dict[str, FloatArray]
+
+    def chosen(self, left_out: int, rows: dict[str, Row]) -> Row:
+        """Return the candidate that the other folds prefer: a constant unless a rule is ahead."""
+        own = self.fold != left_out
+        means = {action: self.scores[own, action].mean() for action in common_actions(self.log)}
+        best = max(means, key=lambda action: means[action])
+        constant = constant_row(self.log, best)
+        bounds = {}
+        for name, values in self.values.items():
+            ahead = values[left_out, own] - self.scores[own, best]
+            bounds[name] = float(ahead.mean()) - _AHEAD * self._error(ahead, own)
+        leading = max(bounds, key=lambda name: bounds[name], default=None)
+        return constant if leading is None or bounds[leading] <= 0 else rows[leading]
+
+    def _error(self, values: FloatArray, own: Any) -> float:
+        """Return the standard error of a mean over rows, whose groups are independent."""
+        sums = np.bincount(self.log.group_of_episode[own], weights=values - values.mean())
+        return float(np.sqrt((sums**2).sum())) / len(values)
+
+
+def constant_row(log: Log, action: int) -> Row:
+    """Return the candidate that always takes one action."""
+    label = log.action_space.label(action)  # type: ignore[union-attr]
+    return Row(f"Always {label}", Method(base=Constant(action=action), at="pointwise"))
+
+
+def dealt(log: Log, judging: float, *, seed: int) -> IntArray:
+    """Deal whole groups to four folds, the first with a given share of them, (n,)."""
+    order = shuffled_groups(log, np.random.default_rng([seed, 2]))
+    first = min(max(1, round(judging * log.n_groups)), log.n_groups - (FOLDS - 1))
+    place = np.empty(log.n_groups, dtype=np.intp)
+    place[order[:first]] = 0
+    place[order[first:]] = 1 + np.arange(log.n_groups - first) % (FOLDS - 1)
+    return np.asarray(place[log.group_of_episode])
+
+
+def cross_fit(
+    whole: Task, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
+) -> tuple[CrossFit, dict[str, Row], list[str]]:
+    """Teach every candidate without each pair of folds, and score it on both."""
+    log: Log = whole.log
+    found = CrossFit(log, fold, doubly_robust_scores(whole), {})
+    rows: dict[str, Row] = {}
+    failed: dict[str, str] = {}
+    for pair in combinations(range(FOLDS), 2):
+        task = task_without(whole, fold, pair)
+        asked = np.flatnonzero(np.isin(fold, pair))
+        for row in candidates(task.log, 0.0):
+            if isinstance(row.method.base, Constant):
+                continue  # every constant is scored without being taught
+            rows[row.name] = row
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
+                    policy = teach(task, row.method).policy
+                law = action_probabilities(policy, log.states[asked], log.n_actions)
+            except (TailproofError, np.linalg.LinAlgError) as error:
+                failed[row.name] = f"{row.name} ({str(error).split('.')[0]})"
+                continue
+            values = np.zeros(len(fold))
+            values[asked] = (law * found.scores[asked]).sum(axis=1)
+            sums = found.values.setdefault(row.name, np.zeros((FOLDS, len(fold))))
+            for other, own in (pair, pair[::-1]):
+                sums[other, fold == own] = values[fold == own]
+        advance()
+    for name in failed:
+        found.values.pop(name, None)
+    return found, rows, list(failed.values())
+
+
+def task_without(whole: Task, fold: IntArray, left_out: tuple[int, ...]) -> Task:
+    """Return the task of the other folds, with the behaviour of all: that has seen no reward."""
+    log = whole.log.take(np.flatnonzero(~np.isin(fold, left_out)))
+    task = Task(log, 0.0, None, log.first_states, seed=whole.seed)
+    task.known["behaviour"] = behaviour_of(whole)
+    return task
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What was chosen, and what all rows say about it."""
+
+    name: str
+    learned: Learned
+    judgement: Judgement | None
+    candidates: int
+    failed: list[str]
+
+
+def learn_from_rows(
+    log: Log,
+    *,
+    seed: int,
+    holdout: float,
+    at_least: float,
+    teach: Teach,
+    advance: Callable[[], Any],
+) -> Found:
+    """Choose a candidate for a one-step log, and judge it.
+
+    Four folds of whole groups. For each of them a candidate is chosen by the other three, each of
+    which scores what it did not teach; is taught by these three; and acts in the fold. What it earns
+    there was used neither to teach nor to choose it. All rows so judge the way of learning rather
+    than one of its four policies; the one that is returned has not seen the first fold.
+    """
+    fold = dealt(log, holdout, seed=seed)
+    whole = Task(log, 0.0, None, log.first_states, seed=seed)
+    found, rows, failed = cross_fit(whole, fold, teach=teach, advance=advance)
+    law, unseen = np.zeros((log.n_transitions, log.n_actions)), np.zeros(log.n_transitions)
+    kept = []
+    for k in range(FOLDS):
+        row = found.chosen(k, rows)
+        task = task_without(whole, fold, (k,))
+        learned = teach(task, row.method)
+        own = np.flatnonzero(fold == k)
+        law[own] = action_probabilities(learned.policy, log.states[own], log.n_actions)
+        seen = SeenPairs.of(task.log)
+        if seen is not None:
+            unseen[own] = seen.unseen(log.states[own], law[own])
+        kept.append((row.name, learned))
+        advance()
+    judge = Judge(log, 0.0, at_least, seed + 2, None)
+    judgement = judge.ask(LawOfRows(law))
+    if judgement is not None:
+        cost = unseen_cost(float(unseen.mean()), log, judgement.value, 0.0)
+        judgement = replace(judgement, bound=judgement.bound - cost)
+    return Found(*kept[0], judgement, len(rows), failed)

@@ -1,0 +1,1 @@
+"""Pictures: functions of a matplotlib Axes, behind `.plot()` of every result and behind the report."""

@@ -1,0 +1,183 @@
+"""Pictures with a row for each thing: intervals one below the other, and bars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tailproof.plotting.marks import (
+    COLOURS,
+    Tone,
+    colour_of,
+    dots,
+    mark,
+    page_axes,
+    rule,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tailproof.arrays import FloatArray
+
+ROW = 26.0  # height of a row in pixels
+LETTER = 7.1  # average width of a letter at the size of labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A value with its interval, under a name.
+
+    Attributes
+    ----------
+    name
+        What stands beside it.
+    value, low, high
+        NaN where there is none; an infinite `high` makes `low` a lower bound.
+    tone, tip
+        Its colour, and what a pointer over it shows on a page.
+    note
+        Written where there is nothing to draw.
+    """
+
+    name: str
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    tone: Tone = "main"
+    tip: str = ""
+    note: str = ""
+
+
+def rows_axes(names: Sequence[str], *, row: float = ROW, right: float = 16) -> Axes:
+    """Return axes for a page that have room for a row of each name."""
+    longest = max((len(shortened(name, 24)) for name in names), default=0)
+    axes = page_axes(26 + 46 + row * len(names), left=26 + LETTER * longest, top=26, right=right)
+    axes.tick_params(axis="y", labelcolor=COLOURS["ink"])
+    axes.grid(visible=False, axis="y")
+    return axes
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Write a name beside each row, the first on top."""
+    labels = [shortened(name, 24) for name in names]
+    axes.set_yticks(range(len(names)), labels, parse_math=False)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.margins(x=0.08)
+
+
+def draw_intervals(
+    axes: Axes, rows: Sequence[Row], *, line: tuple[float, str, Tone] | None = None
+) -> None:
+    """Draw each row's value and interval; a lower bound is an arrow, above which nothing is claimed.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    rows
+        From top to bottom.
+    line
+        A value to compare with, its label and tone.
+    """
+    name_rows(axes, [each.name for each in rows])
+    shown = [
+        end
+        for row in rows
+        for end in (row.value, row.low, row.high, line[0] if line else math.nan)
+        if math.isfinite(end)
+    ]
+    axes.update_datalim([(end, 0) for end in shown], updatey=False)
+    axes.autoscale_view(scaley=False)
+    edge = axes.get_xlim()[1]
+    for i, row in enumerate(rows):
+        colour = colour_of(row.tone)
+        if math.isfinite(row.low):
+            ends = [row.low] if row.high == math.inf else [row.low, row.high]
+            wide = axes.hlines(i, row.low, min(row.high, edge), color=colour, alpha=0.38, lw=8)
+            mark(wide, "bar", row.tone, [row.tip] if row.tip else ())
+            caps = axes.scatter(ends, [i] * len(ends), s=200, marker="|", color=colour, lw=2)
+            mark(caps, "line", row.tone)
+            if row.high == math.inf:
+                arrow = axes.scatter([edge], [i], s=90, marker=">", color=colour, clip_on=False)
+                mark(arrow, "arrow", row.tone)
+        if math.isfinite(row.value):
+            dots(axes, [row.value], [i], row.tone, tips=[row.tip], radius=5)
+        if row.note:
+            _write(axes, row.note, (axes.get_xlim()[0], i))
+    axes.set_xlim(axes.get_xlim()[0], edge)
+    if line is not None:
+        rule(axes, x=line[0], label=line[1], tone=line[2], dashed=line[2] != "main")
+
+
+def draw_bars(
+    axes: Axes,
+    names: Sequence[str],
+    series: Sequence[tuple[Sequence[Tone], Sequence[float], Sequence[str]]],
+    *,
+    notes: Sequence[str] = (),
+) -> None:
+    """Draw bars from zero, one of each series in every row, with a note at the end of the last.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    names
+        Of the rows.
+    series
+        Tones, lengths and tips, one of each for every row.
+    notes
+        Written at the end of the last series' bars.
+    """
+    name_rows(axes, names)
+    height = 0.64 / len(series)
+    for j, (tones, lengths, tips) in enumerate(series):
+        places = np.arange(len(names)) + (j - (len(series) - 1) / 2) * height * 1.15
+        colours = [colour_of(tone) for tone in tones]
+        drawn = axes.barh(places, lengths, height, color=colours, edgecolor=colours, linewidth=0.6)
+        for bar, tone, tip in zip(drawn, tones, tips, strict=True):
+            mark(bar, "bar", tone, [tip])
+    rule(axes, x=0.0, dashed=False)
+    for i, note in enumerate(notes):
+        _write(axes, note, (max(series[-1][1][i], 0.0), i))
+
+
+def _write(axes: Axes, note: str, place: tuple[float, float]) -> None:
+    text = axes.annotate(
+        note, place, (6, 0), textcoords="offset points", va="center", parse_math=False
+    )
+    text.set_color(COLOURS["soft"])
+    mark(text, "label", "muted")
+
+
+def draw_folds(
+    axes: Axes,
+    values: FloatArray,
+    *,
+    value: float,
+    interval: tuple[float, float] | None,
+    label: str,
+    tips: Sequence[str] = (),
+) -> None:
+    """Draw the values of folds in order of size, their mean, the estimate and its interval."""
+    axes.set_yticks([])
+    axes.set_ylim(-0.5, len(values) - 0.5)
+    dots(axes, np.sort(values), np.arange(len(values)), "main", tips=tips, radius=5)
+    if interval is not None:
+        mark(axes.axvspan(*interval, color=colour_of("main"), alpha=0.12, lw=0), "band", "main")
+    rule(axes, x=float(np.mean(values)), tone="warn")
+    rule(axes, x=value, label=label, tone="main", dashed=False)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many letters.
+
+    >>> shortened("night>afternoon", 8)
+    'night>a…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"

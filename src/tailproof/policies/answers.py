@@ -1,0 +1,123 @@
+"""What policies answer: labels, codes or probabilities, translated to the log's action codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.spaces import Discrete
+from tailproof.errors import PolicyError
+
+#: No action: a missing answer, or an action that the log does not have.
+ABSENT = -1
+
+
+def some(names: Sequence[str], most: int = 8) -> str:
+    """Return the first of some names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def labels_of(space: Discrete) -> list[str]:
+    """Return what the log calls its actions, by code."""
+    return [space.label(code) for code in range(space.n)]
+
+
+def unknown_action(name: str, space: Discrete, who: str = "The policy") -> PolicyError:
+    """Return the error about an action that the log does not have."""
+    labels = labels_of(space)
+    close = get_close_matches(name, labels, n=1)
+    return PolicyError(
+        f"{who} must answer with the log's actions, {some(labels)}. Got {name!r}."
+        + (f" Did you mean {close[0]!r}?" if close else "")
+    )
+
+
+def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy") -> AnyArray:
+    """Return answers as the log's action codes, in their shape; missing answers are −1.
+
+    Text is a label, always. A whole number is a code, unless the log's labels are whole numbers
+    themselves: then it is a label. One that could be either is refused. What is neither text nor
+    numbers is returned as it is.
+    """
+    if answered.dtype.kind == "O":
+        missing = np.array([_is_missing(each) for each in answered.flat]).reshape(answered.shape)
+        if missing.any() and not missing.all():
+            codes = np.full(answered.shape, ABSENT)
+            codes[~missing] = action_codes(_plain(answered[~missing]), space, who=who)
+            return codes
+        answered = _plain(answered)
+    if answered.dtype.kind == "U":
+        return _label_codes(answered, space, who)
+    if space.labels is None or answered.dtype.kind not in "iuf":
+        return answered
+    labels = labels_of(space)
+    place = {label: code for code, label in enumerate(labels)}
+    numbered = all(label.removeprefix("-").isdecimal() for label in labels)
+    meant = answered.copy()
+    for each in np.unique(answered[np.isfinite(answered)]):
+        code = place.get(str(int(each))) if each == int(each) else None
+        is_code = 0 <= each < space.n
+        if code is None and numbered and is_code:
+            raise PolicyError(
+                f"{who} answered {int(each)}, which is none of the log's actions, {some(labels)}. "
+                f"Answer with these."
+            )
+        if code is None or code == each:
+            continue
+        if is_code:
+            raise PolicyError(
+                f"{who} answered {int(each)}, which may be the action labelled {labels[code]!r} or "
+                f"the code of {labels[int(each)]!r}. Answer with labels as text, such as "
+                f"{labels[code]!r}, or give probabilities(states)."
+            )
+        meant[answered == each] = code
+    return meant
+
+
+def law_by_name(values: FloatArray, names: Sequence[Any], space: Discrete, who: str) -> FloatArray:
+    """Return probabilities whose columns are named by action, as the log orders them, (n, A).
+
+    Actions without a column have probability 0; a column of no action of the log must be 0.
+    """
+    codes = np.full(len(names), ABSENT)
+    for j, name in enumerate(names):
+        try:
+            codes[j] = int(action_codes(np.array([name]), space, who=who)[0])
+        except PolicyError:
+            if (values[:, j] > 0).any():
+                raise
+    law = np.zeros((len(values), space.n))
+    kept = (codes >= 0) & (codes < space.n)
+    law[:, codes[kept]] = values[:, kept]
+    return law
+
+
+def _plain(answered: AnyArray) -> AnyArray:
+    """Return objects as text or numbers, if they are all text or all numbers."""
+    if all(isinstance(each, str) for each in answered.flat):
+        return answered.astype(np.str_) if answered.size else answered
+    if all(isinstance(each, int | float | np.number) for each in answered.flat):
+        return answered.astype(float)
+    return answered
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _label_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
+    """Return the codes of labels, found by comparison: there are few, and sorting many is slow."""
+    place = {label: code for code, label in enumerate(labels_of(space))}
+    codes = np.full(answered.shape, ABSENT, dtype=np.intp)
+    while (left := codes == ABSENT).any():
+        label = str(answered[left][0])
+        if label not in place:
+            raise unknown_action(label, space, who)
+        codes[left & (answered == label)] = place[label]
+    return codes

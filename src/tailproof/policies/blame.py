@@ -1,0 +1,63 @@
+"""A policy's own errors, shown as its own: where they happened and what it was given."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tailproof.errors import PolicyError, TailproofError
+
+
+@contextmanager
+def own_errors(
+    policy: Any, states: Any = None, *, columns: Sequence[str] = (), hint: str = ""
+) -> Iterator[None]:
+    """Turn whatever a policy raises into an error that names its file, line, message and input.
+
+    Parameters
+    ----------
+    policy
+        Whose code runs.
+    states
+        The array that it was given, or None.
+    columns
+        The names of the columns that it was given.
+    hint
+        A sentence to add.
+    """
+    try:
+        yield
+    except (TailproofError, MemoryError):
+        raise
+    except Exception as error:  # a user's code may raise anything
+        said = f"{type(error).__name__}: {error}".strip().rstrip(":")
+        names = columns or getattr(policy, "given_names", ())
+        given = f"an array of the shape {states.shape}" if states is not None else "a frame"
+        if names:
+            shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if names[30:] else "")
+            given = f"{given} with the columns {shown}"
+        raise PolicyError(
+            f"The policy {called(policy)} raised an error of its own{_place(policy, error)}: {said}. "
+            f"It was given {given}.{f' {hint}' if hint else ''}"
+        ) from error
+
+
+def called(policy: Any) -> str:
+    """Return what to call a policy in a message."""
+    inner = getattr(policy, "policy", policy)
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    return "(a lambda)" if name == "<lambda>" else str(name)
+
+
+def _place(policy: Any, error: Exception) -> str:
+    """Return the line of the policy's own file that was running, or the last line that was."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inner = inspect.unwrap(getattr(policy, "policy", policy))
+    code = getattr(inner, "__code__", None)
+    own = [each for each in frames if code is not None and each.filename == code.co_filename]
+    last = own[-1] if own else frames[-1]
+    line = f" ({last.line.strip()})" if last.line else ""
+    return f" in {last.filename}, line {last.lineno}{line}"

@@ -1,0 +1,291 @@
+"""Policies that answer by row of the log's table: columns, arrays, and what was asked once of a frame.
+
+What stands in a column of the table need not be a function of the state. Such a policy is therefore
+turned into one answer for each row of the table, and asked by row (`tailproof.data.origin`).
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.data.log import Episodes, Log
+from tailproof.data.origin import Origin
+from tailproof.data.spaces import Discrete
+from tailproof.errors import PolicyError, TailproofWarning
+from tailproof.policies.answers import ABSENT, action_codes, law_by_name, some
+
+_ROUNDED = 0.02  # probabilities that are this far from adding up to 1 were rounded, not forgotten
+
+
+@dataclass(frozen=True)
+class Column:
+    """The policy that a column of the log's table holds: what it would have done in each row.
+
+    A name, for actions; or a pattern such as ``"p_*"``, for one column of probabilities for each
+    action, where the star stands for the action's label. On sequential logs the policy's action in the
+    next state is that of the next row of the episode.
+
+    Examples
+    --------
+    >>> from tailproof import evaluate, read_log
+    >>> table = {"action": ["a", "b"] * 50, "reward": [1.0, 3.0] * 50, "new": ["b"] * 100}
+    >>> round(evaluate(read_log(table), Column("new")).value, 6)
+    3.0
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The policy that logged, as a classifier finds it in the log; logged propensities are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowPolicy:
+    """An answer for each row of a table of `count` rows; `name` is what messages call it."""
+
+    name: str
+    count: int
+
+    def places(self, rows: IntArray | None) -> IntArray:
+        """Return the rows, or say why there must be some."""
+        if rows is None:
+            raise PolicyError(
+                f"{self.name} says what to do in the rows of the log and nowhere else. Other initial "
+                f"states, simulations and logs that stay on disk need a function of the states."
+            )
+        return np.maximum(rows, 0)  # where nothing follows, any answer will do
+
+
+@dataclass(frozen=True, eq=False)
+class RowChoice(RowPolicy):
+    """One action in each row."""
+
+    actions: AnyArray  # (N,) codes, or (N, q) reals
+
+    def choose_at(self, states: FloatArray, rows: IntArray | None) -> AnyArray:  # noqa: ARG002
+        """Return the actions in these rows, (n,) or (n, q)."""
+        chosen: AnyArray = self.actions[self.places(rows)]
+        return chosen
+
+    def __call__(self, states: FloatArray) -> AnyArray:
+        """Refuse: only rows of the log can be asked about."""
+        return self.choose_at(states, None)
+
+
+@dataclass(frozen=True, eq=False)
+class RowLaw(RowPolicy):
+    """A law over the log's actions in each row."""
+
+    law: FloatArray  # (N, A)
+
+    def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:  # noqa: ARG002
+        """Return π(a | row), (n, A)."""
+        chosen: FloatArray = self.law[self.places(rows)]
+        return chosen
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Refuse: only rows of the log can be asked about."""
+        return self.law_at(states, None)
+
+
+def by_row(policy: Any, log: Episodes) -> RowPolicy | None:
+    """Return a column, an array or the logged policy, bound to a log; None for other policies."""
+    if isinstance(policy, Logged):
+        return _logged(require_rows(log, "logged"))
+    if isinstance(policy, Column):
+        return _column(policy.name, require_rows(log, f"Column({policy.name!r})"))
+    if not is_answers(policy):
+        return None
+    known = require_rows(log, "An array")
+    origin, name = known.table_rows, f"The {type(policy).__name__}"
+    if len(policy) != origin.count:
+        raise PolicyError(
+            f"{name} of what the policy does must have an entry for each of the {origin.count} rows of "
+            f"the log's table. Got {len(policy)}."
+        )
+    _require_index(policy, origin)
+    return row_policy(policy, known, name)
+
+
+def is_answers(policy: Any) -> bool:
+    """Return whether this is no policy but the answers of one, one for each row."""
+    plain = isinstance(policy, np.ndarray | list | tuple)
+    return plain or (hasattr(policy, "__array__") and not callable(policy) and len(policy) > 0)
+
+
+def row_policy(answers: Any, log: Log, name: str) -> RowPolicy:
+    """Return the policy with these answers in the rows of the log's table, checked."""
+    count, space = log.table_rows.count, log.action_space
+    named = getattr(answers, "columns", None)
+    values = np.asarray(answers)
+    if len(values) != count or values.ndim > 2:
+        raise PolicyError(
+            f"{name} must answer for each of the {count} rows. Got the shape {values.shape}."
+        )
+    if not isinstance(space, Discrete):
+        reals = values.astype(float).reshape(count, -1)
+        _require_known(np.isnan(reals).any(axis=1), log, name)
+        return RowChoice(name, count, reals)
+    if values.ndim == 2 and values.shape[1] > 1:
+        return _as_law(values, None if named is None else list(named), log, name)
+    codes = action_codes(values.reshape(count), space, who=name)
+    if codes.dtype.kind == "f":
+        codes = np.where(np.isnan(codes), ABSENT, codes)
+    wrong = (codes.dtype.kind not in "iubf") or (codes != np.round(codes)).any()
+    if wrong or (codes >= space.n).any() or (codes < ABSENT).any():
+        labels = some([space.label(code) for code in range(space.n)])
+        odd = values.reshape(count)[np.argmax((codes >= space.n) | (codes < ABSENT))]
+        raise PolicyError(f"{name} must answer with the log's actions, {labels}. Got {odd!r}.")
+    codes = codes.astype(np.intp)
+    _require_known(codes == ABSENT, log, name)
+    return RowChoice(name, count, codes)
+
+
+def require_rows(log: Episodes, who: str) -> Log:
+    """Return the log, if its rows are in memory."""
+    if isinstance(log, Log):
+        return log
+    raise PolicyError(
+        f"{who} is a policy by row, which needs the log in memory. Read it with lazy=False, or write "
+        f"the policy as a function of the states."
+    )
+
+
+def _column(pattern: str, log: Log) -> RowPolicy:
+    origin, name = log.table_rows, f"Column {pattern!r}"
+    if origin.table is None:
+        raise PolicyError(
+            f"{name}: this log was made of arrays and has no other columns. Pass the array of actions "
+            f"itself, or read the log from a table."
+        )
+    there = origin.table.names
+    if "*" not in pattern:
+        if pattern not in there:
+            raise PolicyError(_no_column(pattern, origin))
+        values = origin.table.read([pattern]).column(0).to_pylist()
+        return row_policy(np.array(values, dtype=object), log, name)
+    first, _, last = pattern.partition("*")
+    found = [
+        each
+        for each in there
+        if each.startswith(first) and each.endswith(last) and len(each) > len(first) + len(last)
+    ]
+    if not found:
+        raise PolicyError(f"No column matches {pattern!r}. The log has: {some(there, 20)}.")
+    columns = origin.table.read(found).columns
+    try:
+        law = np.column_stack([np.array(each.to_pylist(), dtype=float) for each in columns])
+    except ValueError as error:
+        raise PolicyError(
+            f"The columns {some(found)} must hold probabilities, that is numbers. {error}."
+        ) from error
+    actions = [each[len(first) : len(each) - len(last)] for each in found]
+    return _as_law(law, actions, log, name)
+
+
+def _no_column(name: str, origin: Origin) -> str:
+    assert origin.table is not None
+    if said := getattr(origin.table, "hidden", {}).get(name):
+        advice = " Write logged for the policy that logged." if said == "the action" else ""
+        return f"Column {name!r} is {said}: no policy knows it before it acts.{advice}"
+    close = get_close_matches(name, origin.table.names, n=1)
+    return (
+        f"There is no column {name!r} for the policy. The log has: {some(origin.table.names, 20)}."
+        + (f" Did you mean {close[0]!r}?" if close else "")
+    )
+
+
+def _as_law(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) -> RowPolicy:
+    assert isinstance(log.action_space, Discrete)
+    law = values.astype(float)
+    if names is not None:
+        law = law_by_name(law, names, log.action_space, name)
+    if law.shape[1] != log.n_actions:
+        raise PolicyError(
+            f"{name} must give a probability for each of the {log.n_actions} actions, "
+            f"{some([log.action_space.label(code) for code in range(log.n_actions)])}. Got "
+            f"{law.shape[1]} columns."
+        )
+    _require_known(np.isnan(law).any(axis=1), log, name)
+    law = np.nan_to_num(law)
+    sums = law.sum(axis=1)
+    off = _used(log) & ((np.abs(sums - 1) > _ROUNDED) | (law < 0).any(axis=1))
+    if off.any():
+        row = int(off.argmax())
+        raise PolicyError(
+            f"The probabilities of {name[0].lower()}{name[1:]} must be at least 0 and add up to 1. "
+            f"Got {law[row]} in row {row} (the first row is 0; {int(off.sum())} such rows)."
+        )
+    if (np.abs(sums - 1)[_used(log)] > 1e-6).any():
+        warnings.warn(
+            f"The probabilities of {name[0].lower()}{name[1:]} add up to 1 only nearly, as if they "
+            f"were rounded; they were divided by their sums.",
+            TailproofWarning,
+            stacklevel=2,
+        )
+    return RowLaw(name, len(law), law / np.where(sums > 0, sums, 1)[:, None])
+
+
+def _used(log: Log) -> BoolArray:
+    """Return which rows of the table the log's states and next states stand in, (N,)."""
+    used = np.zeros(log.table_rows.count, dtype=bool)
+    alive = log.table_rows.next_rows[~log.terminated]
+    used[log.table_rows.rows] = True
+    used[alive[alive >= 0]] = True
+    return used
+
+
+def _require_known(unknown: BoolArray, log: Log, name: str) -> None:
+    """Refuse a policy of which nobody knows what it does in a state or a next state of the log."""
+    beyond = int(((log.table_rows.next_rows < 0) & ~log.terminated).sum())
+    if beyond:
+        raise PolicyError(
+            f"{name} says what to do in rows of the log, but what follows {beyond} of its steps stands "
+            f"in no row. Pass next_state=False to take next states from the rows, terminated=True if "
+            f"episodes end there, or write the policy as a function of the states."
+        )
+    missing = unknown & _used(log)
+    if missing.any():
+        raise PolicyError(
+            f"{name} is missing in {int(missing.sum())} rows, the first of them row "
+            f"{int(missing.argmax())} (the first row is 0): say what the policy does there."
+        )
+
+
+def _require_index(policy: Any, origin: Origin) -> None:
+    """Refuse a Series or frame of pandas whose row labels are not those of the log's frame."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(policy, pandas.Series | pandas.DataFrame):
+        return
+    plain = pandas.RangeIndex(origin.count)
+    expected = plain if origin.index is None else origin.index
+    if not (policy.index.equals(expected) or (origin.table is None and policy.index.equals(plain))):
+        raise PolicyError(
+            f"The {type(policy).__name__} has other row labels (its index) than the log's table, so "
+            f"that its rows may be in another order. Reindex it, or pass its values (.to_numpy()) if "
+            f"they stand in the order of the log's rows."
+        )
+
+
+def _logged(log: Log) -> RowLaw:
+    from tailproof.sources.propensities import behaviour_law  # brings scikit-learn
+
+    if not log.is_discrete:
+        raise PolicyError("logged, as a policy, needs discrete actions. These are continuous.")
+    origin = log.table_rows
+    law, after = behaviour_law(log)
+    table = np.full((origin.count, log.n_actions), 1 / log.n_actions)
+    known = origin.next_rows >= 0
+    table[origin.next_rows[known]] = after[known]
+    table[origin.rows] = law
+    return RowLaw("The logged policy", origin.count, table)

@@ -1,0 +1,210 @@
+"""Rules over named columns and fitted models: functions of a frame with the log's original columns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, FloatArray
+from tailproof.data.log import Episodes, Log
+from tailproof.data.spaces import Discrete
+from tailproof.errors import PolicyError
+from tailproof.policies.answers import action_codes, law_by_name, some
+from tailproof.policies.blame import called, own_errors
+from tailproof.policies.by_row import RowPolicy, row_policy
+
+
+@dataclass(frozen=True)
+class OnFrame:
+    """A function of a pandas frame; see `on_frame`."""
+
+    function: Callable[[Any], Any]
+
+    @property
+    def __name__(self) -> str:
+        return called(self.function)
+
+
+def on_frame(function: Callable[[Any], Any]) -> OnFrame:
+    """Say that a policy takes a pandas frame with the log's original columns and labels.
+
+    It answers with labels, action codes, or probabilities: an array (n, A) in the order of the log's
+    actions, or a frame whose columns are named by action. Rewards, logged actions, propensities and
+    what comes after are not among the columns.
+
+    A function whose first parameter is annotated with ``DataFrame``, or that uses its argument as only
+    a frame can be used (``states["age"]``), need not be marked.
+
+    Examples
+    --------
+    >>> @on_frame
+    ... def policy(states):
+    ...     return ["email" if days >= 30 else "none" for days in states["days_since_order"]]
+    """
+    return OnFrame(function)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """How to ask a function or a model, and what it wants to be given."""
+
+    policy: Any
+    ask: Callable[[Any], Any]
+    frame: bool | None  # whether it wants a frame; None if that must be tried
+    columns: tuple[str, ...] = ()  # that it wants, in this order; all of them if there are none
+    classes: Any = None  # actions of the columns of its answers
+
+
+def as_rule(policy: Any) -> Rule | None:
+    """Return how to ask a function, a fitted model or its `predict_proba`; None for other policies."""
+    if isinstance(policy, OnFrame):
+        return Rule(policy.function, policy.function, True)
+    model: Any = getattr(policy, "__self__", None) if inspect.ismethod(policy) else policy
+    if hasattr(model, "predict") and not hasattr(model, "probabilities"):
+        by_law = getattr(policy, "__name__", "predict") == "predict_proba"
+        names = tuple(map(str, getattr(model, "feature_names_in_", ())))
+        frame = True if names else (False if hasattr(model, "n_features_in_") else None)
+        ask = model.predict_proba if by_law else model.predict
+        return Rule(model, ask, frame, names, getattr(model, "classes_", None) if by_law else None)
+    if not callable(policy) or any(
+        getattr(policy, name, None) is not None
+        for name in ("probabilities", "sample", "n_actions", "state_names")
+    ):
+        return None
+    return Rule(policy, policy, True if _annotated(policy) else None)
+
+
+def _annotated(function: Any) -> bool:
+    """Return whether the first parameter of a function is said to be a data frame."""
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except (TypeError, ValueError):
+        return False
+    return first is not None and "DataFrame" in str(first.annotation)
+
+
+def wants_names(rule: Rule, states: FloatArray) -> tuple[bool, AnyArray | None]:
+    """Ask a rule about a few states as an array: does it want names instead, and what it answers.
+
+    Only what no array can do decides for a frame: an index that is text, an attribute of a frame.
+    """
+    try:
+        return False, np.asarray(rule.ask(states.copy()))
+    except IndexError as error:
+        text = str(error)
+        return "valid indices" in text or "integer (or boolean) type" in text, None
+    except AttributeError as error:
+        return isinstance(error.obj, np.ndarray), None
+    except Exception:  # its own error, which it will raise again when it is asked in earnest
+        return False, None
+
+
+def on_rows(rule: Rule, log: Log) -> RowPolicy:
+    """Ask a rule once about all rows of the log's table."""
+    table = log.table_rows.table
+    assert table is not None
+    names, name = table.names, f"The policy {called(rule.policy)}"
+    frame = _arrow_frame(table.read(names)) if _all_in(rule.columns, names) else None
+    if frame is None:
+        raise PolicyError(_missing(rule, names))
+    hidden = getattr(table, "hidden", {})
+    with own_errors(rule.policy, columns=names, hint=_hint(hidden)):
+        answers = rule.ask(frame[list(rule.columns)] if rule.columns else frame)
+    if rule.classes is not None:
+        assert isinstance(log.action_space, Discrete)
+        answers = law_by_name(np.asarray(answers), rule.classes, log.action_space, name)
+    return row_policy(answers, log, name)
+
+
+@dataclass(frozen=True, eq=False)
+class OnStates:
+    """A rule asked about states: as an array, or as a frame with the names of the state variables."""
+
+    rule: Rule
+    names: tuple[str, ...]
+    frame: bool
+    space: Any
+
+    @property
+    def __name__(self) -> str:
+        return called(self.rule.policy)
+
+    def __call__(self, states: FloatArray) -> Any:
+        """Return what it answers; probabilities by the log's actions."""
+        given: Any = states
+        if self.frame:
+            given = pandas_module().DataFrame(states, columns=list(self.names))
+            if not _all_in(self.rule.columns, self.names):
+                raise PolicyError(_missing(self.rule, self.names))
+            given = given[list(self.rule.columns)] if self.rule.columns else given
+        with own_errors(self.rule.policy, None if self.frame else states, columns=self.names):
+            answers = self.rule.ask(given)
+        if self.rule.classes is not None:
+            named = f"The policy {self.__name__}"
+            return law_by_name(np.asarray(answers), self.rule.classes, self.space, named)
+        if hasattr(answers, "columns") and isinstance(self.space, Discrete):
+            return law_by_name(answers.to_numpy(), list(answers.columns), self.space, self.__name__)
+        values = np.asarray(answers)
+        return action_codes(values, self.space) if values.dtype.kind == "O" else values
+
+
+def bind_rule(policy: Any, log: Episodes) -> Any:
+    """Return a rule as it is to be asked on this log; the policy itself if it is none."""
+    rule = as_rule(policy)
+    if rule is None:
+        return policy
+    if not isinstance(log, Log):
+        frame = bool(rule.frame)
+    elif rule.frame is None:
+        frame = wants_names(rule, log.states[:2])[0]
+    else:
+        frame = rule.frame
+    table = log.table_rows.table if isinstance(log, Log) else None
+    if frame and table is not None and isinstance(log, Log):
+        if not rule.columns or _all_in(rule.columns, table.names):
+            return on_rows(rule, log)
+        if not _all_in(rule.columns, log.state_names):
+            raise PolicyError(_missing(rule, table.names))
+    if not frame and rule.ask is policy:
+        return policy  # a function of an array, as it is
+    return OnStates(rule, log.state_names, frame, log.action_space)
+
+
+def pandas_module() -> Any:
+    """Return pandas, or say that it is needed."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise PolicyError(
+            "A rule over named columns gets a pandas frame, and pandas is not installed: "
+            "pip install pandas. Or write the rule for an array of the states."
+        ) from error
+    return pandas
+
+
+def _arrow_frame(table: Any) -> Any:
+    pandas_module()
+    return table.to_pandas()
+
+
+def _all_in(columns: Sequence[str], names: Sequence[str]) -> bool:
+    return set(columns) <= set(names)
+
+
+def _missing(rule: Rule, names: Sequence[str]) -> str:
+    absent = [each for each in rule.columns if each not in names]
+    return (
+        f"The policy {called(rule.policy)} was fitted on the columns {some(rule.columns, 20)}. The log "
+        f"has no {some(absent, 20)} to give it; it has {some(names, 20)}."
+    )
+
+
+def _hint(hidden: dict[str, str]) -> str:
+    if not hidden:
+        return ""
+    listed = ", ".join(f"{name} ({what})" for name, what in hidden.items())
+    return f"Not among them, because no policy knows them before it acts: {listed}."

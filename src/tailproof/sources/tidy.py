@@ -1,0 +1,272 @@
+"""State columns as tables have them: gaps, dates, many categories, made fit to be numbers, and said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from tailproof.arrays import BoolArray
+from tailproof.errors import LogError
+from tailproof.sources.columns import Columns
+from tailproof.sources.encode import array, is_list, is_text, labelled, plain
+from tailproof.sources.steps import Told
+from tailproof.sources.variables import require_no_numbers
+
+Missing = Literal["category", "median", "drop-episode", "error"]
+#: What a missing text and a text that is too rare become.
+MISSING, OTHER = "(missing)", "(other)"
+_DATE_AS_TEXT = re.compile(r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4}.*")
+
+
+@dataclass(frozen=True)
+class Tidying:
+    """How to make numbers of state columns.
+
+    Attributes
+    ----------
+    missing
+        ``"category"``: a missing text is a category of its own, a missing number is the median, with
+        an indicator variable; ``"median"``: a missing text is the most common one, also with an
+        indicator; ``"drop-episode"`` leaves out whole episodes; ``"error"`` refuses.
+    categorical
+        Columns of numbers that are names, such as the number of a site.
+    categories
+        How many variables a column of text may become: the most common texts, and one for all others.
+    cost
+        What each action costs, by label: taken off the reward wherever it was taken.
+    """
+
+    missing: Missing = "category"
+    categorical: tuple[str, ...] = ()
+    categories: int = 32
+    cost: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.missing not in get_args(Missing):
+            raise LogError(
+                f"missing must be one of {', '.join(get_args(Missing))}. Got {self.missing!r} instead."
+            )
+        if self.categories < 2:
+            raise LogError(f"categories must be at least 2. Got {self.categories!r} instead.")
+
+
+class Pair(NamedTuple):
+    """A state column, and its next values where the table gives them."""
+
+    name: str
+    column: pa.ChunkedArray
+    after_name: str | None = None
+    after: pa.ChunkedArray | None = None
+
+
+def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, told: Told) -> list[Pair]:
+    """Return the state columns of a table without gaps, dates and rare categories."""
+    unknown = [name for name in tidying.categorical if name not in columns.state]
+    if unknown:
+        raise LogError(
+            f"categorical names state columns. {', '.join(unknown)} is none; the state is "
+            f"{', '.join(columns.state)}."
+        )
+    unseen = _unseen(table, columns.next_state)
+    pairs: list[Pair] = []
+    filled: list[str] = []
+    names = zip(columns.state, columns.next_state or [None] * len(columns.state), strict=True)
+    for name, after in names:
+        pair = Pair(name, plain(table[name]), after, plain(table[after]) if after else None)
+        for part in _in_parts(_as_text(pair) if name in tidying.categorical else pair):
+            whole, indicator = _filled(part, tidying, unseen, filled)
+            pairs += [*_grouped(whole, tidying, told), *indicator]
+    if filled:
+        told.notes.append(
+            f"Missing values were filled in: {'; '.join(filled)}. Indicator variables say where a "
+            f"number was."
+        )
+    return pairs
+
+
+def _unseen(table: pa.Table, next_state: Sequence[str]) -> BoolArray | None:
+    """Return the rows in which no next state is known at all, which nothing may fill in."""
+    if not next_state:
+        return None
+    return np.asarray(np.logical_and.reduce([missing_rows(table[name]) for name in next_state]))
+
+
+def missing_rows(column: pa.ChunkedArray) -> BoolArray:
+    """Return which values of a column are missing, (n,)."""
+    nothing = pc.is_null(plain(column), nan_is_null=True)
+    return np.asarray(array(nothing.cast(pa.uint8())) == 1)
+
+
+def _both(pair: Pair) -> list[pa.ChunkedArray]:
+    return [pair.column] if pair.after is None else [pair.column, pair.after]
+
+
+def _as_text(pair: Pair) -> Pair:
+    def text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if kinds.is_floating(column.type):
+            whole = pc.equal(column, pc.round(column))
+            if pc.all(whole, skip_nulls=True).as_py():
+                column = column.cast(pa.int64(), safe=False)
+        return column.cast(pa.large_string())
+
+    return _changed(pair, [text(column) for column in _both(pair)])
+
+
+def _changed(pair: Pair, columns: Sequence[pa.ChunkedArray], suffix: str = "") -> Pair:
+    after = columns[1] if len(columns) > 1 else None
+    after_name = None if pair.after_name is None else pair.after_name + suffix
+    return Pair(pair.name + suffix, columns[0], after_name, after)
+
+
+def _in_parts(pair: Pair) -> list[Pair]:
+    """Return a date or a time as numbers: days since 1970, and the hour where there is one."""
+    kind = pair.column.type
+    if not (kinds.is_date(kind) or kinds.is_timestamp(kind)):
+        return [pair]
+
+    def days(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        instants = column.cast(pa.timestamp("us")).cast(pa.int64())
+        return pc.divide(instants.cast(pa.float64()), 86_400e6)
+
+    parts = [_changed(pair, [days(column) for column in _both(pair)])]
+    if kinds.is_timestamp(kind):
+        hours = [pc.hour(column).cast(pa.float64()) for column in _both(pair)]
+        if len(pc.unique(hours[0]).drop_null()) > 1:
+            parts.append(_changed(pair, hours, " (hour)"))
+    weekdays = [pc.day_of_week(column).cast(pa.float64()) for column in _both(pair)]
+    if len(pc.unique(weekdays[0]).drop_null()) > 1:
+        parts.append(_changed(pair, weekdays, " (weekday)"))
+    return parts
+
+
+def _filled(
+    pair: Pair, tidying: Tidying, unseen: BoolArray | None, told: list[str]
+) -> tuple[Pair, list[Pair]]:
+    """Return a column without gaps, and the indicator of where they were."""
+    gaps = [missing_rows(column) for column in _both(pair)]
+    if len(gaps) > 1 and unseen is not None:
+        gaps[1] &= ~unseen
+    count = int(sum(each.sum() for each in gaps))
+    kind = pair.column.type
+    if not count or tidying.missing == "error" or is_list(kind):
+        return pair, []
+    text = is_text(kind)
+    if gaps[0].all():
+        raise LogError(f"State column {pair.name!r} holds no values at all. Leave it out.")
+    if text and tidying.missing == "category":
+        told.append(f"{pair.name} ({count}, a category of its own)")
+        return _changed(pair, _replaced(pair, gaps, MISSING)), []
+    if text:
+        counts = pc.value_counts(pair.column.drop_null().combine_chunks())
+        value = counts.field("values")[int(np.argmax(counts.field("counts")))].as_py()
+    else:
+        known = pair.column.cast(pa.float64(), safe=False).filter(pa.array(~gaps[0]))
+        value = float(np.median(array(known)))
+        numbers = [column.cast(pa.float64(), safe=False) for column in _both(pair)]
+        suffix = "=true" if kinds.is_boolean(kind) else ""
+        pair = _changed(pair, numbers)._replace(name=pair.name + suffix)
+    told.append(f"{pair.name} ({count}, {value if text else f'the median {value:g}'})")
+    indicator = _changed(
+        pair, [pa.chunked_array([pa.array(each.astype(float))]) for each in gaps], " is missing"
+    )
+    return _changed(pair, _replaced(pair, gaps, value)), [indicator]
+
+
+def _replaced(pair: Pair, gaps: Sequence[BoolArray], value: str | float) -> list[pa.ChunkedArray]:
+    return [
+        pc.if_else(pa.array(where), pa.scalar(value, column.type), column)
+        for column, where in zip(_both(pair), gaps, strict=True)
+    ]
+
+
+def _grouped(pair: Pair, tidying: Tidying, told: Told) -> list[Pair]:
+    """Return a text column with its rare values put together; an identifier is refused."""
+    if not is_text(pair.column.type):
+        return [pair]
+    both = _both(pair)
+    text = [column.cast(pa.large_string()) for column in both]
+    every = pa.chunked_array([chunk for column in text for chunk in column.chunks])
+    counts = pc.value_counts(every.drop_null().combine_chunks())
+    labels, count = counts.field("values").to_pylist(), np.asarray(counts.field("counts"))
+    require_no_numbers(pair.name, [label for label in labels if label != MISSING])
+    if len(labels) <= tidying.categories:
+        return [pair]
+    if len(labels) > max(len(every) // 2, tidying.categories):
+        raise LogError(
+            f"State column {pair.name!r} has {len(labels)} distinct texts in {len(every)} rows: an "
+            f"identifier rather than a category. Leave it out, or group its values first."
+        )
+    if sum(bool(_DATE_AS_TEXT.fullmatch(label)) for label in labels) > len(labels) / 2:
+        told.cautions.append(
+            f"State column {pair.name!r} looks like dates written as text, such as {labels[0]!r}. "
+            f"Write them as 2025-04-30 to have them read as dates."
+        )
+    order = np.lexsort((np.array(labels, dtype=object).astype(str), -count))
+    kept = {labels[j] for j in order[: tidying.categories - 1]}
+    share = count[order[tidying.categories - 1 :]].sum() / count.sum()
+    told.notes.append(
+        f"State column {pair.name!r} has {len(labels)} distinct texts: the {len(kept)} most common are "
+        f"kept, the others, {share:.0%} of the rows, are put together as {OTHER}."
+    )
+    rare = pa.array([label for label in labels if label not in kept], pa.large_string())
+    grouped = [
+        pc.if_else(pc.is_in(column, rare), pa.scalar(OTHER, pa.large_string()), column)
+        for column in text
+    ]
+    return [_changed(pair, grouped)]
+
+
+def require_complete(table: pa.Table, columns: Columns, tidying: Tidying) -> BoolArray | None:
+    """Refuse gaps that nothing can fill, all columns at once, or return the rows to keep, (n,).
+
+    Rows are left out only with ``missing="drop-episode"``, and then whole episodes.
+    """
+    strict = tidying.missing in ("error", "drop-episode")
+    parts = [part for part in columns.parts() if part != "next_state"]
+    names = {
+        name: part for part in parts if strict or part != "state" for name in columns.parts()[part]
+    }
+    gaps = {name: missing_rows(table[name]) for name in names}
+    gaps = {name: rows for name, rows in gaps.items() if rows.any()}
+    dropping = tidying.missing == "drop-episode"
+    fatal = [name for name in gaps if not dropping or names[name] in ("episode", "group", "step")]
+    if fatal:
+        raise LogError(_gaps_in_words({name: gaps[name] for name in fatal}, names))
+    if not gaps:
+        return None
+    bad = np.logical_or.reduce(list(gaps.values()))
+    if columns.episode is not None:
+        codes = labelled(plain(table[columns.episode])).codes
+        bad = np.isin(codes, codes[bad])
+    elif columns.terminated or columns.truncated:
+        raise LogError(
+            "missing='drop-episode' needs a column that names the episodes. Name it with episode=...."
+        )
+    if bad.all():
+        raise LogError("Every episode has a missing value somewhere: none would be left.")
+    return np.asarray(~bad)
+
+
+def _gaps_in_words(gaps: dict[str, BoolArray], part: dict[str, str]) -> str:
+    said = [
+        f"Column {name!r} has {int(rows.sum())} missing value{'s' if rows.sum() > 1 else ''}, the "
+        f"first at row {int(rows.argmax())}"
+        for name, rows in gaps.items()
+    ]
+    hopeless = [name for name in gaps if part[name] != "state"]
+    advice = "drop these rows or fill them in"
+    if len(hopeless) < len(gaps):
+        advice += ", or pass missing='category' to keep them"
+    if all(part[name] not in ("episode", "group", "step") for name in gaps):
+        advice += ", or missing='drop-episode' to leave out their episodes"
+    return (
+        f"{'; '.join(said)} (the first row is 0). Empty cells, NA, NaN and null count as missing; "
+        f"{advice}."
+    )

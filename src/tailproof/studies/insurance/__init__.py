@@ -1,0 +1,1 @@
+"""The demonstration for insurers: what a cap does to a profit."""

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtri
+
+from tailproof.algorithms.default.gain import Exactly, Mover, PairedGain
+from tailproof.algorithms.default.ratio import Quotient
+from tailproof.algorithms.default.spreads import Hall
+from tailproof.errors import LevelError
+
+
+def fieller(a, error_a, b, error_b, rho, z):
+    first = b**2 - z**2 * error_b**2
+    second = a * b - z**2 * rho * error_a * error_b
+    third = a**2 - z**2 * error_a**2
+    root = np.sqrt(second**2 - first * third)
+    return (second - root) / first, (second + root) / first
+
+
+@given(st.floats(-10, 10), st.floats(0.1, 3), st.floats(0.1, 2), st.floats(-0.95, 0.95))
+def test_normal_spreads_give_fiellers_interval(top, error, other, rho):
+    found = Quotient(Hall(top, error, 0), Hall(10, other, 0), rho).ends(0.05, 0.05)
+    expected = fieller(top, error, 10, other, rho, ndtri(0.95))
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
+def test_a_known_denominator_divides_the_ends():
+    spread = Hall(5, 1, 0.4)
+    low, high = Quotient(spread, Exactly(2.0), 0.0).ends(0.05, 0.1)
+    below, above = spread.ends(0.05, 0.1)
+    assert (low, high) == pytest.approx((below / 2, above / 2))
+
+
+def test_a_denominator_that_may_be_zero_leaves_an_end_open():
+    low, high = Quotient(Hall(5, 1, 0), Hall(1, 1, 0), 0.0).ends(0.05, 0.05)
+    assert high == np.inf
+    assert 0 < low < 5
+    assert Quotient(Hall(5, 1, 0), Hall(-1, 1, 0), 0.0).ends(0.05, 0.05) == (-np.inf, np.inf)
+
+
+@pytest.mark.parametrize("reference", [50.0, -50.0])
+def test_the_relative_gain_counts_the_error_of_the_reference(reference):
+    ahead, behind = Hall(reference + 5, 2, 0), Hall(reference, 2, 0)
+    gain = PairedGain(value=5.0, reference=reference, spread=Mover(ahead, behind, 0.3))
+    lift = gain.relative_interval(0.9)
+    assert gain.relative == pytest.approx(0.1)
+    assert lift.low < gain.relative < lift.high
+    plain = gain.interval(0.9)
+    known = PairedGain(
+        value=5.0, reference=reference, spread=Mover(ahead, Exactly(reference), 0.0)
+    ).relative_interval(0.9)
+    expected = [end / 50 for end in Hall(5, 2, 0).ends(0.05, 0.05)]
+    assert (known.low, known.high) == pytest.approx(expected)
+    assert lift.high - lift.low == pytest.approx((plain.high - plain.low) / 50, rel=0.1)
+
+
+def test_scale_does_not_matter_to_a_lift():
+    def lift(unit):
+        spread = Mover(Hall(12 * unit, unit, 0.3), Hall(10 * unit, unit, 0.2), 0.5)
+        return PairedGain(value=2 * unit, reference=10 * unit, spread=spread).relative_interval()
+
+    assert (lift(1.0).low, lift(1.0).high) == pytest.approx((lift(1e6).low, lift(1e6).high))
+
+
+def test_there_is_no_lift_over_nothing():
+    gain = PairedGain(value=1.0, reference=0.0, spread=Mover(Hall(1, 1, 0), Hall(0, 1, 0), 0.0))
+    with pytest.raises(LevelError, match="no relative gain over a reference that is 0"):
+        gain.relative_interval()

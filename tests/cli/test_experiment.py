@@ -1,0 +1,105 @@
+"""What experimenters ask of `tailproof evaluate`, through the real command line."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tailproof.cli import app
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "100"})
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """An A/B test of coupons: several visits per customer, most without a sale, one huge order."""
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("shop") / "shop.csv"
+    with path.open("w", newline="") as file:
+        write = csv.writer(file)
+        write.writerow(["customer", "x_age", "offer", "propensity", "sessions", "reward"])
+        for row in range(900):
+            coupon = rng.random() < 0.4
+            bought = rng.random() < 0.2 + 0.1 * coupon
+            spend = round(float(bought * rng.lognormal(3)), 2)
+            write.writerow(
+                [
+                    row // 3,
+                    round(rng.normal(40, 10)),
+                    "coupon" if coupon or row == 5 else "none",
+                    0.4 if coupon or row == 5 else 0.6,
+                    1 + rng.poisson(2),
+                    4000 if row == 5 else spend,
+                ]
+            )
+    return path
+
+
+def evaluate(shop, *more):
+    words = ["--state", "x_age", "--action", "offer", "--episode", "-", "--method", "snips"]
+    return run("evaluate", shop, "--policy", "always:coupon", *words, *more)
+
+
+ASKED = ("--quantile", "0.5", "--quantile", "0.9", "--cvar", "0.2", "--per", "sessions")
+
+
+def test_everything_at_once_with_clusters(shop):
+    result = evaluate(shop, "--group", "customer", *ASKED, "--sequential")
+    assert result.exit_code == 0, result.stderr
+    for label in (
+        "lift",
+        "quantile 0.5",
+        "quantile 0.9",
+        "mean of the worst 20 %",
+        "per sessions",
+        "at any time",
+        "winsorised at p99.9, this would read",
+    ):
+        assert label in result.stdout
+
+
+def test_the_record_holds_the_same_numbers(shop):
+    result = evaluate(shop, *ASKED, "--sequential", "--json")
+    record = json.loads(result.stdout)
+    names = [each["name"] for each in record["returns"]]
+    assert names == ["quantile 0.5", "quantile 0.9", "mean of the worst 20 %", "per sessions"]
+    for each in record["returns"]:
+        assert each["low"] <= each["value"] <= each["high"]
+    assert record["sequential"]["low"] < record["value"] < record["sequential"]["high"]
+    assert 0 < record["sequential"]["guaranteed_low"] < record["value"]
+    assert record["winsorised"]["value"] < 0.9 * record["value"]
+
+
+def test_the_cap_that_is_shown_is_the_cap_that_can_be_asked_for(shop):
+    shown = json.loads(evaluate(shop, "--json").stdout)
+    asked = json.loads(evaluate(shop, "--json", "--clip", "p99.9").stdout)
+    assert asked["value"] == pytest.approx(shown["winsorised"]["value"])
+    assert asked["winsorised"]["value"] == pytest.approx(shown["value"])
+    said = evaluate(shop, "--clip", "p99.9").stdout
+    assert "without the cap at p99.9, this would read" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--clip", "99.9"], "clip must lie in [0, 0.5]"),
+        (["--clip", "p100"], "percentile such as 'p99.9'"),
+        (["--quantile", "90"], "q must lie strictly between 0 and 1"),
+        (["--per", "session"], "session"),
+    ],
+)
+def test_mistakes_are_named(shop, more, message):
+    result = evaluate(shop, *more)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_the_demonstration_for_insurers():
+    result = run("demo", "insurance", "--quick", "--json")
+    record = json.loads(result.stdout)
+    assert record["capped_truth"] > 1.8 * record["truth"]
+    assert set(record["held"]) == set(record["readings"])

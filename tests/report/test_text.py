@@ -1,0 +1,23 @@
+"""Numbers as people read them: laws that every table rests on."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailproof.report.text import minus, number, percent
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12))
+def test_numbers_read_back_to_four_digits(value):
+    back = float(number(value).replace(",", ""))
+    assert back == pytest.approx(value, rel=6e-4, abs=1e-300)
+
+
+def test_numbers_that_are_none():
+    assert number(math.nan) == "–"
+    assert number(-math.inf) == "-∞"
+    assert percent(math.nan) == "–"
+    assert percent(0.99999) != "100 %"
+    assert minus("from -1 to 2021-02-18, --set x") == "from −1 to 2021-02-18, --set x"

@@ -1,0 +1,147 @@
+"""JSON lines, Excel, SQLite, DuckDB, queries and frames: the same table gives the same log."""
+
+import datetime as dt
+import json
+import sqlite3
+
+import narwhals
+import numpy as np
+import polars
+import pyarrow as pa
+import pytest
+
+from tailproof import Column, evaluate, read_log
+from tailproof.errors import LogError
+
+ROWS = [
+    {"shop": "north", "day": "2025-01-01", "action": "a", "reward": 1.5, "new": "b"},
+    {"shop": "south", "day": "2025-01-02", "action": "b", "reward": -2.0, "new": "b"},
+    {"shop": None, "day": "2025-01-03", "action": "a", "reward": 3.25, "new": "a"},
+    {"shop": "north", "day": "2025-01-04", "action": "b", "reward": 0.0, "new": "a"},
+]
+TABLE = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+
+
+def read(source):
+    return read_log(source, state="shop")
+
+
+def json_lines(folder):
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def excel(folder):
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active.append(list(TABLE))
+    for row in ROWS:
+        book.active.append(list(row.values()))
+    book.save(folder / "log.xlsx")
+    return folder / "log.xlsx"
+
+
+def sqlite(folder, *, tables=1):
+    path = folder / "log.sqlite"
+    with sqlite3.connect(path) as connection:
+        for k in range(tables):
+            connection.execute(f"CREATE TABLE orders{k} (shop, day, action, reward, new)")
+            connection.executemany(
+                f"INSERT INTO orders{k} VALUES (:shop, :day, :action, :reward, :new)", ROWS
+            )
+    return path
+
+
+def duckdb(folder):
+    import duckdb as library
+
+    logged = pa.table(TABLE)  # noqa: F841 - DuckDB finds it by its name
+    with library.connect(str(folder / "log.duckdb")) as connection:
+        connection.execute("CREATE TABLE orders AS SELECT * FROM logged")
+    return folder / "log.duckdb"
+
+
+class Capsule:
+    """A frame of a library that nobody has heard of."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return pa.table(TABLE).__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        json_lines,
+        excel,
+        sqlite,
+        lambda folder: f"sqlite://{sqlite(folder, tables=2)}?table=orders1",
+        lambda folder: f"sqlite://{sqlite(folder)}?query=SELECT * FROM orders0",
+        lambda folder: str(duckdb(folder)),
+        lambda folder: f"duckdb://{duckdb(folder)}?query=SELECT * FROM orders",
+        lambda folder: Capsule(),
+        lambda folder: narwhals.from_native(polars.DataFrame(TABLE)),
+        lambda folder: polars.LazyFrame(TABLE),
+    ],
+    ids=[
+        "jsonl",
+        "xlsx",
+        "sqlite",
+        "table",
+        "query",
+        "duckdb",
+        "duck query",
+        "capsule",
+        "nw",
+        "polars",
+    ],
+)
+def test_the_same_table_gives_the_same_log(make, tmp_path):
+    log, known = read(make(tmp_path)), read(TABLE)
+    assert log.state_names == known.state_names
+    for name in ("states", "actions", "rewards"):
+        np.testing.assert_array_equal(getattr(log, name), getattr(known, name))
+    assert evaluate(log, Column("new")).value == evaluate(known, Column("new")).value
+
+
+def test_a_database_is_asked_which_table(tmp_path):
+    path = sqlite(tmp_path, tables=2)
+    with pytest.raises(
+        LogError, match=r"has 2 tables: orders0, orders1. Say which, as in sqlite://"
+    ):
+        read(path)
+    with pytest.raises(LogError, match="has no table 'order'"):
+        read(f"sqlite://{path}?table=order")
+    with pytest.raises(LogError, match="could not be read: no such column: nowhere"):
+        read(f"sqlite://{path}?query=SELECT nowhere FROM orders0")
+    with pytest.raises(LogError, match="After \\? comes table=NAME or query=SELECT"):
+        read(f"sqlite://{path}?orders0")
+    with pytest.raises(LogError, match=r"There is no file 'nowhere.db'"):
+        read("duckdb://nowhere.db?table=x")
+
+
+def test_a_query_cannot_change_the_database(tmp_path):
+    path = sqlite(tmp_path)
+    with pytest.raises(LogError, match="readonly"):
+        read(f"sqlite://{path}?query=DROP TABLE orders0")
+    assert len(read(path)) == 4
+
+
+def test_dates_of_excel_are_dates(tmp_path):
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active.append(["x_day", "action", "reward"])
+    for day in (1, 2, 3):
+        book.active.append([dt.datetime(2025, 1, day), day % 2, 1.0 * day])
+    book.save(tmp_path / "log.xlsx")
+    log = read_log(tmp_path / "log.xlsx")
+    assert np.diff(log.states[:, 0]).tolist() == [1.0, 1.0]
+
+
+def test_files_that_are_none_are_refused(tmp_path):
+    for name, said in (("log.xlsx", "could not be read"), ("log.jsonl", "could not be read")):
+        (tmp_path / name).write_bytes(b"\x01\x02 no such thing")
+        with pytest.raises(LogError, match=said):
+            read(tmp_path / name)
