@@ -62,6 +62,14 @@ def test_everything_at_once_with_clusters(shop):
         assert label in result.stdout
 
 
+def test_the_report_says_what_a_cap_would_change(shop, tmp_path):
+    report = tmp_path / "report.html"
+    assert evaluate(shop, "--report", report, "--quantile", "0.9").exit_code == 0
+    text = report.read_text()
+    assert "Winsorised at p99.9, this would read" in text
+    assert "Quantile 0.9: " in text
+
+
 def test_the_record_holds_the_same_numbers(shop):
     result = evaluate(shop, *ASKED, "--sequential", "--json")
     record = json.loads(result.stdout)
@@ -89,7 +97,7 @@ def test_the_cap_that_is_shown_is_the_cap_that_can_be_asked_for(shop):
         (["--clip", "99.9"], "clip must lie in [0, 0.5]"),
         (["--clip", "p100"], "percentile such as 'p99.9'"),
         (["--quantile", "90"], "q must lie strictly between 0 and 1"),
-        (["--per", "session"], "session"),
+        (["--per", "session"], "Did you mean 'sessions'?"),
     ],
 )
 def test_mistakes_are_named(shop, more, message):

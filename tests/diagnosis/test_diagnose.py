@@ -364,7 +364,7 @@ def test_bad_input_is_named(cartpole: CartPole):
         diagnose(log, cartpole.target(), gamma=1.0)
     with pytest.raises(TailproofError, match=r"gamma must lie in \[0, 1\]. Got -1"):
         diagnose(log, gamma=-1)
-    with pytest.raises(LogError, match=r"log must be a tailproof.Log.*Got list"):
+    with pytest.raises(LogError, match=r"A log is read from a file.*Got list"):
         diagnose([1, 2, 3])
     with pytest.raises(MethodError, match="There is no method 'median'"):
         diagnose(log, method="median")

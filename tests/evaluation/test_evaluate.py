@@ -435,7 +435,7 @@ def test_catalogue_settings_reach_the_base_and_typos_do_not():
     assert method("roam-dm", aggregate=Quantile(0.2)).aggregate == Quantile(0.2)
     assert method("roam-dm", confidence=0.95).folds == 30
     for name, settings, text in (
-        ("roam", {}, "There is no method 'roam'. Known are auto, fqe, lstd"),
+        ("roam", {}, "There is no method 'roam'. Did you mean 'roam-.*Known are auto, fqe, lstd"),
         ("fqe", {"folds": 5}, "'fqe' fits one member on the whole log and has no folds"),
         ("fqe", {"rigde": 1.0}, "FQE has no setting 'rigde'. It has aggregate_first"),
         ("fqe", {"ridge": -1.0}, "ridge must be a number of at least 0"),
@@ -477,7 +477,7 @@ def test_bad_input_is_refused_by_name(heavy_log, cartpole):
         evaluate(heavy_log, target)
     with pytest.raises(PartitionError, match=r"5 folds need at least 5 episodes\. The log has 1"):
         evaluate(heavy_log[0], target, method="roam-dm", gamma=0.9)
-    with pytest.raises(LogError, match=r"log must be a tailproof\.Log"):
+    with pytest.raises(LogError, match=r"A log is read from a file"):
         evaluate(heavy_log.states, target, gamma=0.9)
     with pytest.raises(MethodError, match="method must be a name or a Method"):
         evaluate(heavy_log, target, method=3, gamma=0.9)

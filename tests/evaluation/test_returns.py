@@ -125,6 +125,16 @@ def test_a_cap_shifts_the_mean_as_evaluating_capped_rewards_does():
     assert plain + shift == pytest.approx(capped)
 
 
+def test_a_cap_is_the_same_for_a_log_on_disk(tmp_path):
+    log, _ = made(200)
+    lazy = read_log(log.to_parquet(tmp_path / "log.parquet"), lazy=True)
+    capped = method("lstd", clip="p90")
+    assert str(capped) == "LSTD, rewards winsorised at p90"
+    one, other = (evaluate(each, second, method=capped).value for each in (log, lazy))
+    assert one == pytest.approx(other)
+    assert one < evaluate(log, second, method="lstd").value
+
+
 def test_propensities_that_nobody_logged_are_estimated_and_said():
     log, _ = made(propensity=False)
     found = returns_under(log, second).quantile(0.5)
@@ -194,6 +204,28 @@ def test_questions_without_an_answer_say_why():
         returns_under(log.take(np.flatnonzero(log.actions == 0)), second)
     with pytest.raises(LogError, match="per"):
         returns_under(log, second, per=sessions[:-1])
+    with pytest.raises(LogError, match="no table to read it from"):
+        returns_under(log, second, per="sessions")
+
+
+def test_a_ratio_by_the_name_of_a_column():
+    log, sessions = made()
+    table = {
+        "x": log.states[:, 0],
+        "action": log.actions,
+        "reward": log.rewards,
+        "propensity": log.propensity,
+        "sessions": sessions,
+    }
+    read = read_log(table, state="x")
+    part = np.arange(100, 400)
+    by_name, by_hand = (
+        returns_under(read.take(part), second, per=per).ratio()
+        for per in ("sessions", sessions[part])
+    )
+    assert by_name == by_hand
+    with pytest.raises(LogError, match="Did you mean 'sessions'"):
+        returns_under(read, second, per="session")
 
 
 def test_a_tail_of_equal_returns_says_that_its_interval_is_a_guess():

@@ -302,6 +302,17 @@ def test_a_model_trained_on_arrays_gets_the_encoded_states(table):
     np.testing.assert_array_equal(law(model, log), law(by_array, log))
 
 
+def test_a_function_around_a_model_gets_the_columns_that_the_model_knows(table):
+    swapped = table[["days"]].assign(shop=table["shop"] == "north")[["shop", "days"]].astype(float)
+    model = DecisionTreeClassifier().fit(swapped, np.where(table["days"] >= 30, "voucher", "none"))
+    log = log_of(table.assign(shop=swapped["shop"]), state=["days", "shop"])
+
+    def wrapped(states):
+        return model.predict(states[["shop", "days"]] if hasattr(states, "columns") else states)
+
+    np.testing.assert_array_equal(law(wrapped, log)[:, 2], table["days"] >= 30)
+
+
 def test_rules_on_logs_of_arrays_get_the_names_of_the_states(table):
     log = log_of(table)
     bare = Log.from_arrays(

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.errors import LogError
-from tailproof.sources.columns import CONVENTIONS, Columns, guess_columns, resolve_columns
+from tailproof.sources.columns import Columns, guess_columns, resolve_columns
+from tailproof.sources.conventions import CONVENTIONS
 
 PLAIN = ("x_1", "x_2", "action", "reward")
 

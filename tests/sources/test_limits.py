@@ -226,11 +226,12 @@ def test_text_that_is_not_utf8_is_one_clear_error(tmp_path, column, lazy):
 
 
 def test_features_that_would_fill_the_memory_are_refused_by_name(rng):
-    from tailproof import evaluate
+    from tailproof import PerAction, Polynomial, evaluate, method
 
     states = rng.standard_normal((50, 400))
     log = Log.from_arrays(states, rng.integers(3, size=50), np.zeros(50), states, episode=range(50))
+    chosen = method("roam-dm", features=PerAction(Polynomial(), 400, 3))
     with pytest.raises(ValueError, match=r"features of 5 members need matrices of .* GB"):
-        evaluate(log, lambda s: np.zeros(len(s)), method="roam-dm")
+        evaluate(log, lambda s: np.zeros(len(s)), method=chosen)
     with pytest.raises(LogError, match="Integer actions are codes"):
         Log.from_arrays([0.0], [10**12], [1.0], [0.0], episode=[0])

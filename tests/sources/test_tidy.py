@@ -136,6 +136,22 @@ def test_columns_that_look_like_outcomes_are_warned_of():
         read_log(table, state=["age", "converted"])  # named, so meant
 
 
+def test_a_pattern_brings_no_identifiers():
+    table = {
+        "code": [f"k{i}" for i in range(90)],
+        "empty": [None] * 90,
+        "age": np.arange(90.0),
+        "action": ["a", "b"] * 45,
+        "reward": [1.0] * 90,
+    }
+    with pytest.warns(TailproofWarning, match="It is left out") as caught:
+        log = read_log(table, state="*")
+    assert any(
+        "'empty' holds no values at all. It is left out" in str(each.message) for each in caught
+    )
+    assert log.state_names == ("age",)
+
+
 @pytest.mark.parametrize("name", ["revenue", "profit", "margin", "value", "spend"])
 def test_rewards_by_their_usual_names(name):
     assert read({"x": [1.0, 2.0], "a": [0, 1], name: [3.0, 4.0]}).columns.reward == name

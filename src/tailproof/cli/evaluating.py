@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
-from tailproof.cli.experiment import ExperimentOptions, experiment_findings
+from tailproof.cli.experiment import ExperimentOptions, experiment_findings, sentences
 from tailproof.cli.inputs import (
     POLICY_FORMS,
     chosen_method,
@@ -72,7 +72,7 @@ def evaluate(
                 reading.log, target, method=chosen, gamma=gamma, seed=seed, engine=where
             )
             found = answer(estimate, level=level)
-        asked, rows = experiment_findings(experiment, log, reading, target, estimate, level=level)
+        asked, rows = experiment_findings(experiment, reading.log, target, estimate, level=level)
     conclude(
         session,
         "evaluate",
@@ -87,7 +87,12 @@ def evaluate(
         report=report,
         look=lambda: diagnosed(reading.log, target, session, gamma=estimate.gamma, seed=seed),
         page=lambda shown, diagnosis, context: evaluation_page(
-            shown, found, diagnosis, context, name=name_and_policy(policy)[0]
+            shown,
+            found,
+            diagnosis,
+            context,
+            name=name_and_policy(policy)[0],
+            more=sentences(rows),
         ),
     )
 

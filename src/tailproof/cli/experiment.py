@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from tailproof.cli.options import METHOD, LogOptions
+from tailproof.algorithms.one_step.choice import OneStepChoice
+from tailproof.cli.options import METHOD
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, in_memory
-from tailproof.errors import LevelError, LogError
+from tailproof.errors import LevelError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.looks import confidence_sequence
 from tailproof.evaluation.returns import Measured, Returns, returns_under
 from tailproof.report.text import number, percent
 from tailproof.statistics.caps import USUAL, Cap
 from tailproof.statistics.intervals import Interval
-
-if TYPE_CHECKING:
-    from tailproof.sources import Reading
 
 _WORTH_SAYING = 0.005  # relative change of the value by a cap
 
@@ -64,8 +62,7 @@ class ExperimentOptions:
 
 def experiment_findings(
     options: ExperimentOptions,
-    source: LogOptions,
-    reading: Reading,
+    whole: AnyLog,
     policy: Any,
     estimate: Estimate,
     *,
@@ -75,10 +72,13 @@ def experiment_findings(
     found: dict[str, Any] = {}
     rows: list[tuple[str, str]] = []
     returns: Returns | None = None
-    if options.about_returns or _shows_cap(reading.log):
-        log = in_memory(reading.log, "The distribution of returns")
-        per = None if options.per is None else _units(options.per, source, log)
-        returns = returns_under(log, policy, gamma=estimate.gamma, per=per)
+    if (lift := _lift(estimate, level)) is not None:
+        found["lift"] = asdict(lift)
+        ends = f"{lift.low:+.1%} to {lift.high:+.1%}  ({percent(level)})"
+        rows.append(("lift", f"{lift.value:+.1%}, {ends}"))
+    if options.about_returns or _shows_cap(whole, estimate):
+        log = in_memory(whole, "The distribution of returns")
+        returns = returns_under(log, policy, gamma=estimate.gamma, per=options.per)
     if returns is not None:
         asked = [returns.quantile(q, level=level) for q in options.quantile or ()]
         asked += [returns.cvar(q, level=level) for q in options.cvar or ()]
@@ -99,6 +99,16 @@ def experiment_findings(
         found["winsorised"] = {"cap": cap, "value": value}
         rows.append(_cap_row(estimate, cap, value))
     return found, rows
+
+
+def sentences(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Return rows of a label and a text as a report shows them.
+
+    >>> sentences([("lift", "+3 %"), ("", "winsorised, this would read 4")])
+    ['Lift: +3 %.', 'Winsorised, this would read 4.']
+    """
+    texts = [f"{label}: {text}" if label else text for label, text in rows]
+    return [f"{text[0].upper()}{text[1:]}." for text in texts]
 
 
 def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | None:
@@ -127,23 +137,19 @@ def _cap_row(estimate: Estimate, cap: str, value: float) -> tuple[str, str]:
     return "", f"winsorised at {cap}, this would read {number(value)}"
 
 
-def _shows_cap(log: AnyLog) -> bool:
+def _shows_cap(log: AnyLog, estimate: Estimate) -> bool:
     """Return whether the effect of a cap costs next to nothing: one step, logged propensities."""
-    return isinstance(log, Log) and log.is_bandit and log.propensity is not None
+    known = isinstance(log, Log) and log.is_bandit and log.propensity is not None
+    return known and isinstance(estimate.choice, OneStepChoice)
 
 
-def _units(name: str, source: LogOptions, log: Log) -> Any:
-    """Return the column to divide by, read from the same rows."""
-    from tailproof.sources import read
-
-    units = read(source.log, lazy=False, **{**source.parts(), "reward": name}).log
-    if not np.array_equal(units.episode_ids, log.episode_ids) or len(units.rewards) != len(
-        log.rewards
-    ):
-        raise LogError(
-            f"The column {name!r} has other rows than the log. Give it a value in every row."
-        )
-    return units.rewards
+def _lift(estimate: Estimate, level: float) -> Measured | None:
+    """Return the relative gain over the log, where the two values have a joint spread."""
+    if not isinstance(estimate.choice, OneStepChoice) or not estimate.choice.logged_value:
+        return None
+    gain = estimate.choice.gain
+    interval = asdict(gain.relative_interval(level))
+    return Measured(name="relative gain", value=gain.relative, **interval)
 
 
 def _guaranteed(estimate: Estimate, level: float) -> float | None:

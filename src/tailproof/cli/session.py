@@ -156,10 +156,25 @@ def as_options(message: str) -> str:
 
     >>> as_options("Pass terminated=True, or say next_state=['a', 'b'].")
     'Pass --terminated always, or say --next-state a,b.'
+    >>> as_options("Use method('mis', folds=6, mean='adaptive-huber'), or Method(..., at=...).")
+    'Use --method mis --folds 6 --set mean=adaptive-huber.'
     """
-    said = re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, message)
+    said = re.sub(r"[;,] or (compose a )?Method\((?:[^()]|\([^()]*\))*\)", "", message)
+    said = re.sub(r"\b(?:method=)?method\('([\w+-]+)'((?:, [^()]*)?)\)", _method, said)
+    said = re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, said)
     said = re.sub(r"\blazy=False\b", "--no-lazy", re.sub(r"\blazy=True\b", "--lazy", said))
     return re.sub(r"(--[\w-]+ \S+), (?=--)", r"\1 ", said)  # ready to be copied
+
+
+def _method(match: re.Match[str]) -> str:
+    settings = [each.strip().replace("'", "") for each in match[2].split(",") if "=" in each]
+    own = ("folds", "clip", "base")
+    words = [
+        f"--{each.replace('=', ' ', 1)}" if each.partition("=")[0] in own else f"--set {each}"
+        for each in settings
+        if not each.endswith("...")
+    ]
+    return " ".join([f"--method {match[1]}", *words])
 
 
 def _option(match: re.Match[str]) -> str:

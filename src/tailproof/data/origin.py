@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tailproof.arrays import IntArray
+from tailproof.arrays import BoolArray, IntArray
 
 
 class Table(Protocol):
@@ -39,6 +39,8 @@ class Origin:
         The table, where it can still be read.
     index
         The row labels of a pandas frame, which those of a Series must match.
+    available
+        Which actions could be taken in each row of the table, (N, A); None for all.
     """
 
     rows: IntArray
@@ -46,6 +48,7 @@ class Origin:
     count: int
     table: Table | None = None
     index: Any = None
+    available: BoolArray | None = None
 
     def take(self, rows: Any) -> Origin:
         """Return that of some rows of the log."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from tailproof.algorithms.importance import cumulative_weights, warn_of_the_hori
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.one_step.observations import Observations, rare_spread
 from tailproof.algorithms.one_step.simple import weighted_choice
-from tailproof.arrays import FloatArray, require_finite
+from tailproof.arrays import AnyArray, FloatArray, require_finite
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.validation import column
 from tailproof.errors import LevelError, LogError
+from tailproof.judgement.rules import RULES
 from tailproof.methods.fit import check_gamma
 from tailproof.policies.naming import for_log
 from tailproof.sources.propensities import with_estimated_propensities
@@ -26,7 +28,6 @@ from tailproof.statistics.caps import USUAL, Cap
 from tailproof.statistics.intervals import Interval
 from tailproof.statistics.quantiles import quantile_ends, tail_mean, weighted_quantile
 
-_FEW_EVENTS = 200  # fewer in a tail: gamma intervals, because Hall's held in 87 to 90 % of trials
 _TAIL_NOTE = "assumes that no return far beyond the most extreme of the log is likely"
 _CONSTANT_NOTE = (
     "all logged returns of this tail are equal: how far another would differ is a guess"
@@ -147,7 +148,7 @@ class Returns:
         """Return the spread of the mean of the lowest share q."""
         observations, w = Observations.of(self.log), self.weights / self.weights.mean()
         short = np.maximum(weighted_quantile(values, w, q) - values, 0) / q
-        if observations.events((short > 0) & (w > 0)) < _FEW_EVENTS and short.any():
+        if observations.events((short > 0) & (w > 0)) < RULES.few_events and short.any():
             return rare_spread(
                 observations,
                 value + float((w * short).mean()),
@@ -164,7 +165,7 @@ class Returns:
             self.weights,
             self_normalised=True,
             estimator="weighted mean",
-            rare_below=_FEW_EVENTS,
+            rare_below=RULES.few_events,
         )
         assert found is not None  # `returns_under` requires weights
         return found
@@ -196,7 +197,7 @@ def returns_under(
     policy: Any,
     *,
     gamma: float | None = None,
-    per: npt.ArrayLike | None = None,
+    per: str | npt.ArrayLike | None = None,
 ) -> Returns:
     """Return the logged returns, weighted as the policy would have earned them.
 
@@ -210,8 +211,9 @@ def returns_under(
     policy, gamma
         As in `evaluate`.
     per
-        What `Returns.ratio` divides by, such as sessions, one number for each row, (n,); summed over
-        the steps of an episode with the same discount.
+        What `Returns.ratio` divides by, such as sessions: a column of the table that the log was read
+        from, or one number for each row, (n,). Summed over the steps of an episode with the same
+        discount.
 
     Examples
     --------
@@ -253,10 +255,29 @@ def returns_under(
         )
     units = None
     if per is not None:
-        numbers = column("per", per, log.n_transitions, float)
+        given = _table_column(log, per) if isinstance(per, str) else per
+        numbers = column("per", given, log.n_transitions, float)
         require_finite("per", numbers, LogError)
-        units = discounted_returns(log.with_rewards(numbers), discount or 1.0)
+        units = discounted_returns(log.with_rewards(numbers), discount)
     return Returns(log, discounted_returns(log, discount), weights, units, tuple(cautions))
+
+
+def _table_column(log: Log, name: str) -> AnyArray:
+    """Return a column of the table that a log was read from, (n,)."""
+    table = None if log.origin is None else log.origin.table
+    if log.origin is None or table is None:
+        raise LogError(
+            f"per={name!r} names a column, but this log has no table to read it from. Pass the "
+            f"numbers, one for each row."
+        )
+    if name not in table.names:
+        close = get_close_matches(name, table.names, n=1)
+        raise LogError(
+            f"There is no column {name!r} to divide by. The table has {', '.join(table.names[:12])}."
+            + (f" Did you mean {close[0]!r}?" if close else "")
+        )
+    values: AnyArray = table.read([name]).column(name).to_numpy()[log.origin.rows]
+    return values
 
 
 def _require_share(q: float) -> None:

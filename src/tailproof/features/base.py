@@ -14,6 +14,8 @@ from tailproof.errors import MethodError
 from tailproof.features.polynomial import Polynomial
 from tailproof.parameters import Configurable
 
+MOST_FEATURES = 1_000  # of the default map; beyond it there are no products
+
 
 @runtime_checkable
 class Features(Protocol):
@@ -159,9 +161,14 @@ def mixed_features(
 
 
 def default_features(log: AnyLog) -> Features:
-    """Return the paper's features; continuous actions need a choice and are refused."""
+    """Return the paper's features; continuous actions need a choice and are refused.
+
+    States of many variables, as categories make them, have no products: there would be thousands.
+    """
     if isinstance(log.action_space, Discrete):
-        return PerAction(Polynomial(), len(log.state_names), log.n_actions)
+        p, blocks = len(log.state_names), log.n_actions
+        degree = 2 if Polynomial().size(p) * blocks <= MOST_FEATURES else 1
+        return PerAction(Polynomial(degree), p, blocks)
     raise MethodError(
         f"Continuous actions ({log.action_space}) need features= of states and actions: pass a "
         f"feature map with `size` and `__call__(states, actions) -> (n, size)`, for instance "

@@ -12,8 +12,9 @@ class Rules:
     Studies: [default] `benchmarks/default.py`, CartPole with nine noises and the battery's cells, on
     seeds that its report does not use; [outside] 17 worlds and 7 cells of the battery, on seeds that
     `benchmarks/outside.py` does not use; [one-step] Hillstrom and RAND medical spend, drawn as in
-    `docs/one-step.md`; [learning] the worlds of `benchmarks/learning.py`; [none] a convention, with the
-    reason beside it.
+    `docs/one-step.md`; [experiment] RAND spend, claims and the made populations of
+    `benchmarks/experimenter.py`, on seeds 11 to 13; [learning] the worlds of `benchmarks/learning.py`;
+    [none] a convention, with the reason beside it.
     """
 
     # skew
@@ -32,6 +33,7 @@ class Rules:
     )
     rare_share: float = 0.2  # [one-step] rewards that differ from the common one: fewer are events
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's
+    few_events: int = 200  # [experiment] the same for ratios and tail means, where Hall's held 87 %
     richer: float = 0.7  # [none] scale of the residuals of splines over that of polynomials
     richer_rows: int = 10  # [none] rows for each of their features, so that they cannot overfit
     # what is one observation

@@ -103,6 +103,11 @@ def learn(
     (3,)
     """
     log = as_log(log, columns, learn)
+    if isinstance(log, Log) and log.table_rows.available is not None:
+        raise LogError(
+            "learn does not know yet which actions are available where, and its policy would take "
+            "others. Read the log without available=...."
+        )
     with running(engine) as where:
         if method == "auto":
             check_level(at_least)

@@ -120,7 +120,8 @@ def by_row(policy: Any, log: Episodes) -> RowPolicy | None:
 def is_answers(policy: Any) -> bool:
     """Return whether this is no policy but the answers of one, one for each row."""
     plain = isinstance(policy, np.ndarray | list | tuple)
-    return plain or (hasattr(policy, "__array__") and not callable(policy) and len(policy) > 0)
+    sized = hasattr(policy, "__array__") and hasattr(policy, "__len__")
+    return plain or (sized and not callable(policy))
 
 
 def row_policy(answers: Any, log: Log, name: str) -> RowPolicy:
@@ -288,4 +289,7 @@ def _logged(log: Log) -> RowLaw:
     known = origin.next_rows >= 0
     table[origin.next_rows[known]] = after[known]
     table[origin.rows] = law
+    if origin.available is not None:
+        table *= origin.available
+        table /= np.maximum(table.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     return RowLaw("The logged policy", origin.count, table)

@@ -20,10 +20,11 @@ from tailproof.data.log import Episodes, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import PolicyError
 from tailproof.policies.answers import ABSENT, action_codes, some
+from tailproof.policies.available import require_available, uniform_over_available
 from tailproof.policies.blame import own_errors
 from tailproof.policies.by_row import RowPolicy, by_row, require_rows
 from tailproof.policies.rules import bind_rule
-from tailproof.policies.simple import EpsilonGreedy, Mixture, chosen_integers
+from tailproof.policies.simple import EpsilonGreedy, Mixture, Uniform, chosen_integers
 from tailproof.policies.text import policy_from_text
 
 
@@ -46,13 +47,26 @@ def for_log(policy: Any, log: Episodes) -> Any:
     >>> for_log(lambda states: ["buy"] * len(states), log)(log.states)
     array([1])
     """
+    bound = _bound(policy, log)
+    if bound is not None and isinstance(log, Log):
+        require_available(bound, log)
+    return bound
+
+
+def _bound(policy: Any, log: Episodes) -> Any:
     if isinstance(policy, str):
         policy = policy_from_text(policy, log.action_space)
     if isinstance(policy, EpsilonGreedy):
-        return replace(policy, policy=for_log(policy.policy, log))
+        return replace(policy, policy=_bound(policy.policy, log))
     if isinstance(policy, Mixture):
-        parts = tuple((share, for_log(part, log)) for share, part in policy.parts)
+        parts = tuple((share, _bound(part, log)) for share, part in policy.parts)
         return replace(policy, parts=parts)
+    if (
+        isinstance(policy, Uniform)
+        and isinstance(log, Log)
+        and log.table_rows.available is not None
+    ):
+        return uniform_over_available(log)
     if policy is None or isinstance(policy, _Matched):
         return policy
     if isinstance(policy, RowPolicy):

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray
+from tailproof.arrays import FloatArray
 from tailproof.data.log import Episodes, Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import PolicyError
 from tailproof.policies.answers import action_codes, law_by_name, some
 from tailproof.policies.blame import called, own_errors
 from tailproof.policies.by_row import RowPolicy, row_policy
+
+# What numpy and scikit-learn say when an array is used as only a frame can be.
+_NAMELESS = ("valid indices", "integer (or boolean) type", "only supported for dataframes")
+_UNNAMED = "does not have valid feature names"
 
 
 @dataclass(frozen=True)
@@ -87,20 +92,22 @@ def _annotated(function: Any) -> bool:
     return first is not None and "DataFrame" in str(first.annotation)
 
 
-def wants_names(rule: Rule, states: FloatArray) -> tuple[bool, AnyArray | None]:
-    """Ask a rule about a few states as an array: does it want names instead, and what it answers.
+def wants_names(rule: Rule, states: FloatArray) -> bool:
+    """Ask a rule about a few states as an array, and return whether it wants names instead.
 
-    Only what no array can do decides for a frame: an index that is text, an attribute of a frame.
+    Only what no array can do decides for a frame: an index that is text, an attribute of a frame, or
+    scikit-learn's complaint that columns have lost their names.
     """
-    try:
-        return False, np.asarray(rule.ask(states.copy()))
-    except IndexError as error:
-        text = str(error)
-        return "valid indices" in text or "integer (or boolean) type" in text, None
-    except AttributeError as error:
-        return isinstance(error.obj, np.ndarray), None
-    except Exception:  # its own error, which it will raise again when it is asked in earnest
-        return False, None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            rule.ask(states.copy())
+        except AttributeError as error:
+            return isinstance(error.obj, np.ndarray)
+        except Exception as error:  # its own error is raised again when it is asked in earnest
+            kinds, text = (IndexError, ValueError), str(error)
+            return isinstance(error, kinds) and any(each in text for each in _NAMELESS)
+    return any(_UNNAMED in str(each.message) for each in caught)
 
 
 def on_rows(rule: Rule, log: Log) -> RowPolicy:
@@ -160,7 +167,7 @@ def bind_rule(policy: Any, log: Episodes) -> Any:
     if not isinstance(log, Log):
         frame = bool(rule.frame)
     elif rule.frame is None:
-        frame = wants_names(rule, log.states[:2])[0]
+        frame = wants_names(rule, log.states[:2])
     else:
         frame = rule.frame
     table = log.table_rows.table if isinstance(log, Log) else None

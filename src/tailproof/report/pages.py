@@ -50,7 +50,13 @@ class Context:
 
 
 def evaluation_page(
-    log: Log, found: Answer, diagnosis: Diagnosis, context: Context, *, name: str
+    log: Log,
+    found: Answer,
+    diagnosis: Diagnosis,
+    context: Context,
+    *,
+    name: str,
+    more: Sequence[str] = (),
 ) -> Page:
     """Return the report of an evaluation: value and gain, then what they rest on.
 
@@ -66,6 +72,8 @@ def evaluation_page(
         Where it comes from.
     name
         What to call the policy.
+    more
+        Sentences to add to the answer.
     """
     estimate = found.estimate
     influence, *evidence = evidence_sections(log, diagnosis)
@@ -78,7 +86,7 @@ def evaluation_page(
         second_note=f"gain over the logged {number(estimate.logged_value)}; {found.gain_ends()}",
         verdict=f"The policy takes {found.estimate.on_log}.",
         warnings=tuple(context.warnings),
-        details=(f"Estimated by {found.how()}.", *found.caveats()),
+        details=(f"Estimated by {found.how()}.", *found.caveats(), *more),
         facts=Facts(_facts(found)),
         mood=_mood(found),
         sections=(verdict_section(diagnosis, estimate), influence),

@@ -9,57 +9,21 @@ from difflib import get_close_matches
 from typing import Any
 
 from tailproof.errors import LogError
+from tailproof.sources.conventions import (
+    CHOICES,
+    CONVENTIONS,
+    NEGATIVE,
+    OUTCOMES,
+    guess,
+    guess_next,
+    guess_state,
+    listed,
+    plain_name,
+)
 
 #: A column, several, a pattern such as ``"x_*"``, or None to guess; False where there is none.
 Choice = str | Sequence[str] | bool | None
 
-# Names for each part, better ones first: a later row counts only where the earlier ones find
-# nothing. Two names of one row in the same table are ambiguous.
-CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "action": (
-        ("action",),
-        ("actions", "action_id", "arm", "arm_id"),
-        ("a",),
-        ("treatment", "variant", "offer", "decision"),
-    ),
-    "reward": (
-        ("reward",),
-        ("rewards",),
-        ("r",),
-        ("revenue", "profit", "margin", "spend", "sales", "payoff", "value"),
-        ("cost", "costs", "loss", "losses"),
-    ),
-    "episode": (
-        ("episode",),
-        ("episode_id", "episode_index", "trajectory", "trajectory_id", "traj", "traj_id"),
-        ("session", "session_id", "user", "user_id", "customer", "customer_id"),
-        ("patient", "patient_id"),
-    ),
-    "step": (
-        ("step",),
-        ("step_id", "step_index", "timestep", "time_step"),
-        ("t", "time", "timestamp"),
-    ),
-    "terminated": (("terminated",), ("terminal", "terminals", "is_terminal"), ("done", "dones")),
-    "truncated": (("truncated",), ("timeout", "timeouts")),
-    "propensity": (
-        ("propensity",),
-        ("propensity_score", "pscore", "action_prob", "behavior_prob", "behaviour_prob"),
-        ("prob", "probability"),
-    ),
-    "group": (("group",), ("group_id", "cluster", "cluster_id")),
-}
-#: Guessed rewards that are to be small: read as negatives.
-NEGATIVE = ("cost", "costs", "loss", "losses")
-# What is known only after the action, by the words in its name.
-_OUTCOMES = re.compile(
-    r"(^|_)(reward|revenue|profit|margin|spend|spent|sales|payoff|conversion|converted|click|clicked|"
-    r"purchase|purchased|bought|paid|refund|refunded|returned|churned|outcome|response|responded)(_|$)"
-)
-_CHOICES = re.compile(
-    r"action|arm|offer|treat|variant|campaign|decision|choice|chosen|bucket|segment"
-)
-STATE_WORDS = ("state", "obs", "observation", "observations", "context", "feature", "x", "s")
 SINGLE = ("reward", "episode", "step", "terminated", "truncated", "propensity", "group", "weight")
 # Time, a user or a week may well describe the state too; these parts may not share a column.
 EXCLUSIVE = ("action", "reward", "next_state", "terminated", "truncated", "propensity", "weight")
@@ -81,8 +45,8 @@ class Columns:
         The columns that play no part.
     negative
         Whether the reward is a cost, and its negative counts.
-    outcomes
-        State columns that only a pattern brought in and that, by their names, look like outcomes.
+    by_pattern
+        State columns that only a pattern brought in.
     """
 
     state: tuple[str, ...]
@@ -100,7 +64,12 @@ class Columns:
     guessed: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     negative: bool = False
-    outcomes: tuple[str, ...] = ()
+    by_pattern: tuple[str, ...] = ()
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """State columns that nobody named and that, by their names, look like outcomes."""
+        return tuple(name for name in self.by_pattern if OUTCOMES.search(plain_name(name)))
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each part that has any."""
@@ -126,12 +95,12 @@ class Columns:
         """Return the parts and their columns in words, and which of them are guesses."""
         said = [
             f"{part.replace('_', ' ')}: {'−' if part == 'reward' and self.negative else ''}"
-            f"{_listed(names)}"
+            f"{listed(names)}"
             f"{' (guessed)' if part in self.guessed else ''}"
             for part, names in self.parts().items()
         ]
         if self.ignored:
-            said.append(f"not used: {_listed(self.ignored)}")
+            said.append(f"not used: {listed(self.ignored)}")
         return "; ".join(said)
 
 
@@ -179,14 +148,14 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         if given.get(part) is None:
             # A time that describes the state orders the rows all the same.
             shared = chosen.get("state", ()) if part == "step" else ()
-            if found := _guess(part, [*_free(names, chosen), *shared]):
+            if found := guess(part, [*_free(names, chosen), *shared]):
                 chosen[part] = found
                 guessed.append(part)
     if loose:
         free = {*_free(names, chosen), *chosen["state"]}
         chosen["state"] = tuple(name for name in named["state"] if name in free)
     elif "state" not in chosen:
-        chosen["state"] = _guess_state(_free(names, chosen))
+        chosen["state"] = guess_state(_free(names, chosen))
         guessed.append("state")
     if not chosen["state"] and "state" in guessed:
         guessed.remove("state")
@@ -195,12 +164,12 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
     elif (
         given.get("next_state") is None
         and chosen["state"]
-        and (after := _guess_next(chosen["state"], _free(names, chosen)))
+        and (after := guess_next(chosen["state"], _free(names, chosen)))
     ):
         chosen["next_state"] = after
         guessed.append("next_state")
     _require(chosen, names)
-    negative |= "reward" in guessed and _plain(chosen["reward"][0]) in NEGATIVE
+    negative |= "reward" in guessed and plain_name(chosen["reward"][0]) in NEGATIVE
     _refuse_shared(chosen)
     if "episode" not in chosen and "step" in guessed:  # nothing to order without episodes
         del chosen["step"]
@@ -211,9 +180,7 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         guessed=tuple(guessed),
         ignored=tuple(name for name in names if name not in used),
         negative=negative,
-        outcomes=tuple(
-            name for name in chosen["state"] if name in loose and _OUTCOMES.search(_plain(name))
-        ),
+        by_pattern=tuple(name for name in chosen["state"] if name in loose),
     )
 
 
@@ -230,20 +197,11 @@ def _free(names: Sequence[str], chosen: dict[str, tuple[str, ...]]) -> list[str]
     return [name for name in names if name not in taken]
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[\s\-.]+", "_", name.strip()).lower()
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def _refuse_repeated(names: Sequence[str]) -> None:
     repeated = sorted({name for name in names if list(names).count(name) > 1})
     if repeated:
         raise LogError(
-            f"Column names must differ. Got {_listed(repeated)} more than once; rename or drop one."
+            f"Column names must differ. Got {listed(repeated)} more than once; rename or drop one."
         )
 
 
@@ -262,18 +220,18 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
         elif found := _matching(entry, names):
             columns += tuple(name for name in found if name not in {*columns, *named})
         else:
-            raise LogError(f"No column matches the {part} pattern. The log has: {_listed(names)}.")
+            raise LogError(f"No column matches the {part} pattern. The log has: {listed(names)}.")
     for name in columns:
         if name not in names:
             close = get_close_matches(name, names, n=1)
             raise LogError(
-                f"There is no column {name!r} for {part}. The log has: {_listed(names)}."
+                f"There is no column {name!r} for {part}. The log has: {listed(names)}."
                 + (f" Did you mean {close[0]!r}?" if close else "")
             )
     if not columns or len(set(columns)) < len(columns):
         raise LogError(f"{part} must name each column once. Got {list(columns)} instead.")
     if part in SINGLE and len(columns) > 1:
-        raise LogError(f"{part} is one column. Got {_listed(columns)}; name one of them.")
+        raise LogError(f"{part} is one column. Got {listed(columns)}; name one of them.")
     return columns
 
 
@@ -295,59 +253,13 @@ def _by_pattern(choice: Choice, names: Sequence[str]) -> set[str]:
     return {name for each in patterns for name in _matching(each, names)} - set(entries)
 
 
-def _guess(part: str, names: Sequence[str]) -> tuple[str, ...]:
-    for row in CONVENTIONS[part]:
-        found = [name for name in names if _plain(name) in row]
-        if len(found) > 1:
-            raise LogError(
-                f"More than one column could be the {part}: {_listed(found)}. Say which: "
-                f"{part}={found[0]!r}."
-            )
-        if found:
-            return tuple(found)
-    if part == "action":
-        return tuple(name for name in names if re.fullmatch(r"(action|a)s?_?\d+", _plain(name)))
-    return ()
-
-
-def _guess_state(names: Sequence[str]) -> tuple[str, ...]:
-    families: dict[str, list[str]] = {}
-    pattern = re.compile(rf"({'|'.join(STATE_WORDS)})(s?|_?\d+|_.+)")
-    for name in names:
-        match = pattern.fullmatch(_plain(name))
-        if match and not re.search(r"(^|_)(next|prime)(_|$)", _plain(name)):
-            families.setdefault(match[1], []).append(name)
-    if len(families) > 1:
-        shown = "; ".join(_listed(family, 4) for family in families.values())
-        raise LogError(
-            f"More than one family of columns could be the state: {shown}. Say which, as in "
-            f"state={next(iter(families.values()))!r}."
-        )
-    return tuple(next(iter(families.values()), ()))
-
-
-def _guess_next(state: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    for form in ("next_{}", "{}_next", "next {}", "{}_prime"):
-        after = tuple(form.format(name) for name in state)
-        there = [name for name in after if name in names]
-        if len(there) == len(after) > 0:
-            return after
-        if there:
-            missing = [name for name in after if name not in there]
-            raise LogError(
-                f"Next states are given for some state columns only: there is no {_listed(missing)}. "
-                f"Name all of them with next_state=[...], or pass next_state=False to derive them."
-            )
-    return ()
-
-
 def _paired(
     state: Sequence[str], after: tuple[str, ...], given: dict[str, Choice], names: Sequence[str]
 ) -> tuple[str, ...]:
     if len(after) != len(state):
         raise LogError(
             f"There must be a next-state column for each of the {len(state)} state columns. "
-            f"Got {len(after)}: {_listed(after)}."
+            f"Got {len(after)}: {listed(after)}."
         )
     before, pattern = given.get("state"), given.get("next_state")
     patterns = [each for each in (before, pattern) if isinstance(each, str) and each not in names]
@@ -359,7 +271,7 @@ def _paired(
     if set(middles) != set(found):
         raise LogError(
             f"The patterns {patterns[0]!r} and {patterns[1]!r} must match columns that correspond. "
-            f"Got {_listed(state)} and {_listed(after)}; list them instead."
+            f"Got {listed(state)} and {listed(after)}; list them instead."
         )
     return tuple(found[middle] for middle in middles)
 
@@ -376,15 +288,15 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
         return
     free = _free(names, chosen)
     likely = {
-        "action": [name for name in free if _CHOICES.search(_plain(name))],
-        "reward": [name for name in free if _OUTCOMES.search(_plain(name))],
+        "action": [name for name in free if CHOICES.search(plain_name(name))],
+        "reward": [name for name in free if OUTCOMES.search(plain_name(name))],
     }
     example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}
     if not chosen.get("state"):
         example["state"] = "*"
     raise LogError(
         f"No column looks like the {' or the '.join(missing)}. The log has: "
-        f"{_listed(names, 30) or 'no columns'}. "
+        f"{listed(names, 30) or 'no columns'}. "
         f"Name {'it' if len(missing) == 1 else 'them'}, as in "
         f"{', '.join(f'{part}={name!r}' for part, name in example.items())}; a text file needs a first "
         f"line with column names."

@@ -15,7 +15,8 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError
-from tailproof.sources.columns import NEGATIVE, Choice, Columns, resolve_columns
+from tailproof.sources.columns import Choice, Columns, resolve_columns
+from tailproof.sources.conventions import NEGATIVE
 from tailproof.sources.encode import (
     flags,
     identifiers,
@@ -25,6 +26,7 @@ from tailproof.sources.encode import (
     order,
     plain,
 )
+from tailproof.sources.frequencies import available_actions, with_weights
 from tailproof.sources.original import OriginalColumns
 from tailproof.sources.parquet import described_columns, described_space
 from tailproof.sources.steps import Steps, Told, assemble
@@ -57,12 +59,18 @@ def read_table(
     steps = replace(steps, guessed_episode=columns.guessed_episode(parts))
     log = assemble(steps, told)
     _say_what_is_odd(columns, log, parts, told)
+    if columns.weight is not None:
+        log = with_weights(log, columns.weight, used[columns.weight], told)
     if kept is not None:
         told.cautions.append(
             f"{int((~kept).sum())} of {len(kept)} rows left out: their episodes have missing values."
         )
         log = replace(log, origin=log.table_rows.within(np.flatnonzero(kept), len(kept)))
-    return _with_table(log, table, columns), columns
+    log = _with_table(log, table, columns)
+    if columns.available:
+        mask = available_actions(rows, columns.available, log)
+        log = replace(log, origin=replace(log.table_rows, available=mask))
+    return log, columns
 
 
 def _with_table(log: Log, source: Source, columns: Columns) -> Log:

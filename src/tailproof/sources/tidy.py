@@ -81,8 +81,13 @@ def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, told: Told)
     for name, after in names:
         pair = Pair(name, plain(table[name]), after, plain(table[after]) if after else None)
         for part in _in_parts(_as_text(pair) if name in tidying.categorical else pair):
-            whole, indicator = _filled(part, tidying, unseen, filled)
-            pairs += [*_grouped(whole, tidying, told), *indicator]
+            try:
+                whole, indicator = _filled(part, tidying, unseen, filled)
+                pairs += [*_grouped(whole, tidying, told), *indicator]
+            except LogError as error:
+                if name not in columns.by_pattern:
+                    raise
+                told.cautions.append(f"{str(error).partition('. ')[0]}. It is left out.")
     if filled:
         told.notes.append(
             f"Missing values were filled in: {'; '.join(filled)}. Indicator variables say where a "

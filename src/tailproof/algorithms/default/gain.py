@@ -81,6 +81,7 @@ class PairedGain:
         may be 0.
         """
         miss = (1 - check_level(level)) / 2
+        self._require(level, "interval")
         if not isinstance(self.spread, Mover) or not self.reference:
             raise LevelError("There is no relative gain over a reference that is 0 or unknown.")
         paired = self.spread

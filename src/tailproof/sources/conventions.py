@@ -1,0 +1,116 @@
+"""What columns are usually called: the names by which each part of a log is guessed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tailproof.errors import LogError
+
+# Names for each part, better ones first: a later row counts only where the earlier ones find
+# nothing. Two names of one row in the same table are ambiguous.
+CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "action": (
+        ("action",),
+        ("actions", "action_id", "arm", "arm_id"),
+        ("a",),
+        ("treatment", "variant", "offer", "decision"),
+    ),
+    "reward": (
+        ("reward",),
+        ("rewards",),
+        ("r",),
+        ("revenue", "profit", "margin", "spend", "sales", "payoff", "value"),
+        ("cost", "costs", "loss", "losses"),
+    ),
+    "episode": (
+        ("episode",),
+        ("episode_id", "episode_index", "trajectory", "trajectory_id", "traj", "traj_id"),
+        ("session", "session_id", "user", "user_id", "customer", "customer_id"),
+        ("patient", "patient_id"),
+    ),
+    "step": (
+        ("step",),
+        ("step_id", "step_index", "timestep", "time_step"),
+        ("t", "time", "timestamp"),
+    ),
+    "terminated": (("terminated",), ("terminal", "terminals", "is_terminal"), ("done", "dones")),
+    "truncated": (("truncated",), ("timeout", "timeouts")),
+    "propensity": (
+        ("propensity",),
+        ("propensity_score", "pscore", "action_prob", "behavior_prob", "behaviour_prob"),
+        ("prob", "probability"),
+    ),
+    "group": (("group",), ("group_id", "cluster", "cluster_id")),
+}
+#: Guessed rewards that are to be small: read as negatives.
+NEGATIVE = ("cost", "costs", "loss", "losses")
+# What is known only after the action, by the words in its name.
+OUTCOMES = re.compile(
+    r"(^|_)(reward|revenue|profit|margin|spend|spent|sales|payoff|conversion|converted|click|clicked|"
+    r"purchase|purchased|bought|paid|refund|refunded|returned|churned|outcome|response|responded)(_|$)"
+)
+CHOICES = re.compile(
+    r"action|arm|offer|treat|variant|campaign|decision|choice|chosen|bucket|segment"
+)
+STATE_WORDS = ("state", "obs", "observation", "observations", "context", "feature", "x", "s")
+
+
+def plain_name(name: str) -> str:
+    """Return a name as conventions write it: lower case, underscores."""
+    return re.sub(r"[\s\-.]+", "_", name.strip()).lower()
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def guess(part: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that a part is usually called by, or () for none."""
+    for row in CONVENTIONS[part]:
+        found = [name for name in names if plain_name(name) in row]
+        if len(found) > 1:
+            raise LogError(
+                f"More than one column could be the {part}: {listed(found)}. Say which: "
+                f"{part}={found[0]!r}."
+            )
+        if found:
+            return tuple(found)
+    if part == "action":
+        return tuple(name for name in names if re.fullmatch(r"(action|a)s?_?\d+", plain_name(name)))
+    return ()
+
+
+def guess_state(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the one family of columns that look like states, or ()."""
+    families: dict[str, list[str]] = {}
+    pattern = re.compile(rf"({'|'.join(STATE_WORDS)})(s?|_?\d+|_.+)")
+    for name in names:
+        match = pattern.fullmatch(plain_name(name))
+        if match and not re.search(r"(^|_)(next|prime)(_|$)", plain_name(name)):
+            families.setdefault(match[1], []).append(name)
+    if len(families) > 1:
+        shown = "; ".join(listed(family, 4) for family in families.values())
+        raise LogError(
+            f"More than one family of columns could be the state: {shown}. Say which, as in "
+            f"state={next(iter(families.values()))!r}."
+        )
+    return tuple(next(iter(families.values()), ()))
+
+
+def guess_next(state: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that are called like the next values of all states, or ()."""
+    for form in ("next_{}", "{}_next", "next {}", "{}_prime"):
+        after = tuple(form.format(name) for name in state)
+        there = [name for name in after if name in names]
+        if len(there) == len(after) > 0:
+            return after
+        if there:
+            missing = [name for name in after if name not in there]
+            raise LogError(
+                f"Next states are given for some state columns only: there is no {listed(missing)}. "
+                f"Name all of them with next_state=[...], or pass next_state=False to derive them."
+            )
+    return ()

@@ -1,0 +1,120 @@
+"""Sample weights and available actions: what a row counts for, and what could be done in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.data.spaces import Discrete
+from tailproof.errors import LogError
+from tailproof.sources.encode import flags, is_list, numbers, plain
+from tailproof.sources.steps import Told
+
+_MOST = 20  # rows that may stand for one, on average
+
+
+def with_weights(log: Log, name: str, column: pa.ChunkedArray, told: Told) -> Log:
+    """Return the log in which each episode stands as often as its weight says, copies as one group.
+
+    Means over such a log are weighted means, whoever takes them; and because copies are in one group,
+    they are one observation wherever errors are estimated and never in two folds.
+    """
+    given = numbers(name, column)[log.table_rows.rows]
+    weights = given[log.starts[:-1]]
+    if (given != np.repeat(weights, log.lengths)).any():
+        raise LogError(
+            f"The weight of an episode must be the same in all its rows. Column {name!r} changes "
+            f"within one; give it the weight of its first row."
+        )
+    copies = _copies(weights, name)
+    if (copies == 1).all():
+        told.notes.append(f"All weights in column {name!r} are alike: they change nothing.")
+        return log
+    label = log.episode_ids if log.group_ids is None else log.group_ids
+    episodes = np.repeat(np.arange(log.n_episodes), copies)
+    told.notes.append(
+        f"Rows count as column {name!r} says: {log.n_episodes} episodes stand for {len(episodes)}, and "
+        f"copies of one are one observation."
+    )
+    return replace(log.take(episodes), group_ids=label[episodes])
+
+
+def _copies(weights: FloatArray, name: str) -> IntArray:
+    """Return how often each episode stands in the log, (E,): weights in units of the smallest part."""
+    if (weights < 0).any() or not weights.any():
+        raise LogError(
+            f"Weights must be at least 0, and not all 0. Column {name!r} has {weights.min():g}."
+        )
+    used = weights[weights > 0]
+    for parts in range(1, _MOST + 1):
+        copies = weights * parts / used.min()
+        if np.abs(copies - np.round(copies)).max() < 1e-6 * parts:
+            counts = np.round(copies).astype(np.intp)
+            if counts.sum() <= _MOST * len(counts):
+                return np.asarray(counts // np.gcd.reduce(counts))
+    raise LogError(
+        f"Weights are counted: each must be a whole multiple of one number, and rows may stand for "
+        f"{_MOST} on average. Those in column {name!r}, from {used.min():g} to {weights.max():g}, are "
+        f"not; round them, as in 0.5, 1, 1.5."
+    )
+
+
+def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> BoolArray:
+    """Return which actions could be taken in each row of the table, (N, A)."""
+    space = log.action_space
+    if not isinstance(space, Discrete):
+        raise LogError("available lists discrete actions, and those of this log are continuous.")
+    labels = [space.label(code) for code in range(space.n)]
+    mask = np.zeros((table.num_rows, space.n), dtype=bool)
+    if len(names) == 1 and space.n > 1:
+        for row, each in enumerate(_lists(names[0], plain(table[names[0]]))):
+            unknown = [label for label in each if label not in labels]
+            if unknown:
+                raise LogError(
+                    f"Column {names[0]!r} lists the action {unknown[0]!r} at row {row}, which the log "
+                    f"does not have. It has {', '.join(labels[:12])}."
+                )
+            mask[row, [labels.index(label) for label in each]] = True
+    else:
+        for code, label in enumerate(labels):
+            found = _of(names, label)
+            if len(found) != 1:
+                raise LogError(
+                    f"There must be one column that says where {label!r} is available. Got "
+                    f"{', '.join(found or names)}."
+                )
+            mask[:, code] = flags(found[0], table[found[0]])
+    rows = log.table_rows.rows
+    impossible = ~mask[rows, log.actions]
+    if impossible.any():
+        at = int(impossible.argmax())
+        raise LogError(
+            f"{labels[log.actions[at]]!r} was taken in row {int(rows[at])} (the first row is 0), where "
+            f"it was not available ({int(impossible.sum())} such rows). Correct one of the two."
+        )
+    return mask
+
+
+def _of(names: tuple[str, ...], label: str) -> list[str]:
+    return [
+        name for name in names if name == label or re.search(rf"[\W_]{re.escape(label)}$", name)
+    ]
+
+
+def _lists(name: str, column: pa.ChunkedArray) -> list[list[str]]:
+    values = column.to_pylist()
+    if is_list(column.type):
+        return [[str(each) for each in value or ()] for value in values]
+    if any(not isinstance(value, str) for value in values):
+        raise LogError(
+            f"Column {name!r} must list the actions that could be taken, as lists or as text such as "
+            f"email|none. Got {column.type}."
+        )
+    return [
+        [each.strip() for each in re.split(r"[|,;]", value) if each.strip()] for value in values
+    ]
