@@ -152,7 +152,7 @@ def read_progress(path: Path) -> bytes:
 
 
 def read_journal(path: Path) -> bytes:
-    from tailproof.studies.paper.journal import Journal
+    from tailproof.studies.journal import Journal
 
     with Journal(path, {"name": "x"}) as journal:
         for key in ("a", "b", "c"):

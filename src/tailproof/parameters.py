@@ -8,7 +8,7 @@ from typing import Any, Self
 from tailproof.errors import MethodError
 
 
-class Parameters:
+class Configurable:
     """Gives a frozen dataclass scikit-learn's methods; its fields are the parameters."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -26,7 +26,7 @@ class Parameters:
         inner = {
             f"{name}__{key}": setting
             for name, value in own.items()
-            if isinstance(value, Parameters)
+            if isinstance(value, Configurable)
             for key, setting in value.get_params().items()
         }
         return own | inner
@@ -44,7 +44,7 @@ class Parameters:
         inner: dict[str, dict[str, Any]] = {}
         for name, value in params.items():
             first, _, rest = name.partition("__")
-            if first not in own or (rest and not isinstance(own[first], Parameters)):
+            if first not in own or (rest and not isinstance(own[first], Configurable)):
                 raise MethodError(
                     f"{type(self).__name__} has no setting {name!r}. It has {', '.join(own)}."
                 )

@@ -8,7 +8,7 @@ import pytest
 from tailproof import Continuous, Log, Quantile, Replicate, Split, Whole, learn, method
 from tailproof.algorithms.task import Task
 from tailproof.deep import IQL, SAC, EarlyStopping, History, NeuralFQE, Run
-from tailproof.deep.convergence import discounted_returns, horizon_of
+from tailproof.deep.convergence import horizon_of, returns_to_go
 from tailproof.errors import ConvergenceWarning, MethodError
 
 SMALL = {"hidden": (16, 16), "batch": 64, "learning_rate": 3e-3}
@@ -53,7 +53,7 @@ def test_a_value_looks_as_far_ahead_as_the_discount_or_the_episode_goes():
 def test_returns_of_every_row():
     log = steady(reward=1.0, episodes=2, length=3)
     expected = [1 + 0.5 + 0.25, 1 + 0.5, 1.0] * 2
-    np.testing.assert_allclose(discounted_returns(log, 0.5), expected)
+    np.testing.assert_allclose(returns_to_go(log, 0.5), expected)
 
 
 def test_the_target_rate_follows_the_steps():
@@ -72,7 +72,7 @@ def test_converged_critics_are_worth_the_logged_returns():
     found = fit(log, base, partition=Split(2)).training.convergence
     assert found.time_constants == pytest.approx(5)
     assert found.ratio == pytest.approx(1, abs=0.1)
-    assert found.value == pytest.approx(discounted_returns(log, 0.9).mean(), rel=0.15)
+    assert found.value == pytest.approx(returns_to_go(log, 0.9).mean(), rel=0.15)
     assert abs(found.trend) < 0.2
     assert "mean V" in str(found)
 

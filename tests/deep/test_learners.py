@@ -243,7 +243,7 @@ def test_soft_actor_critic(log, backup, shared, members):
     temperature = log_temperature.exp().detach()
     losses.soft_policy_loss(drawn.log_density, value, temperature).sum().backward()
     close(learner.actor.parameters.gradient, p_flat.grad)
-    losses.temperature_loss(log_temperature, drawn.log_density.detach(), -2.0).backward()
+    (-log_temperature * (drawn.log_density.detach() - 2.0)).mean().backward()
     close(learner.actor._by_temperature, log_temperature.grad)
 
 

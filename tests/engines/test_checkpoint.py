@@ -14,7 +14,7 @@ import tailproof.engines.checkpoint
 import tailproof.sources.lazily
 from tailproof import evaluate, method
 from tailproof.algorithms.linear.samples import Answers
-from tailproof.algorithms.linear.statistics import Statistics, Summary
+from tailproof.algorithms.linear.statistics import PartSummary, Statistics
 from tailproof.engines import Local
 from tailproof.engines.checkpoint import CheckpointWarning
 from tailproof.errors import StorageError
@@ -81,7 +81,7 @@ def test_another_function_or_log_is_another_pass(tmp_path):
 
 def test_totals_come_back_as_they_were(tmp_path):
     totals = [
-        Summary(Statistics.zeros(2, 3), np.empty((0, 4))),
+        PartSummary(Statistics.zeros(2, 3), np.empty((0, 4))),
         Answers((FindExtremes(2)(np.arange(9.0)), None, np.float64(3.5))),
         np.arange(6).reshape(2, 3),
     ]

@@ -31,7 +31,7 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.errors import LogError, PolicyError, WeightWarning
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 from tailproof.policies.simple import action_probabilities, log_densities
 from tailproof.statistics.means import Mean, SampleMean
 
@@ -39,7 +39,7 @@ _OFF = 0.2  # how far from one the mean weight may be without a word
 
 
 @dataclass(frozen=True, kw_only=True)
-class IPS(Parameters):
+class IPS(Configurable):
     """Inverse propensity scoring: mean(w_i r_i), w = π(a|s) / μ(a|s).
 
     Parameters
@@ -96,7 +96,7 @@ class IPS(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BanditDR(Parameters):
+class BanditDR(Configurable):
     """Doubly robust for one step: E_π q(s, ·) + mean(w_i (r_i − q(s_i, a_i))), q cross-fitted.
 
     Parameters

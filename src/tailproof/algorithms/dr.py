@@ -26,12 +26,12 @@ from tailproof.data.stored import AnyLog
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 from tailproof.statistics.means import Mean, SampleMean
 
 
 @dataclass(frozen=True, kw_only=True)
-class DR(Parameters):
+class DR(Configurable):
     """Double reinforcement learning: Ĵ = E Q(s₀, π) + mean(w_i δ_i).
 
     δ is the Bellman residual of a critic and w the marginal weight of `MIS`, both fitted on other

@@ -36,14 +36,14 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 Start = Literal["reward", "zero"]
 _SHOWING = 10  # updates from which on their growth shows whether they diverge
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedQ(Parameters):
+class FittedQ(Configurable):
     """The settings that FQE and FQI share.
 
     Each iteration regresses the Bellman target on φ(s, a), with a ridge λ:

@@ -29,14 +29,14 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.errors import HorizonWarning, LogError, MethodError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 _NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _HORIZON = "episodes that were cut off count as far as they were logged, and no further"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodeIS(Parameters):
+class EpisodeIS(Configurable):
     """Importance sampling of episodes: mean(w_{T−1} Σ γᵗ r_t), or mean(Σ γᵗ w_t r_t).
 
     Parameters
@@ -129,7 +129,7 @@ class EpisodeIS(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodeDR(Parameters):
+class EpisodeDR(Configurable):
     """Doubly robust over episodes: mean(V(s_0) + Σ γᵗ w_t δ_t), δ the critic's Bellman residual.
 
     Jiang and Li (2016), Thomas and Brunskill (2016), in the form that telescopes: with Q = 0 it is

@@ -21,11 +21,11 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSPI(Parameters):
+class LSPI(Configurable):
     """Least-squares policy iteration on Q (Lagoudakis & Parr, 2003); LSTD-Q in the paper.
 
     Each iteration evaluates the greedy policy of the last θ: θ ← A⁻¹Σφr with

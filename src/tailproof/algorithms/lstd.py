@@ -23,11 +23,11 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.features import Features, as_features
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSTD(Parameters):
+class LSTD(Configurable):
     """Least-squares temporal differences: θ = A⁻¹b, A = Σφ(φ − γφ')ᵀ + λI, b = Σφr.
 
     The paper's display of the estimating equation (section 4) drops γ and π; both belong there.

@@ -17,7 +17,7 @@ from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
 from tailproof.errors import MethodError
 from tailproof.features import Features
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 from tailproof.statistics.means import Mean, SampleMean
 
 __all__ = ["MIS", "UNITS", "Unit", "check_mean", "marginal_weights", "unit_mean"]
@@ -27,7 +27,7 @@ _FEW = 1 << 16  # first states whose features are made at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class MIS(Parameters):
+class MIS(Configurable):
     """Linear marginal importance sampling (section 3.1, algorithm 3).
 
     With A as in `LSTD` and g = E_{s₀, π} φ, the weights w_i = n·φ_iᵀA⁻ᵀg estimate

@@ -10,7 +10,6 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import ActionSpace, Discrete
-from tailproof.data.stored import parts_of, pieces_of
 from tailproof.policies.simple import action_probabilities
 
 _MOST = 8  # actions in a sentence
@@ -98,8 +97,8 @@ def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
             weights=weights,
         )
     shares, agreed = np.zeros(log.n_actions), 0.0
-    for part in parts_of(log):
-        for piece in pieces_of(log, part, ahead=False):
+    for part in log.parts:
+        for piece in log.chunks(part, ahead=False):
             own = slice(piece.first, piece.first + len(piece))
             places = log.table_rows.rows[own] if isinstance(log, Log) else None
             chances = action_probabilities(task.policy, piece.states, log.n_actions, rows=places)

@@ -10,7 +10,6 @@ import numpy as np
 from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
 from tailproof.algorithms.linear.statistics import as_ridge
-from tailproof.algorithms.linear.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, one_or_many, require_finite
 from tailproof.data.log import Log
@@ -20,7 +19,7 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PolicyError
 from tailproof.features import Joint, Polynomial
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class RegressionFitted(Fitted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionCloning(Parameters):
+class RegressionCloning(Configurable):
     """Imitate continuous actions by ridge regression on the state: what `Cloning` is to discrete ones.
 
     Parameters
@@ -96,7 +95,7 @@ class RegressionCloning(Parameters):
         rng: np.random.Generator,  # noqa: ARG002 nothing is drawn
     ) -> RegressionFitted:
         """Fit one policy to the imitated episodes of the whole log."""
-        log = in_memory(task.log)
+        log: Log = task.log.load()
         if not isinstance(log.action_space, Continuous):
             raise MethodError("RegressionCloning is for continuous actions. Use Cloning().")
         (chosen,), notes = imitated_episodes([log], top=self.top, rank=self.rank)

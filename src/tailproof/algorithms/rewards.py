@@ -10,20 +10,19 @@ import numpy as np
 
 from tailproof.algorithms.learners.taming import TamedRewards
 from tailproof.algorithms.linear.huber import huber_regression
-from tailproof.algorithms.linear.sweeps import in_memory
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 #: A log and features to rewards, (n,).
 Rewards = Callable[[Log, Features], FloatArray]
 
 
 @dataclass(frozen=True)
-class HuberRewards(Parameters):
+class HuberRewards(Configurable):
     """r̃ = φ(s, a)ᵀβ with β the Huber regression of the logged rewards on the features.
 
     Symmetric outliers lose their influence before learning starts. Skewed ones do not cancel: the
@@ -50,7 +49,7 @@ class HuberRewards(Parameters):
 
 
 @dataclass(frozen=True)
-class ConstantRewards(Parameters):
+class ConstantRewards(Configurable):
     """Rewards that say nothing: the same number at every step.
 
     What is learned from them comes from where the log went, not from what it earned. A robust score
@@ -89,5 +88,5 @@ def with_rewards(task: Task, given: Any, features: Features | str | None) -> Tas
     rewards = as_rewards(given)
     if rewards is None:
         return task
-    log = in_memory(task.log)
+    log: Log = task.log.load()
     return replace(task, log=log.with_rewards(rewards(log, as_features(features, log))))

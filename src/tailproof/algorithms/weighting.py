@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 from tailproof.statistics.means import Labels, Rng
 
 
@@ -22,7 +22,7 @@ class Reweight(Protocol):
 
 
 @dataclass(frozen=True)
-class Clip(Parameters):
+class Clip(Configurable):
     """w ↦ min(w, largest): less variance, and a bias where the policy leaves the log."""
 
     largest: float
@@ -41,7 +41,7 @@ class Clip(Parameters):
 
 
 @dataclass(frozen=True)
-class Shrink(Parameters):
+class Shrink(Configurable):
     """w ↦ λw / (w² + λ): optimistic shrinkage (Su et al. 2020). λ = ∞ leaves w, λ = 0 gives 0."""
 
     strength: float
@@ -65,7 +65,7 @@ class Shrink(Parameters):
 
 
 @dataclass(frozen=True)
-class ImplicitExploration(Parameters):
+class ImplicitExploration(Configurable):
     """π / (μ + γ), IX (Neu 2015; Gabbianelli et al. 2024): never above 1/γ, and γ = 0 leaves w."""
 
     offset: float
@@ -80,7 +80,7 @@ class ImplicitExploration(Parameters):
 
 
 @dataclass(frozen=True)
-class PowerMean(Parameters):
+class PowerMean(Configurable):
     """w / (1 − λ + λw), the harmonic mean of w and 1 (Metelli et al. 2021): never above 1/λ.
 
     λ = 0 leaves w, λ = 1 gives 1.
@@ -103,7 +103,7 @@ class PowerMean(Parameters):
 
 
 @dataclass(frozen=True)
-class ExponentialSmoothing(Parameters):
+class ExponentialSmoothing(Configurable):
     """π / μ^β (Aouali et al. 2023): β = 1 leaves w, β = 0 gives π."""
 
     power: float
@@ -117,7 +117,7 @@ class ExponentialSmoothing(Parameters):
 
 
 @dataclass(frozen=True)
-class LogSumExp(Parameters):
+class LogSumExp(Configurable):
     """The LSE mean −(1/λ) log mean exp(−λx) (Behnamnia et al. 2025): large samples count by their log.
 
     λ = strength / (√n · root mean square), so that it follows the unit of x and vanishes as n grows;

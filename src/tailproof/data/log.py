@@ -182,12 +182,9 @@ class Log(Episodes):
                 f"Got {next_array.shape} instead."
             )
         reward_array = column("rewards", rewards, n, float)
-        for name, values in (
-            ("states", state_array),
-            ("next_states", next_array),
-            ("rewards", reward_array),
-        ):
-            require_finite(name, values, LogError)
+        require_finite("states", state_array, LogError)
+        require_finite("next_states", next_array, LogError)
+        require_finite("rewards", reward_array, LogError)
         action_array, space = check_actions(actions, n, action_space)
         starts, episode_ids = runs(episode, n)
         ends = np.zeros(n, dtype=bool)
@@ -273,6 +270,10 @@ class Log(Episodes):
         """The rows of each part of the log: what an engine works on."""
         n = self.n_transitions
         return [range(first, min(first + PART, n)) for first in range(0, n, PART)]
+
+    def load(self) -> Log:
+        """Return the log itself: it is in memory."""
+        return self
 
     def without_parts(self) -> Log:
         """Return the log itself: its parts are made of nothing but numbers of rows."""

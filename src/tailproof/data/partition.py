@@ -11,7 +11,7 @@ from tailproof.arrays import AnyArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, physical_memory
 from tailproof.errors import PartitionError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _mix(bits: IntArray) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Whole(Parameters):
+class Whole(Configurable):
     """One member that sees everything."""
 
     @property
@@ -115,7 +115,7 @@ class Whole(Parameters):
 
 
 @dataclass(frozen=True)
-class _Several(Parameters):
+class _Several(Configurable):
     """What partitions with K members share."""
 
     folds: int = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
@@ -196,16 +196,6 @@ class LazyLog(Episodes):
 AnyLog = Log | LazyLog
 
 
-def parts_of(log: AnyLog) -> Sequence[Any]:
-    """Return the parts of a log: what a task works on, whoever does it and however many there are."""
-    return log.parts
-
-
-def pieces_of(log: AnyLog, part: Any, *, ahead: bool = True) -> Iterator[Chunk]:
-    """Yield the transitions of one part in order."""
-    return log.chunks(part, ahead=ahead)
-
-
 def physical_memory() -> int:
     """Return how many bytes of memory the machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -224,11 +214,6 @@ def in_memory(log: AnyLog, who: str) -> Log:
             f"budget."
         )
     return log.load()
-
-
-def ends_of_episodes(log: AnyLog) -> BoolArray:
-    """Return whether each episode terminates, (E,)."""
-    return log.ends
 
 
 def action_counts(log: AnyLog) -> IntArray:

@@ -150,6 +150,9 @@ class LogView(Protocol):
         that are not `compact` may hold rows that are no transitions.
         """
 
+    def load(self) -> Any:
+        """Return the log with all its transitions in memory, a `Log`."""
+
     def without_parts(self) -> Self:
         """Return the log as workers need it who are sent the parts one by one."""
 

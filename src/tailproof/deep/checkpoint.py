@@ -20,7 +20,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tailproof.errors import StorageError, TailproofError, TailproofWarning
+from tailproof.engines.checkpoint import CheckpointWarning
+from tailproof.errors import StorageError, TailproofError
 from tailproof.files.atomic import write_whole
 
 _FORMAT = "tailproof checkpoint 1"
@@ -29,10 +30,6 @@ _KEPT = 2
 
 class CheckpointError(TailproofError):
     """A checkpoint that cannot be used."""
-
-
-class CheckpointWarning(TailproofWarning):
-    """A checkpoint that was skipped or could not be written; training goes on."""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from scipy.stats import binom
 
 from tailproof.algorithms.learners.ranking import choose_rank
 from tailproof.arrays import FloatArray
-from tailproof.data.log import Log
+from tailproof.data.log import Log, discounted_returns
 from tailproof.data.stored import AnyLog, in_memory
-from tailproof.deep.convergence import discounted_returns
 from tailproof.deep.judging import neural_judge, resemblance
 from tailproof.deep.settings import Run
 from tailproof.engines import Engine
@@ -195,7 +194,7 @@ def tamed(log: Log, heavy: bool) -> Log:
 
 def spread_of_returns(log: Log, gamma: float) -> float:
     """Return by how much the best episode's discounted return exceeds the median one."""
-    returns = discounted_returns(log, gamma)[log.starts[:-1]]
+    returns = discounted_returns(log, gamma)
     return float(returns.max() - np.median(returns))
 
 

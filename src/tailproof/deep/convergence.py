@@ -99,7 +99,7 @@ class Yardstick:
             settings.rate(horizon),
             rows,
             ends,
-            discounted_returns(log, gamma)[rows],
+            returns_to_go(log, gamma)[rows],
             np.where(log.terminated[ends], 0.0, gamma**left),
             left.astype(float) if gamma == 1 else (1 - gamma**left) / (1 - gamma),
         )
@@ -115,7 +115,7 @@ def horizon_of(log: Log, gamma: float) -> float:
     return min(longest, float("inf") if gamma == 1 else 1 / (1 - gamma))
 
 
-def discounted_returns(log: Log, gamma: float) -> FloatArray:
+def returns_to_go(log: Log, gamma: float) -> FloatArray:
     """Return Σ γᵗ r of the recorded steps from each row to the end of its episode, (n,).
 
     Examples
@@ -124,7 +124,7 @@ def discounted_returns(log: Log, gamma: float) -> FloatArray:
     >>> log = Log.from_arrays(
     ...     np.zeros((3, 1)), [0, 1, 0], [1.0, 2.0, 4.0], np.zeros((3, 1)), episode=[0, 0, 1]
     ... )
-    >>> discounted_returns(log, 0.5).tolist()
+    >>> returns_to_go(log, 0.5).tolist()
     [2.0, 2.0, 4.0]
     """
     returns = np.array(log.rewards, dtype=float)

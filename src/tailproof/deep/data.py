@@ -187,8 +187,29 @@ class Batch:
         return self.values[..., self.columns[name].start]
 
 
-class Draws:
-    """Rows (M, B) for each step, a function of seed and step alone: nothing to save, or to lose.
+class _Drawn:
+    """Draws for each step, a function of seed and step alone: nothing to save, or to lose."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._chunk = -1
+        self._drawn = torch.empty(0)
+
+    def __call__(self, step: int) -> Tensor:
+        """Return the draws of this step."""
+        chunk, place = divmod(step, _CHUNK)
+        if chunk != self._chunk:
+            self._drawn = torch.from_numpy(self._steps(chunk)).to(self._device)
+            self._chunk = chunk
+        return self._drawn[place]
+
+    def _steps(self, chunk: int) -> AnyArray:
+        """Return the draws of all steps of a chunk, (steps, ...)."""
+        raise NotImplementedError
+
+
+class Draws(_Drawn):
+    """Rows (M, B) for each step.
 
     Parameters
     ----------
@@ -201,45 +222,30 @@ class Draws:
     def __init__(
         self, rows: Sequence[IntArray], seeds: Sequence[int], batch: int, device: str = "cpu"
     ) -> None:
+        super().__init__(device)
         self._rows = [np.asarray(each, dtype=np.int64) for each in rows]
         self._seeds = list(seeds)
         self._batch = batch
-        self._device = device
-        self._chunk = -1
-        self._drawn = torch.empty(0)
 
-    def __call__(self, step: int) -> Tensor:
-        """Return the rows of this step, (M, B)."""
-        chunk, place = divmod(step, _CHUNK)
-        if chunk != self._chunk:
-            drawn = np.empty((_CHUNK, len(self._rows), self._batch), np.int64)
-            for draw, (rows, seed) in enumerate(zip(self._rows, self._seeds, strict=True)):
-                generator = np.random.default_rng([seed, 0, chunk])
-                drawn[:, draw] = rows[generator.integers(len(rows), size=(_CHUNK, self._batch))]
-            self._drawn = torch.from_numpy(drawn).to(self._device)
-            self._chunk = chunk
-        return self._drawn[place]
+    def _steps(self, chunk: int) -> AnyArray:
+        drawn = np.empty((_CHUNK, len(self._rows), self._batch), np.int64)
+        for draw, (rows, seed) in enumerate(zip(self._rows, self._seeds, strict=True)):
+            generator = np.random.default_rng([seed, 0, chunk])
+            drawn[:, draw] = rows[generator.integers(len(rows), size=(_CHUNK, self._batch))]
+        return drawn
 
 
-class Normals:
-    """Standard normal draws for each step, a function of seed and step alone."""
+class Normals(_Drawn):
+    """Standard normal draws for each step."""
 
     def __init__(self, seed: int, shape: tuple[int, ...], device: str = "cpu") -> None:
+        super().__init__(device)
         self._seed = seed
         self._shape = shape
-        self._device = device
-        self._chunk = -1
-        self._drawn = torch.empty(0)
 
-    def __call__(self, step: int) -> Tensor:
-        """Return the draws of this step."""
-        chunk, place = divmod(step, _CHUNK)
-        if chunk != self._chunk:
-            generator = np.random.default_rng([self._seed, 1, chunk])
-            drawn = generator.standard_normal((_CHUNK, *self._shape), dtype=np.float32)
-            self._drawn = torch.from_numpy(drawn).to(self._device)
-            self._chunk = chunk
-        return self._drawn[place]
+    def _steps(self, chunk: int) -> AnyArray:
+        generator = np.random.default_rng([self._seed, 1, chunk])
+        return generator.standard_normal((_CHUNK, *self._shape), dtype=np.float32)
 
 
 def member_rows(log: Log, folds: Folds) -> list[IntArray]:

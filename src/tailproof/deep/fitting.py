@@ -33,7 +33,7 @@ from tailproof.deep.extraction import DeepFitted, player
 from tailproof.deep.history import History
 from tailproof.deep.implicit import ImplicitLearner
 from tailproof.deep.measuring import Part, measure, watched
-from tailproof.deep.networks import concatenate
+from tailproof.deep.networks import Stack, concatenate
 from tailproof.deep.neural_fqe import FQELearner
 from tailproof.deep.settings import DeepSettings, Run
 from tailproof.deep.train import Learner, train
@@ -226,8 +226,14 @@ def _run(learner: Learner, part: Part, table: Table, **options: Any) -> History:
     )
 
 
-def _losses(training: History, count: int) -> FloatArray:
-    return training["q loss"].values if "q loss" in training else np.empty((0, count))
+def _result(
+    learner: Any, part: Part, training: History, *, twins: int = 1, v: Stack | None = None
+) -> DeepFitted:
+    """Return the slow copies of a learner's Q as critics, with how they were trained."""
+    alive = learner.alive.numpy().copy()
+    critics = NeuralCritics(learner.q.slow.copy(), v, twins, part.scaling, alive)
+    losses = training["q loss"].values if "q loss" in training else np.empty((0, critics.count))
+    return DeepFitted(critics, losses, training=training)
 
 
 def _train_implicit(part: Part) -> DeepFitted:
@@ -250,14 +256,7 @@ def _train_implicit(part: Part) -> DeepFitted:
         target_rate=settings.rate(horizon_of(part.log, part.gamma)),
     )
     training = _run(learner, part, table)
-    critics = NeuralCritics(
-        learner.q.slow.copy(),
-        learner.v.copy(),
-        settings.twins,
-        part.scaling,
-        learner.alive.numpy().copy(),
-    )
-    return DeepFitted(critics, _losses(training, critics.count), training=training)
+    return _result(learner, part, training, twins=settings.twins, v=learner.v.copy())
 
 
 def _train_fqe(part: Part) -> DeepFitted:
@@ -285,11 +284,7 @@ def _train_fqe(part: Part) -> DeepFitted:
         target_rate=settings.rate(horizon),
         bounds=(bounds[0], bounds[1]),
     )
-    training = _run(learner, part, table)
-    critics = NeuralCritics(
-        learner.q.slow.copy(), None, 1, part.scaling, learner.alive.numpy().copy()
-    )
-    return DeepFitted(critics, _losses(training, critics.count), training=training)
+    return _result(learner, part, _run(learner, part, table))
 
 
 def fit_actor_critic(
@@ -340,8 +335,5 @@ def fit_actor_critic(
 
     training = _run(learner, part, table, evaluate=player(run, policies))
     warn_unless_converged(training, settings, log, task.gamma)
-    critics = NeuralCritics(
-        learner.q.slow.copy(), None, settings.twins, scaling, learner.alive.numpy().copy()
-    )
-    losses = _losses(training, critics.count)
-    return DeepFitted(critics, losses, training=training, policy=policies()[0])
+    found = _result(learner, part, training, twins=settings.twins)
+    return replace(found, policy=policies()[0])

@@ -1,4 +1,4 @@
-"""IQL and SQL: values learned in the sample, for K members at once (METHODS: one loss apart)."""
+"""IQL and SQL: values learned in the sample, for K members at once: one loss and one weight apart."""
 
 from __future__ import annotations
 

@@ -146,13 +146,8 @@ def soft_policy_gradient(
     return by_mean, by_mean * deviation - temperature / rows
 
 
-def temperature_loss(log_temperature: Tensor, log_density: Tensor, target: float) -> Tensor:
-    """Return the loss of SAC's temperature, mean −log α·(log π + target entropy)."""
-    return -(log_temperature * (log_density + target)).mean()
-
-
 def temperature_gradient(log_density: Tensor, target: float) -> Tensor:
-    """Return its gradient by log α, −mean(log π + target entropy)."""
+    """Return the gradient by log α of SAC's temperature loss, mean −log α·(log π + target entropy)."""
     return -(log_density.mean() + target)
 
 

@@ -15,7 +15,7 @@ from tailproof.algorithms.base import Fitted
 from tailproof.algorithms.task import Task
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError, TailproofError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 if TYPE_CHECKING:
     from tailproof.deep.extraction import Extracted
@@ -151,7 +151,7 @@ class EarlyStopping:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSettings(Parameters):
+class DeepSettings(Configurable):
     """The settings that every deep learner has.
 
     Parameters

@@ -14,7 +14,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, require_fraction
 from tailproof.errors import MethodError, QuantileWarning
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 _LARGEST_NETWORK = 16  # beyond this, numpy's partition is as fast
 
@@ -96,7 +96,7 @@ def median(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Mean(Parameters):
+class Mean(Configurable):
     """The mean of the members: no protection against heavy tails."""
 
     def __call__(self, values: FloatArray) -> FloatArray:
@@ -108,7 +108,7 @@ class Mean(Parameters):
 
 
 @dataclass(frozen=True)
-class Median(Parameters):
+class Median(Configurable):
     """The median of the members: survives fewer than K/2 arbitrary ones."""
 
     def __call__(self, values: FloatArray) -> FloatArray:
@@ -120,7 +120,7 @@ class Median(Parameters):
 
 
 @dataclass(frozen=True)
-class Quantile(Parameters):
+class Quantile(Configurable):
     """The q-quantile of the members: pessimism by order statistics (section 4.2).
 
     Parameters
@@ -175,7 +175,7 @@ class Quantile(Parameters):
 
 
 @dataclass(frozen=True)
-class TrimmedMean(Parameters):
+class TrimmedMean(Configurable):
     """The mean of the members without the lowest and highest ⌊fraction·K⌋."""
 
     fraction: float = 0.2
@@ -195,7 +195,7 @@ class TrimmedMean(Parameters):
 
 
 @dataclass(frozen=True)
-class MeanMinusStd(Parameters):
+class MeanMinusStd(Configurable):
     """Mean − factor · standard deviation of the members: the usual pessimism, not robust."""
 
     factor: float = 2.0

@@ -25,9 +25,6 @@ from tailproof.data.stored import (
     AnyLog,
     LazyLog,
     action_counts,
-    ends_of_episodes,
-    parts_of,
-    pieces_of,
 )
 from tailproof.data.stored_views import with_one_action
 from tailproof.engines import Engine, Local
@@ -51,7 +48,7 @@ def is_settled(log: AnyLog, gamma: float) -> bool:
     """
     if gamma == 0:
         return True
-    open_ended = ~ends_of_episodes(log)
+    open_ended = ~log.ends
     return bool((gamma ** log.lengths[open_ended] <= _NEGLIGIBLE).all())
 
 
@@ -142,8 +139,8 @@ def _usual_actions(log: AnyLog) -> tuple[AnyArray, FloatArray]:
     chosen = np.concatenate(
         [
             piece.actions[-piece.first % every :: every]
-            for part in parts_of(log)
-            for piece in pieces_of(log, part, ahead=False)
+            for part in log.parts
+            for piece in log.chunks(part, ahead=False)
         ]
     )
     return chosen, np.full(len(chosen), 1 / len(chosen))

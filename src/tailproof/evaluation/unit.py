@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.data.stored import AnyLog, ends_of_episodes
+from tailproof.data.stored import AnyLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class ValueUnit:
             reward=log.reward_name,
             gamma=gamma,
             per="row" if one_step else "episode",
-            endless=gamma > 0 and not bool(np.any(ends_of_episodes(log))),
+            endless=gamma > 0 and not bool(np.any(log.ends)),
         )
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from tailproof.data.spaces import Discrete
 from tailproof.data.stored import AnyLog
 from tailproof.errors import MethodError
 from tailproof.features.polynomial import Polynomial
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 MOST_FEATURES = 1_000  # of the default map; beyond it there are no products
 
@@ -30,7 +30,7 @@ class Features(Protocol):
 
 
 @dataclass(frozen=True)
-class PerAction(Parameters):
+class PerAction(Configurable):
     """One block of state features for each discrete action: φ(s, a) = e_a ⊗ ψ(s).
 
     A linear critic on these features is one linear model of ψ(s) for each action.
@@ -178,7 +178,7 @@ def default_features(log: AnyLog) -> Features:
 
 
 @dataclass(frozen=True)
-class Joint(Parameters):
+class Joint(Configurable):
     """Bias, main effects, pairwise products and squares of the joined vector (s, a).
 
     The squares let a linear critic have a best action inside the action space.

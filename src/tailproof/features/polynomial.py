@@ -10,11 +10,11 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.features.standardise import Standardise
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 
 @dataclass(frozen=True)
-class Polynomial(Parameters):
+class Polynomial(Configurable):
     """ψ(s): bias, main effects and pairwise products of the state; no squares (section 5.1).
 
     Parameters

@@ -177,8 +177,7 @@ def ends_by_the_clock(log: AnyLog) -> bool:
     if isinstance(log, LazyLog):
         few = int(np.clip(log.memory_budget * len(places) / (2 * log.bytes_in_memory), 1, few))
     chosen = np.union1d(places[:few], places[-few:])
-    taken = log.take(chosen)
-    some = taken if isinstance(taken, Log) else taken.load()
+    some = log.take(chosen).load()
     steps = some.states.reshape(len(chosen), length, -1)
     clock = np.ptp(steps, axis=0).max(axis=0) == 0
     if (clock & (np.ptp(steps[0], axis=0) > 0)).any():

@@ -10,12 +10,12 @@ from tailproof.arrays import require_fraction
 from tailproof.data.partition import Partition, Whole
 from tailproof.ensemble.aggregate import Aggregate, Mean
 from tailproof.errors import MethodError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 from tailproof.statistics.caps import Cap
 
 
 @dataclass(frozen=True)
-class Method(Parameters):
+class Method(Configurable):
     """`base` fitted on every fold of `partition`, combined by `aggregate` at `at`.
 
     Parameters

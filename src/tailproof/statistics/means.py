@@ -17,13 +17,13 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import scipy
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, PartitionError, TailproofError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
+from tailproof.statistics.roots import partial_sums, proposal_two, root
 
 __all__ = ["AdaptiveHuber", "Catoni", "LeeValiant", "Mean", "MedianOfMeans"]
 __all__ += ["PermutedMedianOfMeans", "SampleMean", "TrimmedMean", "Winsorised"]
@@ -125,14 +125,14 @@ def huber_path(samples: ArrayLike, taus: ArrayLike) -> FloatArray:
     if thresholds.ndim != 1 or not (thresholds > 0).all():
         raise MethodError(f"Huber thresholds tau must be positive. Got {taus!r} instead.")
     centre, x = _centred(samples)
-    sums = _sums(x)
+    sums = partial_sums(x)
 
     def pull(m: float, tau: float) -> float:
         low, high = x.searchsorted(m - tau), x.searchsorted(m + tau)
         return float((sums[high] - sums[low] - (high - low) * m) / tau + (len(x) - high - low))
 
     limit = x[-1] - x[0]  # a larger threshold clips nothing either
-    return np.array([centre + _root(pull, min(float(tau), limit)) for tau in thresholds])
+    return np.array([centre + root(pull, min(float(tau), limit)) for tau in thresholds])
 
 
 def adaptive_huber(samples: ArrayLike) -> float:
@@ -145,7 +145,7 @@ def adaptive_huber(samples: ArrayLike) -> float:
     1.0
     """
     centre, x = _centred(samples)
-    return centre + _proposal_two(x, math.log(len(x)))[0]
+    return centre + proposal_two(x, math.log(len(x)))[0]
 
 
 def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = None) -> float:
@@ -165,7 +165,7 @@ def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = 
         # v and α as above make Σ min(α²(x − m)², 1) = budget; of a handful of samples, no more than
         # half, or their scale would be that of the closest pair.
         allowed = min(budget, len(x) / 2)
-        width = _proposal_two(x, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
+        width = proposal_two(x, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
     else:
         width = math.sqrt(len(x) * variance / budget)
 
@@ -173,7 +173,7 @@ def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = 
         u = np.clip(x - theta, -width, width) / width
         return float(np.sum(np.copysign(np.log(1 - np.abs(u) + u * u / 2), u)))
 
-    return centre + _root(pull, width)
+    return centre + root(pull, width)
 
 
 def lee_valiant(
@@ -204,7 +204,7 @@ def lee_valiant(
     return kappa + float(np.mean(deviations * weights))
 
 
-class _Settings(Parameters):
+class _Settings(Configurable):
     """What the means share: settings that are checked once and handed to a function above."""
 
     function: ClassVar[Callable[..., float]]
@@ -346,57 +346,3 @@ def _centred(samples: ArrayLike) -> tuple[float, FloatArray]:
     x = np.sort(_checked(samples))
     centre = float(x[(len(x) - 1) // 2] + x[len(x) // 2]) / 2
     return centre, x - centre
-
-
-def _sums(x: FloatArray) -> FloatArray:
-    """Return S, (n + 1,), with S[j] − S[i] = Σ x[i:j].
-
-    Accumulated from the middle outwards, lest an outlier at either end cancels the others' digits.
-    """
-    half = len(x) // 2
-    return np.concatenate([-np.cumsum(x[:half][::-1])[::-1], [0.0], np.cumsum(x[half:])])
-
-
-def _root(pull: Callable[[float, float], float], tau: float) -> float:
-    """Return the zero of a falling Σ ψ((x_i − m)/τ) for deviations x from their median.
-
-    As ψ is constant beyond ±1, at m = ±τ half of the samples pull back with all their force, so the
-    root lies between. Where a whole interval is zero, the median 0 is its middle.
-    """
-    at_median = pull(0.0, tau) if tau > 0 else 0.0
-    edge = math.copysign(1.0, at_median)  # in units of τ, where no product can underflow
-    if at_median == 0 or (pull(edge * tau, tau) >= 0) == (edge > 0):  # at the edge, to rounding
-        return 0.0 if at_median == 0 else edge * tau
-    find = scipy.optimize.brentq  # loaded when it is needed
-    return tau * float(find(lambda t: pull(t * tau, tau), 0.0, edge, xtol=1e-15, maxiter=1000))
-
-
-def _proposal_two(x: FloatArray, budget: float) -> tuple[float, float]:
-    """Return m, τ with Σ ψ_τ(x − m) = 0 and Σ min((x − m)², τ²) = budget·τ² for sorted deviations.
-
-    Huber's Proposal 2: (m, τ) minimises a jointly convex function, so there is one solution. With p
-    samples clipped below, q above and k inside, of mean c and sum of squares about it V,
-
-        m = c + (q − p) τ / k,    τ² = V / (budget − p − q − (q − p)² / k).
-
-    As p + q < budget is small, all (p, q) are tried: one agrees with the order of the samples.
-    """
-    n = len(x)
-    if n == 1:
-        return 0.0, 0.0
-    counts = np.arange(min(math.ceil(budget), n))
-    below, above = (count.ravel() for count in np.meshgrid(counts, counts))
-    inside = np.maximum(n - below - above, 1)
-    share = budget - below - above - (above - below) ** 2 / inside
-    first, last = below[share > 0], (n - above)[share > 0]  # (P,)
-    inside, share = inside[share > 0], share[share > 0]
-    sums, squares = _sums(x), _sums(x**2)
-    total = sums[last] - sums[first]
-    spread = squares[last] - squares[first] - total**2 / inside
-    tau = np.sqrt(np.maximum(spread, 0) / share)
-    m = (total + (n - last - first) * tau) / inside
-    padded = np.concatenate([[-np.inf], x, [np.inf]])  # padded[i + 1] is x[i]
-    low, high = m - tau, m + tau
-    gaps = [padded[first] - low, low - x[first], x[last - 1] - high, high - padded[last + 1]]
-    best = np.argmin(np.maximum(np.max(gaps, axis=0), 0))
-    return float(m[best]), float(tau[best])

@@ -11,7 +11,7 @@ from tailproof.methods.catalogue import method
 from tailproof.studies.battery.cells import Setting
 from tailproof.studies.battery.entrants import Named, Reading
 from tailproof.studies.battery.learners import Taught, school_report
-from tailproof.studies.battery.run import Battery, Logged, read_findings, run
+from tailproof.studies.battery.run import Battery, Logged, run
 from tailproof.studies.battery.score import leaderboard
 from tailproof.studies.battery.stories import CANDIDATES
 from tailproof.worlds.storage import HUBS
@@ -136,16 +136,6 @@ def test_an_entrant_that_was_edited_is_another_entrant(tmp_path):
     assert ask().stdout == "[[[1.0]]]\n"
     (tmp_path / "helper.py").write_text("X = 2.0\n")
     assert "An entrant whose code was edited is another one" in ask().stderr
-
-
-def test_a_part_of_a_record_can_be_scored(findings, tmp_path):
-    path = tmp_path / "record.jsonl"
-    run(battery(), record=path)
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]))
-    part = read_findings(battery(), path)
-    counts = {str(cell.setting): len(sample.values) for cell, sample in part.cells().items()}
-    assert sorted(counts.values()) == [1, 2]
-    assert np.isfinite(leaderboard(part).standings[0].geometric_mean)
 
 
 def test_a_record_of_another_run_is_refused(tmp_path):

@@ -28,14 +28,14 @@ from tailproof.engines import Local
 from tailproof.features import Features, as_features
 from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import measure
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
 FEWEST = RULES.fewest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Auto(Parameters):
+class Auto(Configurable):
     """A critic as rich as the log calls for, and a mean chosen by what the rewards show.
 
     The critic is a mixture of rungs (`climb`), each linear in the rewards, so that with its weights w

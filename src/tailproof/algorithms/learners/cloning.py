@@ -12,7 +12,6 @@ from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.greedy_backup import logged_actions, require_actions
 from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
 from tailproof.algorithms.linear.statistics import as_ridge
-from tailproof.algorithms.linear.sweeps import in_memory
 from tailproof.algorithms.regression import RegressionCloning
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
@@ -23,11 +22,11 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
 from tailproof.features import Features, as_features, at_actions
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cloning(Parameters):
+class Cloning(Configurable):
     """Imitate the log, or its best episodes: π(a|s) ∝ exp φ(s, a)ᵀθ, by maximum likelihood.
 
     θ minimises −Σ log π(a|s) + λ‖θ‖²/2 over the logged actions. Its "critics" are the scores φᵀθ, so
@@ -98,7 +97,7 @@ class Cloning(Parameters):
         rng: np.random.Generator,  # noqa: ARG002 nothing is drawn
     ) -> Fitted:
         """Fit the scores on each fold."""
-        log = in_memory(task.log)
+        log: Log = task.log.load()
         features = as_features(self.features, log)
         require_actions(log, folds, features)
         parts = [folds.log(log, k) for k in range(folds.count)]

@@ -17,12 +17,12 @@ from tailproof.data.log import Log
 from tailproof.data.partition import Folds, Whole
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError, TailproofError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 from tailproof.policies.simple import Always
 
 
 @dataclass(frozen=True, kw_only=True)
-class Constant(Parameters):
+class Constant(Configurable):
     """Always the same action: the one whose estimated value, less its standard error, is the highest.
 
     Values are those of `evaluate`'s default. An action that the log takes rarely is left out, because

@@ -18,7 +18,6 @@ from tailproof.algorithms.learners.state_critics import (
 )
 from tailproof.algorithms.learners.tree_arrays import TreeValues
 from tailproof.algorithms.learners.tree_learning import Lesson, fit_advantages, fit_values
-from tailproof.algorithms.linear.sweeps import in_memory
 from tailproof.algorithms.rewards import as_rewards, with_rewards
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_fraction
@@ -27,13 +26,13 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 _APART = 1000  # from the seeds of the evaluator's trees, whose errors are to be others
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeLearner(Parameters):
+class TreeLearner(Configurable):
     """What the learners with trees share.
 
     Parameters
@@ -151,7 +150,7 @@ class ForestFQI(TreeLearner):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithinSupport(Parameters):
+class WithinSupport(Configurable):
     """Another learner's critics, kept to actions that the log takes in such states.
 
     Parameters
@@ -198,7 +197,7 @@ class WithinSupport(Parameters):
 
 def tasks_of(task: Task, folds: Folds) -> list[Task]:
     """Return the task of each fold, the one given where a fold sees every episode once."""
-    log = in_memory(task.log)
+    log: Log = task.log.load()
     if folds.count == 1 and (folds.counts == 1).all():
         return [task]
     return [replace(task, log=folds.log(log, k), initial_states=None) for k in range(folds.count)]

@@ -16,11 +16,11 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import IntArray
 from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeCloning(Parameters):
+class TreeCloning(Configurable):
     """Imitate the log, or its best episodes, by randomised trees: b̂(a|s).
 
     Its "critics" are log b̂(a|s): the greedy policy is the likeliest action, and the softmax of

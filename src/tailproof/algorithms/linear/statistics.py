@@ -24,7 +24,7 @@ from tailproof.data.stored import physical_memory
 from tailproof.data.view import CHUNK
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 T = TypeVar("T")
 _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
@@ -33,7 +33,7 @@ _WIDEST = 1 << 22  # numbers in the features of one piece
 
 
 @dataclass(frozen=True)
-class Absolute(Parameters):
+class Absolute(Configurable):
     """A ridge penalty λ whatever the number of rows: the paper's own."""
 
     value: float
@@ -44,7 +44,7 @@ class Absolute(Parameters):
 
 
 @dataclass(frozen=True)
-class PerObservation(Parameters):
+class PerObservation(Configurable):
     """A ridge penalty λ = value · n: a fold and the whole log are regularised alike."""
 
     value: float
@@ -203,18 +203,18 @@ def _accumulate_both(rows: Rows, segment: Segment, total: Statistics) -> None:
 
 
 @dataclass(frozen=True)
-class Summary:
+class PartSummary:
     """What one pass finds out about some parts of a log."""
 
     statistics: Statistics
     first_states: FloatArray  # (e, p) of a lazy log; of one in memory they are known
 
-    def __add__(self, other: Summary) -> Summary:
+    def __add__(self, other: PartSummary) -> PartSummary:
         both = [self.first_states, other.first_states]
-        return Summary(self.statistics + other.statistics, np.concatenate(both))
+        return PartSummary(self.statistics + other.statistics, np.concatenate(both))
 
 
-def summarise(design: Design, part: Any) -> Summary:
+def summarise_part(design: Design, part: Any) -> PartSummary:
     """Return the statistics of one part of the log."""
     log = design.task.log
     total = Statistics.zeros(design.folds.count, design.features.size)
@@ -223,14 +223,14 @@ def summarise(design: Design, part: Any) -> Summary:
         accumulate(rows, total)
         if log.stays_on_disk:
             first.append(log.first_states_in(rows.chunk))
-    return Summary(total, np.concatenate(first))
+    return PartSummary(total, np.concatenate(first))
 
 
 def statistics(design: Design) -> Statistics:
     """Return the statistics of all rows, in one pass; the task remembers them."""
     key = (id(design.folds), design.features if _hashable(design.features) else id(design.features))
     if key not in design.task.known:
-        summary: Summary = design.reduce(summarise, operator.add)
+        summary: PartSummary = design.reduce(summarise_part, operator.add)
         if design.task.log.stays_on_disk:
             design.task.log.remember_first_states(summary.first_states)
         require_products(summary.statistics.gram, LogError)

@@ -19,9 +19,8 @@ from tailproof.algorithms.linear.statistics import Statistics
 from tailproof.algorithms.rows import Dealing
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.stored import LazyLog
 from tailproof.data.view import Chunk
 from tailproof.features import Features, PerAction, at_actions
 
@@ -244,7 +243,7 @@ class Sweeps:
         """Yield the sweeps of one part of the log."""
         log = self.task.log
         for chunk in log.chunks(part):
-            yield arrange(chunk, self.features, self._dealing, log.n_actions)
+            yield sweep_of(chunk, self.features, self._dealing, log.n_actions)
 
     def total(self, function: Callable[[Sweep], T]) -> T:
         """Return the sum of what a function finds in all sweeps.
@@ -273,9 +272,9 @@ class Sweeps:
 
     @cached_property
     def _whole(self) -> Sweep:
-        log = in_memory(self.task.log)
+        log = self.task.log.load()
         chunk = next(log.chunks(range(log.n_transitions), log.n_transitions))
-        return arrange(chunk, self.features, self._dealing, log.n_actions)
+        return sweep_of(chunk, self.features, self._dealing, log.n_actions)
 
     @cached_property
     def _dealing(self) -> Dealing:
@@ -304,7 +303,7 @@ def _statistics(sweep: Sweep) -> Statistics:
     return Statistics(sweep.gram(), np.zeros(()), moment, sweep.counts())
 
 
-def arrange(chunk: Chunk, features: Features, dealing: Dealing, n_actions: int) -> Sweep:
+def sweep_of(chunk: Chunk, features: Features, dealing: Dealing, n_actions: int) -> Sweep:
     """Lay out some rows of a log, ordered by member and action."""
     shared = dealing.counts is not None
     code = chunk.actions
@@ -341,11 +340,6 @@ def arrange(chunk: Chunk, features: Features, dealing: Dealing, n_actions: int) 
         spans=None if shared else tuple(_runs(code // n_actions)),
         **common,
     )
-
-
-def in_memory(log: AnyLog) -> Log:
-    """Return a log whose transitions are in memory."""
-    return log if isinstance(log, Log) else log.load()
 
 
 def _runs(code: IntArray) -> Iterator[Span]:

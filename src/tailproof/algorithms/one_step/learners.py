@@ -21,7 +21,7 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
 from tailproof.features import Basis, PerAction, Standardise
-from tailproof.parameters import Parameters
+from tailproof.parameters import Configurable
 
 _PARTS = 3
 _TREES = 20
@@ -29,7 +29,7 @@ _RAREST = 0.02  # propensity below which a weight stops growing
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredPolicy(Parameters):
+class ScoredPolicy(Configurable):
     """What the learners from doubly robust scores share.
 
     Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ by trees that never saw the row, and

@@ -100,7 +100,7 @@ def default_entrants() -> dict[str, Estimator]:
 
 
 def storage_entrants() -> dict[str, Estimator]:
-    """Return what STORAGE compares besides: more folds, and robust means of sums over weeks."""
+    """Return what the storage stories compare too: more folds, and robust means of weekly sums."""
     rows = {
         "roam-dm K=10": method("roam-dm", folds=10),
         "week huber": method("mis", mean=AdaptiveHuber(), unit="group"),

@@ -1,52 +1,45 @@
-"""Records on disk: what each item answered, a line each, so that a stopped run goes on."""
+"""Records on disk: what each item answered, so that a stopped run goes on."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tailproof.errors import TailproofError
-from tailproof.files.atomic import write_whole
 from tailproof.studies.battery.entrants import Reading
-from tailproof.studies.paper.journal import entry_of, line_of
+from tailproof.studies.journal import Journal
 
 #: Readings of one item: of each question (a noise, a candidate), by each entrant.
 Answers = dict[str, dict[str, Reading]]
 
 
-def read_record(path: Path, signature: dict[str, Any]) -> dict[str, Answers]:
-    """Return the answers that a record holds; start one where there is none.
+class Record:
+    """The answers of a run by item, and in a file if there is one."""
 
-    `signature` is what has to agree for old answers to be of use. Every line has a checksum: what a
-    killed run did not finish, or what was damaged since, is left out and asked again.
-    """
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _append(path, signature)
-        return {}
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    lines = [entry_of(line) for line in content[:whole].splitlines()]
-    if not lines or lines[0] != json.loads(json.dumps(signature)):
-        raise TailproofError(
-            f"{path} holds a run with another seed, other entrants or other noises, or its first line "
-            f"is damaged. An entrant whose code was edited is another one. Delete it, or give another "
-            f"folder."
-        )
-    if whole < len(content):
-        write_whole(path, content[:whole])
-    return {line["item"]: _unpacked(line["answers"]) for line in lines[1:] if line is not None}
+    def __init__(self, journal: Journal | None) -> None:
+        self._journal = journal
+        self.known = {key: _unpacked(journal[key]) for key in journal} if journal else {}
+
+    def append(self, item: str, answers: Answers) -> None:
+        """Add the answers of one item."""
+        self.known[item] = answers
+        if self._journal is not None:
+            self._journal.append(item, _packed(answers))
 
 
-def append(path: Path, item: str, answers: Answers) -> None:
-    """Add the answers of one item."""
-    _append(path, {"item": item, "answers": _packed(answers)})
-
-
-def _append(path: Path, entry: dict[str, Any]) -> None:
-    with path.open("ab") as file:
-        file.write(line_of(entry))
+@contextmanager
+def opened_record(path: Path | None, signature: dict[str, Any]) -> Iterator[Record]:
+    """Give the record in a file, or one in memory; `signature` must agree for old answers to count."""
+    if path is None:
+        yield Record(None)
+        return
+    differs = (
+        "it holds a run with another seed, other entrants or other noises. An entrant whose code was "
+        "edited is another one"
+    )
+    with Journal(path, signature, differs=differs) as journal:
+        yield Record(journal)
 
 
 def _packed(answers: Answers) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from tailproof.studies.battery.cells import (
 )
 from tailproof.studies.battery.entrants import LEVELS, Estimator, Reading, default_entrants, read
 from tailproof.studies.battery.learners import taught
-from tailproof.studies.battery.record import Answers, append, read_record
+from tailproof.studies.battery.record import Answers, opened_record
 from tailproof.studies.battery.stories import STORIES, story
 from tailproof.worlds.storage import HUBS
 
@@ -313,22 +313,11 @@ def run(
     """
     items = battery.items()
     path = None if record is None else Path(record)
-    known = {} if path is None else read_record(path, battery.signature())
-    found = {str(item): known[str(item)] for item in items if str(item) in known}
-    left = [item for item in items if str(item) not in found]
-    for _ in found:
-        advance()
-    with running(engine) as place:
-        for item, answers in zip(left, place.results(answer, left, shared=battery), strict=True):
-            found[str(item)] = answers
-            if path is not None:
-                append(path, str(item), answers)
+    with running(engine) as place, opened_record(path, battery.signature()) as kept:
+        left = [item for item in items if str(item) not in kept.known]
+        for _ in range(len(items) - len(left)):
             advance()
-    return Findings(battery, {str(item): found[str(item)] for item in items})
-
-
-def read_findings(battery: Battery, record: str | Path) -> Findings:
-    """Return what a record holds of a battery, finished or not."""
-    known = read_record(Path(record), battery.signature())
-    wanted = {str(item) for item in battery.items()}
-    return Findings(battery, {item: known[item] for item in known if item in wanted})
+        for item, answers in zip(left, place.results(answer, left, shared=battery), strict=True):
+            kept.append(str(item), answers)
+            advance()
+        return Findings(battery, {str(item): kept.known[str(item)] for item in items})

@@ -15,9 +15,9 @@ from tailproof.engines import Engine, Local, running
 from tailproof.engines.threads import one_thread
 from tailproof.errors import TailproofError
 from tailproof.report.versions import versions
+from tailproof.studies.journal import Journal
 from tailproof.studies.paper.drawing import style, write_figure
 from tailproof.studies.paper.experiment import Experiment, Job, Outcome, Row, Settings, canonical
-from tailproof.studies.paper.journal import Journal
 from tailproof.studies.paper.results import (
     TIMES,
     Results,

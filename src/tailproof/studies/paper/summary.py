@@ -124,11 +124,6 @@ class Comparison:
             return "undecided"
         return verdict_of(self.better, self.better + self.worse + self.open)
 
-    @property
-    def harmless(self) -> Verdict:
-        """Whether 'the first is no worse' holds."""
-        return verdict_of(self.better + self.open, self.better + self.worse + self.open)
-
     def __str__(self) -> str:
         total = self.better + self.worse + self.open
         parts = [f"better in {self.better} of {total} cells"]

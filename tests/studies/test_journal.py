@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.errors import StorageError
-from tailproof.studies.paper.journal import Journal
+from tailproof.studies.journal import Journal
 
 ABOUT = {"experiment": "ope", "seed": 0}
 RECORD = [{"method": "fqe", "value": 0.1 + 0.2, "worst": float("inf")}]
@@ -111,7 +111,7 @@ def test_a_record_is_on_the_disk_when_append_returns(tmp_path):
     path = tmp_path / "progress.jsonl"
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from tailproof.studies.paper.journal import Journal\n"
+        "from tailproof.studies.journal import Journal\n"
         f"with Journal(Path({str(path)!r}), {ABOUT!r}) as journal:\n"
         "    journal.append('a', 1)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

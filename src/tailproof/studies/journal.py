@@ -26,7 +26,9 @@ class Journal:
     path
         The file; made if it is not there, with its folder.
     about
-        What all records have in common. A file that says otherwise is refused.
+        What all records have in common. A file that says otherwise, or no longer says it, is refused.
+    differs
+        What may differ then, for the error.
 
     Examples
     --------
@@ -39,8 +41,14 @@ class Journal:
     [{'value': 1.5}]
     """
 
-    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        about: Mapping[str, Any],
+        *,
+        differs: str = "its settings are not the ones given now",
+    ) -> None:
+        self.path, self._differs = path, differs
         self._about = json.loads(json.dumps(about))
         self._records: dict[str, Any] = {}
         self._file: IO[bytes] | None = None
@@ -102,14 +110,13 @@ class Journal:
             self._file.truncate(whole)
         entries = [entry for line in content[:whole].splitlines() if (entry := entry_of(line))]
         about = next((entry["about"] for entry in entries if "about" in entry), None)
-        if about is None:
-            self._file.truncate(0)
+        if whole == 0:
             self._write({"about": self._about})
             sync_folder(self.path.parent)
             return
         if about != self._about:
             raise StorageError(
-                f"{self.path} belongs to another run: its settings are not the ones given now. "
+                f"{self.path} belongs to another run, or its first line is damaged: {self._differs}. "
                 f"Choose another folder with out=, or delete the file to start over."
             )
         self._records = {entry["key"]: entry["record"] for entry in entries if "key" in entry}
