@@ -33,7 +33,7 @@ class Rules:
     rare_share: float = 0.2  # [one-step] rewards that differ from the common one: fewer are events
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's
     richer: float = 0.7  # [none] scale of the residuals of splines over that of polynomials
-    richer_rows: int = 10  # [none] rows for each of their features, so that they cannot overfit
+    richer_rows: int = 20  # [none] rows for each of their features, so that they cannot overfit
     # what is one observation
     clustered: float = 5.0  # [default] standard errors of the count of extremes, beyond chance
     extreme_rows: float = 0.01  # [default] share of steps that are extreme
