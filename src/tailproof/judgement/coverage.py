@@ -101,12 +101,11 @@ def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
             empty = (counts[:, action] == 0) & (own >= RULES.hole_policy)
             for first, last in _runs(empty):
                 taken = slice(first, last + 1)
-                rows_there = int(size[taken].sum())
-                if rows_there < RULES.hole_rows:
-                    continue
-                if overall[action] * rows_there < RULES.hole_expected:
-                    continue
                 low, high = edges[first][0], edges[last][1]
+                rows_there = int(size[taken].sum())
+                least = RULES.hole_rows if low == high else RULES.hole_range
+                if rows_there < least or overall[action] * rows_there < RULES.hole_expected:
+                    continue
                 yield Hole(
                     name,
                     f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}",
