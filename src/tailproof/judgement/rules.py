@@ -49,9 +49,5 @@ class Rules:
     decides: float = 0.5  # [one-step] share of the squared scores that makes one observation decide
     hole_policy: float = 0.05  # [none] the policy's share of an action in a region, to speak of it
     hole_expected: float = 8.0  # [none] logged rows expected there: none by chance has P = e⁻⁸
-    hole_rows: int = (
-        50  # [none] rows of a region: in fewer, an action that is rare there may be missing
-    )
-
-
-RULES = Rules()
+    hole_rows: int = 100  # [none] rows with a value: what is taken in 5 % lacks with P = .006
+    hole_range: int = 200  # [none] rows of a range, of which many are looked at
