@@ -64,6 +64,8 @@ def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, 
     """
     if not log.is_discrete:
         return ()
+    if isinstance(log, LazyLog) and (action_counts(log) > 0).all():
+        return ()  # a pass over a log on disk costs more than regions without an action are worth
     some = some_rows(log)
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
     first = log.first_states if starts is None else starts
@@ -116,10 +118,11 @@ def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
 
 
 def missing_codes(log: AnyLog) -> tuple[str, ...]:
-    """Return the state columns that seem to hold a code for a missing value, in words."""
-    some = some_rows(log)
-    found = []
-    for name, column in zip(log.state_names, some.states.T, strict=True):
+    """Return the state columns of a log in memory that seem to hold a code for a missing value."""
+    found: list[str] = []
+    if isinstance(log, LazyLog):
+        return ()
+    for name, column in zip(log.state_names, log.states.T, strict=True):
         for code in _CODES:
             there = column == code
             others = column[~there]

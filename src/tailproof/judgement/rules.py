@@ -51,3 +51,6 @@ class Rules:
     hole_expected: float = 8.0  # [none] logged rows expected there: none by chance has P = e⁻⁸
     hole_rows: int = 100  # [none] rows with a value: what is taken in 5 % lacks with P = .006
     hole_range: int = 200  # [none] rows of a range, of which many are looked at
+
+
+RULES = Rules()
