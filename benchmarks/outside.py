@@ -5,7 +5,7 @@
 
 Parts: worlds (accuracy and intervals in ten sequential worlds), tenfold (the same on logs ten times as
 long), one-step (accuracy and intervals on one-step logs), gate (`compare` on policies without effect),
-ranking (how often it ranks the better of two arms first).
+ranking (how often `compare` ranks the better of two arms first).
 --data names a folder with the real files, which are not part of the project (hillstrom.parquet,
 randhie.parquet, bemtpl97.parquet, limeqo_ceb.parquet); those that are missing are left out, and so are
 their targets. With --record a stopped run goes on where it stopped. Any missed target gives exit code

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tailproof.comparison.baselines import baseline_of
+from tailproof.comparison.baselines import Baseline, baseline_of
 from tailproof.comparison.comparison import Candidate, Comparison
 from tailproof.comparison.differences import Difference, bound_or_reason, gain_over
 from tailproof.data.given import as_log
@@ -124,18 +124,7 @@ def compare(
     if first.choice is None and first.why_no_folds:
         notes.append(f"No bound is given, and nothing can pass the gate. {first.why_no_folds}")
     candidates = [
-        Candidate(
-            name=each,
-            value=estimate.value,
-            lower_bound=bound_or_reason(estimate.lower_bound, level),
-            gain=Difference(
-                first=each,
-                second=against.name,
-                gain=gain_over(estimate, against.rival),
-                level=gate_level,
-            ),
-            estimate=estimate,
-        )
+        _candidate(each, estimate, against, level, gate_level)
         for each, estimate in estimates.items()
     ]
     candidates.sort(key=lambda each: (-each.value, each.name))
@@ -152,6 +141,19 @@ def compare(
         gamma=discount,
         seed=seed,
         notes=tuple(notes),
+    )
+
+
+def _candidate(
+    name: str, estimate: Estimate, against: Baseline, level: float, gate_level: float
+) -> Candidate:
+    gain = gain_over(estimate, against.rival)
+    return Candidate(
+        name=name,
+        value=estimate.value,
+        lower_bound=bound_or_reason(estimate.lower_bound, level),
+        gain=Difference(first=name, second=against.name, gain=gain, level=gate_level),
+        estimate=estimate,
     )
 
 

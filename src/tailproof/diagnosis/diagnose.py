@@ -108,10 +108,7 @@ def diagnose(
     with _noted() as notes:
         if policy is not None and estimate is None:
             default = named_method("auto", **settings)
-            try:
-                estimate = evaluate(log, policy, method=default, gamma=discount, seed=seed)
-            except (FoldError, LogError, SingularError) as error:
-                failed = str(error)
+            estimate, failed = _evaluated(log, policy, default, discount, seed)
         plain = reference(log, policy, gamma=discount, method=chosen, seed=seed)
         critic = plain if isinstance(plain, LinearReference) else None
         if critic is None and policy is not None:
@@ -127,13 +124,12 @@ def diagnose(
     clusters = clustering(log, steps)
     theta = clusters.within.theta if clusters.within and clusters.in_episodes else 1.0
     samples = _samples(log, plain, steps, shape)
+    if critic is not None:
+        samples = {"rewards": log.rewards, **samples, "Bellman residuals": critic.residuals}
     tails = {
         name: tail_report(name, values, theta=theta if len(values) == len(steps) else 1.0)
         for name, values in samples.items()
     }
-    if critic is not None:
-        tails = {"rewards": tail_report("rewards", log.rewards, theta=theta), **tails}
-        tails["Bellman residuals"] = tail_report("Bellman residuals", critic.residuals, theta=theta)
     folds = max(min(10, log.n_groups // 2), 1)
     influence = most_influential(plain, top=10, folds=folds, seed=seed)
     known = [each.heavier.alpha for each in tails.values() if each.heavier is not None]
@@ -179,6 +175,16 @@ def _noted() -> Iterator[list[str]]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
+
+
+def _evaluated(
+    log: Log, policy: Any, method: Method, gamma: float, seed: int
+) -> tuple[Estimate | None, str | None]:
+    """Return the estimate that is explained, or why there is none."""
+    try:
+        return evaluate(log, policy, method=method, gamma=gamma, seed=seed), None
+    except (FoldError, LogError, SingularError) as error:
+        return None, str(error)
 
 
 def _weights(log: Log, estimate: Estimate | None, plain: Reference) -> FloatArray | None:

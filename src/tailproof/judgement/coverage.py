@@ -64,6 +64,8 @@ def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, 
     """
     if not log.is_discrete:
         return ()
+    if isinstance(log, LazyLog) and (action_counts(log) > 0).all():
+        return ()  # a pass over a log on disk costs more than regions without an action are worth
     some = some_rows(log)
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
     first = some.first_states if starts is None else starts
@@ -104,12 +106,11 @@ def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
             empty = (counts[:, action] == 0) & (own >= RULES.hole_policy)
             for first, last in _runs(empty):
                 taken = slice(first, last + 1)
-                rows_there = int(size[taken].sum())
-                if rows_there < RULES.hole_rows:
-                    continue
-                if overall[action] * rows_there < RULES.hole_expected:
-                    continue
                 low, high = edges[first][0], edges[last][1]
+                rows_there = int(size[taken].sum())
+                least = RULES.hole_rows if low == high else RULES.hole_range
+                if rows_there < least or overall[action] * rows_there < RULES.hole_expected:
+                    continue
                 yield Hole(
                     name,
                     f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}",
@@ -120,10 +121,11 @@ def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
 
 
 def missing_codes(log: AnyLog) -> tuple[str, ...]:
-    """Return the state columns that seem to hold a code for a missing value, in words."""
-    some = some_rows(log)
-    found = []
-    for name, column in zip(log.state_names, some.states.T, strict=True):
+    """Return the state columns of a log in memory that seem to hold a code for a missing value."""
+    found: list[str] = []
+    if isinstance(log, LazyLog):
+        return ()
+    for name, column in zip(log.state_names, log.states.T, strict=True):
         for code in _CODES:
             there = column == code
             others = column[~there]

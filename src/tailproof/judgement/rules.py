@@ -35,7 +35,7 @@ class Rules:
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's
     few_events: int = 200  # [experiment] the same for ratios and tail means, where Hall's held 87 %
     richer: float = 0.7  # [none] scale of the residuals of splines over that of polynomials
-    richer_rows: int = 10  # [none] rows for each of their features, so that they cannot overfit
+    richer_rows: int = 20  # [none] rows for each of their features, so that they cannot overfit
     # what is one observation
     clustered: float = 5.0  # [default] standard errors of the count of extremes, beyond chance
     extreme_rows: float = 0.01  # [default] share of steps that are extreme
@@ -51,9 +51,8 @@ class Rules:
     decides: float = 0.5  # [one-step] share of the squared scores that makes one observation decide
     hole_policy: float = 0.05  # [none] the policy's share of an action in a region, to speak of it
     hole_expected: float = 8.0  # [none] logged rows expected there: none by chance has P = e⁻⁸
-    hole_rows: int = (
-        50  # [none] rows of a region: in fewer, an action that is rare there may be missing
-    )
+    hole_rows: int = 100  # [none] rows with a value: what is taken in 5 % lacks with P = .006
+    hole_range: int = 200  # [none] rows of a range, of which many are looked at
 
 
 RULES = Rules()

@@ -21,7 +21,7 @@ from tailproof.judgement.rules import RULES
 from tailproof.statistics.huber_path import huber_estimates
 
 Tails = Literal["light", "heavy", "sparse"]
-_COMPARED = 10_000  # rows on which the two regressions are compared
+_COMPARED = 4_000  # rows on which the two regressions are compared
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,21 +115,22 @@ class Measured:
 def measure(log: Log) -> Measured:
     """Measure the rewards of a log.
 
-    Where splines, or a table of few states, leave residuals that are clearly smaller, these are looked
-    at: what polynomials miss of a kinked or stepped reward is no tail.
+    Where tails look heavy or skewed, and splines or a table of few states leave residuals that are
+    clearly smaller, these are looked at: what polynomials miss of a stepped reward is no tail.
     """
     low, rewards = basis_for(log), log.rewards - float(np.median(log.rewards))
     phi = low(log.states, log.actions)
     fit = huber_regression(phi, rewards)
-    residuals = fit.residuals
-    high = table_for(log) or basis_for(log, knots=KNOTS)
+    shape = _shape(log, fit.residuals)
     some = slice(None, None, max(1, log.n_transitions // _COMPARED))
-    if RULES.richer_rows * high.size <= len(rewards[some]):
-        richer = huber_regression(high(log.states[some], log.actions[some]), rewards[some])
-        if robust_scale(richer.residuals) < RULES.richer * robust_scale(residuals):
-            every = high(log.states, log.actions)
-            residuals = huber_regression(every, rewards).residuals
-    return Measured(_shape(log, residuals), low, phi, fit)
+    if shape.tails == "heavy" or shape.skewed:
+        high = table_for(log) or basis_for(log, knots=KNOTS)
+        if RULES.richer_rows * high.size <= len(rewards[some]):
+            richer = huber_regression(high(log.states[some], log.actions[some]), rewards[some])
+            if robust_scale(richer.residuals) < RULES.richer * robust_scale(fit.residuals):
+                every = high(log.states, log.actions)
+                shape = _shape(log, huber_regression(every, rewards).residuals)
+    return Measured(shape, low, phi, fit)
 
 
 def reward_shape(log: Log) -> RewardShape:

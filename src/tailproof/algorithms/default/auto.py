@@ -141,7 +141,7 @@ def _evaluate(
     mean = own.mean
     choice = Choice(
         value=own.value,
-        shape=shape,
+        measured=shape,
         weights=blend.weights,
         estimator=mean.how,
         unit=mean.unit,

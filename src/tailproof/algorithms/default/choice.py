@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -73,8 +75,9 @@ class Scored:
         What other estimators say.
     on_log
         What the policy does in the states of the log, where that was asked.
-    shape
-        What the log's rewards look like, where that was measured.
+    measured
+        What the log's rewards look like, or how to measure that when somebody asks; None where nobody
+        can.
     weights
         Of each row in the log's order, (n,), where rows have weights.
     """
@@ -91,8 +94,13 @@ class Scored:
     logged_influence: FloatArray = field(repr=False)
     alternatives: dict[str, float]
     on_log: PolicyOnLog | None = None
-    shape: RewardShape | None = field(default=None, repr=False)
+    measured: RewardShape | Callable[[], RewardShape] | None = field(default=None, repr=False)
     weights: FloatArray | None = field(default=None, repr=False)
+
+    @cached_property
+    def shape(self) -> RewardShape | None:
+        """What the log's rewards look like."""
+        return self.measured() if callable(self.measured) else self.measured
 
     @property
     def standard_error(self) -> float:
@@ -127,6 +135,7 @@ class Scored:
             influence=self.influence.astype(np.float32),
             logged_influence=logged,
             weights=None,
+            measured=self.measured if isinstance(self.measured, RewardShape) else None,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def one_step_numbers(task: Task, folds: Folds, *, rng: np.random.Generator) -> N
     values = np.array([choice.value for choice in choices])
     if folds.count > 1:
         return Numbers(values)
-    return Numbers(values, choice=replace(choices[0], shape=reward_shape(task.log)))
+    return Numbers(values, choice=replace(choices[0], measured=partial(reward_shape, task.log)))
 
 
 def replace_log(task: Task, folds: Folds, member: int) -> Task:
