@@ -1,8 +1,10 @@
-"""Draw `storm.svg`, the picture of the README: run `python docs/picture.py`."""
+"""Draw `storm.svg` and `retail.svg`, pictures of the documentation: run `python docs/picture.py`."""
 
+import json
 from pathlib import Path
+from typing import Any
 
-from tailproof.plotting.marks import COLOURS, colour_of
+from tailproof.plotting.marks import COLOURS, colour_of, page_axes
 from tailproof.plotting.svg import as_svg
 from tailproof.report.page import stylesheet
 from tailproof.studies.storm.page import TONES, estimates_axes
@@ -19,11 +21,12 @@ def picture() -> str:
         axes.scatter([], [], s=80, color=colour_of(TONES[name]), label=name)
     axes.scatter([], [], s=60, color=COLOURS["truth"], marker="D", label="truth by replay")
     axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
         ncols=4,
         frameon=False,
-        fontsize=12.5,
+        fontsize=11,
+        columnspacing=1.0,
         handletextpad=0.2,
         borderpad=0,
         labelcolor=COLOURS["ink"],
@@ -34,5 +37,26 @@ def picture() -> str:
     return as_svg(axes, said, style=style) + "\n"
 
 
+def retail() -> str:
+    """Return the gains of the rules in `examples/retail.ipynb`, with its own style."""
+    here = Path(__file__).parents[1] / "examples" / "retail.ipynb"
+    cells = json.loads(here.read_text(encoding="utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]).replace(".plot()", ""), names)
+    comparison = names["comparison"]
+    axes = page_axes(height=260, left=130)
+    comparison.plot(ax=axes)
+    said = "Gain over what was logged and its lower bound: "
+    said += ", ".join(
+        f"{each.name} {each.gain.value:.2f}, above {each.gain.lower_bound.value:.2f}"
+        for each in comparison.candidates
+    )
+    style = stylesheet() + ".plot { background: var(--paper); font-family: sans-serif; }"
+    return as_svg(axes, said, style=style) + "\n"
+
+
 if __name__ == "__main__":
-    (Path(__file__).parent / "storm.svg").write_text(picture(), encoding="utf-8")
+    for name, draw in (("storm.svg", picture), ("retail.svg", retail)):
+        (Path(__file__).parent / name).write_text(draw(), encoding="utf-8")

@@ -67,7 +67,7 @@ def to_the_right(states: np.ndarray) -> np.ndarray:
 def test_light_tails_need_no_more_than_the_plain_mean(light: Diagnosis):
     verdict = light.verdict
     assert (verdict.method, verdict.estimator, verdict.tails) == ("auto", "plain mean", "light")
-    assert verdict.summary.startswith("Rewards have light tails: use method('auto')")
+    assert verdict.summary.startswith("Rewards have light tails: use the default method")
     assert light.tails["weighted rewards"].variance.exists == "yes"
 
 

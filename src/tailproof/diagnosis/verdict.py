@@ -157,11 +157,11 @@ def _summary(verdict: Verdict) -> str:
     lead = {
         "light": "Rewards have light tails",
         "heavy": f"Rewards have heavy{', skewed' if shape.skewed else ''} tails",
-        "sparse": "Few rewards differ from the common one",
+        "sparse": "Most rewards are alike, and few differ",
     }[shape.tails]
     if shape.tails == "heavy" and shape.unit not in ("row", "step"):
         lead += ", and extremes come in clusters"
-    said = f"{lead}: use {verdict.call}"
+    said = f"{lead}: use {verdict.call if verdict.settings else 'the default method'}"
     if verdict.estimator is not None:
         said += f", which takes the {verdict.estimator} over {verdict.units:,} {verdict.unit}s"
     if verdict.declined is not None:

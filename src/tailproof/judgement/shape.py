@@ -22,6 +22,7 @@ from tailproof.statistics.huber_path import huber_estimates
 
 Tails = Literal["light", "heavy", "sparse"]
 _COMPARED = 4_000  # rows on which the two regressions are compared
+_LARGE = 100  # an asymmetry beyond which its size says nothing more
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,14 +71,12 @@ class RewardShape:
         tails = {
             "light": f"Rewards have light tails: {seen}.",
             "heavy": f"Rewards have heavy tails: {seen}.",
-            "sparse": "Few rewards differ from the common one: they are the signal, and none of them "
+            "sparse": "Most rewards are alike, and few differ: these are the signal, and none of them "
             "is clipped.",
         }
-        skew = (
-            f"Residuals are skewed (asymmetry {self.asymmetry:.0f}, about 3 by chance)."
-            if self.skewed
-            else f"Residuals look symmetric (asymmetry {self.asymmetry:.1f}, about 3 by chance)."
-        )
+        beyond = f"{self.asymmetry:.1f}" if self.asymmetry < _LARGE else f"above {_LARGE}"
+        looks = "are skewed" if self.skewed else "look symmetric"
+        skew = f"Residuals {looks} (asymmetry {beyond}, about 3 by chance)."
         return tails[self.tails], skew, self._unit_sentence()
 
     def _unit_sentence(self) -> str:
