@@ -7,7 +7,7 @@ import pytest
 
 from tailproof import Continuous, Log, Quantile, Replicate, Split, Whole, learn, method
 from tailproof.algorithms.task import Task
-from tailproof.deep import IQL, SAC, EarlyStopping, History, NeuralFQE, Run
+from tailproof.deep import IQL, SAC, SQL, EarlyStopping, History, NeuralFQE, Run
 from tailproof.deep.convergence import horizon_of, returns_to_go
 from tailproof.errors import ConvergenceWarning, MethodError
 
@@ -180,3 +180,22 @@ def test_as_published_undoes_what_this_library_does_differently():
     assert not np.allclose(ours.policy(log.states), theirs.policy(log.states))
     with pytest.raises(MethodError, match="policy must be deterministic or gaussian"):
         IQL(policy="cauchy")
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_what_the_smaller_of_two_q_takes_is_told(discrete):
+    log = steady()
+    if discrete:
+        chosen = (log.actions[:, 0] > 0).astype(int)
+        log = Log.from_arrays(
+            log.states, chosen, log.rewards, log.next_states, episode=log.episode_of_row
+        )
+    for twins in (1, 2):
+        base = SQL(steps=50, policy_steps=1, twins=twins, run=RUN, target_rate=0.1, **SMALL)
+        with pytest.warns(ConvergenceWarning):
+            found = fit(log, base, partition=Split(2)).training
+        taken = found["pessimism"].values
+        assert taken.shape == found["mean value"].values.shape
+        assert (taken == 0).all() if twins == 1 else (taken > 0).all()
+        assert found.convergence.pessimism == pytest.approx(taken[-1].mean())
+        assert ("the smaller of two Q takes" in str(found.convergence)) == (twins == 2)

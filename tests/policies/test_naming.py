@@ -281,3 +281,22 @@ def test_a_continuous_policy_may_work_in_place_too(rng):
     for chosen in ("ips", method("lstd", features=features)):
         evaluate(log, Drawn(), method=chosen)
     assert np.array_equal(log.states, before)
+
+
+def test_a_policy_reads_a_log_with_other_gaps_and_other_rare_categories():
+    rng = np.random.default_rng(0)
+    columns = table(900)
+    stores = rng.choice(["s1", "s2", "s3", "s4"], 900, p=[0.5, 0.3, 0.15, 0.05])
+    gaps = columns | {"x_store": stores, "x_age": np.where(rng.random(900) < 0.1, np.nan, 0.5)}
+    policy = learn(read_log(gaps, categories=3), method="fqi").policy
+    assert policy.state_names[-3:] == ("x_store=(other)", "x_store=s1", "x_store=s2")
+    assert "x_age is missing" in policy.state_names
+    whole = columns | {"x_store": np.where(stores == "s3", "s9", stores)}
+    bound = for_log(policy, read_log(whole, categories=4))
+    assert (
+        bound.states(read_log(whole, categories=4).states)[:, -3:].sum(axis=1).tolist() == [1] * 900
+    )
+    rare = np.isin(whole["x_store"], ["s4", "s9"])
+    given = bound.states(read_log(whole, categories=4).states)
+    np.testing.assert_array_equal(given[:, -3] == 1, rare)
+    assert (given[:, policy.state_names.index("x_age is missing")] == 0).all()

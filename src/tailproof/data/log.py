@@ -26,6 +26,9 @@ from tailproof.data.validation import (
 from tailproof.data.view import CHUNK, PART, Chunk
 from tailproof.errors import LogError
 
+#: How state variables end that are all rare categories of a column, and that say where it has gaps.
+OTHER, GAP = "(other)", " is missing"
+
 
 def default_names(count: int) -> tuple[str, ...]:
     """Return what state variables are called that nobody has named."""

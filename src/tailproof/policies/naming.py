@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.data.log import Episodes, Log, unnamed
+from tailproof.data.log import GAP, OTHER, Episodes, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import PolicyError
 from tailproof.policies.answers import ABSENT, action_codes, some
@@ -121,17 +121,21 @@ def for_names(policy: Any, state_names: Sequence[str], space: ActionSpace) -> An
 
 @dataclass(frozen=True, eq=False)
 class _Matched:
-    """A policy, and where each of its state variables stands in the log, −1 where it is zero."""
+    """A policy, and the log's variables whose sum each of its own is; none where it is zero."""
 
     policy: Any
-    columns: tuple[int, ...] | None
+    columns: tuple[tuple[int, ...], ...] | None
 
     def states(self, states: FloatArray) -> FloatArray:
         """Return the states as the policy takes them, (n, p)."""
         if self.columns is None:
             return states
-        zero = np.zeros((len(states), 1), dtype=states.dtype)
-        return np.column_stack([states, zero])[:, list(self.columns)]
+        if all(len(places) == 1 for places in self.columns):
+            return states[:, [place for (place,) in self.columns]]
+        given = np.zeros((len(states), len(self.columns)), dtype=states.dtype)
+        for j, places in enumerate(self.columns):
+            given[:, j] = states[:, list(places)].sum(axis=1)
+        return given
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +241,7 @@ class AnsweringLaw(Answering):
             return np.asarray(self.policy(np.array(self.states(states))), dtype=float)
 
 
-def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...] | None:
+def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[int, ...], ...] | None:
     """Return where the policy's state variables stand among the log's; None for as they are."""
     if not own or not names or own == names:
         return None
@@ -248,13 +252,15 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...] | 
                 f"{len(names)}: {some(names)}."
             )
         return None
-    place = {name: j for j, name in enumerate(names)}
+    place = {name: (j,) for j, name in enumerate(names)}
     texts = {name.partition("=")[0] for name in names if "=" in name}
     known = {name.partition("=")[0] for name in own if "=" in name}
     absent = [
         name
         for name in own
-        if name not in place and not ("=" in name and name.partition("=")[0] in texts)
+        if name not in place
+        and not ("=" in name and name.partition("=")[0] in texts)
+        and not (name.endswith(GAP) and name.removesuffix(GAP) in place)
     ]
     if absent:
         raise PolicyError(
@@ -262,13 +268,19 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...] | 
             f"{some(absent)}; it has {some(names)}."
         )
     new = [name for name in names if name.partition("=")[0] in known and name not in own]
+    others = {name.partition("=")[0]: name for name in own if name.endswith(f"={OTHER}")}
+    for name in list(new):
+        if (rare := others.get(name.partition("=")[0])) is not None:
+            place[rare] = (*place.get(rare, ()), *place[name])
+            new.remove(name)
+    new = [name for name in new if not name.endswith(GAP)]
     if new:
         raise PolicyError(
             f"The policy has never seen {some(new)}, which the log has: a category that it does not "
             f"know. Learn on a log that has it, or leave these episodes out."
         )
-    # A category that does not occur in the log is one that no row has: zero everywhere.
-    return tuple(place.get(name, ABSENT) for name in own)
+    # A category, or a gap, that does not occur in the log is one that no row has: zero everywhere.
+    return tuple(place.get(name, ()) for name in own)
 
 
 def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:

@@ -84,7 +84,7 @@ def evaluation_page(
         headline_note=str(estimate.unit),
         second=found.gain(),
         second_note=f"gain over the logged {number(estimate.logged_value)}; {found.gain_ends()}",
-        verdict=f"The policy takes {found.estimate.on_log}.",
+        verdict=f"What it does on the log: {estimate.on_log}." if str(estimate.on_log) else "",
         warnings=tuple(context.warnings),
         details=(f"Estimated by {found.how()}.", *found.caveats(), *more),
         facts=Facts(_facts(found)),
@@ -167,7 +167,7 @@ def subtitle(log: Log, context: Context, gamma: float) -> str:
     groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
     return (
         f"{context.source}: {count(log.n_transitions, 'row')}, "
-        f"{count(log.n_episodes, 'episode')}{groups}, γ = {gamma:g}"
+        f"{count(log.n_episodes, 'episode')}{groups}" + (f", γ = {gamma:g}" if gamma else "")
     )
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from tailproof.arrays import BoolArray
+from tailproof.data.log import GAP, OTHER
 from tailproof.errors import LogError
 from tailproof.sources.columns import Columns
 from tailproof.sources.encode import array, is_list, is_text, labelled, plain
@@ -20,8 +21,8 @@ from tailproof.sources.steps import Told
 from tailproof.sources.variables import require_no_numbers
 
 Missing = Literal["category", "median", "drop-episode", "error"]
-#: What a missing text and a text that is too rare become.
-MISSING, OTHER = "(missing)", "(other)"
+#: What a missing text becomes.
+MISSING = "(missing)"
 _DATE_AS_TEXT = re.compile(r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4}.*")
 
 
@@ -179,7 +180,7 @@ def _filled(
         pair = _changed(pair, numbers)._replace(name=pair.name + suffix)
     told.append(f"{pair.name} ({count}, {value if text else f'the median {value:g}'})")
     indicator = _changed(
-        pair, [pa.chunked_array([pa.array(each.astype(float))]) for each in gaps], " is missing"
+        pair, [pa.chunked_array([pa.array(each.astype(float))]) for each in gaps], GAP
     )
     return _changed(pair, _replaced(pair, gaps, value)), [indicator]
 

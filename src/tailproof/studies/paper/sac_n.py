@@ -161,7 +161,7 @@ def neither_learns(minimum: FloatArray, std: FloatArray) -> bool:
 
 def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
     """Return whether two rules learn, and the same."""
-    if neither_learns(minimum, std):
+    if len(minimum) < 2 or neither_learns(minimum, std):
         return "undecided"
     if abs(minimum.mean() - std.mean()) < LEARNED:
         return "holds"
@@ -170,7 +170,7 @@ def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
 
 def robust(minimum: FloatArray, std: FloatArray) -> Verdict:
     """Return whether the minimum learns where mean − 2 std does not."""
-    if neither_learns(minimum, std):
+    if len(minimum) < 2 or neither_learns(minimum, std):
         return "undecided"
     ahead = winner(-minimum, -std, mean)[0] == "first"
     if std.mean() >= LEARNED:
