@@ -122,7 +122,9 @@ class Scored:
         logged: FloatArray = self.logged_influence.astype(np.float32)
         if like is not None and np.array_equal(logged, like.logged_influence):
             logged = like.logged_influence
-        shape = self.shape  # which unit a row is in served to choose the mean, and is not asked again
+        shape = (
+            self.shape
+        )  # which unit a row is in served to choose the mean, and is not asked again
         if shape is not None:
             shape = replace(shape, unit_of_row=np.empty(0, dtype=np.intp))
         return replace(
