@@ -408,6 +408,7 @@ def test_scores_are_kept_once_and_in_single_precision_where_there_are_many(monke
     first, second = (lean[name].estimate.choice for name in rivals)
     assert first.logged_influence is second.logged_influence
     assert first.influence.dtype == np.float32
+    assert lean["one"].estimate.task.initial_states is None
     assert lean.probability_best == pytest.approx(full.probability_best, abs=1e-3)
     for name in rivals:
         assert lean[name].value == full[name].value

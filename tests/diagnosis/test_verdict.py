@@ -50,5 +50,7 @@ def test_blocks_of_episodes_are_counted_in_plain_words():
 def test_the_summary_names_what_evaluate_takes(cartpole):
     log = cartpole.log(episodes=30, noise=Pareto(1.5), seed=2)
     verdict = diagnose(log, cartpole.target(), gamma=0.99).verdict
-    assert verdict.summary.startswith("Rewards have heavy, skewed tails: use the default method, which")
+    assert verdict.summary.startswith(
+        "Rewards have heavy, skewed tails: use the default method, which"
+    )
     assert f"takes the {verdict.estimator} over {verdict.units:,} steps" in verdict.summary

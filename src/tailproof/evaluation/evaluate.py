@@ -105,7 +105,8 @@ def evaluate(
     return replace(
         estimate,
         cautions=cautions,
-        task=replace(task, engine=Local()),
+        # what the policy does on the log needs no starts, which many estimates would each hold
+        task=replace(task, engine=Local(), initial_states=None, initial_rows=None),
         logged=partial(logged_value, data, gamma=discount, seed=seed),
     )
 

@@ -130,12 +130,17 @@ class Scored:
         logged: FloatArray = self.logged_influence.astype(np.float32)
         if like is not None and np.array_equal(logged, like.logged_influence):
             logged = like.logged_influence
+        shape = self.measured if isinstance(self.measured, RewardShape) else None
+        if (
+            shape is not None
+        ):  # the unit of each row served to choose the mean, and is not read again
+            shape = replace(shape, unit_of_row=np.empty(0, dtype=np.intp))
         return replace(
             self,
             influence=self.influence.astype(np.float32),
             logged_influence=logged,
             weights=None,
-            measured=self.measured if isinstance(self.measured, RewardShape) else None,
+            measured=shape,
         )
 
     def to_dict(self) -> dict[str, Any]:
