@@ -66,8 +66,8 @@ def learn(
         a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` is careful: candidates from plain to
         flexible are taught by half of the episodes, the best by a lower bound of its gain over the log
         is chosen on a quarter and judged on the last quarter (one-step episodes take turns, so that all
-        of them judge). If it is not credibly better than what was logged, `Learned.improves` is False and the policy is the logged behaviour, cloned
-        (`docs/learning.md`).
+        of them judge). If it is not credibly better than what was logged, `Learned.improves` is False
+        and the policy is the logged behaviour, cloned (`docs/learning.md`).
     gamma
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     seed
