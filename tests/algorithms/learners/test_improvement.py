@@ -90,8 +90,11 @@ def test_support_always_keeps_the_likeliest_action_and_shrinks_with_the_share(sh
 @pytest.mark.parametrize("base", [OneStep(support=1.0), ForestFQI(support=1.0)], ids=repr)
 def test_full_support_is_the_likeliest_action(base, heavy_log):
     policy = learn(heavy_log, method=Method(base=base, at="pointwise"), gamma=0.9).policy
-    clone = learn(heavy_log, method=Method(base=TreeCloning(), at="pointwise"), gamma=0.9).policy
-    assert np.array_equal(policy(heavy_log.states), clone(heavy_log.states))
+    clone = learn(heavy_log, method=Method(base=TreeCloning(), at="pointwise"), gamma=0.9)
+    law = clone.softmax(1.0).probabilities(heavy_log.states)
+    one = np.abs(law[:, 0] - law[:, 1]) > 1e-9  # half of the trees may say the contrary
+    assert one.mean() > 0.98
+    assert np.array_equal(policy(heavy_log.states[one]), clone.policy(heavy_log.states[one]))
 
 
 def test_linear_critics_are_kept_to_the_support_too(heavy_log):

@@ -77,13 +77,15 @@ def _choose_leaf(log: Log, data: _Rows, rng: np.random.Generator) -> int:
     rows = some_rows(log, np.flatnonzero(taught), rng)
     held = some_rows(log, np.flatnonzero(~taught), rng)
     true = 1.0 if data.propensity is None else data.propensity[held]
+    # of two rows with propensities most actions are unseen, and what is left to them is a guess
+    sizes = _SMALLEST if data.propensity is None else _SMALLEST[1:]
     losses = []
-    for smallest in _SMALLEST:
+    for smallest in sizes:
         law = _grow(data, rows, smallest)
         chance = law(log.states[held])[np.arange(len(held)), log.actions[held]]
         chance = (1 - _DOUBT) * chance + _DOUBT / log.n_actions
         losses.append(-np.mean(true * np.log(chance) + (1 - true) * np.log1p(-chance)))
-    return _SMALLEST[int(np.argmin(losses))]
+    return sizes[int(np.argmin(losses))]
 
 
 def _grow(data: _Rows, rows: IntArray, smallest: int) -> TreeValues:

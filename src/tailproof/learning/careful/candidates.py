@@ -57,8 +57,9 @@ def candidates(log: Log, gamma: float) -> Iterator[Row]:
     for share in () if log.is_bandit else SUPPORTS:
         base = OneStep(form="advantages", support=share)
         yield Row(f"advantages, support {share:g}", _pointwise(base))
-    careful = OneStep(form="advantages", support=0.1, pessimism=1.0)
-    yield Row("pessimistic advantages", _pointwise(careful))
+    if not log.is_bandit:
+        careful = OneStep(form="advantages", support=0.1, pessimism=1.0)
+        yield Row("pessimistic advantages", _pointwise(careful))
     if gamma > 0:
         for share in SUPPORTS:
             yield Row(f"forest FQI, support {share:g}", _pointwise(ForestFQI(support=share)))

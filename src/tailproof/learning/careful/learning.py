@@ -114,12 +114,12 @@ def _from_rows(
         log, seed=seed, holdout=holdout, at_least=at_least, teach=teach, advance=advance
     )
     verdict = found.judgement
-    if verdict is None or not verdict.better:
+    if not found.better:
         said = _too_little(found.name, verdict)
         return replace(_kept(log, 0.0, seed, teach, said, found.failed), judged=verdict)
     said = (
-        f"{found.name} was the best of {found.candidates} rules and all constant actions, each scored "
-        f"by episodes that did not teach it."
+        f"{found.name} was the best of {found.candidates} rules and all constant actions, scored by "
+        f"episodes that did not teach it."
     )
     reasons = (said, *found.learned.reasons, *_failures(found.failed))
     return replace(found.learned, judged=verdict, improves=True, reasons=reasons)

@@ -151,6 +151,11 @@ class Found:
     candidates: int
     failed: list[str]
 
+    @property
+    def better(self) -> bool:
+        """Whether it is credibly better than the log."""
+        return self.judgement is not None and self.judgement.better
+
 
 def learn_from_rows(
     log: Log,
@@ -161,32 +166,73 @@ def learn_from_rows(
     teach: Teach,
     advance: Callable[[], Any],
 ) -> Found:
-    """Choose a candidate for a one-step log, and judge it.
+    """Choose a candidate for a one-step log, and judge it by all rows.
 
-    Four folds of whole groups. For each of them a candidate is chosen by the other three, each of
-    which scores what it did not teach; is taught by these three; and acts in the fold. What it earns
-    there was used neither to teach nor to choose it. All rows so judge the way of learning rather
-    than one of its four policies; the one that is returned has not seen the first fold.
+    There are four folds of whole groups. The three that are not held out choose between rules and
+    constants. A rule is judged as `judged_rule` says; if none is ahead of the best constant, or not
+    credibly better than the log, constants are tried.
     """
     fold = dealt(log, holdout, seed=seed)
     whole = Task(log, 0.0, None, log.first_states, seed=seed)
     found, rows, failed = cross_fit(whole, fold, teach=teach, advance=advance)
+    judge = Judge(log, 0.0, at_least, seed + 2, None)
+    if found.chosen(0, rows).name in rows:
+        name, learned, judgement = judged_rule(found, rows, whole, judge, teach=teach)
+        rule = Found(name, learned, judgement, len(rows), failed)
+        if rule.better:
+            return rule
+    name, learned, judgement = best_constant(whole, judge, teach=teach)
+    return Found(name, learned, judgement, len(rows), failed)
+
+
+def judged_rule(
+    found: CrossFit, rows: dict[str, Row], whole: Task, judge: Judge, *, teach: Teach
+) -> tuple[str, Learned, Judgement | None]:
+    """Return what was learned without the first fold, and the judgement of all rows.
+
+    For each fold a candidate is chosen by the other three, each of which scores what it did not
+    teach; is taught by these three; and acts in the fold. What it earns there was used neither to
+    teach nor to choose it. All rows so judge the way of learning rather than one of its four
+    policies.
+    """
+    log: Log = whole.log
     law, unseen = np.zeros((log.n_transitions, log.n_actions)), np.zeros(log.n_transitions)
-    kept = []
+    learned = []
     for k in range(FOLDS):
-        row = found.chosen(k, rows)
-        task = task_without(whole, fold, (k,))
-        learned = teach(task, row.method)
-        own = np.flatnonzero(fold == k)
-        law[own] = action_probabilities(learned.policy, log.states[own], log.n_actions)
+        task = task_without(whole, found.fold, (k,))
+        learned.append(teach(task, found.chosen(k, rows).method))
+        own = np.flatnonzero(found.fold == k)
+        law[own] = action_probabilities(learned[k].policy, log.states[own], log.n_actions)
         seen = SeenPairs.of(task.log)
         if seen is not None:
             unseen[own] = seen.unseen(log.states[own], law[own])
-        kept.append((row.name, learned))
-        advance()
-    judge = Judge(log, 0.0, at_least, seed + 2, None)
     judgement = judge.ask(LawOfRows(law))
     if judgement is not None:
         cost = unseen_cost(float(unseen.mean()), log, judgement.value, 0.0)
         judgement = replace(judgement, bound=judgement.bound - cost)
-    return Found(*kept[0], judgement, len(rows), failed)
+    return found.chosen(0, rows).name, learned[0], judgement
+
+
+def best_constant(
+    whole: Task, judge: Judge, *, teach: Teach
+) -> tuple[str, Learned, Judgement | None]:
+    """Return the constant action with the largest bound of its gain.
+
+    Constants need no teaching, so that all rows may choose and judge them, at the risk divided by
+    their number. Choosing on some rows and judging on others would be wrong more often: which of two
+    good actions is chosen then depends on who bought in the fold that judges the other.
+    """
+    log: Log = whole.log
+    rows = [constant_row(log, action) for action in common_actions(log)]
+    level = 1 - (1 - judge.level) / len(rows)
+    strict = replace(judge, level=level, seen=SeenPairs.of(log))
+    asked = []
+    for row in rows:
+        learned = replace(teach(whole, row.method), taught=None)
+        asked.append((row.name, learned, strict.ask(learned.policy)))
+    name, learned, judgement = max(
+        asked, key=lambda each: -np.inf if each[2] is None else each[2].bound
+    )
+    if judgement is not None:
+        judgement = replace(judgement, level=judge.level)
+    return name, learned, judgement
