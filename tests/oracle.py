@@ -72,6 +72,11 @@ class Problem:
             theta = new
         return theta
 
+    def radius(self, rows):
+        """Return the spectral radius of θ ↦ γ (Σφφᵀ + λI)⁻¹ Σφφ'ᵀ θ: above 1, FQE has no limit."""
+        step = np.linalg.solve(self.gram(rows), self.phi[rows].T @ self.after[rows])
+        return self.gamma * np.abs(np.linalg.eigvals(step)).max()
+
     def mis(self, rows):
         """Return mean(w r), w = n φᵀ A⁻ᵀ g."""
         phi, after = self.phi[rows], self.after[rows]

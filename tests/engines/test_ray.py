@@ -134,8 +134,8 @@ def folder(cartpole, tmp_path):
 
 def test_the_command_line_finds_the_cluster(cluster, folder):
     """One of its workers dies, and what Ray says about that is not in the answer."""
-    here = command(folder, "--json", dies=True)
-    there = command(folder, "--json", "--engine", "ray", "--address", "auto", dies=True)
+    here = command(folder, "--json=full", dies=True)
+    there = command(folder, "--json=full", "--engine", "ray", "--address", "auto", dies=True)
     values = []
     for run in (here, there):
         out, err = run.communicate(timeout=120)

@@ -68,13 +68,11 @@ def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, 
         return ()  # a pass over a log on disk costs more than regions without an action are worth
     some = some_rows(log)
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
-    first = some.first_states if starts is None else starts
-    every = max(1, len(first) // _ROWS)
-    states, places = some.states[rows], some.table_rows.rows[rows]
-    chances = action_probabilities(policy, states, log.n_actions, rows=places)
-    begin = some.first_rows[::every] if starts is None else None
-    begins = action_probabilities(policy, first[::every], log.n_actions, rows=begin)
-    chances = np.concatenate([chances, begins])
+    places = some.table_rows.rows[rows]
+    chances = action_probabilities(policy, some.states[rows], log.n_actions, rows=places)
+    if starts is not None:  # those of the log are among its rows
+        begins = starts[:: max(1, len(starts) // _ROWS)]
+        chances = np.concatenate([chances, action_probabilities(policy, begins, log.n_actions)])
     logged = action_counts(log) > 0
     share = chances.mean(axis=0)
     found = [
