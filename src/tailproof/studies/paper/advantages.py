@@ -88,7 +88,7 @@ def draw(results: Results) -> Figure:
     drawing.caption(
         figure,
         f"Q − V against r + γV(s') − V(s) without noise. {len(settings['datasets'])} data sets, "
-        f"{results.replicates} seed(s), {settings['steps']:,} critic steps, hidden "
+        f"seeds: {results.replicates}, {settings['steps']:,} critic steps, hidden "
         f"{'×'.join(map(str, settings['hidden']))}.\nBars: 95 % intervals over data sets.",
     )
     return figure
