@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tailproof.cli.command import ExitCode, command
 from tailproof.cli.engines import EngineOptions
-from tailproof.cli.inputs import POLICY_FORMS, chosen_method, policy_for, read_the_log
+from tailproof.cli.inputs import POLICY_HELP, chosen_method, policy_for, read_the_log
 from tailproof.cli.options import (
     Gamma,
     Level,
@@ -50,7 +50,7 @@ def compare(
     policy: Annotated[
         list[str],
         typer.Option(
-            help=f"A candidate, once or more, as NAME=POLICY: {POLICY_FORMS}.",
+            help=f"A candidate, once or more, as NAME=POLICY: {POLICY_HELP}.",
             rich_help_panel="Method",
         ),
     ],

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from tailproof.cli.command import command
-from tailproof.cli.inputs import POLICY_FORMS, policy_for, read_the_log
+from tailproof.cli.inputs import POLICY_HELP, policy_for, read_the_log
 from tailproof.cli.options import Gamma, LogOptions, Report, Seed
 from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
@@ -24,7 +24,7 @@ def diagnose(
     policy: Annotated[
         str | None,
         typer.Option(
-            help=f"Whom you want to evaluate, for weights and overlap: {POLICY_FORMS}.",
+            help=f"Whom you want to evaluate, for weights and overlap: {POLICY_HELP}.",
             rich_help_panel="Method",
             show_default=False,
         ),

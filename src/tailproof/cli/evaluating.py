@@ -13,7 +13,7 @@ from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.experiment import ExperimentOptions, experiment_findings, sentences
 from tailproof.cli.inputs import (
-    POLICY_FORMS,
+    POLICY_HELP,
     chosen_method,
     needs_propensities,
     policy_for,
@@ -38,7 +38,7 @@ from tailproof.report.text import count, number
 
 Policy = Annotated[
     str,
-    typer.Option(help=f"What to evaluate: {POLICY_FORMS}.", rich_help_panel="Method"),
+    typer.Option(help=f"What to evaluate: {POLICY_HELP}.", rich_help_panel="Method"),
 ]
 
 

@@ -17,13 +17,16 @@ from tailproof.errors import TailproofError
 from tailproof.files.atomic import require_replaceable
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
-from tailproof.policies.loading import POLICY_FORMS as POLICY_FORMS
+from tailproof.policies.loading import POLICY_FORMS
 from tailproof.policies.naming import for_log
 from tailproof.policies.text import name_and_policy
 from tailproof.sources.propensities import with_estimated_propensities
 
 if TYPE_CHECKING:
     from tailproof.sources import Reading
+
+#: The forms of a policy, for help that is written in Markdown.
+POLICY_HELP = POLICY_FORMS.replace("*", r"\*")
 
 
 def read_the_log(

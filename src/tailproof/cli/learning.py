@@ -285,5 +285,5 @@ def _evidence(learned: Learned, found: Answer | None, beside: Mapping[str, Any])
         error = number(played["standard_error"], 2)
         lines += ["", f"Played: return {number(played['mean_return'])} (standard error {error})."]
     if (out := beside["saved"]) is not None:
-        lines += ["", f"Saved to {out}; evaluate it with --policy {out}."]
+        lines += ["", f"Saved to {out}; on new data, evaluate it with --policy {out}."]
     return lines

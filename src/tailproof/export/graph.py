@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+from base64 import b64encode
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,10 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
 
 
 def _metadata(policy: GreedyPolicy | SoftmaxPolicy) -> dict[str, Any]:
-    """Return what states and actions are called, for whoever loads the policy."""
+    """Return what states and actions are called and who taught it, for whoever loads the policy."""
+    marks = None if policy.taught is None else np.asarray(policy.taught, dtype="<i8").tobytes()
     return {
+        "taught": None if marks is None else b64encode(marks).decode(),
         "state_names": list(policy.state_names),
         "action_labels": None if policy.action_labels is None else list(policy.action_labels),
         "n_actions": policy.n_actions,

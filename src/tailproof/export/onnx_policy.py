@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64decode
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.errors import PolicyError
 from tailproof.export.graph import CHECKSUM_KEY, METADATA_KEY, UNSEALED, require_onnx
 from tailproof.files.container import SavedFileError, opened_page
@@ -37,6 +38,7 @@ class _Graph:
     n_actions: int | None = None
     state_names: tuple[str, ...] = ()
     action_labels: tuple[str, ...] | None = None
+    taught: IntArray | None = field(default=None, repr=False)
     _sessions: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -190,8 +192,9 @@ def _described(session: Any, path: str, sealed: bool) -> dict[str, Any]:
         raise _damaged(path)
     page = opened_page(text.encode(), f"The description in {path}")
     try:
-        labels = page["action_labels"]
+        labels, marks = page["action_labels"], page.get("taught")
         return {
+            "taught": None if marks is None else np.frombuffer(b64decode(marks), dtype="<i8"),
             "n_actions": int(page["n_actions"]),
             "state_names": tuple(str(name) for name in page["state_names"]),
             "action_labels": None if labels is None else tuple(str(label) for label in labels),

@@ -33,12 +33,17 @@ def own_errors(
     except (TailproofError, MemoryError):
         raise
     except Exception as error:  # a user's code may raise anything
-        said = f"{type(error).__name__}: {error}".strip().rstrip(":")
+        said = f"{type(error).__name__}: {error}".strip().rstrip(":.")
         names = columns or getattr(policy, "given_names", ())
         given = f"an array of the shape {states.shape}" if states is not None else "a frame"
         if names:
             shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if names[30:] else "")
             given = f"{given} with the columns {shown}"
+        if "truth value" in said:
+            hint = (
+                "It is asked about all rows at once: write numpy.where(condition, this, that) in place "
+                "of if."
+            )
         raise PolicyError(
             f"The policy {called(policy)} raised an error of its own{_place(policy, error)}: {said}. "
             f"It was given {given}.{f' {hint}' if hint else ''}"

@@ -8,6 +8,7 @@ import sys
 from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tailproof.errors import PolicyError, TailproofError
@@ -73,7 +74,11 @@ def _imported(module: str, name: str) -> Any:
     try:
         policy = reduce(getattr, name.split("."), found)  # model.predict_proba is one, too
     except AttributeError as error:
-        public = [each for each in vars(found) if not each.startswith("_")]
+        public = [
+            each
+            for each, value in vars(found).items()
+            if not each.startswith("_") and not isinstance(value, ModuleType)
+        ]
         close = get_close_matches(name, public, n=1)
         raise PolicyError(
             f"{module} has no {name!r}." + (f" Did you mean {close[0]!r}?" if close else "")

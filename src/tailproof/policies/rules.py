@@ -195,7 +195,7 @@ def pandas_module() -> Any:
 
 def _arrow_frame(table: Any) -> Any:
     pandas_module()
-    return table.to_pandas()
+    return table.to_pandas(date_as_object=False)  # so that dates compare with text
 
 
 def _all_in(columns: Sequence[str], names: Sequence[str]) -> bool:

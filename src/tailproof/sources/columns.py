@@ -288,7 +288,10 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
         return
     free = _free(names, chosen)
     likely = {
-        "action": [name for name in free if CHOICES.search(plain_name(name))],
+        "action": sorted(
+            (name for name in free if CHOICES.search(plain_name(name))),
+            key=lambda name: plain_name(name).startswith(("segment", "campaign", "bucket")),
+        ),
         "reward": [name for name in free if OUTCOMES.search(plain_name(name))],
     }
     example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}

@@ -15,6 +15,7 @@ CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("actions", "action_id", "arm", "arm_id"),
         ("a",),
         ("treatment", "variant", "offer", "decision"),
+        ("offer_sent", "offer_id", "treatment_id", "chosen_action", "choice"),
     ),
     "reward": (
         ("reward",),
@@ -33,6 +34,7 @@ CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("step",),
         ("step_id", "step_index", "timestep", "time_step"),
         ("t", "time", "timestamp"),
+        ("week", "day", "period", "visit"),
     ),
     "terminated": (("terminated",), ("terminal", "terminals", "is_terminal"), ("done", "dones")),
     "truncated": (("truncated",), ("timeout", "timeouts")),

@@ -122,7 +122,9 @@ def open_lazily(
             if description is not None
             else tuple(part for each in reader.variables for part in each.parts)
         ),
-        reward_name=(description or {}).get("reward_name", columns.reward),
+        reward_name=(description or {}).get(
+            "reward_name", f"minus {columns.reward}" if columns.negative else columns.reward
+        ),
         has_propensity=columns.propensity is not None,
         label=label,
     )
@@ -233,8 +235,8 @@ def _reader(
             f"{count} last step{'s' if count > 1 else ''} of {len(ends)} episodes left out: the "
             f"episode goes on, but the state that followed was not logged"
             + (f" ({emptied} of these episodes had no other step)" if emptied else "")
-            + ". Pass terminated=True if episodes end for good at their last row, or name the "
-            "column that says which do."
+            + ". Pass terminated=True if episodes end for good at their last row (the state must then "
+            "hold the step, which tells how much is left), or name the column that says which do."
         )
     if 0 < survey.gaps < (survey.rows - len(ends)) / 2 and not columns.next_state:
         told.cautions.append(

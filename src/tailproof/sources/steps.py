@@ -265,8 +265,8 @@ def _next_states(
             f"{count} last step{'s' if count > 1 else ''} of {int(episodes.ends.sum())} episodes "
             f"left out: the episode goes on, but the state that followed was not logged"
             + (f" ({emptied} of these episodes had no other step)" if emptied else "")
-            + ". Pass terminated=True if episodes end for good at their last row, or name the "
-            "column that says which do."
+            + ". Pass terminated=True if episodes end for good at their last row (the state must then "
+            "hold the step, which tells how much is left), or name the column that says which do."
         )
     return unknown, after
 

@@ -119,7 +119,7 @@ def _steps(
             propensity=_optional(numbers, columns.propensity, table),
             action_space=space,
             state_names=tuple(name for block in blocks for name in block.names),
-            reward_name=columns.reward,
+            reward_name=f"minus {columns.reward}" if columns.negative else columns.reward,
         )
 
 
