@@ -238,7 +238,7 @@ row is an episode of one step.
 
 
 def _adapter(source: Any) -> Any:
-    """Return what reads a source that is not a table."""
+    """Return what reads a source that is not a table; None for tables, see `open_table`."""
     if hasattr(source, "iterate_episodes"):
         return minari.read_dataset
     if hasattr(source, "episodes") and not hasattr(source, "columns"):  # of no frame

@@ -315,7 +315,7 @@ def _checked(samples: ArrayLike) -> FloatArray:
 
 
 def _check(**settings: Any) -> None:
-    """Refuse settings out of range; None leaves the choice to the data."""
+    """Refuse settings out of range, by a rule for each name; None leaves the choice to the data."""
     for name, value in settings.items():
         if name == "delta":
             must, holds = "lie strictly between 0 and 1", 0 < value < 1
@@ -323,9 +323,11 @@ def _check(**settings: Any) -> None:
             must, holds = "lie between 0 and 0.5", 0 <= value <= 0.5
         elif name == "variance":
             must, holds = "be positive and finite", value is None or 0 < value < math.inf
-        else:
+        elif name in ("blocks", "permutations"):
             must = "be a positive integer"
             holds = value is None or (isinstance(value, int | np.integer) and value > 0)
+        else:
+            raise NotImplementedError(f"_check has no rule for the setting {name!r}: add one.")
         if not holds:
             raise MethodError(f"{name} must {must}. Got {value!r} instead.")
 
