@@ -31,7 +31,7 @@ from tailproof import (
 from tailproof.algorithms.learners.tree_cloning import TreeCloning
 from tailproof.engines import Local
 from tailproof.ensemble.critics import Ensemble, LinearCritics
-from tailproof.errors import PolicyError, StorageError
+from tailproof.errors import PolicyError, StorageError, TaughtWarning
 from tailproof.export.onnx_policy import OnnxPolicy, OnnxStochasticPolicy
 from tailproof.features import Additive, Basis
 from tailproof.files.container import SavedFileError
@@ -295,6 +295,9 @@ def test_an_onnx_policy_runs_in_processes_and_with_checkpoints(tmp_path, cartpol
     log = cartpole.log(episodes=30, steps=20, seed=1)
     learn(log, method="fqi", gamma=0.9).policy.save(tmp_path / "x.onnx")
     policy = load_policy(tmp_path / "x.onnx")
+    with pytest.warns(TaughtWarning, match="of 30 episodes taught this policy"):
+        evaluate(log, policy, method="lstd", gamma=0.9)
+    log = cartpole.log(episodes=30, steps=20, seed=2)
     wanted = evaluate(log, policy, method="lstd", gamma=0.9).value
     with Local(workers=2, kind="processes", checkpoint=tmp_path / "progress") as engine:
         assert evaluate(log, policy, method="lstd", gamma=0.9, engine=engine).value == wanted

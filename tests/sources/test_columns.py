@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailproof import read_log
 from tailproof.errors import LogError
 from tailproof.sources.columns import Columns, guess_columns, resolve_columns
 from tailproof.sources.conventions import CONVENTIONS
@@ -149,3 +150,28 @@ def test_any_names_give_columns_or_an_error(names):
     assert isinstance(found, Columns)
     assert set(found.used()) | set(found.ignored) == set(names)
     assert not set(found.used()) & set(found.ignored)
+
+
+def test_a_star_takes_no_next_states_for_states():
+    table = {
+        "episode": [0, 0, 1, 1],
+        "position": [0.0, 1.0, 0.0, 1.0],
+        "next_position": [1.0, 2.0, 1.0, 2.0],
+        "action": [0, 1, 1, 0],
+        "reward": [1.0, 0.0, 1.0, 0.0],
+    }
+    log = read_log(table, state="*")
+    assert log.state_names == ("position",)
+    assert log.next_states.ravel().tolist() == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_weeks_order_the_rows_of_an_episode():
+    table = {
+        "customer": ["a", "a", "b", "b"],
+        "week": [2, 1, 1, 2],
+        "x": [0.0, 1.0, 2.0, 3.0],
+        "action": [0, 1, 1, 0],
+        "reward": [1.0, 0.0, 1.0, 0.0],
+    }
+    log = read_log(table, state="x", terminated=True)
+    assert log.states.ravel().tolist() == [1.0, 0.0, 2.0, 3.0]

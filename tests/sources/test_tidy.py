@@ -180,8 +180,8 @@ def test_a_plain_ab_file_needs_no_state():
 
 
 def test_the_parts_that_are_missing_are_said_at_once():
-    with pytest.raises(LogError, match=r"like the action or the reward.*action='offer_sent', rew"):
-        read_log({"age": [1], "offer_sent": ["a"], "total_spend": [1.0]})
+    with pytest.raises(LogError, match=r"like the action or the reward.*action='offer_given', rew"):
+        read_log({"age": [1], "segment": ["n"], "offer_given": ["a"], "total_spend": [1.0]})
 
 
 def test_costs_are_taken_off_wherever_the_action_was_taken():

@@ -13,6 +13,7 @@ from tailproof.sources.conventions import (
     CHOICES,
     CONVENTIONS,
     NEGATIVE,
+    NEXT_FORMS,
     OUTCOMES,
     guess,
     guess_next,
@@ -153,7 +154,11 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
                 guessed.append(part)
     if loose:
         free = {*_free(names, chosen), *chosen["state"]}
-        chosen["state"] = tuple(name for name in named["state"] if name in free)
+        taken = [name for name in named["state"] if name in free]
+        later = {form.format(name) for name in taken for form in NEXT_FORMS} & loose
+        chosen["state"] = tuple(
+            name for name in taken if name not in later
+        )  # no state knows the next
     elif "state" not in chosen:
         chosen["state"] = guess_state(_free(names, chosen))
         guessed.append("state")

@@ -55,6 +55,7 @@ OUTCOMES = re.compile(
 CHOICES = re.compile(
     r"action|arm|offer|treat|variant|campaign|decision|choice|chosen|bucket|segment"
 )
+NEXT_FORMS = ("next_{}", "{}_next", "next {}", "{}_prime")
 STATE_WORDS = ("state", "obs", "observation", "observations", "context", "feature", "x", "s")
 
 
@@ -104,7 +105,7 @@ def guess_state(names: Sequence[str]) -> tuple[str, ...]:
 
 def guess_next(state: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that are called like the next values of all states, or ()."""
-    for form in ("next_{}", "{}_next", "next {}", "{}_prime"):
+    for form in NEXT_FORMS:
         after = tuple(form.format(name) for name in state)
         there = [name for name in after if name in names]
         if len(there) == len(after) > 0:

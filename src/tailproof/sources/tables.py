@@ -270,7 +270,7 @@ def _open_csv(path: Path, label: str) -> Source:
         )
 
     def opened() -> Any:
-        if path.suffix in (".gz", ".bz2", ".zst"):
+        if path.suffix.lower() in (".gz", ".bz2", ".zst"):
             return LimitedStream(pa.input_stream(str(path)), label)
         return pa.OSFile(str(path))
 
