@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+
 from tailproof.plotting.marks import COLOURS, colour_of, page_axes
 from tailproof.plotting.svg import as_svg
 from tailproof.report.page import stylesheet
@@ -11,6 +13,12 @@ from tailproof.studies.storm.page import TONES, estimates_axes
 from tailproof.studies.storm.story import DAYS, HUB, PLAIN, STORMY, WEEKS, play
 
 SHOWN = (PLAIN, DAYS, WEEKS)
+
+
+def alone(axes: Axes, said: str) -> str:
+    """Return a picture as a file of its own, with the style of a page."""
+    style = stylesheet() + ".plot { background: var(--paper); font-family: sans-serif; }"
+    return as_svg(axes, said, style=style) + "\n"
 
 
 def picture() -> str:
@@ -33,8 +41,7 @@ def picture() -> str:
     )
     said = "Estimated value of seven schedules beside the truth. Error in dollars a day: "
     said += ", ".join(f"{name} {season.error(name):.0f}" for name in SHOWN)
-    style = stylesheet() + ".plot { background: var(--paper); font-family: sans-serif; }"
-    return as_svg(axes, said, style=style) + "\n"
+    return alone(axes, said)
 
 
 def retail() -> str:
@@ -53,8 +60,7 @@ def retail() -> str:
         f"{each.name} {each.gain.value:.2f}, above {each.gain.lower_bound.value:.2f}"
         for each in comparison.candidates
     )
-    style = stylesheet() + ".plot { background: var(--paper); font-family: sans-serif; }"
-    return as_svg(axes, said, style=style) + "\n"
+    return alone(axes, said)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, 
     """
     if not log.is_discrete:
         return ()
-    if isinstance(log, LazyLog) and (action_counts(log) > 0).all():
+    logged = action_counts(log) > 0
+    if isinstance(log, LazyLog) and logged.all():
         return ()  # a pass over a log on disk costs more than regions without an action are worth
     some = some_rows(log)
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
@@ -73,7 +74,6 @@ def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, 
     if starts is not None:  # those of the log are among its rows
         begins = starts[:: max(1, len(starts) // _ROWS)]
         chances = np.concatenate([chances, action_probabilities(policy, begins, log.n_actions)])
-    logged = action_counts(log) > 0
     share = chances.mean(axis=0)
     found = [
         f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but the "

@@ -12,6 +12,7 @@ from tailproof.errors import LogError
 from tailproof.sources.conventions import (
     CHOICES,
     CONVENTIONS,
+    LESS_LIKELY,
     NEGATIVE,
     NEXT_FORMS,
     OUTCOMES,
@@ -295,7 +296,7 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
     likely = {
         "action": sorted(
             (name for name in free if CHOICES.search(plain_name(name))),
-            key=lambda name: plain_name(name).startswith(("segment", "campaign", "bucket")),
+            key=lambda name: plain_name(name).startswith(LESS_LIKELY),
         ),
         "reward": [name for name in free if OUTCOMES.search(plain_name(name))],
     }

@@ -56,6 +56,8 @@ CHOICES = re.compile(
     r"action|arm|offer|treat|variant|campaign|decision|choice|chosen|bucket|segment"
 )
 NEXT_FORMS = ("next_{}", "{}_next", "next {}", "{}_prime")
+#: Of these, words that also name attributes: suggested only if nothing better is there.
+LESS_LIKELY = ("segment", "campaign", "bucket")
 STATE_WORDS = ("state", "obs", "observation", "observations", "context", "feature", "x", "s")
 
 

@@ -10,11 +10,10 @@ from typing import Any, Self
 import numpy as np
 
 from tailproof.algorithms.default.gain import Mover, PairedGain
-from tailproof.algorithms.default.levels import check_level, no_honest
+from tailproof.algorithms.default.levels import bound_of, interval_of
 from tailproof.algorithms.default.spreads import Spread
 from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
-from tailproof.errors import LevelError
 from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import RewardShape
 from tailproof.statistics.intervals import Bound, Interval
@@ -182,30 +181,11 @@ class Scored:
 
     def interval(self, level: float = 0.9) -> Interval:
         """Return the ends that miss as often below as above; the estimate is always inside."""
-        miss = (1 - check_level(level)) / 2
-        self._require(level, "interval")
-        low, high = map(float, self.spread.ends(miss, miss))
-        return Interval(
-            low=min(low, self.value),
-            high=max(high, self.value),
-            level=level,
-            requested=level,
-            kind=self.spread.kind,
-            note=self.limits,
-        )
+        return interval_of(self.spread, self.value, level, declined=self.declined, note=self.limits)
 
     def lower_bound(self, level: float = 0.9) -> Bound:
         """Return a number that the value exceeds with about this confidence."""
-        miss = 1 - check_level(level)
-        self._require(level, "lower bound")
-        low = min(float(self.spread.ends(miss, miss)[0]), self.value)
-        return Bound(
-            value=low, level=level, requested=level, kind=self.spread.kind, note=self.limits
-        )
-
-    def _require(self, level: float, what: str) -> None:
-        if self.declined is not None:
-            raise LevelError(no_honest(level, what, self.declined))
+        return bound_of(self.spread, self.value, level, declined=self.declined, note=self.limits)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from tailproof.algorithms.default.levels import check_level, no_honest
+from tailproof.algorithms.default.levels import bound_of, check_level, interval_of, require_offered
 from tailproof.algorithms.default.ratio import Quotient
 from tailproof.algorithms.default.spreads import Spread
 from tailproof.errors import LevelError
@@ -61,17 +61,7 @@ class PairedGain:
 
     def interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of the difference, which always holds it."""
-        miss = (1 - check_level(level)) / 2
-        self._require(level, "interval")
-        low, high = self.spread.ends(miss, miss)
-        return Interval(
-            low=min(low, self.value),
-            high=max(high, self.value),
-            level=level,
-            requested=level,
-            kind=self.spread.kind,
-            note=_NOTE,
-        )
+        return interval_of(self.spread, self.value, level, declined=self.declined, note=_NOTE)
 
     def relative_interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of the gain over |reference|, the relative lift.
@@ -81,7 +71,7 @@ class PairedGain:
         may be 0.
         """
         miss = (1 - check_level(level)) / 2
-        self._require(level, "interval")
+        require_offered(self.declined, level, "interval")
         if not isinstance(self.spread, Mover) or not self.reference:
             raise LevelError("There is no relative gain over a reference that is 0 or unknown.")
         paired = self.spread
@@ -99,19 +89,7 @@ class PairedGain:
 
     def lower_bound(self, level: float = 0.9) -> Bound:
         """Return a value that the difference exceeds."""
-        miss = 1 - check_level(level)
-        self._require(level, "lower bound")
-        return Bound(
-            value=min(self.spread.ends(miss, miss)[0], self.value),
-            level=level,
-            requested=level,
-            kind=self.spread.kind,
-            note=_NOTE,
-        )
-
-    def _require(self, level: float, what: str) -> None:
-        if self.declined is not None:
-            raise LevelError(no_honest(level, what, self.declined))
+        return bound_of(self.spread, self.value, level, declined=self.declined, note=_NOTE)
 
 
 def relative_gain(value: float, reference: float) -> float:
