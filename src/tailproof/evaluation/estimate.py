@@ -11,7 +11,7 @@ import numpy as np
 
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.default.choice import Scored
-from tailproof.algorithms.default.gain import PairedGain
+from tailproof.algorithms.default.gain import FoldGain, PairedGain, below, fold_error, holding
 from tailproof.algorithms.on_log import PolicyOnLog, asked_on_log
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.task import Task
@@ -20,7 +20,6 @@ from tailproof.data.partition import Split, Whole
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import Critics
 from tailproof.errors import LevelError, MethodError
-from tailproof.evaluation.gain import FoldGain, below, fold_error, holding
 from tailproof.evaluation.unit import ValueUnit
 from tailproof.files.frames import as_frame, plain
 from tailproof.methods.method import Method

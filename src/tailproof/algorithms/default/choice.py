@@ -9,47 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import Mover, PairedGain
-from tailproof.algorithms.default.levels import bound_of, interval_of
-from tailproof.algorithms.default.spreads import Spread
+from tailproof.algorithms.default.gain import Mover, PairedGain, correlation_of
+from tailproof.algorithms.default.spreads import Spread, bound_of, interval_of
 from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
-from tailproof.judgement.rules import RULES
+from tailproof.files.frames import plain
 from tailproof.judgement.shape import RewardShape
 from tailproof.statistics.intervals import Bound, Interval
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """A spread, and what the choice of a critic may cost beside it."""
-
-    spread: Spread
-    allowance: float
-
-    @property
-    def centre(self) -> float:
-        """The number."""
-        return self.spread.centre
-
-    @property
-    def error(self) -> float:
-        """Its standard error, the critic's choice left out."""
-        return self.spread.error
-
-    @property
-    def skewness(self) -> float:
-        """Of the number's law."""
-        return self.spread.skewness
-
-    @property
-    def kind(self) -> str:
-        """The name of the interval."""
-        return self.spread.kind
-
-    def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities, moved outwards by the allowance."""
-        low, high = self.spread.ends(below, above)
-        return low - self.allowance, high + self.allowance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +38,10 @@ class Scored:
         How much each independent observation moves the two values, centred at 0, (U,).
     alternatives
         What other estimators say.
+    limits
+        What limits the interval, in words.
+    declined
+        Why no interval is given, or None.
     on_log
         What the policy does in the states of the log, where that was asked.
     measured
@@ -92,6 +62,8 @@ class Scored:
     influence: FloatArray = field(repr=False)
     logged_influence: FloatArray = field(repr=False)
     alternatives: dict[str, float]
+    limits: str
+    declined: str | None = None
     on_log: PolicyOnLog | None = None
     measured: RewardShape | Callable[[], RewardShape] | None = field(default=None, repr=False)
     weights: FloatArray | None = field(default=None, repr=False)
@@ -107,16 +79,6 @@ class Scored:
         return self.spread.error
 
     @property
-    def declined(self) -> str | None:
-        """Why no interval is given, or None."""
-        return None
-
-    @property
-    def limits(self) -> str:
-        """What limits the interval, in words."""
-        return ""
-
-    @property
     def reasons(self) -> tuple[str, ...]:
         """The choice in sentences."""
         return ()
@@ -130,9 +92,7 @@ class Scored:
         if like is not None and np.array_equal(logged, like.logged_influence):
             logged = like.logged_influence
         shape = self.measured if isinstance(self.measured, RewardShape) else None
-        if (
-            shape is not None
-        ):  # the unit of each row served to choose the mean, and is not read again
+        if shape is not None:  # the unit of each row served to choose the mean
             shape = replace(shape, unit_of_row=np.empty(0, dtype=np.intp))
         return replace(
             self,
@@ -148,8 +108,8 @@ class Scored:
             "estimator": self.estimator,
             "unit": self.unit,
             "units": self.units,
-            "standard_error": _finite(self.standard_error),
-            "plain_error": _finite(self.plain_error),
+            "standard_error": plain(self.standard_error),
+            "plain_error": plain(self.plain_error),
             "logged_value": self.logged_value,
             "gain": self.gain.value,
             "declined": self.declined,
@@ -168,15 +128,10 @@ class Scored:
         self, reference: float, spread: Spread, influence: FloatArray | None
     ) -> PairedGain:
         """Return the difference to a value from the same units, or to a number that has none."""
-        correlation = 0.0
-        if influence is not None:
-            sizes = float((self.influence**2).sum() * (influence**2).sum())
-            if sizes > 0:
-                correlation = float((self.influence * influence).sum()) / sizes**0.5
         return PairedGain(
             value=self.value - reference,
             reference=reference,
-            spread=Mover(self.spread, spread, correlation),
+            spread=Mover(self.spread, spread, correlation_of(self.influence, influence)),
         )
 
     def interval(self, level: float = 0.9) -> Interval:
@@ -205,8 +160,6 @@ class Choice(Scored):
         How far they are apart beyond chance, and in standard errors.
     lost
         Share of the policy's visits for which the log has no similar row.
-    objection
-        Why no interval is given, or None.
     """
 
     asymmetry: float
@@ -215,28 +168,6 @@ class Choice(Scored):
     allowance: float
     disagreement: float
     lost: float
-    objection: str | None
-
-    @property
-    def declined(self) -> str | None:
-        """Why no interval is given, or None."""
-        return self.objection
-
-    @property
-    def limits(self) -> str:
-        """What limits the interval, in words."""
-        words = ["from the influence of each episode (or group) on the estimate"]
-        if self.allowance > self.standard_error:
-            words.append("mostly an allowance for critics that disagree: the critic is the limit")
-        elif self.allowance > 0.2 * self.standard_error:
-            words.append("with an allowance for critics that disagree")
-        if self.lost > RULES.poor:
-            words.append(
-                f"{self.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
-            )
-        if len(self.influence) < RULES.few:
-            words.append(f"only {len(self.influence)} independent episodes or groups")
-        return "; ".join(words)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -244,50 +175,30 @@ class Choice(Scored):
         assert self.shape is not None
         tails, sided, clustered = self.shape.sentences
         if self.skewed and not self.shape.skewed:
-            sided = (
-                f"Weighted for the policy, residuals are skewed (asymmetry {self.asymmetry:.0f})."
-            )
-        return f"Critic: {self.critic}.", tails, sided, clustered, self._why_this_mean()
+            seen = f"asymmetry {self.asymmetry:.0f}"
+            sided = f"Weighted for the policy, residuals are skewed ({seen})."
+        why = self._why_this_mean(self.shape)
+        return f"Critic: {self.critic}.", tails, sided, clustered, why
 
-    def _why_this_mean(self) -> str:
-        assert self.shape is not None
-        if self.shape.sparse:
-            return (
-                f"The {self.estimator} is taken: a robust one would take the signal for outliers."
-            )
+    def _why_this_mean(self, shape: RewardShape) -> str:
+        taken = f"The {self.estimator} is taken"
+        if shape.sparse:
+            return f"{taken}: a robust one would take the signal for outliers."
         if self.skewed:
             kept = "all" if self.estimator == "plain mean" else "nearly all"
-            return (
-                f"The {self.estimator} is taken, which keeps {kept} of the tail: a more robust one "
-                f"would be biased."
-            )
+            return f"{taken}, which keeps {kept} of the tail: a more robust one would be biased."
         if self.estimator != "plain mean":
             gain = self.plain_error / self.standard_error if self.standard_error > 0 else 1.0
-            return f"The {self.estimator} has the least estimated risk" + (
-                f"; the plain mean's standard error is {gain:.1f} times as large."
-                if gain > 1.05
-                else "."
-            )
-        if self.shape.tails == "heavy":
+            less = f"; the plain mean's standard error is {gain:.1f} times as large"
+            return f"The {self.estimator} has the least estimated risk{less * (gain > 1.05)}."
+        if shape.tails == "heavy":
             return (
-                f"The plain mean is taken all the same: {self.units:,} {self.unit}s are too few to "
-                f"show that a robust one would not be biased."
+                f"{taken} all the same: {self.units:,} {self.unit}s are too few to show that a robust "
+                f"one would not be biased."
             )
-        return "The plain mean is taken: a robust one would gain nothing."
+        return f"{taken}: a robust one would gain nothing."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
-        return {
-            **super().to_dict(),
-            "asymmetry": self.asymmetry,
-            "skewed": self.skewed,
-            "critic": self.critic,
-            "allowance": self.allowance,
-            "disagreement": self.disagreement,
-            "lost": self.lost,
-        }
-
-
-def _finite(number: float) -> float | None:
-    """Return a number that JSON can hold."""
-    return number if np.isfinite(number) else None
+        own = ("asymmetry", "skewed", "critic", "allowance", "disagreement", "lost")
+        return {**super().to_dict(), **{name: getattr(self, name) for name in own}}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.default.spreads import Events, Rare, Spread, hall_spread
+from tailproof.algorithms.default.spreads import AllEqual, Events, Hall, Rare, hall_spread
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.judgement.rules import RULES
@@ -87,33 +87,28 @@ def common_rewards(rewards: FloatArray, actions: IntArray, n_actions: int) -> Fl
 def rare_spread(
     observations: Observations,
     common: float,
-    *,
-    weighted: FloatArray,
     sizes: FloatArray,
-    mean_weight: float,
+    weights: FloatArray,
+    *,
     common_error: float = 0.0,
 ) -> Rare:
     """Return gamma intervals of what differs from a common value.
 
     Parameters
     ----------
-    weighted
-        What each sample adds to the mean beside the common value, (n,).
-    sizes
-        By how much each differs, without a weight, (n,): the next may be as large as the largest.
-    mean_weight
-        With which it would count.
+    sizes, weights
+        By how much each sample differs, and with which weight it counts, (n,): the next may be as
+        large as the largest, and count with the mean weight.
     common_error
         Standard error of the common value, where it differs between rows.
     """
-    n = len(weighted)
-    sides = []
+    n, mean_weight = len(sizes), float(weights[weights > 0].mean())
+    sides: list[Events] = []
     for sign in (1, -1):
-        parts = observations.sums(np.maximum(sign * weighted, 0)) / n
+        parts = observations.sums(np.maximum(sign * (weights * sizes), 0)) / n
         largest = float(observations.sums(np.maximum(sign * sizes, 0)).max()) * mean_weight / n
         sides.append(Events(float(parts.sum()), float((parts**2).sum()), largest))
-    gains, losses = sides
-    return Rare(common, gains, losses, common_error)
+    return Rare(common, sides[0], sides[1], common_error)
 
 
 def logged_spread(
@@ -122,24 +117,17 @@ def logged_spread(
     *,
     common: FloatArray | None = None,
     policy_is_rare: bool = False,
-) -> Spread:
+) -> Hall | Rare | AllEqual:
     """Return the spread of the mean of what was logged.
 
     `common` is the common reward of each sample's action, (n,), where there is one. Where the policy's
     own interval is one of rare events, more of them in the whole log need no point beyond their tail:
     the sizes of all of them are known to both.
     """
-    mean = float(returns.mean())
     if common is not None and 0 < observations.events(returns != common) < RULES.rare_events:
-        differ = returns - common
-        return rare_spread(
-            observations,
-            float(common.mean()),
-            weighted=differ,
-            sizes=differ,
-            mean_weight=1.0,
-            common_error=float(common.std()) / np.sqrt(len(common)),
-        )
-    every = np.ones(observations.count, dtype=bool)
+        usual, error = float(common.mean()), float(common.std()) / np.sqrt(len(common))
+        even = np.ones(len(common))
+        return rare_spread(observations, usual, returns - common, even, common_error=error)
+    mean, every = float(returns.mean()), np.ones(observations.count, dtype=bool)
     influence = observations.influence(returns - mean)
     return hall_spread(mean, influence, every, look_beyond=not policy_is_rare)
