@@ -9,8 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import ExtractingAlgorithm
-from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.given import as_log

@@ -60,8 +60,9 @@ class Blend:
 
     @property
     def log(self) -> Log:
-        """The log that it was fitted to."""
-        return self.rungs[0].system.target.log
+        """The log that it was fitted to, without the step among the states."""
+        log: Log = self.rungs[0].system.target.task.log
+        return log
 
     @cached_property
     def weights(self) -> FloatArray:

@@ -20,6 +20,7 @@ from tailproof.algorithms.default.maps import Map
 from tailproof.algorithms.default.target import PolicyActions, Target
 from tailproof.algorithms.linear.statistics import Ridge
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.horizon import steps_of
 from tailproof.data.stored import AnyLog
 from tailproof.features import Basis
 from tailproof.features.ladder import KNOTS
@@ -259,6 +260,7 @@ class LoggedReturns:
 def is_settled(log: AnyLog, gamma: float) -> bool:
     """Return whether what happened after the logged steps no longer counts.
 
+    >>> from tailproof import Log
     >>> log = Log.from_arrays([0.0] * 2, [0] * 2, [1.0, 1.0], [0.0] * 2, episode=[0, 0])
     >>> is_settled(log, 0.99), is_settled(log, 0.01)
     (False, True)
@@ -274,8 +276,8 @@ def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
     """
     log, n = target.log, target.log.n_transitions
     if is_settled(log, target.gamma):
-        step = np.arange(n) - log.starts[log.episode_of_row]
-        return LoggedReturns(np.power(target.gamma, step) * n / log.n_episodes, log.n_episodes)
+        weights = np.power(target.gamma, steps_of(log)) * n / log.n_episodes
+        return LoggedReturns(weights, log.n_episodes)
     done = replace(
         target,
         task=replace(target.task, initial_states=None),

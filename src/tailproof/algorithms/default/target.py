@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.horizon import with_step
 from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
 from tailproof.features import Standardise
@@ -56,6 +57,7 @@ class Target:
     """
 
     task: Task
+    log: Log  # the task's, or the same with the step among its states
     next: PolicyActions  # in the next states, (n, …)
     first: PolicyActions  # where episodes start, (m, …)
     agreement: FloatArray  # (n,) of the logged actions
@@ -84,13 +86,14 @@ class Target:
             here = task.action_probabilities()[np.arange(log.n_transitions), log.actions]
         else:
             shares, here = None, alike(log.actions[:, None], *act(log.states, places.rows, 2))[:, 0]
-        return cls(task, after, actions(*task.starts(), 1), here, shares)
+        return cls(task, log, after, actions(*task.starts(), 1), here, shares)
 
-    @property
-    def log(self) -> Log:
-        """The log."""
-        log: Log = self.task.log
-        return log
+    def with_step(self) -> Target:
+        """Return the same with the step among the states, which the policy does not see."""
+        log, starts = with_step(self.log), self.first.states
+        after = self.next._replace(states=log.next_states)
+        first = self.first._replace(states=np.column_stack([starts, np.zeros(len(starts))]))
+        return replace(self, log=log, next=after, first=first)
 
     @property
     def gamma(self) -> float:
