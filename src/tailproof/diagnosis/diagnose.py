@@ -40,6 +40,7 @@ from tailproof.judgement.shape import RewardShape, reward_shape
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
+from tailproof.parameters import one_setting
 
 
 def diagnose(
@@ -49,7 +50,8 @@ def diagnose(
     gamma: float | None = None,
     method: str | Method | None = None,
     estimate: Estimate | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    random_state: int | None = None,
     **columns: Any,
 ) -> Diagnosis:
     """Explain what `evaluate` decides on a log, what the log shows, and which episodes matter most.
@@ -77,6 +79,8 @@ def diagnose(
         What `evaluate` gave for the same log and policy, if it was asked already.
     seed
         Seeds the partitions into folds.
+    random_state
+        Another name for `seed`, the one that scikit-learn uses.
     columns
         Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
         (``action="offer", reward="spend", state=["age", "shop"]``).
@@ -95,6 +99,7 @@ def diagnose(
     ('heavy', 'Huber mean', 'step')
     """
     log = as_log(log, columns, diagnose)
+    seed = one_setting(seed=seed, random_state=random_state) or 0
     with _noted() as drawn:
         log = held(log, "The diagnosis", seed=seed) if isinstance(log, LazyLog) else log
     for note in drawn:
