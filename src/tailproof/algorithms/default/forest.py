@@ -47,7 +47,7 @@ class Forest:
 
     def leaves(self, pairs: Pairs) -> IntArray:
         """Return the leaves of state-action pairs, (P, T)."""
-        if not len(pairs.row):  # as where every episode of a part ends at once
+        if not len(pairs.row):  # all rows of a part may be terminal; scikit-learn refuses none
             return np.empty((0, _TREES), dtype=np.intp)
         return np.asarray(self.trees.apply(self.inputs(pairs)) + self.roots[:-1])
 
