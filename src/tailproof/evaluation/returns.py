@@ -50,24 +50,13 @@ class Returns:
 
     Every statistic is one of the self-normalised weighted sample. Rows or episodes of one group count
     as one observation.
-
-    Attributes
-    ----------
-    log
-        Whose groups say what is independent.
-    values, weights
-        The return of each episode and π/μ of its actions, (E,): in one-step logs its reward.
-    units
-        What `ratio` divides by, of each episode, (E,).
-    cautions
-        What every interval assumes.
     """
 
-    log: Log = field(repr=False)
-    values: FloatArray
-    weights: FloatArray
-    units: FloatArray | None = None
-    cautions: tuple[str, ...] = ()
+    log: Log = field(repr=False)  # whose groups say what is independent
+    values: FloatArray  # (E,) the return of each episode: in one-step logs its reward
+    weights: FloatArray  # (E,) π/μ of its actions
+    units: FloatArray | None = None  # (E,) what `ratio` divides by
+    cautions: tuple[str, ...] = ()  # what every interval assumes
 
     def quantile(self, q: float = 0.5, *, level: float = 0.9) -> Measured:
         """Return the value that a share q of the policy's returns does not exceed."""

@@ -35,28 +35,18 @@ from tailproof.judgement.rules import RULES
 class Blend:
     """An average of rungs, with how far they are apart.
 
-    Attributes
-    ----------
-    rungs, shares
-        The rungs and their shares, which sum to one.
-    allowance
-        How far the farthest rung lies from the average, beyond the standard error of that difference:
-        what the choice of a critic may cost.
-    disagreement
-        The largest difference between a rung and the average, in standard errors of the difference.
-    lost
-        Share of the policy's visits for which the log has no row; 0 where it was not asked.
-    features
-        In which rewards are regressed.
+    `allowance` is how far the farthest rung lies from the average, beyond the standard error of that
+    difference: what the choice of a critic may cost. `disagreement` is the largest difference between
+    a rung and the average, in standard errors of the difference.
     """
 
     rungs: tuple[Rung, ...]
-    shares: FloatArray  # (J,)
-    left_out: FloatArray  # (G,)
+    shares: FloatArray  # (J,) of the rungs: they sum to one
+    left_out: FloatArray  # (G,) the value without each group of episodes
     allowance: float
     disagreement: float
-    lost: float
-    features: Features
+    lost: float  # share of the policy's visits for which the log has no row; 0 if nobody asked
+    features: Features  # in which rewards are regressed
 
     @property
     def log(self) -> Log:

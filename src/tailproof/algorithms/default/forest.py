@@ -112,23 +112,13 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False)
 class CrossFitted:
-    """What forests that never saw a row's episode say about it.
+    """What forests that never saw a row's episode say about it."""
 
-    Attributes
-    ----------
-    occupancy
-        ω ≥ 0 of each row, (n,): the policy's discounted visits over the log's, of mean Σ γᵗ.
-    values, next_values, first_values
-        Q(s, a) and V(s') of each row, and V where episodes start.
-    lost
-        Share of the policy's visits that no logged row stands for.
-    """
-
-    occupancy: FloatArray  # (n,)
-    values: FloatArray  # (n,)
-    next_values: FloatArray  # (n,)
-    first_values: FloatArray  # (m,)
-    lost: float
+    occupancy: FloatArray  # (n,) ω ≥ 0: the policy's discounted visits over the log's, of mean Σ γᵗ
+    values: FloatArray  # (n,) Q(s, a)
+    next_values: FloatArray  # (n,) V(s')
+    first_values: FloatArray  # (m,) V where episodes start
+    lost: float  # share of the policy's visits that no logged row stands for
 
     def residuals(self, rewards: FloatArray, gamma: float) -> FloatArray:
         """Return the Bellman residuals r + γ V(s') − Q(s, a), (n,)."""

@@ -18,48 +18,30 @@ from tailproof.statistics.means import adaptive_huber, catoni, median_of_means
 class MeanChoice:
     """The mean of the weighted residuals w·(r − r̃) that their tails, skew and clustering call for.
 
-    Attributes
-    ----------
-    value
-        The mean.
-    how
-        Which mean.
-    shape
-        Of the log's rewards: it says over which units the mean is.
-    asymmetry, skewed
-        The evidence of skew, and whether it is too much for chance.
-    doubt
-        How far the adaptive Huber mean lies from this one, where tails are heavy, symmetry matters and
-        the log is too small to settle it; otherwise 0.
-    error, plain_error
-        The standard error of this mean and of the plain one, the regression's noise included.
-    influence
-        Of each unit on the estimate, (U,), the transitions' noise included.
-    path, samples
-        The Huber means of all thresholds, and of which samples, (U,).
+    `doubt` is how far the adaptive Huber mean lies from this one, where tails are heavy, symmetry
+    matters and the log is too small to settle it; otherwise 0.
     """
 
     value: float
     how: str
-    shape: RewardShape
-    asymmetry: float
-    skewed: bool
+    shape: RewardShape  # of the log's rewards: it says over which units the mean is
+    asymmetry: float  # the evidence of skew
+    skewed: bool  # whether that is too much for chance
     doubt: float
-    error: float
-    plain_error: float
-    influence: FloatArray
-    path: Path
-    samples: FloatArray
+    error: float  # of this mean, the regression's noise included
+    plain_error: float  # of the plain one
+    influence: FloatArray  # (U,) of each unit on the estimate, the transitions' noise included
+    path: Path  # the Huber means of all thresholds
+    samples: FloatArray  # (U,) of which they are means
 
     def others(self, rng: np.random.Generator) -> dict[str, float]:
         """Return what other means would have said."""
+        samples = self.samples
         return {
             "plain LSTD": float(self.path.estimates[-1]),
-            "adaptive Huber": adaptive_huber(self.samples),
-            "Catoni": catoni(self.samples),
-            "median of 20 means": median_of_means(
-                self.samples, blocks=min(20, len(self.samples)), rng=rng
-            ),
+            "adaptive Huber": adaptive_huber(samples),
+            "Catoni": catoni(samples),
+            "median of 20 means": median_of_means(samples, blocks=min(20, len(samples)), rng=rng),
             "Huber regression": 0.0,
         }
 

@@ -185,25 +185,13 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """An estimator Ĵ = constant + mean(w·r), and what it would say without each group.
-
-    Attributes
-    ----------
-    name
-        In words.
-    value, left_out
-        On tamed rewards, and the same without each group of episodes, (G,).
-    system
-        Its equations.
-    forest
-        A critic whose error the rung corrects, or None.
-    """
+    """An estimator Ĵ = constant + mean(w·r), and what it would say without each group."""
 
     name: str
-    value: float
-    left_out: FloatArray
+    value: float  # on tamed rewards
+    left_out: FloatArray  # (G,) the same without each group of episodes
     system: System
-    forest: CrossFitted | None = None
+    forest: CrossFitted | None = None  # a critic whose error the rung corrects
 
     @property
     def weights(self) -> FloatArray:

@@ -16,18 +16,10 @@ _FEW = 10  # rows of an action that may have no common reward by chance
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Which independent observation each sample belongs to: its group, or itself.
+    """Which independent observation each sample belongs to: its group, or itself."""
 
-    Attributes
-    ----------
-    of_sample
-        The index of its observation, (n,).
-    name
-        What an observation is called: "row", "episode", "group".
-    """
-
-    of_sample: IntArray
-    name: str
+    of_sample: IntArray  # (n,) the index of its observation
+    name: str  # what an observation is called: "row", "episode", "group"
 
     @classmethod
     def of(cls, log: Log) -> Observations:

@@ -24,38 +24,19 @@ class OneStepRows:
 
     Rows, columns and actions stand in an order made from their ranks: shuffling the file, swapping
     columns, relabelling actions or changing a unit gives the same numbers.
-
-    Attributes
-    ----------
-    states
-        Standardised, without constant and repeated columns, (n, d).
-    binary
-        Which columns have two values, (d,).
-    actions, rewards, propensity
-        As logged, (n,); the propensity is None where none was.
-    policy
-        π(a | s), (n, A).
-    observations
-        The independent observation that each row belongs to: its group, or itself.
-    fold
-        The fold in which each row is predicted, not fitted, (n,): whole observations.
-    space, codes
-        The log's action space, and the code there of each action here, (A,).
-    order
-        Where each row stands in the log, (n,).
     """
 
-    states: FloatArray
-    binary: BoolArray
-    actions: IntArray
-    rewards: FloatArray
-    propensity: FloatArray | None
-    policy: FloatArray
-    observations: Observations
-    fold: IntArray
-    space: ActionSpace
-    codes: IntArray
-    order: IntArray
+    states: FloatArray  # (n, d) standardised, without constant and repeated columns
+    binary: BoolArray  # (d,) which columns have two values
+    actions: IntArray  # (n,)
+    rewards: FloatArray  # (n,)
+    propensity: FloatArray | None  # (n,) if it was logged
+    policy: FloatArray  # (n, A) π(a | s)
+    observations: Observations  # the independent observation of each row: its group, or itself
+    fold: IntArray  # (n,) in which each row is predicted, not fitted: whole observations
+    space: ActionSpace  # of the log
+    codes: IntArray  # (A,) the code there of each action here
+    order: IntArray  # (n,) where each row stands in the log
 
     @property
     def count(self) -> int:
