@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.algorithms.default.gain import Quotient, correlation_of
-from tailproof.algorithms.default.spreads import AllEqual, Hall, Rare, hall_spread
+from tailproof.algorithms.default.spreads import AllEqual, Spread, hall_spread
 from tailproof.algorithms.importance import cumulative_weights, warn_of_the_horizon
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.one_step.observations import Observations, rare_spread
@@ -114,7 +114,7 @@ class Returns:
 
     def _tail_spread(
         self, values: FloatArray, value: float, influence: FloatArray, q: float
-    ) -> Hall | Rare | AllEqual:
+    ) -> Spread:
         """Return the spread of the mean of the lowest share q."""
         observations, w = Observations.of(self.log), self.weights / self.weights.mean()
         short = np.maximum(weighted_quantile(values, w, q) - values, 0) / q

@@ -13,7 +13,7 @@ from tailproof.algorithms.default.choice import Choice
 from tailproof.algorithms.default.climb import Blend, climb, single
 from tailproof.algorithms.default.mean_choice import MeanChoice, choose_mean
 from tailproof.algorithms.default.rungs import LoggedReturns, Rung, logged_rung
-from tailproof.algorithms.default.spreads import Allowed, Hall, Spread, hall_spread
+from tailproof.algorithms.default.spreads import Hall, hall_spread
 from tailproof.algorithms.default.target import Target, place_of_group
 from tailproof.algorithms.linear.huber import Regression, huber_regression, robust_scale
 from tailproof.algorithms.linear.statistics import as_ridge
@@ -158,7 +158,7 @@ def _evaluate(
         units=shape.units,
         asymmetry=mean.asymmetry,
         skewed=mean.skewed,
-        spread=Allowed(own.spread, blend.allowance + mean.doubt),
+        spread=replace(own.spread, allowance=blend.allowance + mean.doubt),
         plain_error=mean.plain_error,
         critic=blend.words() + (_counted(log) if timed else ""),
         allowance=blend.allowance,
@@ -194,7 +194,7 @@ class Valued(NamedTuple):
     base: float
     mean: MeanChoice
     influence: FloatArray  # (groups,)
-    spread: Spread
+    spread: Hall
 
 
 def _valued(
@@ -247,7 +247,7 @@ def _influence(log: Log, mean: MeanChoice, starts: FloatArray | None) -> FloatAr
     return np.asarray(sums * log.n_groups)
 
 
-def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float) -> Spread:
+def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float) -> Hall:
     """Return the spread of a value, with the tail that was not seen where the mean is not robust.
 
     Of skewed samples the plain mean is the centre: clipping makes a mean steadier, and biased.
@@ -258,8 +258,6 @@ def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: floa
     # what groups left out say holds for the plain mean of tamed rewards, not for a robust one
     least = max(mean.error, 0.0 if robust else floor)
     error = max(spread.error if np.isfinite(spread.error) else 0.0, least)
-    if error == 0:
-        return spread
     # Student's quantiles for a handful of groups, at the level that is asked for most
     widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
     return Hall(value, error * widening, spread.skewness, unseen=getattr(spread, "unseen", False))

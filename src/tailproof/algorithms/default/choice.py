@@ -9,8 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import Mover, PairedGain, correlation_of
-from tailproof.algorithms.default.spreads import Spread, bound_of, interval_of
+from tailproof.algorithms.default.gain import (
+    Mover,
+    PairedGain,
+    bound_of,
+    correlation_of,
+    interval_of,
+)
+from tailproof.algorithms.default.spreads import Spread
 from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
 from tailproof.files.frames import plain
@@ -22,51 +28,25 @@ from tailproof.statistics.intervals import Bound, Interval
 class Scored:
     """A value from independent observations, with its own spread and that of the logged policy.
 
-    Attributes
-    ----------
-    value
-        The estimate.
-    estimator, unit, units
-        The mean that was taken, over what, and how many of them there are.
-    spread
-        Of the value before it was moved towards a steadier one.
-    plain_error
-        Standard error of the plain mean.
-    logged_value, logged_spread
-        Of the policy that was logged.
-    influence, logged_influence
-        How much each independent observation moves the two values, centred at 0, (U,).
-    alternatives
-        What other estimators say.
-    limits
-        What limits the interval, in words.
-    declined
-        Why no interval is given, or None.
-    on_log
-        What the policy does in the states of the log, where that was asked.
-    measured
-        What the log's rewards look like, or how to measure that when somebody asks; None where nobody
-        can.
-    weights
-        Of each row in the log's order, (n,), where rows have weights.
+    What the log's rewards look like is `measured`, or how to measure that when somebody asks.
     """
 
     value: float
-    estimator: str
-    unit: str
-    units: int
-    spread: Spread
-    plain_error: float
-    logged_value: float
+    estimator: str  # the mean that was taken
+    unit: str  # over what
+    units: int  # and how many of them there are
+    spread: Spread  # of the value before it was moved towards a steadier one
+    plain_error: float  # of the plain mean
+    logged_value: float  # of the policy that was logged
     logged_spread: Spread
-    influence: FloatArray = field(repr=False)
-    logged_influence: FloatArray = field(repr=False)
-    alternatives: dict[str, float]
-    limits: str
-    declined: str | None = None
-    on_log: PolicyOnLog | None = None
+    influence: FloatArray = field(repr=False)  # (U,) how much each observation moves the value
+    logged_influence: FloatArray = field(repr=False)  # (U,) the same of the logged value
+    alternatives: dict[str, float]  # what other estimators say
+    limits: str  # what limits the interval, in words
+    declined: str | None = None  # why no interval is given
+    on_log: PolicyOnLog | None = None  # what the policy does in the states of the log
     measured: RewardShape | Callable[[], RewardShape] | None = field(default=None, repr=False)
-    weights: FloatArray | None = field(default=None, repr=False)
+    weights: FloatArray | None = field(default=None, repr=False)  # (n,) of rows, in the log's order
 
     @cached_property
     def shape(self) -> RewardShape | None:
@@ -147,27 +127,16 @@ class Scored:
 class Choice(Scored):
     """The estimator that the log called for, the evidence, and what the others would have said.
 
-    Attributes
-    ----------
-    asymmetry
-        Largest squared difference between more and less robust means, in units of its variance: about
-        3 when residuals are symmetric.
-    skewed
-        Whether that is too much for chance.
-    critic
-        The critics that were averaged, in words.
-    allowance, disagreement
-        How far they are apart beyond chance, and in standard errors.
-    lost
-        Share of the policy's visits for which the log has no similar row.
+    The asymmetry is the largest squared difference between more and less robust means, in units of its
+    variance: about 3 when residuals are symmetric.
     """
 
     asymmetry: float
-    skewed: bool
-    critic: str
-    allowance: float
-    disagreement: float
-    lost: float
+    skewed: bool  # whether that is too much for chance
+    critic: str  # the critics that were averaged, in words
+    allowance: float  # how far they are apart beyond chance
+    disagreement: float  # the same in standard errors
+    lost: float  # share of the policy's visits for which the log has no similar row
 
     @property
     def reasons(self) -> tuple[str, ...]:

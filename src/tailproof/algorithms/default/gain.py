@@ -9,7 +9,7 @@ from math import inf, nan, pi, sqrt
 import numpy as np
 from scipy.optimize import brentq
 
-from tailproof.algorithms.default.spreads import Spread, bound_of, interval_of
+from tailproof.algorithms.default.spreads import Spread
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.statistics.intervals import (
@@ -19,6 +19,7 @@ from tailproof.statistics.intervals import (
     order_statistic_lower_bound,
 )
 from tailproof.statistics.tails import mad
+from tailproof.statistics.tails.sample import check_level
 
 _NOTE = "both values' own bounds, combined with the correlation of their scores"
 
@@ -121,23 +122,56 @@ def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
     return inf if step > 0 else -inf
 
 
+def interval_of(
+    spread: Spread | Mover | Quotient,
+    value: float,
+    level: float,
+    *,
+    declined: str | None = None,
+    note: str = "",
+) -> Interval:
+    """Return the ends that miss as often below as above, widened to hold the value."""
+    low, high = _ends(spread, level, (1 - level) / 2, declined, "interval")
+    return Interval(
+        low=min(low, value),
+        high=max(high, value),
+        level=level,
+        requested=level,
+        kind=spread.kind,
+        note=note,
+    )
+
+
+def bound_of(
+    spread: Spread | Mover | Quotient,
+    value: float,
+    level: float,
+    *,
+    declined: str | None,
+    note: str,
+) -> Bound:
+    """Return a number that is exceeded with about this confidence, never above the value."""
+    low, _ = _ends(spread, level, 1 - level, declined, "lower bound")
+    return Bound(value=min(low, value), level=level, requested=level, kind=spread.kind, note=note)
+
+
+def _ends(
+    spread: Spread | Mover | Quotient, level: float, miss: float, declined: str | None, what: str
+) -> tuple[float, float]:
+    check_level(level)
+    if declined is not None:
+        raise LevelError(f"No honest {100 * level:g} % {what} exists for this log: {declined}.")
+    low, high = spread.ends(miss, miss)
+    return float(low), float(high)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """How far one value is ahead of another.
+    """How far one value is ahead of another."""
 
-    Attributes
-    ----------
-    value
-        The difference of the two estimates.
-    reference
-        What it is compared with.
-    declined
-        Why no interval is given, or None.
-    """
-
-    value: float
-    reference: float
-    declined: str | None = None
+    value: float  # the difference of the two estimates
+    reference: float  # what it is compared with
+    declined: str | None = None  # why no interval is given
 
     @property
     def relative(self) -> float:

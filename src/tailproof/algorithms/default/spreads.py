@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import hypot, log, sqrt
-from typing import Protocol
 
 import numpy as np
 from scipy.special import chdtri, ndtri
 
 from tailproof.arrays import BoolArray, FloatArray
-from tailproof.errors import LevelError
-from tailproof.statistics.intervals import Bound, Interval
-from tailproof.statistics.tails.sample import check_level
 
 _TAIL_WEIGHT = 0.25  # of the point beyond a tail, in variance and skewness
 _POOLED_WEIGHT = 0.15  # the same where the tail of all rows was looked at too
@@ -24,71 +20,21 @@ _LIGHT = 4.0  # Hill indices above this need no point
 _LEAST_INDEX = 1.15  # below it no point would be finite enough
 
 
-class Spread(Protocol):
-    """The uncertainty of one number."""
-
-    @property
-    def centre(self) -> float:
-        """The number."""
-
-    @property
-    def error(self) -> float:
-        """Its standard error."""
-
-    @property
-    def kind(self) -> str:
-        """The name of the interval."""
-
-    def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities below the low and above the high one."""
-
-
-def interval_of(
-    spread: Spread, value: float, level: float, *, declined: str | None = None, note: str = ""
-) -> Interval:
-    """Return the ends that miss as often below as above, widened to hold the value."""
-    low, high = _ends(spread, level, (1 - level) / 2, declined, "interval")
-    return Interval(
-        low=min(low, value),
-        high=max(high, value),
-        level=level,
-        requested=level,
-        kind=spread.kind,
-        note=note,
-    )
-
-
-def bound_of(
-    spread: Spread, value: float, level: float, *, declined: str | None, note: str
-) -> Bound:
-    """Return a number that is exceeded with about this confidence, never above the value."""
-    low, _ = _ends(spread, level, 1 - level, declined, "lower bound")
-    return Bound(value=min(low, value), level=level, requested=level, kind=spread.kind, note=note)
-
-
-def _ends(
-    spread: Spread, level: float, miss: float, declined: str | None, what: str
-) -> tuple[float, float]:
-    check_level(level)
-    if declined is not None:
-        raise LevelError(f"No honest {100 * level:g} % {what} exists for this log: {declined}.")
-    low, high = spread.ends(miss, miss)
-    return float(low), float(high)
-
-
 @dataclass(frozen=True)
 class Hall:
     """Hall's transformation of the studentised mean (Hall 1992), in closed form.
 
     With standard error σ and skewness κ of the mean, the ends are centre − σ g⁻¹(z),
     g⁻¹(x) = 3/κ ((1 + κ (x − κ/6))^{1/3} − 1): for κ = 0 the normal interval, for skewed samples
-    longer on the side of the long tail. A number that is known has the error 0.
+    longer on the side of the long tail. A number that is known has the error 0. The ends are moved
+    outwards by the `allowance`, which is what the choice of a critic may cost.
     """
 
     centre: float
     error: float = 0.0
     skewness: float = 0.0
     unseen: bool = False
+    allowance: float = 0.0
 
     @property
     def kind(self) -> str:
@@ -97,8 +43,8 @@ class Hall:
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
         """Return the ends that miss with these probabilities."""
-        low, high = (self._inverse(float(ndtri(p))) for p in (1 - below, above))
-        return self.centre - self.error * low, self.centre - self.error * high
+        low, high = (self.error * self._inverse(float(ndtri(p))) for p in (1 - below, above))
+        return self.centre - low - self.allowance, self.centre - high + self.allowance
 
     def _inverse(self, x: float) -> float:
         k = self.skewness
@@ -181,32 +127,7 @@ class AllEqual:
         return self.centre + log(below) * self.error, self.centre - log(above) * self.error
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """A spread whose ends are moved outwards by what the choice of a critic may cost."""
-
-    spread: Spread
-    allowance: float
-
-    @property
-    def centre(self) -> float:
-        """The number."""
-        return self.spread.centre
-
-    @property
-    def error(self) -> float:
-        """Its standard error, the critic's choice left out."""
-        return self.spread.error
-
-    @property
-    def kind(self) -> str:
-        """The name of the interval."""
-        return self.spread.kind
-
-    def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
-        low, high = self.spread.ends(below, above)
-        return low - self.allowance, high + self.allowance
+Spread = Hall | Rare | AllEqual
 
 
 def hall_spread(

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from tailproof.algorithms.default.choice import Scored
-from tailproof.algorithms.default.spreads import AllEqual, Hall, Rare, log_smoothing
+from tailproof.algorithms.default.spreads import AllEqual, Rare, Spread, log_smoothing
 from tailproof.algorithms.on_log import effective
 from tailproof.algorithms.one_step.observations import Observations, logged_spread
 from tailproof.arrays import FloatArray
@@ -24,16 +24,11 @@ _PILOT = 10  # every tenth sample sets the scale of the guaranteed bound
 class OneStepChoice(Scored):
     """The estimate of one-step scores, the evidence, and intervals at any level.
 
-    Attributes
-    ----------
-    sentences
-        The choice in words.
-    guarantee
-        Non-negative samples whose mean the guaranteed bound is of, (U,), or why there is none.
+    The `guarantee` are non-negative samples, (U,), whose mean the guaranteed bound is of, or why there
+    is no such bound.
     """
 
-    spread: Hall | Rare | AllEqual
-    sentences: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()  # the choice in words
     guarantee: FloatArray | str = field(repr=False)
 
     @property
@@ -85,7 +80,7 @@ def one_step_choice(
     returns: FloatArray,
     sample_weights: FloatArray,
     influence: FloatArray,
-    spread: Hall | Rare | AllEqual,
+    spread: Spread,
     *,
     common: FloatArray | None,
     rare: bool,
@@ -138,7 +133,7 @@ def guarantee(
 
 def _limits(
     observations: Observations,
-    spread: Hall | Rare | AllEqual,
+    spread: Spread,
     influence: FloatArray,
     weights: FloatArray,
 ) -> list[str]:

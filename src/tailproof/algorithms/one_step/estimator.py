@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from tailproof.algorithms.base import Numbers
-from tailproof.algorithms.default.spreads import AllEqual, Hall, Rare, hall_spread
+from tailproof.algorithms.default.spreads import Spread, hall_spread
 from tailproof.algorithms.on_log import PolicyOnLog, on_log
 from tailproof.algorithms.one_step.choice import (
     OneStepChoice,
@@ -106,7 +106,7 @@ def _spread(
     scores: RowScores,
     influence: FloatArray,
     rare: Prediction | None,
-) -> Hall | Rare | AllEqual:
+) -> Spread:
     """Return the spread of the scores' mean: of rare events beside a common reward, or Hall's."""
     observations = rows.observations
     if rare is not None and (rows.rewards != rare.logged).any():
@@ -140,7 +140,7 @@ def _point(
     name: str,
     scores: RowScores,
     marginal: RowScores,
-    spread: Hall | Rare | AllEqual,
+    spread: Spread,
     location: float | None,
 ) -> tuple[float, str, str]:
     """Return the point, what it is called, and why it is that one."""

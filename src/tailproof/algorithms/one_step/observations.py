@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.default.spreads import AllEqual, Events, Hall, Rare, hall_spread
+from tailproof.algorithms.default.spreads import Events, Rare, Spread, hall_spread
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.judgement.rules import RULES
@@ -109,7 +109,7 @@ def logged_spread(
     *,
     common: FloatArray | None = None,
     policy_is_rare: bool = False,
-) -> Hall | Rare | AllEqual:
+) -> Spread:
     """Return the spread of the mean of what was logged.
 
     `common` is the common reward of each sample's action, (n,), where there is one. Where the policy's
