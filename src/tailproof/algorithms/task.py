@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, action_probabilities, chosen_actions
 
-_NEXT, _HERE = "next actions", "action probabilities"  # what a task remembers them by
+_NEXT = "next actions"  # what a task remembers them by
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,18 @@ class Task:
 
     def action_probabilities(self) -> FloatArray:
         """Return π(a|s) in the states of a log in memory, evaluated once, (n, A)."""
-        if _HERE not in self.known:
-            log: Log = self.log
-            places = log.table_rows.rows
-            law = action_probabilities(self.policy, log.states, log.n_actions, rows=places)
-            self.known[_HERE] = law
-        found: FloatArray = self.known[_HERE]
+        log, rows = self.log, self.log.table_rows.rows
+        found: FloatArray = self.once(
+            "action probabilities",
+            lambda: action_probabilities(self.policy, log.states, log.n_actions, rows=rows),
+        )
         return found
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes, made once for all who ask for the key."""
+        if key not in self.known:
+            self.known[key] = make()
+        return self.known[key]
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""

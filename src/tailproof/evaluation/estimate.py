@@ -147,11 +147,7 @@ class Estimate:
         return holding(make(values, level=level), self.value)
 
     def lower_bound(
-        self,
-        level: float = 0.9,
-        *,
-        kind: BoundKind | None = None,
-        tail_index: float | None = None,
+        self, level: float = 0.9, *, kind: BoundKind | None = None, tail_index: float | None = None
     ) -> Bound:
         """Return a value that J exceeds with at least this confidence; never above the estimate.
 

@@ -13,7 +13,7 @@ from tailproof.algorithms.learners.improvement import refuse_evaluation, rewarde
 from tailproof.algorithms.learners.state_critics import LinearScores, fitted_scores
 from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues, with_action
 from tailproof.algorithms.learners.tree_learning import averages, grown
-from tailproof.algorithms.one_step.designs import gcv_ridge
+from tailproof.algorithms.one_step.outcomes import gcv_ridge
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
@@ -82,15 +82,13 @@ class PolicyTree(ScoredPolicy):
         standardise = Standardise.fit(task.log.states, tame=True)
         z = standardise(task.log.states).astype(np.float32)
         inputs = z if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
-        smallest = max(10, len(z) // 20)
         # what all actions share says nothing about the choice between them
         contrast = scores - scores.mean(axis=1, keepdims=True)
         tree = DecisionTreeRegressor(
-            max_depth=self.depth, min_samples_leaf=smallest, random_state=0
+            max_depth=self.depth, min_samples_leaf=max(10, len(z) // 20), random_state=0
         ).fit(inputs, contrast)
         arrays = TreeArrays.of(tree)
-        leaf = arrays.leaves(inputs)
-        values = averages(leaf, arrays.nodes) @ contrast
+        values = averages(arrays.leaves(inputs), arrays.nodes) @ contrast
         return TreeValues(standardise, arrays, np.asarray(values), task.log.n_actions)
 
 
@@ -103,40 +101,33 @@ class PolicyScores(ScoredPolicy):
     """
 
     def _member(self, task: Task) -> Any:
-        scores = doubly_robust_scores(task)
-        log: Log = task.log
+        scores, log = doubly_robust_scores(task), task.log
         products = len(log.state_names) ** 2 * 20 <= log.n_transitions
         basis = Basis.fit(log.states, products=products)
         psi = basis(log.states)
         varies = psi.std(axis=0) > 1e-12
         theta = np.zeros((log.n_actions, psi.shape[1]))
-        constant = basis.constant()
-        for action in range(log.n_actions):
-            coefficients, intercept = gcv_ridge(psi[:, varies], scores[:, action])
-            theta[action, varies] = coefficients
-            theta[action] += intercept * constant
+        for own, score in zip(theta, scores.T, strict=True):
+            own[varies], intercept = gcv_ridge(psi[:, varies], score)
+            own += intercept * basis.constant()
         features = PerAction(basis, len(log.state_names), log.n_actions)
         return LinearScores(features, theta.ravel())
 
 
 def doubly_robust_scores(task: Task) -> FloatArray:
     """Return Γ(s, a) of a one-step log, made once for all learners of a task, (n, A)."""
-    if "scores" not in task.known:
-        task.known["scores"] = _scores(task)
-    found: FloatArray = task.known["scores"]
+    found: FloatArray = task.once("scores", lambda: _scores(task))
     return found
 
 
 def _scores(task: Task) -> FloatArray:
-    log: Log = task.log
-    rewards = rewarded(task, "tamed")
+    log, rewards = task.log, rewarded(task, "tamed")
     q = _outcomes(log, rewards, task.seed)
-    propensity = log.propensity
     taken = np.arange(log.n_transitions), log.actions
+    propensity = log.propensity
     if propensity is None:
         propensity = behaviour_of(task)(log.states)[taken]
-    weight = 1 / np.maximum(propensity, _RAREST)
-    q[taken] += weight * (rewards - q[taken])
+    q[taken] += (rewards - q[taken]) / np.maximum(propensity, _RAREST)
     return q
 
 
