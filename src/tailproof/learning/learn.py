@@ -14,7 +14,7 @@ from tailproof.algorithms.base import ExtractingAlgorithm
 from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
@@ -44,7 +44,7 @@ _JUDGED = 0.2  # the same where actions are continuous
 
 
 def learn(
-    log: Any,
+    log: LogSource,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
