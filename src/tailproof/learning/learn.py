@@ -11,7 +11,6 @@ import numpy as np
 
 from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import ExtractingAlgorithm
-from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.given import LogSource, as_log
@@ -38,6 +37,7 @@ from tailproof.methods.fit import (
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
 from tailproof.policies.greedy import GreedyPolicy
+from tailproof.statistics.tails.sample import check_level
 
 _CAREFUL = 0.25  # of the groups judge what was learned by default
 _JUDGED = 0.2  # the same where actions are continuous
