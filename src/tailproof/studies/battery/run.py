@@ -26,9 +26,9 @@ from tailproof.studies.battery.cells import (
 )
 from tailproof.studies.battery.entrants import LEVELS, Estimator, Reply, default_entrants, reply_of
 from tailproof.studies.battery.learners import taught
-from tailproof.studies.battery.stories import STORIES, story
+from tailproof.studies.battery.stories import CANDIDATES, STORIES, story
 from tailproof.studies.journal import Journal
-from tailproof.worlds.storage import HUBS
+from tailproof.worlds import storage
 
 SEED = 20261115
 Asks = Literal["value", "policy"]
@@ -98,7 +98,7 @@ class Battery:
             StoryLog(name, hub, draw)
             for draw in range(self.draws)
             for name in self.stories
-            for hub in HUBS
+            for hub in storage.HUBS
         ]
 
     def signature(self) -> dict[str, Any]:
@@ -167,16 +167,14 @@ class StoryLog:
     def problems(self, battery: Battery) -> Iterator[tuple[str, Problem, int]]:
         """Yield the problem of each candidate, and a seed."""
         seed = int(seed_for(battery.seed, "storage", self.story, self.draw).generate_state(1)[0])
-        told = story(self.story)
-        if battery.asks == "policy":
-            yield "policy", told.lesson(self.hub, seed), seed
-            return
-        for name, problem in told.problems(self.hub, seed).items():
-            yield name, problem, seed
+        log = story(self.story).log(self.hub, seed)
+        asked = CANDIDATES if battery.asks == "value" else {"policy": storage.BEHAVIOUR}
+        for name, policy in asked.items():
+            yield name, Problem(log, policy, 1.0), seed
 
     def worth(self, policy: Policy) -> float:
         """Return what a learned policy earns in the year decided for."""
-        return story(self.story).earned(policy, self.hub)
+        return story(self.story).decided.value(policy, self.hub)
 
     def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
         """Return who takes part."""
