@@ -9,8 +9,13 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.diagnosis.linear_reference import LinearReference
-from tailproof.diagnosis.reference import Reference, dealings, reference, resolve
+from tailproof.diagnosis.reference import (
+    LinearReference,
+    Reference,
+    dealings,
+    reference,
+    resolve,
+)
 from tailproof.errors import MethodError
 from tailproof.files.frames import as_frame, plain, scalar
 from tailproof.methods.method import Method

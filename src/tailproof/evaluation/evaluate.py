@@ -30,6 +30,7 @@ from tailproof.methods.fit import (
     warn_of_a_hidden_horizon,
 )
 from tailproof.methods.method import Method
+from tailproof.parameters import one_setting
 from tailproof.policies.naming import for_log
 
 
@@ -40,8 +41,10 @@ def evaluate(
     method: str | Method = "auto",
     gamma: float | None = None,
     initial_states: npt.ArrayLike | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    random_state: int | None = None,
     engine: str | Engine | None = None,
+    n_jobs: int | None = None,
     **columns: Any,
 ) -> Estimate:
     """Estimate J(π) = E[Σ γᵗ rₜ] of a policy from logged data.
@@ -68,10 +71,14 @@ def evaluate(
         Where the policy starts, (m, p); by default the first states of the episodes.
     seed
         Seeds the partition and everything else that is drawn.
+    random_state
+        Another name for `seed`, the one that scikit-learn uses.
     engine
         Where passes over the log run: ``"local"`` for a thread a core, ``"ray"`` for a cluster, or an
         `Engine`; by default the calling thread. It changes how long the result takes, never the
         result.
+    n_jobs
+        Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
     columns
         Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
         (``action="offer", reward="spend", state=["age", "shop"]``).
@@ -88,13 +95,15 @@ def evaluate(
     (5,)
     """
     log = as_log(log, columns, evaluate)
+    seed = one_setting(seed=seed, random_state=random_state) or 0
     chosen = named_method(method) if isinstance(method, str) else method
     if not isinstance(chosen, Method):
         raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
-    with running(engine) as where:
+    with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
-        warn_of_a_hidden_horizon(data, discount)
+        if not chosen.base.capabilities.counts_steps:
+            warn_of_a_hidden_horizon(data, discount)
         policy = for_log(policy, data)
         starts = _starts(data, initial_states)
         rows = data.first_rows if initial_states is None and isinstance(data, Log) else None

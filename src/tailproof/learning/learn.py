@@ -9,9 +9,9 @@ from typing import Any, overload
 
 import numpy as np
 
+from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import ExtractingAlgorithm
 from tailproof.algorithms.default.levels import check_level
-from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.given import as_log
@@ -36,6 +36,7 @@ from tailproof.methods.fit import (
     warn_of_a_hidden_horizon,
 )
 from tailproof.methods.method import Method
+from tailproof.parameters import one_setting
 from tailproof.policies.greedy import GreedyPolicy
 
 _CAREFUL = 0.25  # of the groups judge what was learned by default
@@ -47,10 +48,12 @@ def learn(
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    random_state: int | None = None,
     holdout: float | None = None,
     at_least: float = 0.9,
     engine: str | Engine | None = None,
+    n_jobs: int | None = None,
     advance: Callable[[], Any] = lambda: None,
     **columns: Any,
 ) -> Learned:
@@ -75,6 +78,8 @@ def learn(
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     seed
         Seeds the partition and everything else that is drawn.
+    random_state
+        Another name for `seed`, the one that scikit-learn uses.
     holdout
         Share of the episodes (of the groups, where the log names them) to keep away from learning, for
         `Learned.evaluate`. By default none, and a quarter for ``method="auto"``.
@@ -83,6 +88,8 @@ def learn(
         to be proposed. 1 − `at_least` is the risk of proposing a worse one.
     engine
         Where passes over the log run; see `evaluate`.
+    n_jobs
+        Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
     advance
         For ``method="auto"``: called after each candidate, for a progress bar.
     columns
@@ -103,12 +110,13 @@ def learn(
     (3,)
     """
     log = as_log(log, columns, learn)
+    seed = one_setting(seed=seed, random_state=random_state) or 0
     if isinstance(log, Log) and log.table_rows.available is not None:
         raise LogError(
             "learn does not know yet which actions are available where, and its policy would take "
             "others. Read the log without available=...."
         )
-    with running(engine) as where:
+    with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         if method == "auto":
             check_level(at_least)
             return _learn_by_default(log, gamma, seed, holdout, at_least, where, advance)

@@ -4,10 +4,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from tailproof import Learned, Log, evaluate, learn
 from tailproof.algorithms.task import Task
-from tailproof.errors import LevelError, PartitionError, TaughtWarning
+from tailproof.errors import (
+    LevelError,
+    PartitionError,
+    TailproofError,
+    TailproofWarning,
+    TaughtWarning,
+)
 from tailproof.learning.careful.candidates import LIKELIEST, Row
 from tailproof.learning.careful.judgement import Judge, Judgement
 from tailproof.learning.careful.learning import Trial, blind_choice, three_parts
@@ -51,6 +59,39 @@ def found():
 @pytest.fixture(scope="module")
 def kept():
     return learn(one_step(effect=0.0))
+
+
+def ends_alone():
+    """The shape that made a forest predict nothing: the last group is one terminal row."""
+    return [7] * 28 + [1], 4, True
+
+
+@settings(max_examples=6, suppress_health_check=list(HealthCheck), deadline=None)
+@example(ends_alone())
+@example(([1, 1, 3, 1, 2, 1, 1, 2, 1, 2, 1], 1, True))
+@given(
+    st.tuples(
+        st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 3), st.booleans()
+    )
+)
+def test_tiny_logs_are_answered_or_refused_by_name(shape):
+    lengths, grouped, ending = shape
+    episode = np.repeat(np.arange(len(lengths)), lengths)
+    rng = np.random.default_rng(len(episode))
+    states, actions = rng.normal(size=(2, len(episode)))
+    ends = np.append(episode[1:] != episode[:-1], True)
+    log = Log.from_arrays(
+        states, actions > 0, actions, np.roll(states, -1), episode=episode, action_space=2,
+        group=episode // grouped, terminated=ends if ending else None,
+    )  # fmt: skip
+    refused = ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TailproofWarning)
+        try:
+            learn(log, gamma=0.9)
+        except TailproofError as error:
+            refused = str(error)
+    assert not refused or "name a method" in refused or "nothing to choose between" in refused
 
 
 def test_a_clear_effect_is_found_and_judged_by_other_episodes(found):

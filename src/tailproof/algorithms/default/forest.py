@@ -250,6 +250,8 @@ def _take(pairs: Pairs, rows: IntArray) -> Pairs:
 
 
 def _leaves(trees: Any, offset: IntArray, inputs: FloatArray) -> IntArray:
+    if len(inputs) == 0:  # all rows of a part may be terminal; scikit-learn refuses to predict none
+        return np.empty((0, len(offset)), dtype=np.intp)
     return np.asarray(trees.apply(inputs) + offset)
 
 
