@@ -15,7 +15,7 @@ from tailproof.cli.engines import ClusterOptions
 from tailproof.cli.session import Session
 from tailproof.studies.paper.command import EXPERIMENTS, GROUPS
 from tailproof.studies.paper.command import reproduce as run_reproduce
-from tailproof.studies.paper.experiment import Outcome
+from tailproof.studies.paper.experiment import Reproduced
 
 option = partial(options.option, panel="Reproduction")
 COLOURS = {
@@ -60,7 +60,7 @@ def reproduce(session: Session, engine: ClusterOptions, asked: ReproduceOptions)
     Example: tailproof reproduce ope --jobs 2
     """
 
-    def say(outcome: Outcome) -> None:
+    def say(outcome: Reproduced) -> None:
         if session.json:
             return
         for claim in outcome.claims:

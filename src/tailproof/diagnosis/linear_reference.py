@@ -16,7 +16,6 @@ from tailproof.algorithms.linear.statistics import (
     as_ridge,
     regularised,
     solve,
-    statistics,
 )
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
@@ -190,7 +189,7 @@ def fit_linear(
     design = Design(task, features, Folds((blocks == members).astype(np.int8)))
     rng = np.random.default_rng(task.seed)
     penalty = choose_ridge(design, rng=rng) if ridge == "cv" else as_ridge(ridge)
-    stats = statistics(design)
+    stats = design.statistics
     whole = _merge(stats, 1)
     gram = regularised(design, whole, penalty.penalty(whole.count))
     matrix = gram - task.gamma * whole.cross
