@@ -23,7 +23,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.partition import Folds, shuffled_groups
 from tailproof.data.stored import AnyLog
-from tailproof.ensemble.critics import LinearCritics
+from tailproof.ensemble.critics import Critics, LinearCritics
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features
 from tailproof.parameters import Configurable
@@ -74,10 +74,13 @@ class DR(Configurable):
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
         parts, training = cross_fit(task.log, folds, self.parts, rng)
-        critics = self.critic.fit(task, training, backup=None, rng=rng).critics
         lstd = LSTD(features=self.features, ridge=self.ridge)
         design = lstd.design(task, training)
-        matrix, stats = lstd.system(design, rng=rng)
+        if isinstance(self.critic, LSTD) and self.critic.features == self.features:
+            critics: Critics = self.critic.solved(design, rng).critics  # from the same statistics
+        else:
+            critics = self.critic.fit(task, training, backup=None, rng=rng).critics
+        matrix, stats = lstd.system(design, rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
         if task.log.stays_on_disk:
@@ -149,14 +152,11 @@ def _of_parts(trained_on: Statistics, parts: int) -> Statistics:
 
     def rest(each: FloatArray) -> FloatArray:
         by_fold = each.reshape(-1, parts, *each.shape[1:])
-        whole = by_fold.sum(axis=1, keepdims=True) / (
-            parts - 1
-        )  # each part is in all rests but one
+        # each part is in all rests but one
+        whole = by_fold.sum(axis=1, keepdims=True) / (parts - 1)
         return np.asarray(whole - by_fold).reshape(each.shape)
 
-    return Statistics(
-        *map(rest, (trained_on.gram, trained_on.cross, trained_on.moment, trained_on.count))
-    )
+    return trained_on.map(rest)
 
 
 def cross_fit(

@@ -69,8 +69,8 @@ class MIS(Configurable):
                 "only then is the mean weight known to be one. Use self_normalised=False."
             )
         lstd = LSTD(features=self.features, ridge=self.ridge)
-        design = lstd.design(task, folds, keep=True)
-        matrix, stats = lstd.system(design, rng=rng)
+        design = lstd.design(task, folds, keep=not task.log.stays_on_disk)
+        matrix, stats = lstd.system(design, rng)
         if task.log.stays_on_disk:
             return Numbers(self._values(design, matrix, stats, rng))
         weights = marginal_weights(design, matrix)

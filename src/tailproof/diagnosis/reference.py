@@ -22,7 +22,6 @@ from tailproof.algorithms.linear.statistics import (
     as_ridge,
     regularised,
     solve,
-    statistics,
 )
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray, require_fraction
@@ -250,7 +249,7 @@ def linear_reference(
     ridge = (
         choose_ridge(design, rng=np.random.default_rng(seed)) if ridge == "cv" else as_ridge(ridge)
     )
-    stats = statistics(design)
+    stats = design.statistics
     whole = Statistics(*(each.sum(axis=0, keepdims=True) for each in vars(stats).values()))
     matrix = regularised(design, whole, ridge.penalty(whole.count)) - gamma * whole.cross
     first = action_draws(  # those of `Task.initial_points`, an episode each

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import ExtractingAlgorithm
 from tailproof.algorithms.default.levels import check_level
-from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.given import as_log

@@ -127,7 +127,8 @@ def _find(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
         samples = weighing.samples(rows, design.task.gamma)
         for segment, own in zip(rows.segments, samples, strict=True):
             places = segment.rows if rows.order is None else rows.order[segment.rows]
-            values[segment.member if members > 1 else 0, places] = own
+            seen = 1.0 if segment.counts is None else segment.counts > 0
+            values[segment.member if members > 1 else 0, places] = own * seen
         episode = rows.chunk.episode
         if rows.chunk.kept is not None:
             values, episode = values[:, rows.chunk.kept], episode[rows.chunk.kept]
