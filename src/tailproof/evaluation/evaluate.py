@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, as_array, require_finite
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import warn_of_taught_episodes
 from tailproof.data.partition import Split
@@ -27,12 +27,12 @@ from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
-from tailproof.policies.naming import for_log
+from tailproof.policies.naming import Policy, for_log
 
 
 def evaluate(
-    log: Any,
-    policy: Any,
+    log: LogSource,
+    policy: Policy,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
@@ -123,7 +123,7 @@ def evaluate(
 
 def k_path(
     log: AnyLog,
-    policy: Any,
+    policy: Policy,
     *,
     method: str | Method = "roam-dm",
     folds: Sequence[int] = (1, 3, 5, 9, 15, 21, 31),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from tailproof.data.validation import column
 from tailproof.errors import LevelError, LogError
 from tailproof.judgement.rules import RULES
 from tailproof.methods.fit import check_gamma
-from tailproof.policies.naming import for_log
+from tailproof.policies.naming import Policy, for_log
 from tailproof.sources.propensities import with_estimated_propensities
 from tailproof.statistics.caps import USUAL, Cap
 from tailproof.statistics.intervals import Interval
@@ -150,7 +149,7 @@ class Returns:
 
 
 def returns_under(
-    log: Log, policy: Any, *, gamma: float | None = None, per: str | npt.ArrayLike | None = None
+    log: Log, policy: Policy, *, gamma: float | None = None, per: str | npt.ArrayLike | None = None
 ) -> Returns:
     """Return the logged returns, weighted as the policy would have earned them.
 
