@@ -1,4 +1,4 @@
-"""Results: frozen, with the evidence they rest on, so that they can be asked again."""
+"""Estimates with the evidence they rest on: other levels and aggregates need no second fit."""
 
 from __future__ import annotations
 

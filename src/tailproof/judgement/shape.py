@@ -104,7 +104,7 @@ def measure(log: Log) -> RewardFit:
     """Measure the rewards of a log, and regress them (from their median) on standardised polynomials.
 
     Where tails look heavy or skewed, and splines or a table of few states leave residuals that are
-    clearly smaller, these are looked at: what polynomials miss of a stepped reward is no tail.
+    clearly smaller, these are used: what polynomials miss of a stepped reward is no tail.
     """
     low, rewards = basis_for(log), log.rewards - float(np.median(log.rewards))
     phi = low(log.states, log.actions)

@@ -28,7 +28,7 @@ from tailproof.statistics.intervals import Bound, Interval
 class Scored:
     """A value from independent observations, with its own spread and that of the logged policy.
 
-    What the log's rewards look like is `measured`, or how to measure that when somebody asks.
+    `measured` is what the log's rewards look like, or a function that measures it on demand.
     """
 
     value: float

@@ -45,7 +45,7 @@ class Blend:
     left_out: FloatArray  # (G,) the value without each group of episodes
     allowance: float
     disagreement: float
-    lost: float  # share of the policy's visits for which the log has no row; 0 if nobody asked
+    lost: float  # share of the policy's visits for which the log has no row; 0 without a forest
     features: Features  # in which rewards are regressed
 
     @property

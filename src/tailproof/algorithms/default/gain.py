@@ -166,7 +166,7 @@ def _ends(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gain:
+class ValueGain:
     """How far one value is ahead of another."""
 
     value: float  # the difference of the two estimates
@@ -180,7 +180,7 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairedGain(Gain):
+class PairedGain(ValueGain):
     """A gain paired by rows or episodes, with the spread of the difference.
 
     The spread is that before either estimate was moved towards a steadier one.
@@ -217,7 +217,7 @@ class PairedGain(Gain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldGain(Gain):
+class FoldGain(ValueGain):
     """A gain paired by folds: `fold_values` are the differences where both are finite, (K,).
 
     Its value is the difference of the two estimates, not the median of these.
