@@ -84,5 +84,5 @@ def confidence_sequence(
         )
     each = sequential_miss(choice.units, miss=miss, tightest=tightest)
     found = choice.interval(1 - 2 * each)
-    kept = {"level": level, "requested": level, "note": _ASSUMES}
-    return replace(found, kind=f"{found.kind}, sequence", **kept)
+    named = f"{found.kind}, sequence"
+    return replace(found, level=level, requested=level, kind=named, note=_ASSUMES)
