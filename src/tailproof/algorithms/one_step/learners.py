@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
 from tailproof.algorithms.learners.behaviour import behaviour_of
-from tailproof.algorithms.learners.improvement import refuse_evaluation, rewarded, tasks_of
-from tailproof.algorithms.learners.state_critics import LinearScores, fitted_scores
+from tailproof.algorithms.learners.improvement import ScoreLearner, rewarded
+from tailproof.algorithms.learners.state_critics import LinearScores
 from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues, with_action
 from tailproof.algorithms.learners.tree_learning import averages, grown
 from tailproof.algorithms.one_step.outcomes import gcv_ridge
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
-from tailproof.data.partition import Folds
-from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
 from tailproof.features import Basis, PerAction, Standardise
-from tailproof.parameters import Configurable
 
 _PARTS = 3
 _TREES = 20
@@ -29,33 +25,22 @@ _RAREST = 0.02  # propensity below which a weight stops growing
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredPolicy(Configurable):
+class ScoredPolicy(ScoreLearner):
     """What the learners from doubly robust scores share.
 
     Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ by trees that never saw the row, and
     the propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
     """
 
-    capabilities: ClassVar[Capabilities] = LEARNER
-
-    def fit(
-        self,
-        task: Task,
-        folds: Folds,
-        *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
-        rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
-    ) -> Fitted:
-        """Fit scores of all actions on each fold."""
-        refuse_evaluation(task, type(self).__name__)
+    def _member(self, task: Task) -> Any:
         if not task.log.is_bandit:
             raise MethodError(
                 f"{type(self).__name__} learns from one-step episodes. Got episodes of up to "
                 f"{int(task.log.lengths.max())} steps; use method='one-step'."
             )
-        return fitted_scores(self._member(each) for each in tasks_of(task, folds))
+        return self._taught(task.log, doubly_robust_scores(task))
 
-    def _member(self, task: Task) -> Any:
+    def _taught(self, log: Log, scores: FloatArray) -> Any:
         raise NotImplementedError
 
 
@@ -75,12 +60,11 @@ class PolicyTree(ScoredPolicy):
         if self.depth < 1:
             raise MethodError(f"depth must be at least 1. Got {self.depth!r} instead.")
 
-    def _member(self, task: Task) -> Any:
+    def _taught(self, log: Log, scores: FloatArray) -> Any:
         from sklearn.tree import DecisionTreeRegressor
 
-        scores = doubly_robust_scores(task)
-        standardise = Standardise.fit(task.log.states, tame=True)
-        z = standardise(task.log.states).astype(np.float32)
+        standardise = Standardise.fit(log.states, tame=True)
+        z = standardise(log.states).astype(np.float32)
         inputs = z if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
         # what all actions share says nothing about the choice between them
         contrast = scores - scores.mean(axis=1, keepdims=True)
@@ -89,7 +73,7 @@ class PolicyTree(ScoredPolicy):
         ).fit(inputs, contrast)
         arrays = TreeArrays.of(tree)
         values = averages(arrays.leaves(inputs), arrays.nodes) @ contrast
-        return TreeValues(standardise, arrays, np.asarray(values), task.log.n_actions)
+        return TreeValues(standardise, arrays, np.asarray(values), log.n_actions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +84,7 @@ class PolicyScores(ScoredPolicy):
     best constant.
     """
 
-    def _member(self, task: Task) -> Any:
-        scores, log = doubly_robust_scores(task), task.log
+    def _taught(self, log: Log, scores: FloatArray) -> Any:
         products = len(log.state_names) ** 2 * 20 <= log.n_transitions
         basis = Basis.fit(log.states, products=products)
         psi = basis(log.states)
