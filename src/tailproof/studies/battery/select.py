@@ -7,11 +7,12 @@ from tailproof.methods.catalogue import LEARNING, method
 from tailproof.studies.battery.cells import NOISES, default_settings
 from tailproof.studies.battery.entrants import (
     Estimator,
+    Taught,
     default_entrants,
+    default_learners,
     entrant_named,
     storage_entrants,
 )
-from tailproof.studies.battery.learners import Taught, default_learners
 from tailproof.studies.battery.rivals import installed_rivals
 from tailproof.studies.battery.run import SEED, Battery
 from tailproof.studies.battery.stories import STORIES

@@ -13,10 +13,9 @@ from tailproof.deep.bases import BehaviourCloning
 from tailproof.deep.environments import play
 from tailproof.deep.settings import Run
 from tailproof.studies.paper import drawing
-from tailproof.studies.paper.datasets import deep_experiment, evaluation, read_data
+from tailproof.studies.paper.datasets import cells, deep_experiment, evaluation, read_data
 from tailproof.studies.paper.drawing import Look
 from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row
-from tailproof.studies.paper.implicit import cells
 from tailproof.studies.paper.summary import SCORE, summarise, verdict_of
 
 if TYPE_CHECKING:
