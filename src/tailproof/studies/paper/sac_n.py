@@ -9,7 +9,7 @@ import numpy as np
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Replicate
-from tailproof.deep.actor_bases import SAC
+from tailproof.deep.bases import SAC
 from tailproof.deep.settings import TIME_CONSTANTS, Run
 from tailproof.ensemble.aggregate import Aggregate, MeanMinusStd, Quantile
 from tailproof.errors import FoldError
