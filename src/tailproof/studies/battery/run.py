@@ -34,7 +34,8 @@ from tailproof.studies.battery.entrants import (
 )
 from tailproof.studies.battery.stories import CANDIDATES, STORIES, story
 from tailproof.studies.journal import Journal
-from tailproof.worlds import storage
+from tailproof.worlds.prices import HUBS
+from tailproof.worlds.storage import BEHAVIOUR
 
 SEED = 20261115
 Asks = Literal["value", "policy"]
@@ -87,7 +88,7 @@ class Battery:
             StoryLog(name, hub, draw)
             for draw in range(self.draws)
             for name in self.stories
-            for hub in storage.HUBS
+            for hub in HUBS
         ]
 
     def signature(self) -> dict[str, Any]:
@@ -157,7 +158,7 @@ class StoryLog:
         """Yield the problem of each candidate, and a seed."""
         seed = int(seed_for(battery.seed, "storage", self.story, self.draw).generate_state(1)[0])
         log = story(self.story).log(self.hub, seed)
-        asked = CANDIDATES if battery.asks == "value" else {"policy": storage.BEHAVIOUR}
+        asked = CANDIDATES if battery.asks == "value" else {"policy": BEHAVIOUR}
         for name, policy in asked.items():
             yield name, Problem(log, policy, 1.0), seed
 

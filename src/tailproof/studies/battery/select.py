@@ -34,26 +34,7 @@ def chosen_battery(
     quick: bool = False,
     seed: int | None = None,
 ) -> Battery:
-    """Return the battery that these words ask for; every default is the whole.
-
-    Parameters
-    ----------
-    entrants
-        Names of methods, or ``file.py:function``, besides the default entrants.
-    only
-        Leave the default entrants out.
-    learners
-        Bench learners instead of estimators.
-    rivals
-        Add the other libraries that are installed.
-    worlds, noises, steps
-        Which to keep; noises by a part of their name.
-    replicates
-        Logs of each cell.
-    quick
-        4 logs of each cell, of 2,000 steps, and one of each hub of the storage world.
-    seed
-        Where everything random starts.
+    """Return the battery that the options of ``tailproof bench`` ask for; every default is the whole.
 
     Examples
     --------
