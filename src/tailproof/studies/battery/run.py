@@ -138,10 +138,6 @@ class CellLog:
         """Return what a learned policy is worth."""
         return self.setting.ground.value(policy)
 
-    def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
-        """Return who takes part."""
-        return battery.entrants
-
 
 @dataclass(frozen=True)
 class StoryLog:
@@ -166,17 +162,15 @@ class StoryLog:
         """Return what a learned policy earns in the year decided for."""
         return story(self.story).decided.value(policy, self.hub)
 
-    def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
-        """Return who takes part."""
-        return {**battery.entrants, **battery.story_entrants}
-
 
 Item = CellLog | StoryLog
 
 
 def replies(battery: Battery, item: Item) -> Replies:
     """Return what every entrant says to every question of one item."""
-    entrants = item.entrants(battery)
+    entrants = dict(battery.entrants)
+    if isinstance(item, StoryLog):
+        entrants |= battery.story_entrants
     if battery.asks == "policy":
         entrants = {who: taught(learner, item.worth) for who, learner in entrants.items()}
     with one_thread():

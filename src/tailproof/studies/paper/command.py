@@ -94,7 +94,7 @@ def reproduce(
 ) -> list[Reproduced]:
     """Rerun figures and tables of the paper, and judge its claims.
 
-    A run that was stopped, by whatever, goes on where it was if it is started again with the same
+    A run that was stopped goes on where it was if it is started again with the same
     settings and the same `out`. Results depend on the seed and the settings, not on `jobs`.
 
     Parameters

@@ -25,26 +25,17 @@ FORMS = (
     "(hopper-medium-….npz), or logs that `tailproof data make` wrote (hopper-….parquet)"
 )
 
-#: Scaled to four hours of one core for SQL and IQL: the paper has 200,000 critic steps a fold,
+_KINDS = {
+    "hopper": ("expert", "medium", "medium-replay", "mixed"),
+    "halfcheetah": ("expert", "medium", "medium-replay", "mixed"),
+    "walker2d": ("expert", "medium", "medium-replay"),
+    "kitchen": ("complete", "partial", "mixed"),
+}
+#: Scaled to four hours of one core for SQL and IQL: the paper has 200,000 critic steps per fold,
 #: 1,000,000 policy steps, two layers of 256, batches of 256, Adam at 3e-4, target rate 0.005, 10
-#: episodes an evaluation, 5 seeds. The target rate follows the steps, so that critics converge.
+#: episodes per evaluation, 5 seeds. The target rate follows the steps, so that critics converge.
 BUDGET: Settings = {
-    "wanted": (
-        "hopper-expert",
-        "hopper-medium",
-        "hopper-medium-replay",
-        "hopper-mixed",
-        "halfcheetah-expert",
-        "halfcheetah-medium",
-        "halfcheetah-medium-replay",
-        "halfcheetah-mixed",
-        "walker2d-expert",
-        "walker2d-medium",
-        "walker2d-medium-replay",
-        "kitchen-complete",
-        "kitchen-partial",
-        "kitchen-mixed",
-    ),
+    "wanted": tuple(f"{domain}-{kind}" for domain, kinds in _KINDS.items() for kind in kinds),
     "most_datasets": 14,
     "most_episodes": None,
     "kappas": (0.0, 0.1, 10.0, 100.0),  # the paper's is 100, which leaves almost no signal

@@ -50,11 +50,9 @@ def run(job: Job) -> list[Row]:
     rows: list[Row] = []
     for name, aggregate in AGGREGATES.items():
         base = SAC(
+            **{name: settings[name] for name in ("batch", "learning_rate", "target_rate")},
             steps=steps,
-            batch=settings["batch"],
             hidden=tuple(settings["hidden"]),
-            learning_rate=settings["learning_rate"],
-            target_rate=settings["target_rate"],
             run=Run(
                 threads=1,
                 log_every=every,
@@ -88,7 +86,7 @@ def run(job: Job) -> list[Row]:
 
 
 def draw(results: Results) -> Figure:
-    """Draw scores over training, a row a data set, from no noise on the left to most on the right."""
+    """Draw scores over training, one row for each data set, with more noise to the right."""
     settings, places = results.settings, cells(results.settings)
     across = len(settings["kappas"])
     figure, axes = drawing.new_figure(
