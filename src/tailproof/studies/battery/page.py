@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.report.blocks import Block, Fact, Facts, Figure, Points, Prose, Section, Wide
-from tailproof.report.figures import legend
+from tailproof.report.blocks import Block, Bullets, Fact, Facts, Figure, Prose, Section, Wide
 from tailproof.report.page import Page
-from tailproof.report.tables import Table, table
+from tailproof.report.tables import ResultTable, table
 from tailproof.report.text import count, number, percent
 from tailproof.report.versions import versions
 from tailproof.studies.battery.cells import NOISES
@@ -59,7 +58,7 @@ def sizes(board: Leaderboard) -> list[int]:
     return sorted({cell.setting.steps for cell in board.cells})
 
 
-def standings_table(board: Leaderboard) -> Table:
+def standings_table(board: Leaderboard) -> ResultTable:
     """Return the leaderboard, best first."""
     steps = sizes(board)
     return table(
@@ -78,7 +77,7 @@ def standings_table(board: Leaderboard) -> Table:
     )
 
 
-def interval_table(board: Leaderboard) -> Table:
+def interval_table(board: Leaderboard) -> ResultTable:
     """Return coverage, width and refusals of the entrants that print intervals."""
     rows = []
     for line in board.standings:
@@ -101,7 +100,7 @@ def interval_table(board: Leaderboard) -> Table:
     )
 
 
-def story_table(board: Leaderboard, name: str) -> Table:
+def story_table(board: Leaderboard, name: str) -> ResultTable:
     """Return the entrants' estimates and picks in one story, least regret first."""
     lines = [line for line in board.standings if name in line.stories]
     rows = sorted((line.stories[name].regret, line.entrant, line.stories[name]) for line in lines)
@@ -122,7 +121,7 @@ def story_table(board: Leaderboard, name: str) -> Table:
     )
 
 
-def cell_table(board: Leaderboard) -> Table:
+def cell_table(board: Leaderboard) -> ResultTable:
     """Return the ratio of every entrant in every cell."""
     order = ranked(board)
     columns = [board.entrants.index(name) for name in order]
@@ -160,7 +159,7 @@ def leaderboard_page(board: Leaderboard, *, settings: dict[str, Any]) -> Page:
         if line.failures
     ]
     if failed:
-        sections.append(Section("failures", "Failures", (Points(tuple(failed), "warn"),)))
+        sections.append(Section("failures", "Failures", (Bullets(tuple(failed), "warn"),)))
     sections.append(_how(settings))
     return Page(
         title="The heavy-tail benchmark",
@@ -212,7 +211,7 @@ def _accuracy(board: Leaderboard) -> Section:
                 caption=f"Logs of {size:,} steps: geometric mean of the ratios over worlds and "
                 f"overlaps. Above the lines symmetric noises, then mild skew, then strong skew.",
                 svg=noise_map(board, size),
-                legend=legend([("good", "within 5 % of the best"), ("warn", "worse")]),
+                legend=[("good", "within 5 % of the best"), ("warn", "worse")],
                 numbers=table(
                     ("noise", *board.entrants),
                     [(noise, *row) for noise, row in zip(noises, ratios.tolist(), strict=True)],

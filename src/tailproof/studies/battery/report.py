@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tailproof.files.atomic import write_whole
-from tailproof.report.blocks import Points, Prose, Section, Wide
+from tailproof.report.blocks import Bullets, Prose, Section, Wide
 from tailproof.report.page import Page
 from tailproof.report.record import as_json
-from tailproof.report.tables import Table, table
+from tailproof.report.tables import ResultTable, table
 from tailproof.report.text import count, percent
 from tailproof.report.versions import versions
 from tailproof.studies.battery.learners import SchoolReport, school_report
@@ -44,7 +44,7 @@ class BenchReport:
     """
 
     record: dict[str, Any]
-    tables: tuple[Table, ...]
+    tables: tuple[ResultTable, ...]
     page: Page
     maps: dict[str, str] = field(default_factory=dict)
 
@@ -96,13 +96,13 @@ def report(findings: Findings) -> BenchReport:
     )
 
 
-def _titled(shown: Table, caption: str) -> Table:
-    return Table(shown.columns, shown.rows, caption, shown.digits)
+def _titled(shown: ResultTable, caption: str) -> ResultTable:
+    return ResultTable(shown.columns, shown.rows, caption, shown.digits)
 
 
 def _of_learners(school: SchoolReport, settings: dict[str, Any]) -> BenchReport:
     lines = school.lines
-    tables: list[Table] = []
+    tables: list[ResultTable] = []
     if school.cells:
         who = [line.learner for line in lines]
         tables += [
@@ -140,11 +140,11 @@ def _of_learners(school: SchoolReport, settings: dict[str, Any]) -> BenchReport:
     )
     how = table(("setting", "value"), [(name, str(each)) for name, each in settings.items()])
     sections = [
-        Section(f"table-{i}", each.caption, (Wide(Table(each.columns, each.rows, "", 3)),))
+        Section(f"table-{i}", each.caption, (Wide(ResultTable(each.columns, each.rows, "", 3)),))
         for i, each in enumerate(tables)
     ]
     if failed:
-        sections.append(Section("failures", "Failures", (Points(failed, "warn"),)))
+        sections.append(Section("failures", "Failures", (Bullets(failed, "warn"),)))
     sections.append(Section("how", "How this was run", (Prose("Settings."), Wide(how))))
     first = lines[0]
     page = Page(
