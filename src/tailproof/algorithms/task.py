@@ -11,9 +11,9 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
-from tailproof.policies.simple import action_draws, chosen_actions
+from tailproof.policies.simple import action_draws, action_probabilities, chosen_actions
 
-_NEXT = "next actions"  # what a task remembers them by
+_NEXT, _HERE = "next actions", "action probabilities"  # what a task remembers them by
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,16 @@ class Task:
         Who asks for some of the rows later gets the same draws of a policy that is sampled.
         """
         self.known[_NEXT] = self._draws(self.log.next_states, self.log.table_rows.next_rows, 0)
+
+    def action_probabilities(self) -> FloatArray:
+        """Return π(a|s) in the states of a log in memory, evaluated once, (n, A)."""
+        if _HERE not in self.known:
+            log: Log = self.log
+            places = log.table_rows.rows
+            law = action_probabilities(self.policy, log.states, log.n_actions, rows=places)
+            self.known[_HERE] = law
+        found: FloatArray = self.known[_HERE]
+        return found
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
