@@ -166,11 +166,11 @@ def _environment_log(
     import gymnasium
     import numpy as np
 
-    from tailproof.deep.environments import make
+    from tailproof.deep.environments import make_environment
     from tailproof.worlds.rollout import rollout
 
     try:
-        environment = make(name)
+        environment = make_environment(name)
     except gymnasium.error.Error as error:
         raise TailproofError(
             f"There is no world or Gymnasium environment {name!r}: {error}. `tailproof data list` "

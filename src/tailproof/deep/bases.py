@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tailproof.deep.actors import Actor
     from tailproof.deep.critic_learner import CriticLearner
-    from tailproof.deep.extraction import DeepFitted, Extracted
+    from tailproof.deep.extraction import DeepFitted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class Implicit(TrainsCritics):
 
     def extract(
         self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
-    ) -> Extracted:
+    ) -> DeepFitted:
         """Train the policy of the aggregated critics."""
         return self.extract_each(task, fitted, aggregates=[aggregate], rng=rng)[0]
 
@@ -129,7 +129,7 @@ class Implicit(TrainsCritics):
         *,
         aggregates: Sequence[Aggregate],
         rng: np.random.Generator,
-    ) -> list[Extracted]:
+    ) -> list[DeepFitted]:
         """Train the policies of several aggregates of the same critics, side by side."""
         from tailproof.deep.extraction import extract
 
@@ -212,14 +212,14 @@ class _TrainsPolicy:
         *,
         aggregate: Aggregate,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
-    ) -> Extracted:
+    ) -> DeepFitted:
         """Return the policy that was trained with the critics."""
-        from tailproof.deep.extraction import DeepFitted, Extracted
+        from tailproof.deep.extraction import DeepFitted
         from tailproof.deep.history import History
 
         if not isinstance(fitted, DeepFitted) or fitted.policy is None:
             raise MethodError(f"{type(self).__name__} takes its policy from its own fit.")
-        return Extracted(fitted.policy, History())
+        return replace(fitted, training=History())
 
 
 @dataclass(frozen=True, kw_only=True)

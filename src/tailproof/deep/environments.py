@@ -32,8 +32,8 @@ def play(
 ) -> FloatArray:
     """Return the undiscounted return of each episode, (episodes,).
 
-    All episodes run at once and the policy is asked for all of them together. Episode i starts from
-    seed + i, so the same seed gives the same starts to every policy.
+    All episodes run side by side, so that a step calls the policy once. Episode i starts from
+    seed + i: the same seed gives the same starts to every policy.
 
     Parameters
     ----------
@@ -52,9 +52,10 @@ def play(
     (3,)
     """
     require_count("episodes", episodes)
-    made = [make(environment) for _ in range(episodes)]
+    made = [make_environment(environment) for _ in range(episodes)]
     try:
-        states = np.stack([_reset(env, seed + i) for i, env in enumerate(made)])
+        first = [env.reset(seed=seed + i)[0] for i, env in enumerate(made)]
+        states = np.stack([np.asarray(each, dtype=float).ravel() for each in first])
         returns = np.zeros(episodes)
         active = np.arange(episodes)
         for _ in range(limit):
@@ -74,7 +75,7 @@ def play(
     return returns
 
 
-def make(environment: str | Callable[[], Any]) -> Any:
+def make_environment(environment: str | Callable[[], Any]) -> Any:
     """Return an environment; one made with an older version is judged in that version."""
     if callable(environment):
         return environment()
@@ -102,7 +103,3 @@ def _mujoco_unheard(entry_point: str) -> Iterator[None]:
         yield
     finally:
         mujoco.set_mju_user_warning(before)
-
-
-def _reset(env: Any, seed: int) -> FloatArray:
-    return np.asarray(env.reset(seed=seed)[0], dtype=float).ravel()

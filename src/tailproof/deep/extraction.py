@@ -35,18 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeepFitted(Fitted):
-    """Critics, what training measured, and the policy where it was trained with them."""
+    """Critics, the policy that was trained with them or from them, and what its training measured."""
 
     training: History = field(default_factory=History)
     policy: NeuralPolicy | None = None
-
-
-@dataclass(frozen=True)
-class Extracted:
-    """A policy taken from critics, and what its training measured."""
-
-    policy: NeuralPolicy
-    training: History
 
 
 def policy_weights(
@@ -114,7 +106,7 @@ def extract(
     aggregates: Sequence[Aggregate],
     *,
     seed: int,
-) -> list[Extracted]:
+) -> list[DeepFitted]:
     """Train a policy for each aggregate of the same critics, side by side."""
     if not isinstance(critics, NeuralCritics) or critics.v is None:
         raise MethodError(
@@ -129,7 +121,7 @@ def extract(
         seed=seed,
         hidden=base.policy_hidden or base.hidden,
     )
-    return [Extracted(policy, training) for policy in found]
+    return [DeepFitted(critics, training=training, policy=policy) for policy in found]
 
 
 def fit_cloning(settings: BehaviourCloning, task: Task, folds: Folds, *, seed: int) -> DeepFitted:

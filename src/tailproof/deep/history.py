@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
 Measurements = Mapping[str, FloatArray]
 
 
-@dataclass(frozen=True)
-class Series:
-    """One quantity over training: a row a measurement, a column a member."""
+class Series(NamedTuple):
+    """One quantity over training: one row per measurement, one column per member."""
 
     steps: IntArray  # (R,)
     values: FloatArray  # (R, K)
@@ -62,7 +60,7 @@ class History:
 
     def __iter__(self) -> Iterator[Measurement]:
         for name, series in self.series.items():
-            for step, row in zip(series.steps, series.values, strict=True):
+            for step, row in zip(*series, strict=True):
                 for member, value in enumerate(row):
                     yield Measurement(int(step), name, member, float(value))
 
@@ -82,11 +80,7 @@ class History:
 
     def members(self, name: str) -> FloatArray:
         """Return a quantity of all members, (R, K), also where workers measured it apart."""
-        found = [
-            series.values
-            for key, series in self.series.items()
-            if key == name or key.endswith(f": {name}")
-        ]
+        found = [each.values for key, each in self.series.items() if key.split(": ")[-1] == name]
         return np.concatenate(found, axis=1) if found else np.empty((0, 1))
 
     def to_frame(self) -> Any:
@@ -107,13 +101,10 @@ class History:
         grown = dict(self.series)
         for name, values in measured.items():
             row = np.atleast_1d(np.asarray(values, dtype=float))[None]
-            if name in grown:
-                before = grown[name]
-                row = np.concatenate([before.values, row])
-                steps = np.append(before.steps, step)
-            else:
-                steps = np.array([step])
-            grown[name] = Series(steps, row)
+            before = grown.get(name, Series(np.empty(0, int), row[:0]))
+            grown[name] = Series(
+                np.append(before.steps, step), np.concatenate([before.values, row])
+            )
         return History(grown)
 
     def joined(self, other: History, *, prefix: str = "") -> History:
@@ -133,22 +124,17 @@ class History:
     def from_arrays(cls, named: Mapping[str, Any]) -> History:
         """Return the history that `arrays` named."""
         names = [key.removesuffix("/steps") for key in named if key.endswith("/steps")]
+        kinds = ("steps", "values")
         return cls(
             {
-                name: Series(
-                    np.asarray(named[f"{name}/steps"]), np.asarray(named[f"{name}/values"])
-                )
+                name: Series(*(np.asarray(named[f"{name}/{kind}"]) for kind in kinds))
                 for name in names
             }
         )
 
     def to_csv(self, path: str | Path) -> None:
         """Write every measurement as a row: step, quantity, member, value."""
-        Path(path).write_text(self._csv(), encoding="utf-8")
-
-    def _csv(self) -> str:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(Measurement._fields)
-        writer.writerows(self)
-        return text.getvalue()
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(Measurement._fields)
+            writer.writerows(self)

@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from tailproof.data.log import Log
-from tailproof.deep.environments import make, play
+from tailproof.deep.environments import ENVIRONMENTS, make_environment, play
 from tailproof.deep.scores import normalised, scorer
 from tailproof.deep.settings import Evaluation, require_module
 from tailproof.errors import TailproofError
 
-_NAMES = {"hopper": "Hopper", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d"}
 _KITCHEN_INSTALL = "'mujoco<3.4' gymnasium-robotics"
-_KITCHEN = {
-    "complete": ["microwave", "kettle", "light switch", "slide cabinet"],
-    "partial": ["microwave", "kettle", "light switch", "slide cabinet"],
-    "mixed": ["microwave", "kettle", "bottom burner", "light switch"],
+_FIRST = ["microwave", "kettle", "light switch", "slide cabinet"]
+_KITCHEN = {  # what is to be done, and D4RL's file
+    "complete": (_FIRST, "mini_kitchen_microwave_kettle_light_slider-v0.hdf5"),
+    "partial": (_FIRST, "kitchen_microwave_kettle_light_slider-v0.hdf5"),
+    "mixed": (
+        ["microwave", "kettle", "bottom burner", "light switch"],
+        "kitchen_microwave_kettle_bottomburner_light-v0.hdf5",
+    ),
 }
-_MINARI = {"expert": "expert", "medium": "medium", "medium-replay": None}
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,12 @@ class Preset:
         """Return the environment."""
         if self.domain == "kitchen":
             return _make_kitchen(self.environment, self.name)
-        return make(self.environment)
+        return make_environment(self.environment)
 
     def evaluation(self, *, every: int = 5_000, episodes: int = 10, seed: int = 0) -> Evaluation:
         """Return the paper's evaluation: every 5,000 steps over 10 episodes, as a score."""
-        return Evaluation(
-            environment=self.make,
-            every=every,
-            episodes=episodes,
-            seed=seed,
-            score=scorer(self.domain),
-        )
+        given = {"every": every, "episodes": episodes, "seed": seed}
+        return Evaluation(environment=self.make, score=scorer(self.domain), **given)
 
     def score(self, policy: Callable[..., Any], *, episodes: int = 10, seed: int = 0) -> float:
         """Return the policy's normalised score, 0 for random and 100 for an expert."""
@@ -107,7 +104,7 @@ def _make_kitchen(environment: str, name: str) -> Any:
 
     gymnasium.register_envs(robotics)
     try:
-        made = gymnasium.make(environment, tasks_to_complete=_KITCHEN[name.split("-")[1]])
+        made = gymnasium.make(environment, tasks_to_complete=_KITCHEN[name.split("-")[1]][0])
     except Exception as error:
         raise TailproofError(
             f"{environment} could not be made ({type(error).__name__}: {error}). It is known to work "
@@ -116,37 +113,28 @@ def _make_kitchen(environment: str, name: str) -> Any:
     return gymnasium.wrappers.FlattenObservation(made)
 
 
-def _presets() -> dict[str, Preset]:
-    found = []
-    for domain, title in _NAMES.items():
-        for quality, minari in _MINARI.items():
-            found.append(
-                Preset(
-                    name=f"{domain}-{quality}-v2",
-                    environment=f"{title}-v4",
-                    d4rl=f"{domain}_{quality.replace('-', '_')}-v2.hdf5",
-                    minari=None if minari is None else f"mujoco/{domain}/{minari}-v0",
-                    domain=domain,
-                )
-            )
-    for quality, file in (
-        ("complete", "mini_kitchen_microwave_kettle_light_slider-v0.hdf5"),
-        ("partial", "kitchen_microwave_kettle_light_slider-v0.hdf5"),
-        ("mixed", "kitchen_microwave_kettle_bottomburner_light-v0.hdf5"),
-    ):
-        found.append(
-            Preset(
-                name=f"kitchen-{quality}-v0",
-                environment="FrankaKitchen-v1",
-                d4rl=file,
-                minari=f"D4RL/kitchen/{quality}-v2",
-                domain="kitchen",
-            )
-        )
-    return {preset.name: preset for preset in found}
-
-
-PRESETS: dict[str, Preset] = _presets()
+_LOCOMOTION = [
+    Preset(
+        name=f"{domain}-{quality}-v2",
+        environment=ENVIRONMENTS[domain],
+        d4rl=f"{domain}_{quality.replace('-', '_')}-v2.hdf5",
+        minari=None if quality == "medium-replay" else f"mujoco/{domain}/{quality}-v0",
+        domain=domain,
+    )
+    for domain in ("hopper", "halfcheetah", "walker2d")
+    for quality in ("expert", "medium", "medium-replay")
+]
+_KITCHENS = [
+    Preset(
+        name=f"kitchen-{quality}-v0",
+        environment="FrankaKitchen-v1",
+        d4rl=file,
+        minari=f"D4RL/kitchen/{quality}-v2",
+        domain="kitchen",
+    )
+    for quality, (_, file) in _KITCHEN.items()
+]
+PRESETS: dict[str, Preset] = {each.name: each for each in (*_LOCOMOTION, *_KITCHENS)}
 
 
 def preset(name: str) -> Preset:

@@ -185,7 +185,7 @@ def demonstrate(
         hubs = [hub, *(other for other in others if other != hub)]
         seasons: dict[Story, list[Season]] = {STORMY: [], CALM: []}
         for story, each in ((story, each) for each in hubs for story in seasons):
-            seasons[story].append(play(story, each, seed=seed))
+            seasons[story].append(play_season(story, each, seed=seed))
             done()
     return Demonstration(
         hub=hub,
@@ -199,7 +199,7 @@ def demonstrate(
     )
 
 
-def play(story: Story, hub: str, *, seed: int = 0) -> Season:
+def play_season(story: Story, hub: str, *, seed: int = 0) -> Season:
     """Log one year at one hub, estimate every candidate, learn, and look up the truth."""
     log = storage.log(hub, story.logged, seed)
     by_day = replace(log, group_ids=None)
