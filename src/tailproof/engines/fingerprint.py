@@ -30,8 +30,9 @@ def fingerprint(value: Any) -> str:
     """
     content, arrays = in_parts(value)
     digest = hashlib.sha256(_version().encode())
-    for part in (content, *arrays):
-        digest.update(part)
+    digest.update(content)
+    for array in arrays:
+        digest.update(array)
     for path in sorted({each for module in _named(content) for each in _sources(module)}):
         digest.update(_digest(path, *_stamp(path)))
     return digest.hexdigest()
