@@ -166,7 +166,7 @@ def _environment_log(
     import gymnasium
     import numpy as np
 
-    from tailproof.deep.environments import make_environment
+    from tailproof.deep.tasks import make_environment
     from tailproof.worlds.rollout import rollout
 
     try:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tailproof.deep.actors import Actor
+    from tailproof.deep.cloning import DeepFitted
     from tailproof.deep.critic_learner import CriticLearner
-    from tailproof.deep.extraction import DeepFitted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ class Implicit(TrainsCritics):
         rng: np.random.Generator,
     ) -> list[DeepFitted]:
         """Train the policies of several aggregates of the same critics, side by side."""
-        from tailproof.deep.extraction import extract
+        from tailproof.deep.cloning import extract
 
         critics: Any = fitted.critics
         return extract(self, task, critics, aggregates, seed=int(rng.integers(2**62)))
@@ -214,7 +214,7 @@ class _TrainsPolicy:
         rng: np.random.Generator,  # noqa: ARG002
     ) -> DeepFitted:
         """Return the policy that was trained with the critics."""
-        from tailproof.deep.extraction import DeepFitted
+        from tailproof.deep.cloning import DeepFitted
         from tailproof.deep.history import History
 
         if not isinstance(fitted, DeepFitted) or fitted.policy is None:
@@ -338,7 +338,7 @@ class BehaviourCloning(_TrainsPolicy, DeepSettings):
     ) -> DeepFitted:
         """Train the policy; the critics say zero everywhere."""
         require_torch()
-        from tailproof.deep.extraction import fit_cloning
+        from tailproof.deep.cloning import fit_cloning
 
         return fit_cloning(self, task, folds, seed=int(rng.integers(2**62)))
 
@@ -368,6 +368,6 @@ class NeuralFQE(TrainsCritics):
 
     def learner(self) -> type[CriticLearner]:
         """Return the class of its learners."""
-        from tailproof.deep.neural_fqe import FQELearner
+        from tailproof.deep.critic_learner import FQELearner
 
         return FQELearner

@@ -121,7 +121,7 @@ class Graph:
         return self.constant(np.asarray(values, dtype=np.int64))
 
     def node(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node, with constants for numbers among its inputs; return the name of its first output."""
+        """Add a node, with constants for numbers among its inputs; return its first output's name."""
         given = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         names = [f"{kind.lower()}_{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(self.onnx.helper.make_node(kind, given, names, **attributes))
