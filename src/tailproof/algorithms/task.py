@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +12,6 @@ from tailproof.data.log import Log
 from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, chosen_actions
-
-_NEXT = "next actions"  # what a task remembers them by
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,8 @@ class Task:
         Where passes over the log run.
     initial_rows
         The rows of the log's table in which the `initial_states` stand, where they do, (m,).
+    known_next
+        The policy's actions and weights in all next states, if they were computed before.
     """
 
     log: Any
@@ -44,21 +44,21 @@ class Task:
     seed: int = 0
     engine: Engine = field(default_factory=Local)
     initial_rows: IntArray | None = None
-    known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    known_next: tuple[AnyArray, FloatArray] | None = None
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
-        if _NEXT in self.known:
-            actions, weights = self.known[_NEXT]
+        if self.known_next is not None:
+            actions, weights = self.known_next
             return actions[rows], weights[rows]
         return self._draws(self.log.next_states[rows], self.log.table_rows.next_rows[rows], 0)
 
-    def remember_next_actions(self) -> None:
-        """Evaluate the policy in all next states of a log in memory, once for all that need it.
+    def with_next_actions(self) -> Task:
+        """Return the task with the policy's actions in all next states of a log in memory.
 
-        Who asks for some of the rows later gets the same draws of a policy that is sampled.
+        It then gives the same draws of a policy that is sampled, whichever rows are asked for.
         """
-        self.known[_NEXT] = self._draws(self.log.next_states, self.log.table_rows.next_rows, 0)
+        return replace(self, known_next=self.next_actions(slice(None)))
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
@@ -69,21 +69,15 @@ class Task:
         if isinstance(self.log, Log):
             rows = self.log.table_rows.next_rows[_rows(piece)]
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
-            if _NEXT in self.known:
+            if self.known_next is not None:
                 chosen = self.next_actions(_rows(piece))[1].argmax(axis=1)
             else:
                 space = self.log.n_actions
                 chosen = chosen_actions(self.policy, piece.next_states, space, rows=rows)
             return Following(chosen, chosen[:, None], None)
-        if _NEXT in self.known:
+        if self.known_next is not None:
             return Following(None, *self.next_actions(_rows(piece)))
         return Following(None, *self._draws(piece.next_states, rows, 0, piece.first))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "known": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
     def starts(self) -> tuple[FloatArray, IntArray | None]:
         """Return where the policy starts, (m, p), and the rows of the log's table, where known."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from tailproof.algorithms.base import LEARNER, PLACES, Capabilities, Fitted
-from tailproof.algorithms.learners.ranking import Rank, require_rank, require_top
+from tailproof.algorithms.learners.ranking import Rank, require_imitation
 from tailproof.algorithms.task import Task
 from tailproof.arrays import require_fraction
 from tailproof.data.partition import Folds
@@ -218,8 +218,7 @@ class BehaviourCloning(TrainsPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_top(self.top)
-        require_rank(self.rank)
+        require_imitation(self.top, self.rank)
 
     def fit(
         self,

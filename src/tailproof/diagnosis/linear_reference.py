@@ -184,7 +184,7 @@ def fit_linear(
 ) -> LinearReference:
     """Take LSTD apart; `blocks` is the block of each episode, (E,)."""
     task = Task(log, gamma, policy, log.first_states, seed=seed, initial_rows=log.first_rows)
-    task.remember_next_actions()
+    task = task.with_next_actions()
     members = np.arange(blocks.max() + 1)[:, None]
     design = Design(task, features, Folds((blocks == members).astype(np.int8)))
     rng = np.random.default_rng(task.seed)

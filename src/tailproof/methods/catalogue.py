@@ -15,8 +15,7 @@ from tailproof.algorithms.dr import DR
 from tailproof.algorithms.fitted_q import FQE, FQI
 from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
 from tailproof.algorithms.learners.cloning import Cloning
-from tailproof.algorithms.learners.constant import Constant
-from tailproof.algorithms.learners.improvement import ForestFQI, OneStep
+from tailproof.algorithms.learners.improvement import Constant, ForestFQI, OneStep
 from tailproof.algorithms.lspi import LSPI
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.mis import MIS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tailproof import Learned, Log, evaluate, learn
-from tailproof.algorithms.task import Task
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.errors import LevelError, PartitionError, TaughtWarning
 from tailproof.learning.careful.candidates import LIKELIEST, Row
 from tailproof.learning.careful.judgement import Judge, Judgement
@@ -134,7 +134,7 @@ def test_what_acts_in_a_fold_was_taught_by_the_others():
     """Labels of one fold are rewards of noise: a policy that saw them would profit."""
     log = one_step(n=200, effect=0.0)
     fold = dealt(log, 0.25, seed=0)
-    whole = Task(log, 0.0, None, log.first_states, seed=0)
+    whole = LearningTask(log, 0.0, None, log.first_states, seed=0)
     taught = []
 
     def teach(task, chosen):

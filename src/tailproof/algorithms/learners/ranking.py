@@ -57,8 +57,7 @@ def best_episodes(log: Log, *, top: float, rank: Rank = "auto") -> Ranking:
     >>> len(found.best), found.rank
     (5, 'sum')
     """
-    require_top(top)
-    require_rank(rank)
+    require_imitation(top, rank)
     reason = ""
     if rank == "auto":
         rank, reason = choose_rank(log)
@@ -128,15 +127,11 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     )
 
 
-def require_top(top: float) -> None:
-    """Raise unless `top` is a share of the episodes in (0, 1]."""
+def require_imitation(top: float, rank: str) -> None:
+    """Raise unless `top` is a share of the episodes in (0, 1], and `rank` names a score."""
     if not isinstance(top, int | float) or not 0 < top <= 1:
         raise MethodError(
             f"top, the share of the episodes to imitate, must lie in (0, 1]. Got {top!r} instead."
         )
-
-
-def require_rank(rank: str) -> None:
-    """Raise unless `rank` names a score."""
     if rank not in get_args(Rank):
         raise MethodError(f"rank must be one of {', '.join(get_args(Rank))}. Got {rank!r} instead.")

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.algorithms.learners.behaviour import some_rows
-from tailproof.algorithms.learners.tree_arrays import with_action
-from tailproof.algorithms.learners.tree_learning import averages, grown
+from tailproof.algorithms.learners.tree_arrays import (
+    averages,
+    grown,
+    halves,
+    teaching_rows,
+    with_action,
+)
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
-from tailproof.data.partition import shuffled_groups
 from tailproof.features import Features, Standardise
 from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import asymmetry_by_action
@@ -59,10 +62,7 @@ def cross_fitted(log: Log) -> FloatArray:
     few = _few(log.n_transitions)
     rewards = np.clip(log.rewards, *np.quantile(log.rewards, [few, 1 - few]))
     rng = np.random.default_rng(9)
-    order = shuffled_groups(log, rng)
-    half = np.empty(log.n_groups, dtype=np.intp)
-    half[order] = np.arange(log.n_groups) % 2
-    own = half[log.group_of_episode]
+    own = halves(log, rng)
     z = Standardise.fit(log.states, tame=True)(log.states)
     inputs = with_action(z, log.actions, log.n_actions)
     fitted = np.empty(log.n_transitions)
@@ -71,9 +71,9 @@ def cross_fitted(log: Log) -> FloatArray:
         if len(asked) == 0:
             continue
         taught = np.flatnonzero(own != k) if log.n_groups > 1 else asked
-        rows = some_rows(log, taught, rng)
+        rows = teaching_rows(log, taught, rng)
         trees = grown(inputs[rows], rewards[rows], trees=_TREES, smallest=_SMALLEST, seed=900 + k)
         values = averages(trees.leaves(inputs[rows]), trees.nodes) @ rewards[rows]
         asked_rows = log.rows(asked)
-        fitted[asked_rows] = values[trees.leaves(inputs[asked_rows])].mean(axis=1)
+        fitted[asked_rows] = trees.means(values, inputs[asked_rows])
     return fitted

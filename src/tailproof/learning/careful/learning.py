@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.task import Task
 from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
@@ -135,7 +136,7 @@ def _from_steps(
     advance: Callable[[], Any],
 ) -> Learned:
     """Return what episodes of several steps give."""
-    task = Task(parts.teach, gamma, None, parts.teach.first_states, seed=seed)
+    task = LearningTask(parts.teach, gamma, None, parts.teach.first_states, seed=seed)
     clone = behaviour(teach(task, behaviour_row().method))
     seen = SeenPairs.of(parts.teach)
 

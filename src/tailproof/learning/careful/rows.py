@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.learners.behaviour import behaviour_of
-from tailproof.algorithms.learners.constant import Constant, common_actions
-from tailproof.algorithms.one_step.learners import doubly_robust_scores
+from tailproof.algorithms.learners.improvement import Constant, common_actions
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
@@ -100,11 +99,11 @@ def dealt(log: Log, judging: float, *, seed: int) -> IntArray:
 
 
 def cross_fit(
-    whole: Task, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
+    whole: LearningTask, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
 ) -> tuple[CrossFit, dict[str, Row], list[str]]:
     """Teach every candidate without each pair of folds, and score it on both."""
     log: Log = whole.log
-    found = CrossFit(log, fold, doubly_robust_scores(whole), {})
+    found = CrossFit(log, fold, whole.scores, {})
     rows: dict[str, Row] = {}
     failed: dict[str, str] = {}
     for pair in combinations(range(FOLDS), 2):
@@ -133,12 +132,11 @@ def cross_fit(
     return found, rows, list(failed.values())
 
 
-def task_without(whole: Task, fold: IntArray, left_out: tuple[int, ...]) -> Task:
+def task_without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...]) -> LearningTask:
     """Return the task of the other folds, with the behaviour of all: that has seen no reward."""
     log = whole.log.take(np.flatnonzero(~np.isin(fold, left_out)))
-    task = Task(log, 0.0, None, log.first_states, seed=whole.seed)
-    task.known["behaviour"] = behaviour_of(whole)
-    return task
+    starts, known = log.first_states, whole.behaviour
+    return LearningTask(log, 0.0, None, starts, seed=whole.seed, known_behaviour=known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +171,7 @@ def learn_from_rows(
     credibly better than the log, constants are tried.
     """
     fold = dealt(log, holdout, seed=seed)
-    whole = Task(log, 0.0, None, log.first_states, seed=seed)
+    whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
     found, rows, failed = cross_fit(whole, fold, teach=teach, advance=advance)
     judge = Judge(log, 0.0, at_least, seed + 2, None)
     if found.chosen(0, rows).name in rows:
@@ -186,7 +184,7 @@ def learn_from_rows(
 
 
 def judged_rule(
-    found: CrossFit, rows: dict[str, Row], whole: Task, judge: Judge, *, teach: Teach
+    found: CrossFit, rows: dict[str, Row], whole: LearningTask, judge: Judge, *, teach: Teach
 ) -> tuple[str, Learned, Judgement | None]:
     """Return what was learned without the first fold, and the judgement of all rows.
 
