@@ -39,12 +39,15 @@ class Capabilities:
         Whether it answers about a given policy; others look for a policy.
     learns
         Whether a policy can be taken from it.
+    counts_steps
+        Whether it adds the step to the state where episodes end by the clock.
     """
 
     at: tuple[At, ...] = ("value",)
     needs: Needs = "memory"
     evaluates: bool = True
     learns: bool = False
+    counts_steps: bool = False
 
 
 #: Of a base that looks for a policy, and whose members have no common backup.

@@ -15,7 +15,7 @@ from tailproof.cli.options import Seed
 from tailproof.cli.session import Session
 from tailproof.studies.paper.command import EXPERIMENTS, GROUPS
 from tailproof.studies.paper.command import reproduce as run_reproduce
-from tailproof.studies.paper.experiment import Outcome
+from tailproof.studies.paper.experiment import Reproduced
 
 PANEL = "Reproduction"
 COLOURS = {
@@ -83,7 +83,7 @@ def reproduce(
     Example: tailproof reproduce ope --jobs 2
     """
 
-    def say(outcome: Outcome) -> None:
+    def say(outcome: Reproduced) -> None:
         if session.json:
             return
         for claim in outcome.claims:

@@ -94,7 +94,8 @@ def evaluate(
     with running(engine) as where:
         data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
-        warn_of_a_hidden_horizon(data, discount)
+        if not chosen.base.capabilities.counts_steps:
+            warn_of_a_hidden_horizon(data, discount)
         policy = for_log(policy, data)
         starts = _starts(data, initial_states)
         rows = data.first_rows if initial_states is None and isinstance(data, Log) else None

@@ -14,6 +14,7 @@ import numpy as np
 from tailproof.algorithms.linear.huber import Regression, huber_regression, robust_scale
 from tailproof.algorithms.one_step.observations import common_rewards, common_value
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.horizon import ends_by_the_clock, with_step
 from tailproof.data.log import Log
 from tailproof.features import Features, table_for
 from tailproof.features.ladder import KNOTS, basis_for
@@ -141,7 +142,7 @@ def reward_shape(log: Log) -> RewardShape:
     >>> shape.tails, shape.skewed, shape.unit
     ('heavy', False, 'step')
     """
-    return measure(log).shape
+    return measure(with_step(log) if ends_by_the_clock(log) else log).shape
 
 
 def _shape(log: Log, residuals: FloatArray) -> RewardShape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -22,6 +22,7 @@ from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.horizon import ends_by_the_clock
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.partition import Folds
 from tailproof.engines import Local
@@ -56,14 +57,17 @@ class Auto(Configurable):
         each feature, which spares the constant.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(needs="sample")
-
     features: Features | str | None = None
     ridge: Any = None
 
     def __post_init__(self) -> None:
         if self.ridge is not None:
             as_ridge(self.ridge)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """It works on a sample of a large log; given features may not know the step."""
+        return Capabilities(needs="sample", counts_steps=self.features is None)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold, with reasons."""
@@ -91,15 +95,17 @@ def evaluate_log(
     """Return the default's answer for one log.
 
     Of a log with more than 200,000 rows, groups of episodes with so many climb the ladder. If the first
-    rung suffices there, all rows are used after all.
+    rung suffices there, all rows are used after all. Where episodes end by the clock, the step is added
+    to the states that critics see; the policy never sees it.
     """
     log = task.log
+    timed = features is None and ends_by_the_clock(log)
     if features is not None or log.n_transitions <= LADDER_ROWS:
-        return _evaluate(task, features, rng, ridge=ridge)
+        return _evaluate(task, features, rng, ridge=ridge, timed=timed)
     some = _on(task, _some_groups(log, LADDER_ROWS, task.seed))
-    choice, blend = _evaluate(some, None, rng)
+    choice, blend = _evaluate(some, None, rng, timed=timed)
     if len(blend.rungs) == 1:
-        return _evaluate(task, blend.features, rng)
+        return _evaluate(task, blend.features, rng, timed=timed)
     used = f"{some.log.n_transitions:,} of {log.n_transitions:,} rows"
     return replace(choice, critic=f"{choice.critic}; on {used}"), blend
 
@@ -114,10 +120,17 @@ def _some_groups(log: Log, rows: int, seed: int) -> Log:
 
 
 def _evaluate(
-    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
+    task: Task,
+    features: Features | str | None,
+    rng: np.random.Generator,
+    *,
+    ridge: Any = None,
+    timed: bool = False,
 ) -> tuple[Choice, Blend]:
     target = Target.of(task)
-    log = task.log
+    if timed:
+        target = target.with_step()
+    log = target.log
     # constants are known exactly where nothing ends: rewards are then measured from their middle
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
@@ -135,7 +148,12 @@ def _evaluate(
     if blend.features is not low:
         phi = blend.features(log.states, log.actions)
         residuals = Residuals(huber_regression(phi, rewards), phi, shape)
-    asked = {"target": target, "residuals": residuals, "rewards": rewards, "offset": offset}
+    asked: dict[str, Any] = {
+        "target": target,
+        "residuals": residuals,
+        "rewards": rewards,
+        "offset": offset,
+    }
     own = _valued(blend, **asked, paired=target.starts_with_episodes, floor=blend.error)
     logged = _valued(logged_rung(target, blend.rungs[0].system.groups), **asked, paired=True)
     mean = own.mean
@@ -150,7 +168,7 @@ def _evaluate(
         skewed=mean.skewed,
         spread=Allowed(own.spread, blend.allowance + mean.doubt),
         plain_error=mean.plain_error,
-        critic=blend.words(),
+        critic=blend.words() + (_counted(log) if timed else ""),
         allowance=blend.allowance,
         disagreement=blend.disagreement,
         lost=blend.lost,
@@ -169,6 +187,11 @@ def _evaluate(
         ),
     )
     return choice, blend
+
+
+def _counted(log: Log) -> str:
+    every = "every episode ends" if np.ptp(log.lengths) == 0 else "episodes end"
+    return f"; it knows the step, as {every} for good after {log.lengths.max()} steps"
 
 
 class Valued(NamedTuple):

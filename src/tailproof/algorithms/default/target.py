@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.horizon import with_step
 from tailproof.data.log import Log
 from tailproof.data.partition import label_hash
 from tailproof.features import Standardise
@@ -65,6 +66,7 @@ class Target:
     """
 
     task: Task
+    log: Log  # the task's, or the same with the step among its states
     next: Actions  # in the next states, (n, …)
     first: Actions  # where episodes start, (m, …)
     agreement: FloatArray  # (n,) of the logged actions
@@ -92,13 +94,18 @@ class Target:
         chosen, chances = act(log.states, places.rows, 2)
         here = alike(log.actions[:, None], chosen, chances)[:, 0]
         shares = chances.mean(axis=0) if log.is_discrete else None
-        return cls(task, after, actions(*task.starts(), 1), here, shares)
+        return cls(task, log, after, actions(*task.starts(), 1), here, shares)
 
-    @property
-    def log(self) -> Log:
-        """The log."""
-        log: Log = self.task.log
-        return log
+    def with_step(self) -> Target:
+        """Return the same with the step among the states; the policy was asked without it."""
+        log = with_step(self.log)
+        starts = np.column_stack([self.first.states, np.zeros(len(self.first.states))])
+        return replace(
+            self,
+            log=log,
+            next=replace(self.next, states=log.next_states),
+            first=replace(self.first, states=starts),
+        )
 
     @property
     def gamma(self) -> float:
