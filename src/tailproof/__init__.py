@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
     from tailproof.algorithms.learners.cloning import Cloning
     from tailproof.algorithms.linear.statistics import Absolute
-    from tailproof.algorithms.lspi import LSPI
-    from tailproof.algorithms.lstd import LSTD
+    from tailproof.algorithms.lstd import LSPI, LSTD
     from tailproof.algorithms.mis import MIS
     from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
     from tailproof.algorithms.weighting import (
@@ -141,7 +140,7 @@ _HOMES = {
     "IPS": "algorithms.bandit",
     "ImplicitExploration": "algorithms.weighting",
     "Joint": "features",
-    "LSPI": "algorithms.lspi",
+    "LSPI": "algorithms.lstd",
     "LSTD": "algorithms.lstd",
     "Learned": "learning.learned",
     "Log": "data.log",

@@ -20,7 +20,7 @@ from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.errors import PolicyError
 from tailproof.features import Additive, Basis, PerAction, Polynomial, Standardise
-from tailproof.features.standardise import REACH
+from tailproof.features.state_maps import REACH
 
 
 def scores_in(graph: Any, states: str, member: Any) -> str:

@@ -11,12 +11,8 @@ from tailproof.features.base import (
     default_features,
     mixed_features,
 )
-from tailproof.features.fourier import Fourier
 from tailproof.features.ladder import NAMES, as_features, named_features, table_for
-from tailproof.features.polynomial import Basis, Polynomial
-from tailproof.features.standardise import Standardise
-from tailproof.features.table import Table
-from tailproof.features.trees import Trees
+from tailproof.features.state_maps import Basis, Fourier, Polynomial, Standardise, Table, Trees
 
 __all__ = [
     "NAMES",

@@ -11,7 +11,7 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.spaces import Discrete
 from tailproof.data.stored import AnyLog
 from tailproof.errors import MethodError
-from tailproof.features.polynomial import Polynomial
+from tailproof.features.state_maps import Polynomial
 from tailproof.parameters import Configurable
 
 MOST_FEATURES = 1_000  # of the default map; beyond it there are no products
@@ -195,5 +195,10 @@ class Joint(Configurable):
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return φ at n state-action pairs, (n, d)."""
-        joined = np.column_stack([states, np.asarray(actions).reshape(len(states), -1)])
-        return np.hstack([Polynomial()(joined), joined**2])
+        both = joined(states, actions)
+        return np.hstack([Polynomial()(both), both**2])
+
+
+def joined(states: FloatArray, actions: AnyArray) -> FloatArray:
+    """Return states and continuous actions side by side, (n, p + q)."""
+    return np.column_stack([states, np.asarray(actions, dtype=float).reshape(len(states), -1)])

@@ -16,8 +16,7 @@ from tailproof.algorithms.fitted_q import FQE, FQI
 from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
 from tailproof.algorithms.learners.cloning import Cloning
 from tailproof.algorithms.learners.improvement import Constant, ForestFQI, OneStep
-from tailproof.algorithms.lspi import LSPI
-from tailproof.algorithms.lstd import LSTD
+from tailproof.algorithms.lstd import LSPI, LSTD
 from tailproof.algorithms.mis import MIS
 from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
 from tailproof.algorithms.weighting import (

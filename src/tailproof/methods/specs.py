@@ -11,11 +11,10 @@ import numpy as np
 from tailproof.algorithms.fitted_q import FQI
 from tailproof.algorithms.learners.cloning import Cloning, RegressionCloning, TreeCloning
 from tailproof.algorithms.learners.improvement import Constant, ForestFQI, OneStep, WithinSupport
-from tailproof.algorithms.learners.taming import TamedRewards
 from tailproof.algorithms.linear.statistics import Absolute, PerObservation
-from tailproof.algorithms.lspi import LSPI
+from tailproof.algorithms.lstd import LSPI
 from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
-from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
+from tailproof.algorithms.rewards import ConstantRewards, HuberRewards, TamedRewards
 from tailproof.data.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
 from tailproof.data.spaces import Continuous, Discrete
 from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean

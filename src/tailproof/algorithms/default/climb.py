@@ -25,7 +25,8 @@ from tailproof.algorithms.linear.statistics import Ridge
 from tailproof.arrays import FloatArray
 from tailproof.errors import SingularError
 from tailproof.features import Basis, Features, Fourier, PerAction, table_for
-from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for, joined
+from tailproof.features.base import joined
+from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for
 
 
 @dataclass(frozen=True)
