@@ -65,19 +65,17 @@ class Task:
         if self.policy is None:
             every = np.arange(self.log.n_actions)
             return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
-        rows = None
-        if isinstance(self.log, Log):
-            rows = self.log.table_rows.next_rows[_rows(piece)]
+        own = slice(piece.first, piece.first + len(piece))
+        rows = self.log.table_rows.next_rows[own] if isinstance(self.log, Log) else None
+        known = None if self.known_next is None else self.next_actions(own)
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
-            if self.known_next is not None:
-                chosen = self.next_actions(_rows(piece))[1].argmax(axis=1)
+            if known is not None:
+                chosen = known[1].argmax(axis=1)
             else:
                 space = self.log.n_actions
                 chosen = chosen_actions(self.policy, piece.next_states, space, rows=rows)
             return Following(chosen, chosen[:, None], None)
-        if self.known_next is not None:
-            return Following(None, *self.next_actions(_rows(piece)))
-        return Following(None, *self._draws(piece.next_states, rows, 0, piece.first))
+        return Following(None, *(known or self._draws(piece.next_states, rows, 0, piece.first)))
 
     def starts(self) -> tuple[FloatArray, IntArray | None]:
         """Return where the policy starts, (m, p), and the rows of the log's table, where known."""
@@ -109,10 +107,6 @@ class Task:
         rng = np.random.default_rng([self.seed, *stream])
         space = self.log.action_space
         return action_draws(self.policy, states, space, draws=self.draws, rng=rng, rows=rows)
-
-
-def _rows(piece: Chunk) -> slice:
-    return slice(piece.first, piece.first + len(piece))
 
 
 class Following(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.ensemble.aggregate import Aggregate
-from tailproof.features import Features, PerAction, at_actions
+from tailproof.features import Features, PerAction, at_every_action
 from tailproof.features.base import joined
 
 
@@ -75,8 +75,7 @@ class LinearCritics:
 
     def action_values(self, states: FloatArray, n_actions: int) -> FloatArray:
         """Return Q_k(s, a) at every discrete action, (K, A, n)."""
-        every = np.broadcast_to(np.arange(n_actions), (len(states), n_actions))
-        return at_actions(self.features, states, every).values(self.theta)
+        return at_every_action(self.features, states, n_actions).values(self.theta)
 
     def healthy(self) -> BoolArray:
         """Return which members have finite parameters and did not diverge, (K,)."""

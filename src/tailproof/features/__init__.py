@@ -8,6 +8,7 @@ from tailproof.features.base import (
     Joint,
     PerAction,
     at_actions,
+    at_every_action,
     default_features,
     mixed_features,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Trees",
     "as_features",
     "at_actions",
+    "at_every_action",
     "default_features",
     "mixed_features",
     "named_features",

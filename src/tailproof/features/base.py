@@ -103,8 +103,7 @@ class Blocks:
     def values(self, theta: FloatArray) -> FloatArray:
         """Return Q_k(s, a) = φ(s, a)ᵀθ_k at every action, (K, A, n), for θ of shape (K, d)."""
         stacked = theta.reshape(-1, self.psi.shape[1])
-        values: FloatArray = stacked @ self.psi.T
-        return values.reshape(len(theta), -1, len(self.psi))
+        return np.asarray(stacked @ self.psi.T).reshape(len(theta), -1, len(self.psi))
 
     def take(self, rows: Any) -> Blocks:
         """Return φ at some of the states."""
@@ -124,7 +123,7 @@ class Dense:
     def values(self, theta: FloatArray) -> FloatArray:
         """Return Q_k(s, a_l) = φ(s, a_l)ᵀθ_k, (K, L, n), for θ of shape (K, d)."""
         n, length, d = self.phi.shape
-        flat: FloatArray = theta @ self.phi.reshape(n * length, d).T
+        flat = np.asarray(theta @ self.phi.reshape(n * length, d).T)
         return flat.reshape(len(theta), n, length).transpose(0, 2, 1)
 
     def take(self, rows: Any) -> Dense:
@@ -133,8 +132,7 @@ class Dense:
 
     def mix(self, weights: FloatArray) -> FloatArray:
         """Return Σ_l weights(s, l) φ(s, a_l), (n, d)."""
-        mixed: FloatArray = np.einsum("nl,nld->nd", weights, self.phi)
-        return mixed
+        return np.asarray(np.einsum("nl,nld->nd", weights, self.phi))
 
 
 def at_actions(features: Features, states: FloatArray, actions: AnyArray) -> Blocks | Dense:
@@ -144,6 +142,12 @@ def at_actions(features: Features, states: FloatArray, actions: AnyArray) -> Blo
     n, length = actions.shape[:2]
     flat = actions.reshape(n * length, *actions.shape[2:])
     return Dense(features(np.repeat(states, length, axis=0), flat).reshape(n, length, -1))
+
+
+def at_every_action(features: Features, states: FloatArray, n_actions: int) -> Blocks | Dense:
+    """Return φ at every discrete action of each state."""
+    every = np.broadcast_to(np.arange(n_actions), (len(states), n_actions))
+    return at_actions(features, states, every)
 
 
 def mixed_features(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -93,7 +93,7 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
 
 def reward_quantiles(log: LazyLog, levels: Sequence[float], engine: Engine | None) -> FloatArray:
     """Return quantiles of the rewards, in four passes over their column."""
-    within = replace(log, parts=())
+    within = log.without_parts()
 
     def ask(questions: list[Reduction | None]) -> list[Any]:
         question = partial(_about_rewards, questions[0])

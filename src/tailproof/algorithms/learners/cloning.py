@@ -25,7 +25,7 @@ from tailproof.data.spaces import Continuous
 from tailproof.data.stored import AnyLog
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import MethodError, PolicyError
-from tailproof.features import Features, Joint, Polynomial, as_features, at_actions
+from tailproof.features import Features, Joint, Polynomial, as_features, at_every_action
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +106,7 @@ class Cloning(WithoutBackup):
 
     def _scores(self, log: Log, actions: IntArray, features: Features) -> tuple[FloatArray, int]:
         """Fit to a log of episodes, among `actions`: the log's may be fewer, and never is one too."""
-        every = np.broadcast_to(np.arange(log.n_actions), (log.n_transitions, log.n_actions))
-        there = at_actions(features, log.states, every)
+        there = at_every_action(features, log.states, log.n_actions)
         taken = features(log.states, log.actions).mean(axis=0)  # (d,)
         penalty = float(as_ridge(self.ridge).penalty(np.array([log.n_transitions]))[0])
         penalty /= log.n_transitions
@@ -201,16 +200,11 @@ class Extraction(NamedTuple):
     training: None = None
 
 
-@dataclass(frozen=True)
-class RegressionFitted(Fitted):
-    """Critics that say zero, and the policy."""
-
-    policy: LinearPolicy | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class RegressionCloning(WithoutBackup):
     """Imitate continuous actions by ridge regression on the state: what `Cloning` is to discrete ones.
+
+    Its critics say zero; its policy comes from the imitated episodes of the whole log.
 
     Parameters
     ----------
@@ -230,29 +224,21 @@ class RegressionCloning(WithoutBackup):
         as_ridge(self.ridge)
         require_imitation(self.top, self.rank)
 
-    def _fit(
-        self,
-        task: Task,
-        folds: Folds,
-        rng: np.random.Generator,  # noqa: ARG002 nothing is drawn
-    ) -> RegressionFitted:
-        """Fit one policy to the imitated episodes of the whole log."""
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
         log: Log = task.log.load()
         if not isinstance(log.action_space, Continuous):
             raise MethodError("RegressionCloning is for continuous actions. Use Cloning().")
-        (chosen,), notes = imitated_episodes([log], top=self.top, rank=self.rank)
+        _, notes = imitated_episodes([log], top=self.top, rank=self.rank)
         features = Joint(log.states.shape[1], log.action_space.dimension)
         zero = LinearCritics(features, np.zeros((folds.count, features.size)))
-        policy = self._policy(log if self.top == 1 else log.take(chosen), log.action_space)
-        return RegressionFitted(zero, notes=notes, policy=policy)
+        return Fitted(zero, notes=notes)
 
     def extract(self, task: Task, fitted: Fitted, **_: Any) -> Extraction:  # noqa: ARG002
-        """Return the policy that was fitted."""
-        if not isinstance(fitted, RegressionFitted) or fitted.policy is None:
-            raise MethodError("RegressionCloning takes its policy from its own fit.")
-        return Extraction(fitted.policy)
-
-    def _policy(self, log: Log, space: Continuous) -> LinearPolicy:
+        """Return the policy."""
+        log, space = task.log.load(), task.log.action_space
+        if self.top < 1:
+            (chosen,), _notes = imitated_episodes([log], top=self.top, rank=self.rank)
+            log = log.take(chosen)
         mean, scale = log.states.mean(axis=0, dtype=float), log.states.std(axis=0, dtype=float)
         scale = np.where(scale > 1e-6 * np.maximum(1, np.abs(mean)), scale, 1.0)
         psi = Polynomial()((log.states - mean) / scale)
@@ -263,4 +249,4 @@ class RegressionCloning(WithoutBackup):
         )
         low = actions.min(axis=0) if space.low is None else np.asarray(space.low)
         high = actions.max(axis=0) if space.high is None else np.asarray(space.high)
-        return LinearPolicy(weights, mean, scale, low, high)
+        return Extraction(LinearPolicy(weights, mean, scale, low, high))

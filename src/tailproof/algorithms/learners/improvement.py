@@ -44,16 +44,10 @@ class ScoreLearner(WithoutBackup):
     capabilities: ClassVar[Capabilities] = LEARNER
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
-        name = type(self).__name__
-        if task.policy is not None:
-            raise MethodError(
-                f"{name} looks for a policy and cannot evaluate a given one. Evaluate with FQE(), for "
-                f"instance method='roam-dm', or call learn."
-            )
         if not task.log.is_discrete:
             raise MethodError(
-                f"{name} chooses between discrete actions. Got {task.log.action_space}; learn with a "
-                f"neural row such as method='iql' (extra 'deep')."
+                f"{type(self).__name__} chooses between discrete actions. Got {task.log.action_space}; "
+                f"learn with a neural row such as method='iql' (extra 'deep')."
             )
         tasks = [LearningTask.of(task)]
         if folds.count > 1 or (folds.counts != 1).any():

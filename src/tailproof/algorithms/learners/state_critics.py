@@ -11,7 +11,7 @@ import numpy as np
 from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import MethodError
-from tailproof.features import at_actions
+from tailproof.features import at_every_action
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +46,8 @@ class LinearScores:
 
     def __call__(self, states: FloatArray) -> FloatArray:
         """Return the scores, (n, A)."""
-        every = np.broadcast_to(
-            np.arange(self.features.n_actions), (len(states), self.features.n_actions)
-        )
-        return np.asarray(at_actions(self.features, states, every).values(self.theta[None])[0].T)
+        there = at_every_action(self.features, states, self.features.n_actions)
+        return np.asarray(there.values(self.theta[None])[0].T)
 
 
 @dataclass(frozen=True, eq=False)
