@@ -138,14 +138,9 @@ def corrected(
     direct: FloatArray,
     average: Callable[[FloatArray, Grouped], float],
 ) -> Numbers:
-    """Return the critics' values plus mean(w δ) of each fold.
+    """Return the critics' values plus the average of w δ in each fold.
 
-    Parameters
-    ----------
-    critics, weights, direct
-        Of each part: a critic, w of its rows, and the critic's value E Q(s₀, π).
-    average
-        The mean of samples, one for each row of some episodes.
+    Each part of a fold has a critic, weights of its rows, and the critic's value E Q(s₀, π).
     """
     every, count = Episodes.of(task.log), parts.count // folds.count
     values, samples, kept = np.empty(folds.count), [], []

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tailproof.algorithms.base import Capabilities, Numbers
-from tailproof.algorithms.default.units import UNITS, Episodes, Unit, check_mean, unit_mean
+from tailproof.algorithms.default.units import Episodes, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, find_samples, mean_weights, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics, solve
 from tailproof.algorithms.lstd import LSTD
@@ -21,9 +21,6 @@ from tailproof.errors import MethodError
 from tailproof.features import Features
 from tailproof.parameters import Configurable
 from tailproof.statistics.means import Mean, SampleMean
-
-__all__ = ["MIS", "UNITS", "Unit", "check_mean", "marginal_weights", "unit_mean"]
-
 
 _FEW = 1 << 16  # first states whose features are made at a time
 

@@ -16,35 +16,17 @@ from tailproof.policies.simple import action_draws, chosen_actions
 
 @dataclass(frozen=True)
 class Task:
-    """Evaluate `policy` from `log`; with no policy, look for the best one.
+    """Evaluate `policy` from `log`; with no policy, look for the best one."""
 
-    Parameters
-    ----------
-    log
-        A `Log`; or a `LazyLog`, which algorithms that want all of it at once are never given.
-    initial_states
-        Where episodes start, (m, p); None for where those of the log do.
-    draws
-        How many actions a state are drawn from a continuous stochastic policy to integrate over it.
-    seed
-        Seeds those draws, and nothing else.
-    engine
-        Where passes over the log run.
-    initial_rows
-        The rows of the log's table in which the `initial_states` stand, where they do, (m,).
-    known_next
-        The policy's actions and weights in all next states, if they were computed before.
-    """
-
-    log: Any
+    log: Any  # a `LazyLog` only for algorithms that read it in pieces
     gamma: float
     policy: Any
-    initial_states: FloatArray | None = None
-    draws: int = 16
-    seed: int = 0
-    engine: Engine = field(default_factory=Local)
-    initial_rows: IntArray | None = None
-    known_next: tuple[AnyArray, FloatArray] | None = None
+    initial_states: FloatArray | None = None  # (m, p); None for where the log's episodes start
+    draws: int = 16  # actions per state that integrate over a continuous stochastic policy
+    seed: int = 0  # of those draws, and of trees
+    engine: Engine = field(default_factory=Local)  # where passes over the log run
+    initial_rows: IntArray | None = None  # (m,) where initial states stand in the log's table
+    known_next: tuple[AnyArray, FloatArray] | None = None  # `next_actions` of all rows
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""

@@ -142,15 +142,6 @@ class Basis(FittedMap):
     Without knots it spans the same functions as `Polynomial`, in units that fit the log; with them
     each variable has a piecewise linear effect.
 
-    Parameters
-    ----------
-    standardise
-        How states become z.
-    pairs
-        Which products z_i z_j there are; (i, i) is a square.
-    knots
-        Of each kept variable; empty for none.
-
     Examples
     --------
     >>> states = np.arange(9.0)[:, None]
@@ -159,8 +150,8 @@ class Basis(FittedMap):
     """
 
     standardise: Standardise
-    pairs: tuple[tuple[int, int], ...] = ()
-    knots: tuple[tuple[float, ...], ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()  # of the products z_i z_j; (i, i) is a square
+    knots: tuple[tuple[float, ...], ...] = ()  # of each variable; empty for none
 
     @classmethod
     def fit(
@@ -230,18 +221,11 @@ class Fourier(FittedMap):
     """ψ(s): bias, main effects, and √2 cos(z·ω + b) with random frequencies (Rahimi and Recht, 2007).
 
     They approximate a Gaussian kernel on the standardised state z.
-
-    Parameters
-    ----------
-    standardise
-        How states become z.
-    frequencies, phases
-        ω of each wave, and b.
     """
 
     standardise: Standardise
-    frequencies: tuple[tuple[float, ...], ...]
-    phases: tuple[float, ...]
+    frequencies: tuple[tuple[float, ...], ...]  # ω of each wave
+    phases: tuple[float, ...]  # b
 
     @classmethod
     def fit(
@@ -249,10 +233,7 @@ class Fourier(FittedMap):
     ) -> Fourier:
         """Return features for these states, (n, p).
 
-        Parameters
-        ----------
-        bandwidth
-            Of the kernel, in units of the root mean square distance between two states.
+        The bandwidth of the kernel is in units of the root mean square distance between two states.
         """
         standardise = Standardise.fit(states, tame=True)
         rng = np.random.default_rng(seed)
@@ -340,18 +321,10 @@ def _keys(states: FloatArray) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Trees(FittedMap):
-    """ψ(s): bias, and an indicator of the leaf of each of some randomised trees.
+    """ψ(s): bias, and an indicator of the leaf of each of some randomised trees."""
 
-    Parameters
-    ----------
-    forest
-        A fitted scikit-learn forest of the state.
-    leaves
-        The leaves of each tree, ascending.
-    """
-
-    forest: Any
-    leaves: tuple[tuple[int, ...], ...]
+    forest: Any  # of scikit-learn, fitted to states
+    leaves: tuple[tuple[int, ...], ...]  # of each tree, ascending
 
     @classmethod
     def fit(

@@ -26,18 +26,9 @@ from tailproof.methods.method import Method
 _TYPES: tuple[type, ...] = (
     *(Mean, Median, Quantile, TrimmedMean, MeanMinusStd),
     *(Whole, Split, Bootstrap, OutOfBag, Replicate),
-    *(
-        FQI,
-        LSPI,
-        Cloning,
-        RegressionCloning,
-        HuberRewards,
-        ConstantRewards,
-        Absolute,
-        PerObservation,
-    ),
+    *(FQI, LSPI, Cloning, RegressionCloning, Absolute, PerObservation),
+    *(HuberRewards, ConstantRewards, TamedRewards),
     *(Constant, OneStep, ForestFQI, WithinSupport, TreeCloning, PolicyTree, PolicyScores),
-    TamedRewards,
     *(PerAction, Additive, Polynomial, Basis, Standardise, Joint, Discrete, Continuous, Method),
 )
 _KNOWN: dict[str, Any] = {each.__name__: each for each in _TYPES}

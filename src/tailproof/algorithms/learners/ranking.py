@@ -85,8 +85,7 @@ def episode_scores(log: Log, rank: Rank) -> FloatArray:
     """Return the score of each episode, (E,)."""
     starts = log.starts[:-1]
     if rank == "median":
-        medians = [np.median(each) for each in np.split(log.rewards, starts[1:])]
-        return np.asarray(medians * log.lengths, dtype=float)
+        return np.asarray(_medians(log) * log.lengths, dtype=float)
     sums = np.asarray(np.add.reduceat(log.rewards, starts), dtype=float)
     if rank == "sum":
         return sums
@@ -97,6 +96,10 @@ def episode_scores(log: Log, rank: Rank) -> FloatArray:
     return np.asarray(log.lengths * (means + taken), dtype=float)
 
 
+def _medians(log: Log) -> FloatArray:
+    return np.array([np.median(each) for each in np.split(log.rewards, log.starts[1:-1])])
+
+
 def choose_rank(log: Log) -> tuple[Rank, str]:
     """Return the score that the tails of the rewards call for, and the reason.
 
@@ -104,8 +107,7 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     rewards of an episode are equal (a goal that pays once, one-step episodes) the rare ones are the
     signal, not outliers, and the sum is kept.
     """
-    starts = log.starts[:-1]
-    centres = np.array([np.median(each) for each in np.split(log.rewards, starts[1:])])
+    centres = _medians(log)
     long = np.repeat(log.lengths >= _CENTRED, log.lengths)
     residuals = (log.rewards - np.repeat(centres, log.lengths))[long]
     if len(residuals) == 0 or 2 * np.count_nonzero(residuals) <= len(residuals):
@@ -117,14 +119,10 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     if gain <= _LIGHT:
         return "sum", f"Episodes are ranked by the sum of their rewards: tails are light ({seen})."
     if path.asymmetry() <= RULES.skewed:
-        return (
-            "median",
-            f"Episodes are ranked by median reward × length: tails are heavy and symmetric ({seen}).",
-        )
-    return (
-        "winsorised",
-        f"Episodes are ranked by winsorised sums: tails are heavy and skewed ({seen}).",
-    )
+        said = f"median reward × length: tails are heavy and symmetric ({seen})."
+        return "median", f"Episodes are ranked by {said}"
+    said = f"winsorised sums: tails are heavy and skewed ({seen})."
+    return "winsorised", f"Episodes are ranked by {said}"
 
 
 def require_imitation(top: float, rank: str) -> None:

@@ -115,18 +115,10 @@ def from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], start:
 
 @dataclass(frozen=True, eq=False)
 class StateCritics:
-    """K critics, each of which scores all actions of a state.
+    """K critics, each of which scores all actions of a state."""
 
-    Attributes
-    ----------
-    members
-        From states, (n, p), to scores, (n, A); −∞ where an action is not to be chosen.
-    diverged
-        Which of them are not to be used; by default none, as averages of finite rewards are finite.
-    """
-
-    members: tuple[Any, ...]
-    diverged: tuple[int, ...] = ()
+    members: tuple[Any, ...]  # from states, (n, p), to scores, (n, A); −∞ for what is not chosen
+    diverged: tuple[int, ...] = ()  # the members that are not to be used
 
     @property
     def count(self) -> int:

@@ -19,23 +19,13 @@ _MOST = 20_000  # rows that teach a forest: more make it slower, not much better
 
 @dataclass(frozen=True, eq=False)
 class TreeArrays:
-    """T binary trees, their nodes numbered one tree after the other.
+    """T binary trees, their N nodes numbered one tree after the other."""
 
-    Attributes
-    ----------
-    roots
-        The first node of each tree, (T,).
-    column, threshold
-        The input that each node looks at and its limit, (N,); the column of a leaf is −1.
-    left, right
-        Where inputs up to the limit go, and the others, (N,).
-    """
-
-    roots: IntArray  # (T,)
-    column: IntArray  # (N,)
-    threshold: FloatArray  # (N,)
-    left: IntArray  # (N,)
-    right: IntArray  # (N,)
+    roots: IntArray  # (T,) the first node of each tree
+    column: IntArray  # (N,) the input that each node compares; −1 for a leaf
+    threshold: FloatArray  # (N,) what it is compared with
+    left: IntArray  # (N,) where inputs up to the threshold go
+    right: IntArray  # (N,) where the others go
 
     @classmethod
     def of(cls, trees: Any) -> TreeArrays:
@@ -88,23 +78,11 @@ class TreeArrays:
 
 @dataclass(frozen=True, eq=False)
 class TreeValues:
-    """Numbers in the leaves of trees: functions of the state, or of state and action.
+    """Numbers in the leaves of trees: A functions of the state, or one of state and action."""
 
-    Attributes
-    ----------
-    standardise
-        Of the states, so that trees see no unit.
-    trees
-        On standardised states, followed by the one-hot action where `values` has one column.
-    values
-        Of each node, (N, A) for functions of the state, (N,) for one of state and action.
-    n_actions
-        Number of actions, A.
-    """
-
-    standardise: Standardise
-    trees: TreeArrays
-    values: FloatArray
+    standardise: Standardise  # of the states, so that trees see no unit
+    trees: TreeArrays  # on standardised states, and the one-hot action if there is one function
+    values: FloatArray  # of each node: (N, A) for functions of the state, (N,) for one of both
     n_actions: int
 
     def __call__(self, states: FloatArray) -> FloatArray:

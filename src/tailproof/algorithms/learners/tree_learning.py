@@ -46,15 +46,9 @@ Backup = Callable[[FloatArray, Any], FloatArray]
 
 @dataclass(frozen=True)
 class LearningTask(Task):
-    """A search for a policy, with what several learners need: each made when it is first asked for.
+    """A search for a policy, with what several learners need: each computed on first use."""
 
-    Parameters
-    ----------
-    known_behaviour
-        b̂(a|s), where more rows than those of the log are to teach it.
-    """
-
-    known_behaviour: TreeValues | None = None
+    known_behaviour: TreeValues | None = None  # where more rows than those of the log teach it
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -177,14 +171,7 @@ class Lesson:
 
 
 def fit_values(lesson: Lesson, backup: Backup) -> TreeValues:
-    """Return the fixed point of Q = average of r + γ backup(Q(s', ·)).
-
-    Parameters
-    ----------
-    backup
-        From Q at every action of next states to their value: an expectation under the behaviour, or a
-        maximum over what it supports.
-    """
+    """Return the fixed point of Q = average of r + γ backup(Q(s', ·))."""
     task, alive, n_actions = lesson.task, lesson.alive, lesson.task.log.n_actions
     after = lesson.next_z[alive]
     following = [with_action(after, action, n_actions) for action in range(n_actions)]
