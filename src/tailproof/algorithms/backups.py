@@ -76,7 +76,7 @@ class ExpectedBackup:
 
 @dataclass(frozen=True)
 class GreedyBackup:
-    """v(s') = max_a Q(s', a) over some actions, of the row's own member or of all members' aggregate."""
+    """v(s') = max_a Q(s', a) over some actions, of the row's own member or of all members together."""
 
     actions: IntArray
     aggregate: Aggregate | None = None  # None leaves each member to itself

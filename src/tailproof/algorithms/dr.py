@@ -16,7 +16,7 @@ from tailproof.algorithms.base import (
     require_evaluating_critic,
 )
 from tailproof.algorithms.default.residuals import bellman_residuals
-from tailproof.algorithms.default.units import Episodes, Grouped, Unit, check_mean, unit_mean
+from tailproof.algorithms.default.units import EpisodeLengths, Grouped, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics
 from tailproof.algorithms.lstd import LSTD
@@ -113,7 +113,7 @@ class DR(Configurable):
         `stats` are those of the rows that each part was trained on, all others of its fold.
         """
         shape = (folds.count, self.parts)
-        counts = (scored.folds.counts @ Episodes.of(scored.task.log).lengths).reshape(shape)
+        counts = (scored.folds.counts @ EpisodeLengths.of(scored.task.log).lengths).reshape(shape)
         size = counts.sum(axis=1)
         values: FloatArray = (direct.reshape(shape) * counts).sum(axis=1) / size
         if not isinstance(self.mean, SampleMean):
@@ -142,7 +142,7 @@ def corrected(
 
     Each part of a fold has a critic, weights of its rows, and the critic's value E Q(s₀, π).
     """
-    every, count = Episodes.of(task.log), parts.count // folds.count
+    every, count = EpisodeLengths.of(task.log), parts.count // folds.count
     values, samples, kept = np.empty(folds.count), [], []
     for k in range(folds.count):
         own = range(k * count, (k + 1) * count)

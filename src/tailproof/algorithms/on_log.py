@@ -67,15 +67,21 @@ def on_log(
     named = {}
     if isinstance(space, Discrete) and shares is not None:
         named = {space.label(action): float(share) for action, share in enumerate(shares)}
-    effective = float("nan")
-    if weights is not None:
-        effective = float(weights.sum()) ** 2 / (float((weights**2).sum()) or np.inf)
     return PolicyOnLog(
         shares=named,
         agreement=agreement if named else float("nan"),
         rows=rows,
-        effective_rows=effective,
+        effective_rows=float("nan") if weights is None else effective(weights),
     )
+
+
+def effective(weights: FloatArray) -> float:
+    """Return (Σw)² / Σw², 0 where nothing has weight.
+
+    >>> effective(np.array([1.0, 1.0, 0.0]))
+    2.0
+    """
+    return float(weights.sum()) ** 2 / (float((weights**2).sum()) or np.inf)
 
 
 def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
-from tailproof.policies.simple import action_draws, chosen_actions
+from tailproof.policies.simple import action_draws, action_probabilities, chosen_actions
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,15 @@ class Task:
         It then gives the same draws of a policy that is sampled, whichever rows are asked for.
         """
         return replace(self, known_next=self.next_actions(slice(None)))
+
+    @cached_property
+    def action_probabilities(self) -> FloatArray:
+        """π(a|s) in the states of a log in memory, (n, A)."""
+        log, places = self.log, self.log.table_rows.rows
+        return action_probabilities(self.policy, log.states, log.n_actions, rows=places)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""

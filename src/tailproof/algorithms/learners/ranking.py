@@ -125,7 +125,7 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     return "winsorised", f"Episodes are ranked by {said}"
 
 
-def require_imitation(top: float, rank: str) -> None:
+def require_imitation(top: float = 1.0, rank: str = "auto") -> None:
     """Raise unless `top` is a share of the episodes in (0, 1], and `rank` names a score."""
     if not isinstance(top, int | float) or not 0 < top <= 1:
         raise MethodError(

@@ -53,7 +53,7 @@ class LearningTask(Task):
     @classmethod
     def of(cls, task: Task) -> Self:
         """Return the task itself, or a new one that shares nothing yet."""
-        return task if isinstance(task, cls) else cls(**vars(task))
+        return task if isinstance(task, cls) else cls(**task.__getstate__())
 
     @cached_property
     def behaviour(self) -> TreeValues:

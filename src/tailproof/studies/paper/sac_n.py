@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.deep.actor_bases import SAC
+from tailproof.deep.bases import SAC
 from tailproof.deep.settings import TIME_CONSTANTS, Run
 from tailproof.noise import StudentT, add_noise
 from tailproof.studies.paper import drawing
