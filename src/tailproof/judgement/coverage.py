@@ -45,7 +45,7 @@ def coverage(task: Task) -> tuple[str, ...]:
     some = _some_episodes(log) if isinstance(log, LazyLog) else log
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
     if some is log and len(rows) == log.n_transitions:
-        chances = here = task.action_probabilities()
+        chances = here = task.action_probabilities
     else:
         places = some.table_rows.rows[rows]
         chances = here = action_probabilities(policy, some.states[rows], log.n_actions, rows=places)
