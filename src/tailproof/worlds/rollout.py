@@ -240,16 +240,9 @@ def _environment_log(
                 taken += 1
                 over = np.asarray(terminated) | np.asarray(truncated)
                 next_states = _next_states(vector, observations, infos, over, mode)
-                for i in np.flatnonzero(running):
-                    row = (
-                        first + i,
-                        states[i],
-                        actions[i],
-                        rewards[i],
-                        next_states[i],
-                        terminated[i],
-                    )
-                    rows.append(row if propensity is None else (*row, propensity[i]))
+                likely = () if propensity is None else (propensity,)
+                seen = (states, actions, rewards, next_states, terminated, *likely)
+                rows += [(first + i, *(each[i] for each in seen)) for i in np.flatnonzero(running)]
                 ended = running & (over if steps is None or taken < steps else True)
                 running &= ~ended
                 advance(int(ended.sum()))
