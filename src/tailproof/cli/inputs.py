@@ -17,9 +17,8 @@ from tailproof.errors import TailproofError
 from tailproof.files.atomic import require_replaceable
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
-from tailproof.policies.loading import POLICY_FORMS
 from tailproof.policies.naming import for_log
-from tailproof.policies.text import name_and_policy
+from tailproof.policies.text import POLICY_FORMS, name_and_policy
 from tailproof.sources.propensities import with_estimated_propensities
 
 if TYPE_CHECKING:
