@@ -63,7 +63,7 @@ def add_noise(
         factors = np.asarray(scale(log.states, log.actions), dtype=float)
         if factors.shape != draws.shape or not np.isfinite(factors).all():
             raise TailproofError(
-                f"The noise scale must return {log.n_transitions} finite numbers, one a transition."
+                f"The noise scale must return {log.n_transitions} finite numbers, one per transition."
                 f" Got shape {factors.shape}, {int((~np.isfinite(factors)).sum())} not finite; "
                 f"compute it row by row from the states and actions."
             )

@@ -221,7 +221,7 @@ class Comparison:
         return converted
 
     def to_frame(self) -> Any:
-        """Return a row a candidate: a pandas frame, or a pyarrow table where pandas is missing."""
+        """Return one row per candidate: a pandas frame, or a pyarrow table where pandas is missing."""
         return as_frame(
             [
                 {

@@ -252,7 +252,7 @@ def linear_reference(
     stats = design.statistics
     whole = Statistics(*(each.sum(axis=0, keepdims=True) for each in vars(stats).values()))
     matrix = regularised(design, whole, ridge.penalty(whole.count)) - gamma * whole.cross
-    first = action_draws(  # those of `Task.initial_points`, an episode each
+    first = action_draws(  # those of `Task.initial_points`, one row per episode
         task.policy,
         log.first_states,
         log.action_space,

@@ -143,7 +143,7 @@ class MatchedStates(_Matched):
     """A policy with one continuous action in each state."""
 
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return an action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
         return np.asarray(self.policy(self.states(states)))
 
 
@@ -152,7 +152,7 @@ class MatchedDraws(_Matched):
     """A law over continuous actions."""
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
-        """Return one action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
         return np.asarray(self.policy.sample(self.states(states), rng))
 
     def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:

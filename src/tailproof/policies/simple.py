@@ -30,7 +30,7 @@ class SampledPolicy(Protocol):
     """A law over continuous actions that can be drawn from."""
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
-        """Return one action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
 
 
 Policy = DeterministicPolicy | StochasticPolicy | SampledPolicy
@@ -145,7 +145,7 @@ class UniformBox:
             )
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return one action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
         return rng.uniform(self.low, self.high, size=(len(states), len(self.low)))
 
     def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:  # noqa: ARG002
@@ -168,8 +168,8 @@ def action_probabilities(
         given = np.asarray(_law(policy, states, rows), dtype=float)
         if given.shape != (n, n_actions):
             raise PolicyError(
-                f"policy.probabilities must return the shape ({n}, {n_actions}), a row a state and "
-                f"a column an action. Got {given.shape} instead."
+                f"policy.probabilities must return the shape ({n}, {n_actions}), one row per state and "
+                f"one column per action. Got {given.shape} instead."
             )
         sums = given.sum(axis=1)
         wrong = np.flatnonzero(~(np.abs(sums - 1) <= 1e-6) | (given < 0).any(axis=1))
