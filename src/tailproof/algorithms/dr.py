@@ -14,7 +14,7 @@ from tailproof.algorithms.base import (
     require_evaluating_critic,
 )
 from tailproof.algorithms.default.residuals import bellman_residuals
-from tailproof.algorithms.default.units import Episodes, Unit, check_mean, unit_mean
+from tailproof.algorithms.default.units import EpisodeLengths, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics
 from tailproof.algorithms.lstd import LSTD
@@ -95,7 +95,7 @@ class DR(Configurable):
             return Numbers(self._values(scored, weighing, direct, stats, folds, rng))
         weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
         values, samples, kept_weights = np.empty(folds.count), [], []
-        every = Episodes.of(task.log)
+        every = EpisodeLengths.of(task.log)
         for k in range(folds.count):
             own = [k * self.parts + part for part in range(self.parts)]
             corrections = [
@@ -129,7 +129,7 @@ class DR(Configurable):
         `stats` are those of the rows that each part was trained on, all others of its fold.
         """
         shape = (folds.count, self.parts)
-        counts = (scored.folds.counts @ Episodes.of(scored.task.log).lengths).reshape(shape)
+        counts = (scored.folds.counts @ EpisodeLengths.of(scored.task.log).lengths).reshape(shape)
         size = counts.sum(axis=1)
         values: FloatArray = (direct.reshape(shape) * counts).sum(axis=1) / size
         if not isinstance(self.mean, SampleMean):

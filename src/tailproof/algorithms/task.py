@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
-from tailproof.policies.simple import action_draws, chosen_actions
+from tailproof.policies.simple import action_draws, action_probabilities, chosen_actions
 
 _NEXT = "next actions"  # what a task remembers them by
 
@@ -59,6 +60,21 @@ class Task:
         Who asks for some of the rows later gets the same draws of a policy that is sampled.
         """
         self.known[_NEXT] = self._draws(self.log.next_states, self.log.table_rows.next_rows, 0)
+
+    def action_probabilities(self) -> FloatArray:
+        """Return π(a|s) in the states of a log in memory, evaluated once, (n, A)."""
+        log, rows = self.log, self.log.table_rows.rows
+        found: FloatArray = self.once(
+            "action probabilities",
+            lambda: action_probabilities(self.policy, log.states, log.n_actions, rows=rows),
+        )
+        return found
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes, made once for all who ask for the key."""
+        if key not in self.known:
+            self.known[key] = make()
+        return self.known[key]
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""

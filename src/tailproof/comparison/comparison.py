@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import Exactly, PairedGain
+from tailproof.algorithms.default.gain import FoldGain, PairedGain
+from tailproof.algorithms.default.spreads import Hall
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.evaluation.estimate import Estimate
-from tailproof.evaluation.gain import FoldGain
 from tailproof.files.frames import as_frame, plain
 from tailproof.methods.method import Method
 from tailproof.statistics.intervals import Bound, Interval
@@ -77,7 +77,7 @@ def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain 
         gain = own.ahead_of(value, other.spread, other.influence)
         return replace(gain, declined=own.declined or other.declined)
     if own is not None and isinstance(rival, float):
-        return replace(own.ahead_of(value, Exactly(value), None), declined=own.declined)
+        return replace(own.ahead_of(value, Hall(value), None), declined=own.declined)
     paired = estimate.all_folds - (value if isinstance(rival, float) else rival.all_folds)
     return FoldGain(
         value=estimate.value - value,
@@ -246,6 +246,6 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        from tailproof.report.ranking import comparison_text  # the words of the command line
+        from tailproof.report.answers import comparison_text  # the words of the command line
 
         return comparison_text(self)

@@ -30,6 +30,7 @@ _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
 #: Under which properties of a graph its description stands, and the SHA-256 of its bytes.
 METADATA_KEY, CHECKSUM_KEY = "tailproof", "tailproof-sha256"
 UNSEALED = b"0" * 64  # what stands for the checksum while it is computed
+Output = tuple[str, str, list[Any]]  # its name in the graph, the kind of its numbers, its shape
 
 
 def export_policy(policy: CriticPolicy, path: str | Path) -> None:
@@ -45,9 +46,7 @@ def export_policy(policy: CriticPolicy, path: str | Path) -> None:
         )
     graph = Graph()
     values, dimension = _values(graph, policy)
-    outputs: dict[str, tuple[str, str, list[Any]]] = {
-        "values": (values, "DOUBLE", ["n", len(policy.actions)])
-    }
+    outputs: dict[str, Output] = {"values": (values, "DOUBLE", ["n", len(policy.actions)])}
     if isinstance(policy, SoftmaxPolicy):
         chances = graph.softmax(values, policy.temperature)
         spread = np.zeros((len(policy.actions), policy.n_actions))
@@ -124,6 +123,10 @@ class Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
+    def single(self, values: Any) -> str:
+        """Return a constant in single precision."""
+        return self.constant(np.asarray(values, dtype=np.float32))
+
     def integers(self, *values: int) -> str:
         """Return a constant of integers, such as axes, shapes and places."""
         return self.constant(np.array(values, dtype=np.int64))
@@ -183,7 +186,7 @@ class Graph:
         self,
         path: Path,
         dimension: int | str,
-        outputs: dict[str, tuple[str, str, list[Any]]],
+        outputs: dict[str, Output],
         metadata: dict[str, Any] | None = None,
         *,
         kind: str = "DOUBLE",

@@ -11,10 +11,9 @@ import numpy as np
 
 from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import ExtractingAlgorithm
-from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
@@ -38,13 +37,14 @@ from tailproof.methods.fit import (
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
 from tailproof.policies.greedy import critic_policy
+from tailproof.statistics.tails.sample import check_level
 
 _CAREFUL = 0.25  # of the groups judge what was learned by default
 _JUDGED = 0.2  # the same where actions are continuous
 
 
 def learn(
-    log: Any,
+    log: LogSource,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,

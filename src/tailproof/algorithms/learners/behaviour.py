@@ -23,9 +23,7 @@ _MOST = 20_000  # rows that teach a forest: more make it slower, not much better
 
 def behaviour_of(task: Task) -> TreeValues:
     """Return the estimated behaviour of the task's log, fitted once for all who ask."""
-    if "behaviour" not in task.known:
-        task.known["behaviour"] = fit_behaviour(task.log, seed=task.seed)
-    found: TreeValues = task.known["behaviour"]
+    found: TreeValues = task.once("behaviour", lambda: fit_behaviour(task.log, seed=task.seed))
     return found
 
 

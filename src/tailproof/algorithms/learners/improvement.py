@@ -32,27 +32,10 @@ _APART = 1000  # from the seeds of the evaluator's trees, whose errors are to be
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeLearner(Configurable):
-    """What the learners with trees share.
-
-    Parameters
-    ----------
-    support
-        Choose only among actions that the estimated behaviour takes in such a state with at least this
-        share of the likeliest action's probability. 0 allows all.
-    reward
-        What to learn from in place of the logged rewards, as in `FQI`; ``"tamed"`` clips what
-        cross-fitted trees leave unexplained.
-    """
+class ScoreLearner(Configurable):
+    """A base that fits scores of all actions, one member on each fold."""
 
     capabilities: ClassVar[Capabilities] = LEARNER
-
-    support: float = 0.3
-    reward: Any = "tamed"
-
-    def __post_init__(self) -> None:
-        require_fraction("support", self.support, MethodError, high=1.0)
-        as_rewards(self.reward)
 
     def fit(
         self,
@@ -65,6 +48,31 @@ class TreeLearner(Configurable):
         """Fit scores of all actions on each fold."""
         refuse_evaluation(task, type(self).__name__)
         return fitted_scores(self._member(own) for own in tasks_of(task, folds))
+
+    def _member(self, task: Task) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeLearner(ScoreLearner):
+    """What the learners with trees share.
+
+    Parameters
+    ----------
+    support
+        Choose only among actions that the estimated behaviour takes in such a state with at least this
+        share of the likeliest action's probability. 0 allows all.
+    reward
+        What to learn from in place of the logged rewards, as in `FQI`; ``"tamed"`` clips what
+        cross-fitted trees leave unexplained.
+    """
+
+    support: float = 0.3
+    reward: Any = "tamed"
+
+    def __post_init__(self) -> None:
+        require_fraction("support", self.support, MethodError, high=1.0)
+        as_rewards(self.reward)
 
     def _member(self, task: Task) -> Any:
         behaviour = behaviour_of(task)
@@ -205,10 +213,9 @@ def tasks_of(task: Task, folds: Folds) -> list[Task]:
 
 def rewarded(task: Task, reward: Any) -> FloatArray:
     """Return the rewards to learn from, made once for all learners of a task."""
-    key = ("rewards", repr(reward))
-    if key not in task.known:
-        task.known[key] = with_rewards(task, reward, None).log.rewards
-    found: FloatArray = task.known[key]
+    found: FloatArray = task.once(
+        ("rewards", repr(reward)), lambda: with_rewards(task, reward, None).log.rewards
+    )
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.default.units import Episodes, Unit, mean_of_sums, unit_mean
+from tailproof.algorithms.default.units import EpisodeLengths, Unit, mean_of_sums, unit_mean
 from tailproof.algorithms.linear.statistics import Design
 from tailproof.algorithms.rows import Rows
 from tailproof.arrays import FloatArray
@@ -73,7 +73,7 @@ def robust_means(
     """
     log, parts = design.task.log, design.folds.count // folds.count
     design = replace(design, keep=False, ahead=weighing.theta is not None)
-    every = Episodes.of(log)
+    every = EpisodeLengths.of(log)
     if not np.isfinite(weighing.direction).all():
         return np.full(folds.count, np.nan)
     conversations = [streamed(mean, int(count)) for count in folds.counts @ every.lengths]

@@ -129,7 +129,7 @@ class Judge:
             cost += extrapolated(blend, seed=self.seed)
         if self.seen is not None:
             # of a very long log some groups of episodes climbed the ladder, and these have weights
-            log = self.log if blend is None else blend.rungs[0].system.target.task.log
+            log = self.log if blend is None else blend.log
             visits = None if blend is None else blend.weights
             cost += self.seen.cost(policy, log, visits, choice.value, self.gamma)
         bound = gain_bound(choice, self.level) - cost
