@@ -218,7 +218,7 @@ def _environment_log(
         else SyncVectorEnv([lambda: environment], autoreset_mode=AutoresetMode.NEXT_STEP)
     )
     mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
-    given = vector.single_action_space
+    given: Any = vector.single_action_space
     space = as_space(given, np.empty(0))
     policy_rng, seeding = np.random.default_rng(seed).spawn(2)
     rows: list[tuple[Any, ...]] = []

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from tailproof.data.log import Log
-from tailproof.deep.environments import ENVIRONMENTS
-from tailproof.deep.scores import scorer
 from tailproof.deep.settings import Evaluation
-from tailproof.deep.tasks import PRESETS
+from tailproof.deep.tasks import ENVIRONMENTS, PRESETS, scorer
 from tailproof.errors import TailproofError
 from tailproof.sources import read
 from tailproof.studies.paper.experiment import Cell, Experiment, Job, Settings

@@ -16,9 +16,9 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds, Split
 from tailproof.deep.bases import IQL, SQL
+from tailproof.deep.cloning import DeepFitted, clone, effective_share, policy_weights
 from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.data import Scaling
-from tailproof.deep.extraction import DeepFitted, clone, effective_share, policy_weights
 from tailproof.deep.fitting import fit_critics, member_seeds
 from tailproof.deep.history import History
 from tailproof.ensemble.aggregate import Aggregate, Mean, Median, Quantile

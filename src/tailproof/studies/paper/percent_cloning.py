@@ -10,8 +10,8 @@ from tailproof.algorithms.learners.ranking import best_episodes
 from tailproof.algorithms.task import Task
 from tailproof.data.partition import Whole
 from tailproof.deep.bases import BehaviourCloning
-from tailproof.deep.environments import play
 from tailproof.deep.settings import Run
+from tailproof.deep.tasks import play
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.datasets import cells, deep_experiment, evaluation, read_data
 from tailproof.studies.paper.drawing import Look
