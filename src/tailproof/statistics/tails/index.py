@@ -41,29 +41,17 @@ _PATHS = {"hill": hill_path, "moment": moment_path, "pickands": pickands_path}
 
 @dataclass(frozen=True, kw_only=True)
 class TailIndex:
-    """The index α of one tail: P(X > x) falls like x^(−α), so moments of order p < α exist.
+    """The index α of one tail: P(X > x) falls like x^(−α), so moments of order p < α exist."""
 
-    Attributes
-    ----------
-    alpha, low, high
-        The estimate and its interval; infinite for a light tail, NaN when not estimable.
-    k, threshold
-        How many extremes it rests on, and the value of the sample beyond which they lie.
-    method, side, level
-        As asked for.
-    reason
-        Why there is no estimate; empty when there is one.
-    """
-
-    alpha: float = math.nan
+    alpha: float = math.nan  # infinite for a light tail, NaN when not estimable
     low: float = math.nan
     high: float = math.nan
-    k: int = 0
-    threshold: float = math.nan
+    k: int = 0  # how many extremes it rests on
+    threshold: float = math.nan  # the value of the sample beyond which they lie
     method: Estimator
     side: Side
     level: float
-    reason: str = ""
+    reason: str = ""  # why there is no estimate; empty when there is one
 
     @property
     def estimable(self) -> bool:
