@@ -101,22 +101,13 @@ class Polynomial(Configurable):
         states = np.asarray(states)
         n, p = states.shape
         psi = np.empty((self.size(p), n))  # a feature's values side by side: faster to fill
-        self.states_in(psi, p)[:] = states.T
-        self.complete(psi, p)
-        return psi.T
-
-    def states_in(self, psi: FloatArray, dimension: int) -> FloatArray:
-        """Return where the states themselves stand in features of shape (size, n): (p, n)."""
-        return psi[int(self.bias) : int(self.bias) + dimension]
-
-    def complete(self, psi: FloatArray, dimension: int) -> None:
-        """Fill in the other features, (size, n), when the states are in place."""
-        states = self.states_in(psi, dimension)
-        psi[: int(self.bias)] = 1.0
+        first = int(self.bias)
+        psi[:first] = 1.0
+        psi[first : first + p] = states.T
         if self.degree > 1:
-            pairs = combinations(range(dimension), 2)
-            for row, (i, j) in enumerate(pairs, start=int(self.bias) + dimension):
-                np.multiply(states[i], states[j], out=psi[row])
+            for row, (i, j) in enumerate(combinations(range(p), 2), start=first + p):
+                np.multiply(psi[first + i], psi[first + j], out=psi[row])
+        return psi.T
 
 
 class FittedMap:

@@ -29,7 +29,6 @@ from tailproof.parameters import Configurable
 
 T = TypeVar("T")
 _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
-_NARROW = 32  # features of a block up to which one product is faster than two of half its work
 _WIDEST = 1 << 22  # numbers in the features of one piece
 
 
@@ -195,33 +194,20 @@ class Statistics:
 
 
 def accumulate(rows: Rows, total: Statistics) -> None:
-    """Add the rows' statistics to a total; without a policy there is no φ' and no `cross`.
-
-    Narrow features have Σψψᵀ and Σψψ'ᵀ in one product, where all rows have one next action.
-    """
-    width = len(rows.inner)
-    joint = rows.chosen is not None and width < _NARROW
+    """Add the rows' statistics to a total; without a policy there is no φ' and no `cross`."""
     for segment in rows.segments:
         member, block, inner = (
             segment.member,
             rows.block(segment.block),
             rows.inner[:, segment.rows],
         )
-        gram, cross = total.gram[member, block, block], total.cross[member, block]
         weighted = segment.weighed(inner)  # (w, m)
-        both = rows.both if joint and segment.counts is None else None
-        if both is None:
-            gram += weighted @ inner.T
+        total.gram[member, block, block] += weighted @ inner.T
         total.moment[member, block] += weighted @ rows.rewards[segment.rows]
         total.count[member] += inner.shape[1] if segment.counts is None else segment.counts.sum()
         for number, span in segment.following:
-            chosen = segment.within(span)
-            if both is None:
-                cross[:, rows.block(number)] += weighted[:, span] @ rows.following(number, chosen).T
-            else:
-                product = rows.inner[:, chosen] @ both[:, chosen].T  # (w, 2w)
-                gram += product[:, :width]
-                cross[:, rows.block(number)] += product[:, width:]
+            after = rows.following(number, segment.within(span))
+            total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
 
 
 @dataclass(frozen=True)
