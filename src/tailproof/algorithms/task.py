@@ -13,7 +13,8 @@ from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, chosen_actions
 
-_NEXT = "next actions"  # what a task remembers them by
+#: What a task remembers under these names: the policy's next actions, and where episodes start.
+_NEXT, FIRST_STATES = "next actions", "first states"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,11 @@ class Task:
         """Return where the policy starts, (m, p), and the rows of the log's table, where known."""
         if self.initial_states is not None:
             return self.initial_states, self.initial_rows
-        return self.log.first_states, self.log.first_rows if isinstance(self.log, Log) else None
+        if isinstance(self.log, Log):
+            return self.log.first_states, self.log.first_rows
+        if FIRST_STATES not in self.known:  # unless a pass over the log has met them
+            self.known[FIRST_STATES] = self.log.first_states
+        return self.known[FIRST_STATES], None
 
     def initial_points(self) -> Points:
         """Return the state-action pairs and weights that integrate Q over starts and policy."""

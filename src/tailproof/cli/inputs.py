@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tailproof.algorithms.bandit import IPS, BanditDR
 from tailproof.cli.options import LogOptions, MethodOptions
 from tailproof.cli.session import Session
-from tailproof.data.stored import AnyLog, LazyLog, in_memory
+from tailproof.data.stored import AnyLog, in_memory
 from tailproof.engines import Engine
 from tailproof.errors import TailproofError
 from tailproof.files.atomic import require_replaceable
@@ -52,7 +52,7 @@ def read_the_log(
             **options.tidying(),
             **options.parts(),
         )
-    if isinstance(reading.log, LazyLog):
+    if reading.log.stays_on_disk:
         session.note(f"The log stays on disk and is read in pieces: {reading.log!r}.")
     if reading.columns is not None:
         session.note(f"Read as {reading.columns.describe()}.")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailproof.cli.options import LogOptions
 from tailproof.cli.session import Session
 from tailproof.data.log import Log
-from tailproof.data.stored import AnyLog
-from tailproof.data.stored_views import held
+from tailproof.data.stored import AnyLog, held
 from tailproof.diagnosis.diagnose import diagnose
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.report.record import page_of

@@ -21,7 +21,7 @@ from tailproof.data.spaces import ActionSpace, Discrete, as_space
 from tailproof.errors import LogError
 
 
-def matrix(name: str, values: npt.ArrayLike) -> FloatArray:
+def real_matrix(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return real values as (n, p); a single variable may come as (n,)."""
     array = as_array(name, values, LogError)
     if array.dtype.kind not in "fiub":
@@ -86,7 +86,7 @@ def check_actions(
                 f"({len(outside)} such rows); code actions 0..A-1 or pass a larger action_space."
             )
         return array, space
-    array = matrix("actions", array)
+    array = real_matrix("actions", array)
     require_finite("actions", array, LogError)
     if array.shape[1] != space.dimension:
         raise LogError(
@@ -141,7 +141,7 @@ def runs(episode: npt.ArrayLike, n: int) -> tuple[IntArray, AnyArray]:
     return starts, ids
 
 
-def flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolArray:
+def end_flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolArray:
     """Return booleans (n,) that are true only where an episode ends; none are by default."""
     if values is None:
         return np.zeros(len(ends), dtype=bool)

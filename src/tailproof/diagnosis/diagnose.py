@@ -12,8 +12,7 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.data.given import as_log
 from tailproof.data.log import Log
-from tailproof.data.stored import LazyLog
-from tailproof.data.stored_views import SampleWarning, held
+from tailproof.data.stored import SampleWarning, held
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.diagnosis.influence import most_influential
 from tailproof.diagnosis.linear_reference import LinearReference
@@ -96,7 +95,7 @@ def diagnose(
     """
     log = as_log(log, columns, diagnose)
     with _noted() as drawn:
-        log = held(log, "The diagnosis", seed=seed) if isinstance(log, LazyLog) else log
+        log = held(log, "The diagnosis", seed=seed)
     for note in drawn:
         warnings.warn(note, SampleWarning, stacklevel=2)
     discount, chosen = resolve(log, policy, gamma=gamma, method=method)

@@ -15,8 +15,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.data.stored import AnyLog, LazyLog, action_counts
-from tailproof.data.stored_views import take_episodes
+from tailproof.data.stored import AnyLog, action_counts
 from tailproof.errors import StateWarning
 from tailproof.judgement.rules import RULES
 from tailproof.policies.simple import action_probabilities
@@ -49,11 +48,11 @@ class Hole(NamedTuple):
 
 def some_rows(log: AnyLog, rows: int = _ROWS) -> Log:
     """Return evenly spaced episodes with about so many rows; all of a log in memory."""
-    if not isinstance(log, LazyLog):
+    if not log.stays_on_disk:
         return log
     allowed = min(rows, int(log.memory_budget * log.n_transitions / log.bytes_in_memory))
     every = max(1, -(-log.n_transitions // max(allowed, 1)))
-    return take_episodes(log, np.arange(0, log.n_episodes, every)).load()
+    return log.take(np.arange(0, log.n_episodes, every), count_actions=False).load()
 
 
 def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, ...]:
@@ -65,7 +64,7 @@ def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, 
     if not log.is_discrete:
         return ()
     logged = action_counts(log) > 0
-    if isinstance(log, LazyLog) and logged.all():
+    if log.stays_on_disk and logged.all():
         return ()  # a pass over a log on disk costs more than regions without an action are worth
     some = some_rows(log)
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
@@ -121,7 +120,7 @@ def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
 def missing_codes(log: AnyLog) -> tuple[str, ...]:
     """Return the state columns of a log in memory that seem to hold a code for a missing value."""
     found: list[str] = []
-    if isinstance(log, LazyLog):
+    if log.stays_on_disk:
         return ()
     for name, column in zip(log.state_names, log.states.T, strict=True):
         for code in _CODES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, overload
 
@@ -16,8 +16,8 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog, in_memory
-from tailproof.data.stored_views import held
+from tailproof.data.stored import AnyLog, LazyLog, held, in_memory
+from tailproof.data.view import LogView
 from tailproof.engines import Engine, Local
 from tailproof.engines.threads import one_thread
 from tailproof.errors import (
@@ -73,7 +73,7 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
 
     Of a log larger than memory, a base that needs a sample is given one, drawn with the seed.
     """
-    if not isinstance(log, Log | LazyLog):
+    if not isinstance(log, LogView):
         raise LogError(
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
@@ -90,7 +90,7 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
         log = in_memory(log, f"clip={method.clip!r}")
         return log.with_rewards(Cap.named(method.clip).capped(log.rewards))
     levels = [method.clip, 1 - method.clip]
-    if isinstance(log, LazyLog):
+    if log.stays_on_disk:
         return log.with_reward_limits(*reward_quantiles(log, levels, engine))
     low, high = np.quantile(log.rewards, levels)
     return log.with_rewards(np.clip(log.rewards, low, high))
@@ -98,7 +98,7 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
 
 def reward_quantiles(log: LazyLog, levels: Sequence[float], engine: Engine | None) -> FloatArray:
     """Return quantiles of the rewards, in four passes over their column."""
-    within = replace(log, parts=())
+    within = log.without_parts()
 
     def ask(questions: list[Reduction | None]) -> list[Any]:
         question = partial(_about_rewards, questions[0])
@@ -174,7 +174,7 @@ def ends_by_the_clock(log: AnyLog) -> bool:
         return False
     places = np.arange(log.n_episodes)
     few = 50  # the first and the last will tell
-    if isinstance(log, LazyLog):
+    if log.stays_on_disk:
         few = int(np.clip(log.memory_budget * len(places) / (2 * log.bytes_in_memory), 1, few))
     chosen = np.union1d(places[:few], places[-few:])
     some = log.take(chosen).load()

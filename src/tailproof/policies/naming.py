@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.data.log import GAP, OTHER, Episodes, Log, unnamed
+from tailproof.data.log import GAP, OTHER, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.data.view import LogView
 from tailproof.errors import PolicyError
 from tailproof.policies.answers import ABSENT, action_codes, some
 from tailproof.policies.available import require_available, uniform_over_available
@@ -28,7 +29,7 @@ from tailproof.policies.simple import EpsilonGreedy, Mixture, Uniform, chosen_in
 from tailproof.policies.text import policy_from_text
 
 
-def for_log(policy: Any, log: Episodes) -> Any:
+def for_log(policy: Any, log: LogView) -> Any:
     """Return the policy as it acts on this log: its own states in, the log's action codes out.
 
     Parameters
@@ -53,7 +54,7 @@ def for_log(policy: Any, log: Episodes) -> Any:
     return bound
 
 
-def _bound(policy: Any, log: Episodes) -> Any:
+def _bound(policy: Any, log: LogView) -> Any:
     if isinstance(policy, str):
         policy = policy_from_text(policy, log.action_space)
     if isinstance(policy, EpsilonGreedy):

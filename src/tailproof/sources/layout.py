@@ -60,7 +60,7 @@ def variable(name: str, sample: pa.Array, texts: pa.Array | None) -> Variable:
     return Variable(name, tuple(f"{name}={label}" for label in ordered.to_pylist()), ordered)
 
 
-def matrix(
+def state_matrix(
     variables: Sequence[Variable],
     names: Sequence[str],
     batch: pa.RecordBatch,
@@ -68,10 +68,7 @@ def matrix(
     missing: bool = False,
     room: int = 0,
 ) -> FloatArray:
-    """Return the variables as they are in these columns of a batch, (m, p), each side by side.
-
-    With `room` for so many rows more at the end, (m + room, p).
-    """
+    """Return the variables as they are in these columns of a batch, a row each, (p, m + room)."""
     every = np.empty((sum(len(each.parts) for each in variables), batch.num_rows + room))
     values = every[:, : batch.num_rows]
     place = 0
@@ -79,14 +76,13 @@ def matrix(
         out = values[place : place + len(each.parts)]
         each.fill(out, name, batch.column(name), missing=missing)
         place += len(each.parts)
-    if not missing:
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = values.sum()
-        if not np.isfinite(total):  # of the few columns that may hold such values, say which does
-            for name in names:
-                if kinds.is_floating(batch.column(name).type):
-                    numbers(name, pa.chunked_array([batch.column(name)]))
-    return every.T
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    if not np.isfinite(total):  # of the few columns that may hold such values, say which does
+        for name in names:
+            if kinds.is_floating(batch.column(name).type):
+                numbers(name, pa.chunked_array([batch.column(name)]), missing=missing)
+    return every
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, IntArray
-from tailproof.data.stored import LazyLog, physical_memory
-from tailproof.data.view import PART
+from tailproof.arrays import AnyArray, BoolArray
+from tailproof.data.stored import LazyLog
+from tailproof.data.view import PART, physical_memory
 from tailproof.engines import Engine, running
 from tailproof.errors import LogError
 from tailproof.sources.columns import Choice, Columns, resolve_columns
@@ -100,7 +100,7 @@ def open_lazily(
     guessed = columns.guessed_episode(parts)
     if guessed is not None:
         require_few(int((~ends).sum()), survey.rows, guessed)
-    reader, starts, kept = _reader(data, columns, survey, ends, description, names, told)
+    reader, kept = _reader(data, columns, survey, ends, description, names, told)
     # Only what a part reads makes it the part that it is: another file may be mended meanwhile.
     ends_at = np.array([part.first + part.rows for part in ranges])
     at = np.minimum(np.searchsorted(survey.starts, ends_at), len(survey.starts) - 1)
@@ -111,7 +111,7 @@ def open_lazily(
             part if goes_on else replace(part, beyond=None)
             for part, goes_on in zip(ranges, crossed, strict=True)
         ),
-        starts=starts,
+        starts=reader.starts,
         episode_ids=ids[kept],
         group_ids=None if group_ids is None else group_ids[kept],
         ends=ends[kept],
@@ -224,8 +224,8 @@ def _reader(
     description: dict[str, Any] | None,
     texts: list[str],
     told: Told,
-) -> tuple[ParquetReader, IntArray, BoolArray]:
-    """Return how to read the pieces, where episodes start among them, and which have any."""
+) -> tuple[ParquetReader, BoolArray]:
+    """Return how to read the pieces, and which episodes have any."""
     borders = np.append(survey.starts, survey.rows)
     lengths = np.diff(borders)
     dropped = np.zeros(len(ends), dtype=bool) if columns.next_state else ~ends
@@ -270,10 +270,11 @@ def _reader(
         columns=columns,
         variables=variables,
         actions=actions,
+        starts=np.append(0, np.cumsum(lengths[kept])),
         borders=borders,
         ends=ends,
         dropped=dropped if dropped.any() else None,
         episode=None if kept.all() else np.cumsum(kept) - 1,
         kinds=(types.get("states", "float64"), types.get("actions", "float64")),
     )
-    return reader, np.append(0, np.cumsum(lengths[kept])), kept
+    return reader, kept

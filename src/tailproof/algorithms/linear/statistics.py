@@ -16,12 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tailproof.algorithms.rows import Dealing, Rows, Segment, arrange
-from tailproof.algorithms.task import Task
+from tailproof.algorithms.task import FIRST_STATES, Task
 from tailproof.arrays import FloatArray, require_products
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import physical_memory
-from tailproof.data.view import CHUNK
+from tailproof.data.view import CHUNK, physical_memory
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
 from tailproof.parameters import Configurable
@@ -232,7 +231,7 @@ def statistics(design: Design) -> Statistics:
     if key not in design.task.known:
         summary: PartSummary = design.reduce(summarise_part, operator.add)
         if design.task.log.stays_on_disk:
-            design.task.log.remember_first_states(summary.first_states)
+            design.task.known[FIRST_STATES] = summary.first_states
         require_products(summary.statistics.gram, LogError)
         design.task.known[key] = design, summary.statistics  # the design keeps the ids alive
     found: Statistics = design.task.known[key][1]

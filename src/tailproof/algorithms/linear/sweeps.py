@@ -20,7 +20,6 @@ from tailproof.algorithms.rows import Dealing
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.partition import Folds
-from tailproof.data.stored import LazyLog
 from tailproof.data.view import Chunk
 from tailproof.features import Features, PerAction, at_actions
 
@@ -266,7 +265,7 @@ class Sweeps:
     def _fits(self) -> bool:
         log = self.task.log
         size = 8 * log.n_transitions * self.features.size * (1 + log.n_actions)
-        if isinstance(log, LazyLog) and size + log.bytes_in_memory > log.memory_budget:
+        if log.stays_on_disk and size + log.bytes_in_memory > log.memory_budget:
             return False
         return bool(size <= _KEPT)
 
