@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.validation import check_propensity
 from tailproof.data.view import Chunk
 from tailproof.errors import LogError
+from tailproof.sources.actions import Actions
 from tailproof.sources.columns import Columns
 from tailproof.sources.encode import numbers
-from tailproof.sources.layout import Actions, Variable, state_matrix
 from tailproof.sources.storage import Part, Storage
-from tailproof.sources.survey import located
+from tailproof.sources.tables import naming_the_type
+from tailproof.sources.variables import Variable, state_matrix
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ParquetReader:
         first = part.first
         for span in part.spans:
             for batch, where in self.storage.batches(span, wanted, size):
-                with located(where):
+                with naming_the_type(f"In {where}: "):
                     yield self._decoded(first, batch, where, columns)
                 first += batch.num_rows
 
@@ -80,15 +80,17 @@ class ParquetReader:
         if "states" in columns:
             in_a_row = self._in_a_row(batch)
         if "next_states" in columns and self.columns.next_state:
-            after = state_matrix(self.variables, self.columns.next_state, batch, missing=True)
+            names = self.columns.next_state
+            columns_after = [*map(batch.column, names)]
+            after = state_matrix(self.variables, names, columns_after, missing=True)
         if "actions" in columns:
             actions = self.actions(batch)
             if actions.ndim == 2:
                 actions = actions.astype(self.kinds[1], copy=False)
         if "rewards" in columns:
-            rewards = _reals(self.columns.reward, batch)
+            rewards = numbers(self.columns.reward, batch.column(self.columns.reward))
         if "propensity" in columns and self.columns.propensity is not None:
-            chances = _reals(self.columns.propensity, batch)
+            chances = numbers(self.columns.propensity, batch.column(self.columns.propensity))
             check_propensity(chances, len(chances), self.actions.space)
         return _Batch(first, batch.num_rows, where, in_a_row, after, actions, rewards, chances)
 
@@ -100,7 +102,8 @@ class ParquetReader:
     def _in_a_row(self, batch: pa.RecordBatch) -> FloatArray:
         """Return the states, and room for the one that follows if it is the next row's, (p, m + 1)."""
         room = 0 if self.columns.next_state else 1
-        states = state_matrix(self.variables, self.columns.state, batch, room=room)
+        names = self.columns.state
+        states = state_matrix(self.variables, names, [*map(batch.column, names)], room=room)
         return states.astype(self.kinds[0], copy=False)
 
     def _chunk(self, batch: _Batch, following: FloatArray | None, ahead: bool) -> Chunk:
@@ -166,7 +169,7 @@ class ParquetReader:
         if part.beyond is None:
             return None
         batch, where = next(self.storage.batches(part.beyond, self.columns.state, 1))
-        with located(where):
+        with naming_the_type(f"In {where}: "):
             return self._in_a_row(batch)[:, :1]
 
 
@@ -181,13 +184,3 @@ class _Batch(NamedTuple):
     actions: AnyArray
     rewards: FloatArray
     propensity: FloatArray | None
-
-
-def _reals(name: str, batch: pa.RecordBatch) -> FloatArray:
-    column = batch.column(name)
-    if kinds.is_float64(column.type) and column.null_count == 0:
-        values: FloatArray = column.to_numpy()
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(values.sum()):
-                return values
-    return numbers(name, pa.chunked_array([column]))

@@ -214,7 +214,7 @@ row is an episode of one step.
                 "missing, categorical, categories and cost are for logs in memory. Read it with "
                 "lazy=False, or make these changes in the data."
             )
-        opened, columns = open_lazily(data, parts, told, engine=engine)
+        opened, columns = open_lazily(data, parts, told, engine)
         log = in_memory(opened, "lazy=False") if lazy is False else replace(opened, budget=budget)
         return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
     adapter = _adapter(source)
