@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tailproof.arrays import BoolArray, IntArray
+from tailproof.errors import LogError
 
 
-class Table(Protocol):
-    """The table itself: policies may read columns of it that are no part of the state."""
+@dataclass(frozen=True, eq=False)
+class OriginalTable:
+    """The table that a log was read from, without what no policy knows before it acts.
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns that a policy may read."""
+    Attributes
+    ----------
+    label
+        What errors call it.
+    names
+        The columns that a policy may read.
+    hidden
+        The others, and what each is.
+    count
+        How many rows it had when the log was read.
+    source
+        Reads some of its columns as an Arrow table; the second argument names columns of labels.
+    """
+
+    label: str
+    names: tuple[str, ...]
+    hidden: dict[str, str]
+    count: int
+    source: Callable[[Sequence[str], Sequence[str]], Any]
 
     def read(self, names: Sequence[str]) -> Any:
         """Return these columns as an Arrow table with all rows."""
+        table = self.source(list(names), [])
+        if table.num_rows != self.count:
+            raise LogError(
+                f"{self.label} had {self.count} rows when it was read as a log, and has "
+                f"{table.num_rows} now. Read it again."
+            )
+        return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +71,7 @@ class Origin:
     rows: IntArray
     next_rows: IntArray
     count: int
-    table: Table | None = None
+    table: OriginalTable | None = None
     index: Any = None
     available: BoolArray | None = None
 
@@ -61,9 +86,6 @@ class Origin:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "table": None, "index": None}  # open files do not travel
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
 
 def own_origin(starts: IntArray) -> Origin:

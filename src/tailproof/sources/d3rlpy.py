@@ -183,8 +183,7 @@ def _arrays(index: int, episode: Recorded) -> tuple[AnyArray, AnyArray, AnyArray
         if values.dtype.kind not in "fiub":
             raise LogError(f"{name} must be numbers. Got dtype {values.dtype} in episode {index}.")
     for name, values in (("observations", states), ("rewards", rewards)):
-        with np.errstate(over="ignore", invalid="ignore"):
-            require_finite(f"{name} of episode {index}", values, LogError)
+        require_finite(f"{name} of episode {index}", values, LogError)
     terminated = np.zeros(steps, dtype=bool)
     terminated[-1] = episode.terminated
     return states, actions.reshape(steps, -1), rewards.ravel().astype(float), terminated

@@ -98,19 +98,18 @@ def assemble(steps: Steps, told: Told) -> Log:
 
     codes = rows(episodes.codes)
     first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-    with np.errstate(over="ignore", invalid="ignore"):  # of a sum that only tests for finiteness
-        log = Log.from_arrays(
-            rows(steps.states),
-            rows(steps.actions),
-            rows(steps.rewards),
-            rows(next_states),
-            episode=codes,
-            terminated=rows(terminated),
-            propensity=rows(steps.propensity),
-            action_space=steps.action_space,
-            state_names=steps.state_names,
-            reward_name=steps.reward_name,
-        )
+    log = Log.from_arrays(
+        rows(steps.states),
+        rows(steps.actions),
+        rows(steps.rewards),
+        rows(next_states),
+        episode=codes,
+        terminated=rows(terminated),
+        propensity=rows(steps.propensity),
+        action_space=steps.action_space,
+        state_names=steps.state_names,
+        reward_name=steps.reward_name,
+    )
     log = replace(log, origin=_origin(episodes, kept, n))
     if steps.group is not None:
         groups = _groups(steps.group, episodes, steps.episode)

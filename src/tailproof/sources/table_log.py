@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.log import Log
+from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import LogError
 from tailproof.sources.actions import action_layout, distinct_actions
@@ -26,7 +27,6 @@ from tailproof.sources.encode import (
     truth_values,
 )
 from tailproof.sources.frequencies import available_actions, with_weights
-from tailproof.sources.original import OriginalColumns
 from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
 from tailproof.sources.steps import Steps, Told, assemble, without_timeouts
 from tailproof.sources.tables import Source, naming_the_type, open_table
@@ -36,6 +36,15 @@ from tailproof.sources.variables import Variable, distinct_texts, state_matrix
 T = TypeVar("T")
 #: What the state of a table without state columns is called.
 NO_STATE = ("constant",)
+#: What no policy knows before it acts.
+_LATER = {
+    "action": "the action",
+    "reward": "the reward",
+    "next_state": "a next state",
+    "terminated": "what ends the episode",
+    "truncated": "what ends the episode",
+    "propensity": "the propensity of the logged action",
+}
 
 
 def read_table(
@@ -68,7 +77,10 @@ def read_table(
             f"{int((~kept).sum())} of {len(kept)} rows left out: their episodes have missing values."
         )
         origin = origin.within(np.flatnonzero(kept), len(kept))
-    original = OriginalColumns.of(table, columns, origin.count)
+    said = columns.parts()
+    hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}
+    names = tuple(name for name in table.names if name not in hidden)
+    original = OriginalTable(table.label, names, hidden, origin.count, table.read)
     log = replace(log, origin=replace(origin, table=original, index=table.index))
     if columns.available:
         mask = available_actions(rows, columns.available, log)
