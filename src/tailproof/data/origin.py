@@ -14,27 +14,13 @@ from tailproof.errors import LogError
 
 @dataclass(frozen=True, eq=False)
 class OriginalTable:
-    """The table that a log was read from, without what no policy knows before it acts.
+    """The table that a log was read from, without what no policy knows before it acts."""
 
-    Attributes
-    ----------
-    label
-        What errors call it.
-    names
-        The columns that a policy may read.
-    hidden
-        The others, and what each is.
-    count
-        How many rows it had when the log was read.
-    source
-        Reads some of its columns as an Arrow table; the second argument names columns of labels.
-    """
-
-    label: str
-    names: tuple[str, ...]
-    hidden: dict[str, str]
-    count: int
-    source: Callable[[Sequence[str], Sequence[str]], Any]
+    label: str  # what errors call it
+    names: tuple[str, ...]  # the columns that a policy may read
+    hidden: dict[str, str]  # the others, and what each is
+    count: int  # how many rows it had when the log was read
+    source: Callable[[Sequence[str], Sequence[str]], Any]  # reads columns; the second are labels
 
     def read(self, names: Sequence[str]) -> Any:
         """Return these columns as an Arrow table with all rows."""
@@ -53,27 +39,16 @@ class Origin:
 
     A policy that answers by row (a column, a rule over original columns) is asked by these numbers, so
     that parts of a log, in any order, get the answers of their own rows.
-
-    Attributes
-    ----------
-    rows, next_rows
-        The row of each state and of each next state, (n,); −1 where the table has none.
-    count
-        How many rows the table has.
-    table
-        The table, where it can still be read.
-    index
-        The row labels of a pandas frame, which those of a Series must match.
-    available
-        Which actions could be taken in each row of the table, (N, A); None for all.
     """
 
-    rows: IntArray
-    next_rows: IntArray
-    count: int
-    table: OriginalTable | None = None
-    index: Any = None
-    available: BoolArray | None = None
+    rows: IntArray  # (n,) that of each state
+    next_rows: IntArray  # (n,) that of each next state, −1 where the table has none
+    count: int  # how many rows the table has
+    table: OriginalTable | None = None  # where it can still be read
+    index: Any = None  # the row labels of a pandas frame, which those of a Series must match
+    available: BoolArray | None = (
+        None  # (N, A) which actions could be taken in each row; None for all
+    )
 
     def take(self, rows: Any) -> Origin:
         """Return that of some rows of the log."""

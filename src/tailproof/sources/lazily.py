@@ -90,14 +90,9 @@ def open_lazily(
             "can have neither weights nor available actions. Read it into memory with lazy=False."
         )
     data.require_types(columns.used())
-    after = dict(zip(columns.state, columns.next_state, strict=False))
-    texts = {
-        name: (name, after[name]) if name in after else (name,)
-        for name in columns.state
-        if _holds_text(data.schema.field(name).type)
-    }
-    surveyor = Surveyor(data.storage, columns, tuple(texts.values()))
     ranges = data.parts(PART)
+    texts = _text_columns(data, columns)
+    surveyor = Surveyor(data.storage, columns, tuple(texts.values()))
     with running(engine) as where:
         survey = surveyor.merged(where.map(surveyor, ranges))
     label = data.label[0].lower() + data.label[1:]
@@ -118,7 +113,8 @@ def open_lazily(
         raise LogError("A log needs at least one transition. Got none whose next state is known.")
     known = dict(zip(texts, survey.texts, strict=True))
     variables, actions = _layout(data, columns, survey, known, description, dropped, told)
-    types = {} if description is None else description["types"]
+    written = {} if description is None else description
+    types = written.get("types", {})
     reader = ParquetReader(
         storage=data.storage,
         columns=columns,
@@ -131,7 +127,6 @@ def open_lazily(
         episode=None if kept.all() else np.cumsum(kept) - 1,
         kinds=(types.get("states", "float64"), types.get("actions", "float64")),
     )
-    written = {} if description is None else description
     names = tuple(part for each in variables for part in each.parts)
     log = LazyLog(
         reader=reader,
@@ -163,10 +158,16 @@ def _own_parts(parts: Sequence[Part], survey: Survey, given_next: bool) -> tuple
     )
 
 
-def _holds_text(kind: Any) -> bool:
-    return is_text(kind.value_type if kinds.is_dictionary(kind) else kind) or bool(
-        kinds.is_string_view(kind)
-    )
+def _text_columns(data: DataSet, columns: Columns) -> dict[str, tuple[str, ...]]:
+    """Return the state columns that are text, each with the column of its next values."""
+    after = dict(zip(columns.state, columns.next_state, strict=False))
+    found: dict[str, tuple[str, ...]] = {}
+    for name in columns.state:
+        kind = data.schema.field(name).type
+        kind = kind.value_type if kinds.is_dictionary(kind) else kind
+        if is_text(kind) or kinds.is_string_view(kind):
+            found[name] = (name, after[name]) if name in after else (name,)
+    return found
 
 
 def _labels(

@@ -20,37 +20,30 @@ _FEW = 0.1  # share of the rows that may be left out on a guess
 
 @dataclass(frozen=True)
 class Steps:
-    """Logged steps as some file has them, a row each, in any order.
+    """Logged steps as some file has them, one per row, in any order.
 
-    Attributes
-    ----------
-    next_states
-        NaN in the rows where it is unknown; None to derive all of them from the rows.
-    episode, group
-        Labels; without episodes, one ends where a flag says so, and without flags at every row.
-    step
-        What the rows of an episode are ordered by; None for the order in which they stand.
-    terminated
-        Flags, or True where the last row of every episode ends it for good.
-    guessed_episode
-        The name of the episode column, if it was guessed and nobody said how episodes end.
+    Without episode labels an episode ends where a flag says so, and without flags at every row.
     """
 
     states: FloatArray  # (n, p)
     actions: AnyArray  # (n,) or (n, q)
     rewards: FloatArray  # (n,)
-    next_states: FloatArray | None = None  # (n, p)
+    next_states: FloatArray | None = (
+        None  # (n, p) NaN where unknown; None to derive all from the rows
+    )
     episode: Labelled | None = None
     group: Labelled | None = None
-    step: AnyArray | None = None  # (n,)
-    terminated: BoolArray | bool | None = None  # (n,)
+    step: AnyArray | None = (
+        None  # (n,) orders the rows of an episode; None for the order of the file
+    )
+    terminated: BoolArray | bool | None = None  # (n,) or True if the last row ends every episode
     truncated: BoolArray | None = None  # (n,)
     propensity: FloatArray | None = None  # (n,)
     action_space: Any = None
     state_names: tuple[str, ...] | None = None
     reward_name: str = "reward"
     keep_order: bool = False
-    guessed_episode: str | None = None
+    guessed_episode: str | None = None  # the column, if nobody named it or said how episodes end
 
 
 @dataclass(frozen=True)

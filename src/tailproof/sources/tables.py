@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -26,25 +26,14 @@ JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
 class Source:
     """A table that has been opened: its columns are known, its rows not read yet.
 
-    Attributes
-    ----------
-    label
-        What errors call it.
-    names
-        Its columns.
-    read
-        Reads these columns; those of the second argument are labels, to be kept as they are written.
-    schema
-        Its schema, where that may hold what tailproof wrote about it.
-    index
-        The row labels of a pandas frame.
+    `read` takes the columns to read, and those of them that are labels, to be kept as they are written.
     """
 
-    label: str
+    label: str  # what errors call it
     names: tuple[str, ...]
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
-    schema: pa.Schema | None = field(default=None, repr=False)
-    index: Any = field(default=None, repr=False)
+    schema: pa.Schema | None = None  # where it may hold what tailproof wrote about the table
+    index: Any = None  # the row labels of a pandas frame
 
 
 def open_table(given: Any) -> Source:
