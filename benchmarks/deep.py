@@ -24,14 +24,12 @@ from parts.autograd import LoopedIQL, LoopedSAC, StackedIQL
 from parts.d3rlpy_rate import d3rlpy_rate
 from parts.options import parser as options_parser
 from parts.options import print_json
-from parts.workload import ACTIONS, BATCH, ROWS, STATES, products, table
+from parts.workload import BATCH, ROWS, group, products
 
+from tailproof.deep import IQL, SAC
 from tailproof.deep.actor_critic import ActorCriticLearner
-from tailproof.deep.actors import SoftActor
 from tailproof.deep.cloning import CloningLearner
-from tailproof.deep.data import Draws, Normals, Table
-from tailproof.deep.implicit import Expectile, ImplicitLearner
-from tailproof.deep.losses import exponential_weight
+from tailproof.deep.implicit import ImplicitLearner
 from tailproof.ensemble.aggregate import Quantile
 
 #: How much caches and neighbours leave of the gain differs between machines: 2.2 was seen against the
@@ -45,64 +43,21 @@ TARGETS = {
 }
 
 
-def iql(data: Table, members: int, hidden: tuple[int, ...]) -> ImplicitLearner:
-    rows = np.array_split(np.arange(ROWS), members)
-    return ImplicitLearner(
-        data,
-        Draws(rows, range(members), BATCH),
-        range(members),
-        Expectile(0.7, 3.0, 100.0),
-        shared=False,
-        backup=None,
-        hidden=hidden,
-        batch=BATCH,
-        twins=2,
-        huber=None,
-        n_actions=None,
-        learning_rate=3e-4,
-        target_rate=0.005,
-    )
+def iql(members: int, hidden: tuple[int, ...]) -> ImplicitLearner:
+    return ImplicitLearner(group(IQL(hidden=hidden, batch=BATCH, target_rate=0.005), members))
 
 
-def policy(data: Table, hidden: tuple[int, ...]) -> CloningLearner:
+def policy(hidden: tuple[int, ...]) -> CloningLearner:
+    given = group(IQL(batch=BATCH))
+    weights = np.random.default_rng(1).exponential(size=(1, ROWS))
     return CloningLearner(
-        data,
-        Draws([np.arange(ROWS)], [0], BATCH),
-        0,
-        hidden=hidden,
-        batch=BATCH,
-        n_actions=None,
-        learning_rate=3e-4,
-        steps=10**6,
+        given.settings, given.log, given.scaling, weights, steps=10**6, seed=0, hidden=hidden
     )
 
 
-def sac(data: Table, members: int, hidden: tuple[int, ...]) -> ActorCriticLearner:
-    actor = SoftActor(
-        STATES,
-        ACTIONS,
-        0,
-        BATCH,
-        hidden=hidden,
-        learning_rate=3e-4,
-        target_entropy=-float(ACTIONS),
-        temperature=0.2,
-    )
-    return ActorCriticLearner(
-        data,
-        Draws([np.arange(ROWS)], [0], BATCH),
-        Normals(0, (2, BATCH, ACTIONS)),
-        range(members),
-        actor,
-        shared=True,
-        backup=Quantile(0.0),
-        hidden=hidden,
-        batch=BATCH,
-        twins=1,
-        delay=1,
-        learning_rate=3e-4,
-        target_rate=0.005,
-    )
+def sac(members: int, hidden: tuple[int, ...]) -> ActorCriticLearner:
+    settings = SAC(hidden=hidden, batch=BATCH, target_rate=0.005)
+    return ActorCriticLearner(group(settings, members, Quantile(0.0)))
 
 
 def clock() -> Callable[[], float]:
@@ -148,9 +103,8 @@ def one_growth(members: int, seconds: float, threads: int) -> str:
     """Return the rate and the memory that K members add."""
     _prepare(threads)
     with torch.no_grad():
-        data = table()
         before = _resident()
-        learner = iql(data, members, (256, 256))
+        learner = iql(members, (256, 256))
         rate = rates({"iql": learner.update}, seconds)["iql"]
     return f"{rate} {_resident() - before}"
 
@@ -167,15 +121,15 @@ def _prepare(threads: int) -> None:
 
 def measure(seconds: float, threads: int, python: str | None) -> dict[str, Any]:
     _prepare(threads)
-    data = table()
+    data = group(IQL(batch=BATCH)).transitions
     small = (256, 256)
-    looped, stacked = LoopedIQL(data, 5, small), iql(data, 5, small)
-    alone, extraction = iql(data, 1, small), policy(data, small)
+    looped, stacked = LoopedIQL(data, 5, small), iql(5, small)
+    alone, extraction = iql(1, small), policy(small)
 
     def ours(step: int) -> None:  # d3rlpy's update moves the policy too, and weighs its actions
         alone.update(step)
         extraction.update(step)
-        exponential_weight(alone.rule.weight(torch.zeros(1, BATCH)), 3.0, 100.0)
+        alone.settings.action_weight(torch.zeros(1, BATCH))
 
     def silent(update: Callable[[int], None]) -> Callable[[int], None]:
         def run(step: int) -> None:
@@ -198,7 +152,7 @@ def measure(seconds: float, threads: int, python: str | None) -> dict[str, Any]:
     found["rates"] |= rates(
         {
             "IQL K=5 loop, 64 wide": LoopedIQL(data, 5, narrow).update,
-            "IQL K=5 stacked, 64 wide": silent(iql(data, 5, narrow).update),
+            "IQL K=5 stacked, 64 wide": silent(iql(5, narrow).update),
         },
         seconds / 2,
     )
@@ -206,7 +160,7 @@ def measure(seconds: float, threads: int, python: str | None) -> dict[str, Any]:
     found["rates"] |= rates(
         {
             "SAC-N N=10 loop": LoopedSAC(data, 10, deep).update,
-            "SAC-N N=10 stacked": silent(sac(data, 10, deep).update),
+            "SAC-N N=10 stacked": silent(sac(10, deep).update),
         },
         seconds,
     )

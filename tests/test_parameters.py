@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from sklearn.base import clone
 
@@ -7,6 +8,7 @@ from tailproof import (
     LSTD,
     Bootstrap,
     Clip,
+    Log,
     Mean,
     MeanMinusStd,
     Median,
@@ -19,9 +21,13 @@ from tailproof import (
     Split,
     TrimmedMean,
     Whole,
+    compare,
+    diagnose,
+    evaluate,
+    learn,
     method,
 )
-from tailproof.errors import MethodError, PartitionError
+from tailproof.errors import EngineError, MethodError, PartitionError
 from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans, SampleMean
 from tailproof.methods.catalogue import names
 
@@ -61,3 +67,40 @@ def test_unknown_settings_are_named(name):
 def test_changed_settings_are_checked():
     with pytest.raises(PartitionError, match="folds must be a whole number"):
         Split(3).set_params(folds=0)
+
+
+def tiny_log():
+    rng = np.random.default_rng(1)
+    states, actions = rng.normal(size=200), rng.integers(2, size=200)
+    rewards = actions + rng.normal(size=200)
+    return Log.from_arrays(states, actions, rewards, states, episode=range(200))
+
+
+DOORS = {
+    "evaluate": lambda log, **names: evaluate(log, "always:1", method="roam-dm", **names).to_dict(),
+    "compare": lambda log, **names: compare(
+        log, {"one": "always:1"}, method="roam-dm", **names
+    ).to_dict(),
+    "learn": lambda log, **names: learn(log, method="room-fqi", **names).critic.members.theta,
+    "diagnose": lambda log, **names: diagnose(log, "always:1", **names).influence.to_dict(),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_random_state_is_the_seed(door):
+    log, ask = tiny_log(), DOORS[door]
+    assert str(ask(log, random_state=3)) == str(ask(log, seed=3))
+    with pytest.raises(MethodError, match=r"Got seed=3, random_state=3\."):
+        ask(log, seed=3, random_state=3)
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if door != "diagnose"])
+def test_n_jobs_is_an_engine(door):
+    log, ask = tiny_log(), DOORS[door]
+    plain = str(ask(log))
+    assert str(ask(log, n_jobs=2)) == plain
+    assert str(ask(log, n_jobs=-1)) == plain
+    with pytest.raises(MethodError, match="engine and n_jobs are names of one setting"):
+        ask(log, engine="local", n_jobs=2)
+    with pytest.raises(EngineError, match="n_jobs a number of threads or -1"):
+        ask(log, n_jobs=0)

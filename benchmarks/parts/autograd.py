@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from parts.workload import ACTIONS, BATCH, ROWS, STATES
-from tailproof.deep.actors import LOG_STD
-from tailproof.deep.data import Draws, Table
+from tailproof.deep.critics import LOG_STD
+from tailproof.deep.data import Transitions, row_draws
 from tailproof.deep.losses import squashed_log_density
 
 
@@ -31,9 +31,9 @@ def follow(slow: nn.Module, fast: nn.Module) -> None:
 class LoopedIQL:
     """The usual way: K learners of modules, autograd and torch's Adam, one after the other."""
 
-    def __init__(self, data: Table, members: int, hidden: tuple[int, ...]) -> None:
+    def __init__(self, data: Transitions, members: int, hidden: tuple[int, ...]) -> None:
         self.data, self.learners = data, []
-        self.draws = Draws(np.array_split(np.arange(ROWS), members), range(members), BATCH)
+        self.draws = row_draws(np.array_split(np.arange(ROWS), members), range(members), BATCH)
         for _ in range(members):
             twins = nn.ModuleList(perceptron(STATES + ACTIONS, *hidden, 1) for _ in range(2))
             value = perceptron(STATES, *hidden, 1)
@@ -65,9 +65,9 @@ class LoopedIQL:
 class StackedIQL:
     """K learners as one: stacked weights, batched products, autograd and torch's fused Adam."""
 
-    def __init__(self, data: Table, members: int, hidden: tuple[int, ...]) -> None:
+    def __init__(self, data: Transitions, members: int, hidden: tuple[int, ...]) -> None:
         self.data = data
-        self.draws = Draws(np.array_split(np.arange(ROWS), members), range(members), BATCH)
+        self.draws = row_draws(np.array_split(np.arange(ROWS), members), range(members), BATCH)
         self.q = _stacked(2 * members, (STATES + ACTIONS, *hidden, 1))
         self.v = _stacked(members, (STATES, *hidden, 1))
         self.slow = [each.detach().clone() for each in self.q]
@@ -114,9 +114,9 @@ def _run(parameters: list[Tensor], inputs: Tensor) -> Tensor:
 class LoopedSAC:
     """SAC-N as a loop over N critic modules and autograd."""
 
-    def __init__(self, data: Table, members: int, hidden: tuple[int, ...]) -> None:
+    def __init__(self, data: Transitions, members: int, hidden: tuple[int, ...]) -> None:
         self.data = data
-        self.draws = Draws([np.arange(ROWS)], [0], BATCH)
+        self.draws = row_draws([np.arange(ROWS)], [0], BATCH)
         self.critics = [perceptron(STATES + ACTIONS, *hidden, 1) for _ in range(members)]
         self.slow = [copy.deepcopy(critic) for critic in self.critics]
         self.actor = perceptron(STATES, *hidden, 2 * ACTIONS)

@@ -9,23 +9,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.deep.data import Table
+from tailproof import Log, Replicate, Split
+from tailproof.deep.data import Scaling
+from tailproof.deep.group import MemberGroup
+from tailproof.deep.settings import DeepSettings
+from tailproof.ensemble.aggregate import Aggregate
 
 STATES, ACTIONS, ROWS, BATCH = 17, 6, 20_000, 256
 
 
-def table() -> Table:
+def group(settings: DeepSettings, members: int = 1, backup: Aggregate | None = None) -> MemberGroup:
+    """Return members of one group: each a part of the log or, with a backup, all of it."""
     rng = np.random.default_rng(0)
-    return Table(
-        {
-            "actions": rng.uniform(-1, 1, (ROWS, ACTIONS)),
-            "states": rng.standard_normal((ROWS, STATES)),
-            "next_states": rng.standard_normal((ROWS, STATES)),
-            "rewards": rng.standard_normal((ROWS, 1)),
-            "discounts": np.full((ROWS, 1), 0.99),
-            "weights": rng.exponential(size=(ROWS, 1)),
-        }
+    states, actions = rng.standard_normal((ROWS, STATES)), rng.uniform(-1, 1, (ROWS, ACTIONS))
+    log = Log.from_arrays(
+        states,
+        actions,
+        rng.standard_normal(ROWS),
+        rng.standard_normal((ROWS, STATES)),
+        episode=np.arange(ROWS) // 100,
     )
+    partition = Split(members) if backup is None else Replicate(members)
+    scaling = Scaling.of(log, standardise=False, reward_scale=1.0)
+    folds = partition.assign(log, rng)
+    return MemberGroup(log, 0.99, folds, tuple(range(members)), scaling, settings, backup)
 
 
 def products(members: int, hidden: tuple[int, ...]) -> Callable[[int], None]:

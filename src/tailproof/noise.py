@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +89,38 @@ class Noise(ABC):
         """Draw an array of the given size."""
 
 
+class _Law(Noise):
+    """A frozen dataclass whose settings are checked by their names."""
+
+    _index: ClassVar[str] = ""  # the setting that is the tail index; none for light tails
+    _above_one: ClassVar[str] = ""  # the setting that must exceed 1 for the mean to exist
+    _limits: ClassVar = {"fraction": (0.0, 1.0), "alpha": (0.0, 2.0), "beta": (-1.0, 1.0)}
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            above, reason = 0.0, ""
+            if name == self._above_one:
+                above, reason = (
+                    1.0,
+                    ", because the noise is centred at its mean (StudentT needs none)",
+                )
+            wanted, right = f"finite and above {above:g}{reason}", above < value < math.inf
+            if name == "sign":
+                wanted, right = "1 (a tail of gains) or -1 (a tail of losses)", value in (-1, 1)
+            if not (right or name in ("fraction", "beta")):  # NaN is not
+                raise TailproofError(
+                    f"The {name} of {type(self).__name__} must be {wanted}. Got {value!r} instead."
+                )
+            if name in self._limits:
+                low, high = self._limits[name]
+                named = f"The {name} of {type(self).__name__}"
+                require_fraction(named, value, TailproofError, low=low, high=high)
+
+    @property
+    def tail_index(self) -> float:
+        return float(getattr(self, self._index)) if self._index else math.inf
+
+
 @lru_cache(maxsize=256)
 def winsorised_std(df: float, tail: float = 0.01) -> float:
     """Return the standard deviation of t_df winsorised at its `tail` and 1 − `tail` quantiles.
@@ -110,7 +143,7 @@ def winsorised_std(df: float, tail: float = 0.01) -> float:
 
 
 @dataclass(frozen=True)
-class StudentT(Noise):
+class StudentT(_Law):
     """The paper's noise (section 5), ν = κ·t_df/σ, σ the std of t_df winsorised at 1 % and 99 %.
 
     The paper prints σ² and 2 %, which is a slip. With df ≤ 1 the noise has no mean: the value of
@@ -126,14 +159,7 @@ class StudentT(Noise):
 
     df: float
     kappa: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check(self, "df", "kappa")
-
-    @property
-    def tail_index(self) -> float:
-        """The degrees of freedom."""
-        return self.df
+    _index = "df"
 
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
@@ -144,7 +170,7 @@ class StudentT(Noise):
 
 
 @dataclass(frozen=True)
-class SkewedT(Noise):
+class SkewedT(_Law):
     """Student t with its positive side stretched by `right`, then centred, ν = κ(t·s(t) − m)/σ.
 
     s(t) = right for t > 0 and 1 otherwise, m = (right − 1)·E max(t, 0), and σ is that of
@@ -159,15 +185,7 @@ class SkewedT(Noise):
     df: float
     right: float = 1.3
     kappa: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check(self, "right", "kappa")
-        _check(self, "df", above=1.0, reason=_CENTRED)
-
-    @property
-    def tail_index(self) -> float:
-        """The degrees of freedom."""
-        return self.df
+    _index = _above_one = "df"
 
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
@@ -182,7 +200,7 @@ class SkewedT(Noise):
 
 
 @dataclass(frozen=True)
-class Gaussian(Noise):
+class Gaussian(_Law):
     """The light-tailed reference, ν ~ N(0, scale²).
 
     Examples
@@ -193,9 +211,6 @@ class Gaussian(Noise):
 
     scale: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check(self, "scale")
-
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
         return rng.standard_normal(size) * self.scale
@@ -205,7 +220,7 @@ class Gaussian(Noise):
 
 
 @dataclass(frozen=True)
-class Pareto(Noise):
+class Pareto(_Law):
     """Centred classical Pareto, ν = sign·scale·(X − a/(a−1)), P(X > x) = x^−a for x ≥ 1.
 
     Examples
@@ -217,15 +232,7 @@ class Pareto(Noise):
     index: float
     sign: int = 1
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check(self, "sign", "scale")
-        _check(self, "index", above=1.0, reason=_CENTRED)
-
-    @property
-    def tail_index(self) -> float:
-        """The index a."""
-        return self.index
+    _index = _above_one = "index"
 
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
@@ -238,7 +245,7 @@ class Pareto(Noise):
 
 
 @dataclass(frozen=True)
-class LogNormal(Noise):
+class LogNormal(_Law):
     """Centred log-normal, ν = sign·scale·(exp(σZ) − exp(σ²/2)), Z ~ N(0, 1).
 
     All its moments exist, yet at σ = 2 samples of any usual size behave as if they did not.
@@ -253,9 +260,6 @@ class LogNormal(Noise):
     sign: int = 1
     scale: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check(self, "sigma", "sign", "scale")
-
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
         centred = rng.lognormal(0.0, self.sigma, size) - math.exp(self.sigma**2 / 2)
@@ -266,7 +270,7 @@ class LogNormal(Noise):
 
 
 @dataclass(frozen=True)
-class Gamma(Noise):
+class Gamma(_Law):
     """Gamma of mean 0 and standard deviation `scale`, ν = sign·scale·(G − k)/√k, G ~ Gamma(k).
 
     Skewness 2/√k without a heavy tail.
@@ -281,9 +285,6 @@ class Gamma(Noise):
     sign: int = 1
     scale: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check(self, "shape", "sign", "scale")
-
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
         centred = rng.standard_gamma(self.shape, size) - self.shape
@@ -294,7 +295,7 @@ class Gamma(Noise):
 
 
 @dataclass(frozen=True)
-class Contaminated(Noise):
+class Contaminated(_Law):
     """N(0, 1), of which a small `fraction` is N(0, scale²) instead.
 
     Examples
@@ -306,10 +307,6 @@ class Contaminated(Noise):
     fraction: float = 0.001
     scale: float = 300.0
 
-    def __post_init__(self) -> None:
-        _check(self, "scale")
-        require_fraction("The fraction of Contaminated", self.fraction, TailproofError)
-
     def sample(self, size: Size, rng: np.random.Generator) -> FloatArray:
         """Draw an array of the given size."""
         outlying = rng.random(size) < self.fraction
@@ -320,7 +317,7 @@ class Contaminated(Noise):
 
 
 @dataclass(frozen=True)
-class AlphaStable(Noise):
+class AlphaStable(_Law):
     """α-stable, E exp(iuν/scale) = exp(−|u|^α (1 − iβ·tan(πα/2)·sign(u))).
 
     Drawn by the method of Chambers, Mallows and Stuck (1976). The location is 0, which is the mean
@@ -336,11 +333,6 @@ class AlphaStable(Noise):
     alpha: float
     beta: float = 0.0
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check(self, "alpha", "scale")
-        require_fraction("The alpha of AlphaStable", self.alpha, TailproofError, high=2.0)
-        require_fraction("The beta of AlphaStable", self.beta, TailproofError, low=-1.0)
 
     @property
     def tail_index(self) -> float:
@@ -366,22 +358,6 @@ class AlphaStable(Noise):
     def __str__(self) -> str:
         beta = f", β={self.beta:g}" if self.beta else ""
         return f"α-stable {self.alpha:g}{beta}{_times(self.scale)}"
-
-
-_CENTRED = ", because the noise is centred at its mean (StudentT needs none)"
-
-
-def _check(noise: Noise, *names: str, above: float = 0.0, reason: str = "") -> None:
-    for name in names:
-        value = getattr(noise, name)
-        if name == "sign":
-            wanted, right = "1 (a tail of gains) or -1 (a tail of losses)", value in (-1, 1)
-        else:
-            wanted, right = f"finite and above {above:g}{reason}", above < value < math.inf
-        if not right:  # NaN is not
-            raise TailproofError(
-                f"The {name} of {type(noise).__name__} must be {wanted}. Got {value!r} instead."
-            )
 
 
 def _minus(sign: int) -> str:

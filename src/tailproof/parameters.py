@@ -8,6 +8,19 @@ from typing import Any, Self
 from tailproof.errors import MethodError
 
 
+def one_setting(**names: Any) -> Any:
+    """Return what was given under one of several names of a setting; None if nothing was.
+
+    >>> one_setting(seed=None, random_state=3)
+    3
+    """
+    given = {name: value for name, value in names.items() if value is not None}
+    if len(given) > 1:
+        said = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise MethodError(f"{' and '.join(given)} are names of one setting: give one. Got {said}.")
+    return next(iter(given.values()), None)
+
+
 class Configurable:
     """Gives a frozen dataclass scikit-learn's methods; its fields are the parameters."""
 

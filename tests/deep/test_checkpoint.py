@@ -127,9 +127,9 @@ def test_two_checkpoints_are_kept_and_the_newest_is_read(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"step-{step:010d}.{kind}" for step in (20, 30) for kind in ("json", "safetensors")
     ]
-    found = latest(tmp_path, fingerprint="f")
-    assert found.step == 30
-    assert torch.equal(found.tensors["a"], tensors(30)["a"])
+    step, found = latest(tmp_path, fingerprint="f")
+    assert step == 30
+    assert torch.equal(found["a"], tensors(30)["a"])
     assert latest(tmp_path / "nothing", fingerprint="f") is None
 
 
@@ -165,7 +165,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, harm
         save(tmp_path, step, tensors(step), fingerprint="f")
     harm(tmp_path)
     with pytest.warns(CheckpointWarning, match=r"step-0000000020.json is damaged .* skipped"):
-        assert latest(tmp_path, fingerprint="f").step == 10
+        assert latest(tmp_path, fingerprint="f")[0] == 10
     (tmp_path / "step-0000000010.json").write_text("")
     with (
         pytest.warns(CheckpointWarning),
@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_written_leaves_no_part(tmp_path):
             saved = save(tmp_path, 2, {"a": torch.zeros(10_000)}, fingerprint="f")
         os._exit(0 if not saved and "File too large" in str(caught[0].message) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert latest(tmp_path, fingerprint="f").step == 1
+    assert latest(tmp_path, fingerprint="f")[0] == 1
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -230,7 +230,7 @@ from conftest import make_log
 from tailproof import Split
 from tailproof.algorithms.task import Task
 from tailproof.deep import IQL, Run
-from tailproof.deep.fitting import fit_implicit
+from tailproof.deep.fitting import fit_critics
 
 log = make_log()
 task = Task(log, 0.9, None, log.first_states)
@@ -243,7 +243,7 @@ while True:
     child = os.fork()
     if child == 0:
         run = replace(base.run, checkpoint=folder)
-        fit_implicit(replace(base, run=run), task, folds, backup=None, seeds=[1, 2, 3])
+        fit_critics(replace(base, run=run), task, folds, backup=None, seeds=[1, 2, 3])
         os._exit(0)
     time.sleep(chosen.uniform(0.01, 0.25))
     os.kill(child, signal.SIGKILL)
@@ -252,10 +252,10 @@ while True:
         assert os.WEXITSTATUS(status) == 0
         break
     kills += 1
-resumed = fit_implicit(
+resumed = fit_critics(
     replace(base, run=replace(base.run, checkpoint=folder)), task, folds, backup=None, seeds=[1, 2, 3]
 )
-whole = fit_implicit(base, task, folds, backup=None, seeds=[1, 2, 3])
+whole = fit_critics(base, task, folds, backup=None, seeds=[1, 2, 3])
 assert (resumed.critics.q.flat == whole.critics.q.flat).all()
 assert (resumed.critics.v.flat == whole.critics.v.flat).all()
 for name, series in whole.training.series.items():

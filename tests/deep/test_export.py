@@ -5,7 +5,6 @@ import pytest
 
 from tailproof import Median, Quantile, Replicate, Split
 from tailproof.deep import IQL, SAC, Run
-from tailproof.deep.export import export_policy
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
@@ -48,7 +47,7 @@ def test_policies(task, fitted, discrete_task, discrete_fitted, tmp_path):
         (discrete_fitted[1], discrete_task.log.states),
         (gaussian, task.log.states),
     ):
-        export_policy(policy, tmp_path / "policy.onnx")
+        policy.save(tmp_path / "policy.onnx")
         answers = ask(tmp_path / "policy.onnx", states=states)
         np.testing.assert_allclose(answers, policy(states), rtol=1e-4, atol=1e-5)
 

@@ -5,30 +5,37 @@ import pytest
 import torch
 
 from tailproof import Mean, MeanMinusStd, Median, Quantile, Replicate, Split
-from tailproof.deep import losses
+from tailproof.deep import IQL, SAC, SQL, TD3BC, NeuralFQE, losses
 from tailproof.deep.actor_critic import ActorCriticLearner
-from tailproof.deep.actors import ClonedActor, SoftActor, squash
-from tailproof.deep.bases import IQL
+from tailproof.deep.actors import squash
 from tailproof.deep.cloning import CloningLearner
-from tailproof.deep.data import Draws, Normals, Scaling, Table, member_rows
-from tailproof.deep.implicit import Expectile, ImplicitLearner, Sparse
+from tailproof.deep.data import Scaling
+from tailproof.deep.group import MemberGroup
+from tailproof.deep.implicit import ImplicitLearner
 from tailproof.deep.networks import Stack
 from tailproof.deep.neural_fqe import FQELearner
 from tailproof.deep.reductions import reduce
 
-BATCH, GAMMA, HIDDEN = 16, 0.9, (8, 8)
+BATCH, GAMMA = 16, 0.9
+SMALL = {"hidden": (8, 8), "batch": BATCH, "learning_rate": 1e-3}
 
 
-def table_of(log, extra=None):
-    scaling = Scaling.of(log, standardise=True, reward_scale="auto")
-    return Table.of(log, scaling, GAMMA, IQL(), extra)
+def scaling_of(log):
+    return Scaling.of(log, standardise=True, reward_scale="auto")
 
 
-def draws_of(log, partition, shared=False):
+def group_of(log, settings, partition, backup=None, extra=None):
     folds = partition.assign(log, np.random.default_rng(0))
-    rows = member_rows(log, folds)
-    count = 1 if shared else len(rows)
-    return Draws(rows[:count], range(count), BATCH)
+    return MemberGroup(
+        log,
+        GAMMA,
+        folds,
+        tuple(range(folds.count)),
+        scaling_of(log),
+        settings,
+        backup,
+        extra=extra or {},
+    )
 
 
 def differentiable(stack):
@@ -60,9 +67,7 @@ def everyone_at(stack, inputs, twins, members):
     return stack(flat).view(twins, members, *inputs.shape[:2], -1).amin(0)
 
 
-@pytest.mark.parametrize(
-    "rule", [Expectile(0.7, 3.0, 100.0), Sparse(0.5, 100.0)], ids=["iql", "sql"]
-)
+@pytest.mark.parametrize("base", [IQL, SQL])
 @pytest.mark.parametrize("huber", [None, 0.5])
 @pytest.mark.parametrize("discrete", [False, True])
 @pytest.mark.parametrize(
@@ -76,41 +81,27 @@ def everyone_at(stack, inputs, twins, members):
     ],
     ids=str,
 )
-def test_implicit(log, discrete_log, rule, huber, discrete, backup, shared):
+def test_implicit(log, discrete_log, base, huber, discrete, backup, shared):
     chosen = discrete_log if discrete else log
-    table = table_of(chosen)
     members, twins = 3, 2
+    rule = base(huber=huber, target_rate=0.1, **({"alpha": 0.5} if base is SQL else {}), **SMALL)
     partition = Replicate(members) if shared else Split(members)
-    learner = ImplicitLearner(
-        table,
-        draws_of(chosen, partition, shared),
-        range(members),
-        rule,
-        shared=shared,
-        backup=backup,
-        hidden=HIDDEN,
-        batch=BATCH,
-        twins=twins,
-        huber=huber,
-        n_actions=3 if discrete else None,
-        learning_rate=1e-3,
-        target_rate=0.1,
-    )
+    learner = ImplicitLearner(group_of(chosen, rule, partition, backup))
     with torch.no_grad():
         for step in range(3):  # so that the slow copies lag behind
             learner.update(step)
         learner.gradients(3)
 
-    batch = table.gather(learner.draws(3))
-    q_flat, q = differentiable(learner.q.stack)
+    batch = learner.table.gather(learner.draws(3))
+    q_flat, q = differentiable(learner.q)
     v_flat, v = differentiable(learner.v)
     with torch.no_grad():
         if backup is None:
-            slow = q_at(learner.q.slow, batch, twins, members, discrete).amin(0)
+            slow = q_at(learner.slow, batch, twins, members, discrete).amin(0)
             after = v(batch["next_states"]).squeeze(-1)
         else:
             every = everyone_at(
-                learner.q.slow, learner.q.inputs(batch), twins, members
+                learner.slow, learner.inputs(batch), twins, members
             )  # (K, M, B, out)
             if discrete:
                 logged = batch.column("actions").long().expand(members, -1, -1).unsqueeze(-1)
@@ -121,8 +112,8 @@ def test_implicit(log, discrete_log, rule, huber, discrete, backup, shared):
     states = batch["states"].expand(members, -1, -1)
     value = v(states).squeeze(-1)
     error = q_at(q, batch, twins, members, discrete) - target
-    critic = losses.squared_loss(error) if huber is None else losses.huber_loss(error, huber)
-    loss = critic.sum() + rule.loss(slow - value, value).sum()
+    critic = losses.error_loss(error, huber)
+    loss = critic.sum() + rule.value_loss(slow - value, value).sum()
     loss.backward()
     close(learner.parameters.gradients["q"].flat, q_flat.grad)
     close(learner.parameters.gradients["v"].flat, v_flat.grad)
@@ -131,22 +122,14 @@ def test_implicit(log, discrete_log, rule, huber, discrete, backup, shared):
 @pytest.mark.parametrize("discrete", [False, True])
 def test_cloning(log, discrete_log, discrete):
     chosen = discrete_log if discrete else log
-    weights = np.random.default_rng(1).exponential(size=(chosen.n_transitions, 2))
-    table = table_of(chosen, {"weights": weights})
+    weights = np.random.default_rng(1).exponential(size=(2, chosen.n_transitions))
     learner = CloningLearner(
-        table,
-        Draws([np.arange(chosen.n_transitions)], [0], BATCH),
-        0,
-        hidden=HIDDEN,
-        batch=BATCH,
-        n_actions=3 if discrete else None,
-        learning_rate=1e-3,
-        steps=10,
+        IQL(**SMALL), chosen, scaling_of(chosen), weights, steps=10, seed=0, hidden=(8, 8)
     )
     with torch.no_grad():
         learner.update(0)
         learner.gradients(1)
-    batch = table.gather(learner.draws(1))
+    batch = learner.table.gather(learner.draws(1))
     flat, policy = differentiable(learner.stack)
     out = policy(batch["states"].expand(2, -1, -1))
     weight = batch["weights"][0].t()
@@ -159,18 +142,9 @@ def test_cloning(log, discrete_log, discrete):
 
 
 def test_cloning_by_likelihood_learns_the_spread_of_the_actions(log):
-    weights = np.ones((log.n_transitions, 1))
-    learner = CloningLearner(
-        table_of(log, {"weights": weights}),
-        Draws([np.arange(log.n_transitions)], [0], 128),
-        0,
-        hidden=HIDDEN,
-        batch=128,
-        n_actions=None,
-        learning_rate=1e-2,
-        steps=300,
-        gaussian=True,
-    )
+    base = IQL(batch=128, learning_rate=1e-2, policy="gaussian")
+    even = np.ones((1, log.n_transitions))
+    learner = CloningLearner(base, log, scaling_of(log), even, steps=300, seed=0, hidden=(8, 8))
     with torch.no_grad():
         for step in range(300):
             learner.update(step)
@@ -179,67 +153,35 @@ def test_cloning_by_likelihood_learns_the_spread_of_the_actions(log):
     assert {"spread.parameters", "spread.first"} <= set(learner.tensors())
 
 
-def actor_critic(log, actor, shared, backup, members, twins):
-    table = table_of(log)
-    rows = BATCH * (1 if shared else members)
-    partition = Replicate(members) if shared else Split(members)
-    return ActorCriticLearner(
-        table,
-        draws_of(log, partition, shared),
-        Normals(5, (2, rows, 2)),
-        range(members),
-        actor(rows),
-        shared=shared,
-        backup=backup,
-        hidden=HIDDEN,
-        batch=BATCH,
-        twins=twins,
-        delay=1,
-        learning_rate=1e-3,
-        target_rate=0.1,
-    )
-
-
 @pytest.mark.parametrize("backup", [Quantile(0.0), MeanMinusStd(2.0), Median()], ids=str)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("members", [1, 4, 5])
 def test_soft_actor_critic(log, backup, shared, members):
-
-    def actor(rows):
-        return SoftActor(
-            3,
-            2,
-            7,
-            rows,
-            hidden=HIDDEN,
-            learning_rate=1e-3,
-            target_entropy=-2.0,
-            temperature=0.2,
-        )
-
-    learner = actor_critic(log, actor, shared, backup, members, 1)
+    settings = SAC(target_rate=0.1, **SMALL)
+    partition = Replicate(members) if shared else Split(members)
+    learner = ActorCriticLearner(group_of(log, settings, partition, backup))
     with torch.no_grad():
         for step in range(3):
             learner.update(step)
         batch, noise = learner.table.gather(learner.draws(3)), learner.normals(3)
         learner.critic_gradients(batch, noise[0])
-        learner.actor.gradients(*learner.judge(batch, noise[1])[:2])
+        learner.actor.gradients(*learner.judge(batch, noise[1]))
 
-    q_flat, q = differentiable(learner.q.stack)
+    q_flat, q = differentiable(learner.q)
     p_flat, policy = differentiable(learner.actor.stack)
     log_temperature = learner.actor.log_temperature.clone().requires_grad_(True)
     following, states = batch["next_states"], batch["states"].reshape(-1, 3)
     with torch.no_grad():
         drawn = squash(policy(following.reshape(-1, 3))[0], noise[0])
         pairs = torch.cat([drawn.action.view(*following.shape[:2], 2), following], -1)
-        after = reduce(backup, everyone_at(learner.q.slow, pairs, 1, members).squeeze(-1))
+        after = reduce(backup, everyone_at(learner.slow, pairs, 1, members).squeeze(-1))
         after = after - (log_temperature.exp() * drawn.log_density).view_as(after)
         target = batch.column("rewards") + batch.column("discounts") * after
-    losses.squared_loss(q_at(q, batch, 1, members, False) - target).sum().backward()
+    losses.error_loss(q_at(q, batch, 1, members, False) - target).sum().backward()
     close(learner.parameters.gradient, q_flat.grad)
 
     drawn = squash(policy(states)[0], noise[1])
-    value = reduce(backup, learner.q.stack(torch.cat([drawn.action, states], -1)).squeeze(-1))
+    value = reduce(backup, learner.q(torch.cat([drawn.action, states], -1)).squeeze(-1))
     temperature = log_temperature.exp().detach()
     losses.soft_policy_loss(drawn.log_density, value, temperature).sum().backward()
     close(learner.actor.parameters.gradient, p_flat.grad)
@@ -248,21 +190,7 @@ def test_soft_actor_critic(log, backup, shared, members):
 
 
 def test_cloned_actor_critic(log):
-    def actor(rows):
-        return ClonedActor(
-            3,
-            2,
-            7,
-            rows,
-            hidden=HIDDEN,
-            learning_rate=1e-3,
-            target_rate=0.1,
-            alpha=2.5,
-            noise=0.2,
-            noise_limit=0.5,
-        )
-
-    learner = actor_critic(log, actor, True, None, 1, 2)
+    learner = ActorCriticLearner(group_of(log, TD3BC(target_rate=0.1, **SMALL), Replicate(1)))
     with torch.no_grad():
         for step in range(3):
             learner.update(step)
@@ -270,19 +198,19 @@ def test_cloned_actor_critic(log):
         learner.critic_gradients(batch, noise[0])
         learner.actor.gradients(*learner.judge(batch, noise[1]))
 
-    q_flat, q = differentiable(learner.q.stack)
+    q_flat, q = differentiable(learner.q)
     p_flat, policy = differentiable(learner.actor.stack)
     following, states = batch["next_states"], batch["states"][0]
     with torch.no_grad():
         action = learner.actor.slow(following[0])[0].tanh()
         action = (action + (0.2 * noise[0]).clamp(-0.5, 0.5)).clamp(-1, 1)
-        after = everyone_at(learner.q.slow, torch.cat([action.unsqueeze(0), following], -1), 2, 1)
+        after = everyone_at(learner.slow, torch.cat([action.unsqueeze(0), following], -1), 2, 1)
         target = batch.column("rewards") + batch.column("discounts") * after[0, ..., 0]
-    losses.squared_loss(q_at(q, batch, 2, 1, False) - target).sum().backward()
+    losses.error_loss(q_at(q, batch, 2, 1, False) - target).sum().backward()
     close(learner.parameters.gradient, q_flat.grad)
 
     action = policy(states)[0].tanh()
-    value = learner.q.stack(torch.cat([action, states], -1)).squeeze(-1).amin(0)
+    value = learner.q(torch.cat([action, states], -1)).squeeze(-1).amin(0)
     losses.cloned_policy_loss(action, batch["actions"][0], value, 2.5).backward()
     close(learner.actor.parameters.gradient, p_flat.grad)
 
@@ -296,37 +224,26 @@ def test_neural_fqe(log, discrete_log, discrete, backup):
         extra = {"policy": rng.dirichlet(np.ones(3), size=chosen.n_transitions)}
     else:
         extra = {"next_actions": rng.uniform(-1, 1, (chosen.n_transitions, 4))}
-    table = table_of(chosen, extra)
-    learner = FQELearner(
-        table,
-        draws_of(chosen, Split(members)),
-        range(members),
-        shared=False,
-        backup=backup,
-        hidden=HIDDEN,
-        batch=BATCH,
-        huber=None,
-        n_actions=3 if discrete else None,
-        learning_rate=1e-3,
-        target_rate=0.1,
-    )
+    settings = NeuralFQE(target_rate=0.1, **SMALL)
+    learner = FQELearner(group_of(chosen, settings, Split(members), backup, extra))
     with torch.no_grad():
         for step in range(3):
             learner.update(step)
         learner.gradients(3)
-    batch = table.gather(learner.draws(3))
-    flat, q = differentiable(learner.q.stack)
+    batch = learner.table.gather(learner.draws(3))
+    flat, q = differentiable(learner.q)
     with torch.no_grad():
         following = batch["next_states"]
         if not discrete:  # step 3 takes the second of the two draws
             following = torch.cat([batch["next_actions"][..., 2:], following], -1)
         if backup is None:
-            every = learner.q.slow(following)
+            every = learner.slow(following)
             after = (every * batch["policy"]).sum(-1) if discrete else every.squeeze(-1)
         else:
-            every = everyone_at(learner.q.slow, following, 1, members)
+            every = everyone_at(learner.slow, following, 1, members)
             every = (every * batch["policy"]).sum(-1) if discrete else every.squeeze(-1)
             after = reduce(backup, every)
+        after = after.clamp(*learner.bounds)
         target = batch.column("rewards") + batch.column("discounts") * after
-    losses.squared_loss(q_at(q, batch, 1, members, discrete) - target).sum().backward()
+    losses.error_loss(q_at(q, batch, 1, members, discrete) - target).sum().backward()
     close(learner.parameters.gradient, flat.grad)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tailproof.deep import losses
+from tailproof.deep import IQL, SQL, losses
 
 K, B, Q, A = 3, 17, 2, 4
 
@@ -21,43 +21,39 @@ def autograd(loss, by):
 @pytest.mark.parametrize("expectile", [0.5, 0.7, 0.99])
 def test_expectile(expectile):
     q, v = normal(K, B, seed=1, grad=False), normal(K, B)
-    expected = autograd(losses.expectile_loss(q - v, expectile), v)
-    torch.testing.assert_close(losses.expectile_gradient((q - v).detach(), expectile), expected)
+    base = IQL(expectile=expectile)
+    expected = autograd(base.value_loss(q - v, v), v)
+    torch.testing.assert_close(base.value_gradient((q - v).detach()), expected)
 
 
 def test_expectile_one_half_is_half_the_squared_loss():
     u = normal(K, B, grad=False)
-    torch.testing.assert_close(losses.expectile_loss(u, 0.5), 0.5 * losses.squared_loss(u))
+    torch.testing.assert_close(IQL(expectile=0.5).value_loss(u, u), 0.5 * losses.error_loss(u))
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
 def test_sparse(alpha):
     q, v = normal(K, B, seed=1, grad=False), normal(K, B)
-    expected = autograd(losses.sparse_loss(q - v, v, alpha), v)
-    torch.testing.assert_close(losses.sparse_gradient((q - v).detach(), alpha), expected)
+    base = SQL(alpha=alpha)
+    expected = autograd(base.value_loss(q - v, v), v)
+    torch.testing.assert_close(base.value_gradient((q - v).detach()), expected)
 
 
 def test_sparse_gradient_vanishes_where_the_mean_weight_is_one():
     u = torch.full((1, B), 0.0)
-    assert losses.sparse_gradient(u, 10.0).abs().max() == 0
+    assert SQL(alpha=10.0).value_gradient(u).abs().max() == 0
 
 
-def test_squared():
+@pytest.mark.parametrize("threshold", [None, 0.3, 1.0])
+def test_errors_squared_or_huber(threshold):
     e = normal(2, K, B)
-    expected = autograd(losses.squared_loss(e), e)
-    torch.testing.assert_close(losses.squared_gradient(e.detach()), expected)
-
-
-@pytest.mark.parametrize("threshold", [0.3, 1.0])
-def test_huber(threshold):
-    e = normal(2, K, B)
-    expected = autograd(losses.huber_loss(e, threshold), e)
-    torch.testing.assert_close(losses.huber_gradient(e.detach(), threshold), expected)
+    expected = autograd(losses.error_loss(e, threshold), e)
+    torch.testing.assert_close(losses.error_gradient(e.detach(), threshold), expected)
 
 
 def test_a_huge_huber_threshold_is_the_squared_loss():
     e = normal(K, B, grad=False)
-    torch.testing.assert_close(losses.huber_loss(e, 1e6), losses.squared_loss(e))
+    torch.testing.assert_close(losses.error_loss(e, 1e6), losses.error_loss(e))
 
 
 def test_regression():
@@ -145,9 +141,9 @@ def test_cloned_policy():
 
 def test_weights_are_bounded_and_monotone():
     u = torch.linspace(-50, 50, 101)
-    weight = losses.exponential_weight(u.clone(), 3.0, 100.0)
+    weight = IQL(beta=3.0, limit=100.0).action_weight(u)
     assert weight.max() == 100
     assert (weight.diff() >= 0).all()
-    sparse = losses.sparse_weight(u, 2.0)
+    sparse = SQL(alpha=2.0).action_weight(u)
     assert (sparse[u <= -4] == 0).all()
     assert sparse[u == 0] == 1

@@ -20,7 +20,7 @@ from tailproof import (
     method,
 )
 from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
-from tailproof.deep.fitting import fit_implicit, member_seeds
+from tailproof.deep.fitting import fit_critics, member_seeds
 from tailproof.engines import Local
 from tailproof.errors import EngineWarning, MethodError
 from tailproof.methods.catalogue import deep
@@ -42,9 +42,9 @@ def test_five_stacked_are_five_apart(task, discrete_task, base, discrete, partit
     chosen = discrete_task if discrete else task
     folds = partition.assign(chosen.log, rng())
     seeds = member_seeds(5, rng(1))
-    together = fit_implicit(base, chosen, folds, backup=None, seeds=seeds).critics
+    together = fit_critics(base, chosen, folds, backup=None, seeds=seeds).critics
     for k in range(5):
-        alone = fit_implicit(
+        alone = fit_critics(
             base, chosen, folds.subset(np.array([k])), backup=None, seeds=[seeds[k]]
         ).critics
         member = together.subset(np.array([k]))

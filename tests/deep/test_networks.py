@@ -1,20 +1,16 @@
 import pickle
 
-import numpy as np
 import pytest
 import torch
 
 from tailproof.deep.adam import Adam
-from tailproof.deep.networks import Parameters, Pass, Shape, Stack, concatenate, initial_values
+from tailproof.deep.networks import Parameters, Pass, Shape, Stack, concatenate, initialise
 
 
-def generators(count, seed=0):
-    return [np.random.default_rng([seed, k]) for k in range(count)]
-
-
-def stack(shape, seed=0):
-    flat = torch.from_numpy(initial_values(shape, generators(shape.count, seed)))
-    return Stack(shape, flat)
+def stack(shape, seeds=None):
+    made = Stack(shape, torch.empty(shape.parameters))
+    initialise(made, range(shape.count) if seeds is None else seeds, stream=0)
+    return made
 
 
 def by_modules(made, inputs):
@@ -76,11 +72,10 @@ def test_backward_of_some_rows_leaves_the_others_out():
 def test_members_start_where_they_would_alone():
     together = stack(Shape(3, (4, 6, 1)))
     for k in range(3):
-        alone = Stack(
-            Shape(1, (4, 6, 1)),
-            torch.from_numpy(initial_values(Shape(1, (4, 6, 1)), [np.random.default_rng([0, k])])),
-        )
-        assert torch.equal(together.members([k]).flat, alone.flat)
+        assert torch.equal(together.members([k]).flat, stack(Shape(1, (4, 6, 1)), [k]).flat)
+    twins = stack(Shape(6, (4, 6, 1)), range(3))
+    assert torch.equal(twins.members([0, 1, 2]).flat, together.flat)
+    assert not torch.equal(twins.members([3]).flat, together.members([0]).flat)
 
 
 def test_stacks_split_join_and_pickle():

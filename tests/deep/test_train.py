@@ -24,7 +24,8 @@ from tailproof.deep import (
     TensorBoardLogger,
     WandbLogger,
 )
-from tailproof.deep.data import Draws, Normals, Scaling, value_limits
+from tailproof.deep.data import Scaling, normal_draws, row_draws
+from tailproof.deep.group import value_limits
 from tailproof.deep.history import History
 from tailproof.deep.settings import require_module
 from tailproof.errors import FoldError, FoldWarning, LogError, MethodError, TailproofError
@@ -184,8 +185,8 @@ def poison(monkeypatch, kind, member, step, value):
     def update(self, at):
         real(self, at)
         if at == step:
-            self.q.stack.weights[0][member] = value
-            self.q.slow.weights[0][member] = value
+            self.q.weights[0][member] = value
+            self.slow.weights[0][member] = value
 
     monkeypatch.setattr(kind, "update", update)
 
@@ -282,14 +283,14 @@ def test_wrong_settings_are_named(task, discrete_task):
 
 def test_draws_depend_on_their_own_seed_and_the_step_alone():
     rows = [np.arange(10), np.arange(10, 30)]
-    both = Draws(rows, [3, 4], 8)
-    alone = Draws(rows[1:], [4], 8)
+    both = row_draws(rows, [3, 4], 8)
+    alone = row_draws(rows[1:], [4], 8)
     late = [alone(step).clone() for step in (200, 3, 64, 63)]
     for step, drawn in zip((200, 3, 64, 63), late, strict=True):
         assert torch.equal(both(step)[1], drawn[0])
     assert both(5)[0].max() < 10
     assert both(5)[1].min() >= 10
-    normals = Normals(1, (2, 5))
+    normals = normal_draws(1, (2, 5))
     first = normals(100).clone()
     normals(0)
     assert torch.equal(normals(100), first)

@@ -7,15 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tailproof import Log, compare, diagnose, evaluate, learn
+from tailproof import Log, compare, diagnose, evaluate, learn, method
 from tailproof.errors import HorizonWarning, LogError
-from tailproof.methods.fit import ends_by_the_clock
 from tailproof.policies.simple import Uniform
 from tailproof.sources import read_log, write_log
-from tailproof.worlds import CartPole, storage
 
 EPISODES, STEPS = 60, 6
-STEP = np.tile(np.arange(STEPS, dtype=float), EPISODES)
 SAID = (
     r"^Every episode ends for good after 6 steps, and no state column tells the time: .*truncated"
 )
@@ -56,38 +53,22 @@ def test_a_log_on_disk_says_the_same(blind, tmp_path):
         evaluate(lazy, Uniform(2), method="lstd", gamma=0.9)
 
 
+def test_the_default_counts_the_steps_and_says_so(blind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimate = evaluate(blind, Uniform(2), gamma=0.9)
+    assert (
+        "knows the step, as every episode ends for good after 6 steps" in estimate.choice.reasons[0]
+    )
+    with pytest.warns(HorizonWarning, match=SAID):
+        evaluate(blind, Uniform(2), method=method("auto", features="polynomial"), gamma=0.9)
+
+
 def test_what_is_to_come_does_not_matter_without_a_future(blind):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         evaluate(blind, Uniform(2), method="lstd", gamma=0.0)
     assert not caught
-
-
-def test_states_that_repeat_foresee_nothing(rng):
-    assert ends_by_the_clock(log_of(rng.integers(3, size=(EPISODES * STEPS, 1))))
-
-
-def test_a_constant_column_is_no_clock(rng):
-    states = np.column_stack([rng.normal(size=EPISODES * STEPS), np.ones(EPISODES * STEPS)])
-    assert ends_by_the_clock(log_of(states))
-
-
-QUIET = {
-    "a clock": lambda x: log_of(np.column_stack([x, STEP])),
-    "a clock that runs down": lambda x: log_of(np.column_stack([-2 * STEP, x])),
-    "layers of states": lambda x: log_of(2 * STEP[:, None] + (x[:, None] > 0)),
-    "ends that are cut": lambda x: log_of(x, ends="truncated"),
-    "one episode": lambda x: log_of(x, length=len(x)),
-    "one step": lambda x: log_of(x, length=1),
-    "episodes of other lengths": lambda x: log_of(x[:-1]),
-    "a world that falls": lambda x: CartPole().log(episodes=20, seed=0),
-    "a day of storage": lambda x: storage.log(year=2021, hub="HB_WEST", seed=0),
-}
-
-
-@pytest.mark.parametrize("name", QUIET)
-def test_nothing_is_said_of(name, rng):
-    assert not ends_by_the_clock(QUIET[name](rng.normal(size=EPISODES * STEPS)))
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

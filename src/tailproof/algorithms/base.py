@@ -14,6 +14,7 @@ from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import Critics
 from tailproof.errors import MethodError
+from tailproof.parameters import Configurable
 
 #: Where the K members are combined, each place asking more of the base than the one before.
 At = Literal["value", "pointwise", "backup"]
@@ -38,12 +39,15 @@ class Capabilities:
         Whether it answers about a given policy; others look for a policy.
     learns
         Whether a policy can be taken from it.
+    counts_steps
+        Whether it adds the step to the state where episodes end by the clock.
     """
 
     at: tuple[At, ...] = ("value",)
     needs: Needs = "memory"
     evaluates: bool = True
     learns: bool = False
+    counts_steps: bool = False
 
 
 #: Of a base that looks for a policy, and whose members have no common backup.
@@ -106,6 +110,24 @@ class ExtractingAlgorithm(Protocol):
 
 
 Algorithm = CriticAlgorithm | ValueAlgorithm
+
+
+class WithoutBackup(Configurable):
+    """A base that fits critics whose members never meet in a Bellman target."""
+
+    def fit(
+        self,
+        task: Task,
+        folds: Folds,
+        *,
+        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
+        rng: np.random.Generator,
+    ) -> Fitted:
+        """Fit a critic on each fold."""
+        return self._fit(task, folds, rng)
+
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
+        raise NotImplementedError
 
 
 def require_evaluating_critic(critic: Any) -> None:

@@ -14,7 +14,7 @@ from tailproof.algorithms.base import (
     require_evaluating_critic,
 )
 from tailproof.algorithms.default.residuals import bellman_residuals
-from tailproof.algorithms.default.units import Episodes, Unit, check_mean, unit_mean
+from tailproof.algorithms.default.units import EpisodeLengths, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics
 from tailproof.algorithms.lstd import LSTD
@@ -23,7 +23,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.partition import Folds, shuffled_groups
 from tailproof.data.stored import AnyLog
-from tailproof.ensemble.critics import LinearCritics
+from tailproof.ensemble.critics import Critics, LinearCritics
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features
 from tailproof.parameters import Configurable
@@ -74,10 +74,13 @@ class DR(Configurable):
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
         parts, training = cross_fit(task.log, folds, self.parts, rng)
-        critics = self.critic.fit(task, training, backup=None, rng=rng).critics
         lstd = LSTD(features=self.features, ridge=self.ridge)
         design = lstd.design(task, training)
-        matrix, stats = lstd.system(design, rng=rng)
+        if isinstance(self.critic, LSTD) and self.critic.features == self.features:
+            critics: Critics = self.critic.solved(design, rng).critics  # from the same statistics
+        else:
+            critics = self.critic.fit(task, training, backup=None, rng=rng).critics
+        matrix, stats = lstd.system(design, rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
         if task.log.stays_on_disk:
@@ -92,7 +95,7 @@ class DR(Configurable):
             return Numbers(self._values(scored, weighing, direct, stats, folds, rng))
         weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
         values, samples, kept_weights = np.empty(folds.count), [], []
-        every = Episodes.of(task.log)
+        every = EpisodeLengths.of(task.log)
         for k in range(folds.count):
             own = [k * self.parts + part for part in range(self.parts)]
             corrections = [
@@ -126,7 +129,7 @@ class DR(Configurable):
         `stats` are those of the rows that each part was trained on, all others of its fold.
         """
         shape = (folds.count, self.parts)
-        counts = (scored.folds.counts @ Episodes.of(scored.task.log).lengths).reshape(shape)
+        counts = (scored.folds.counts @ EpisodeLengths.of(scored.task.log).lengths).reshape(shape)
         size = counts.sum(axis=1)
         values: FloatArray = (direct.reshape(shape) * counts).sum(axis=1) / size
         if not isinstance(self.mean, SampleMean):
@@ -149,14 +152,11 @@ def _of_parts(trained_on: Statistics, parts: int) -> Statistics:
 
     def rest(each: FloatArray) -> FloatArray:
         by_fold = each.reshape(-1, parts, *each.shape[1:])
-        whole = by_fold.sum(axis=1, keepdims=True) / (
-            parts - 1
-        )  # each part is in all rests but one
+        # each part is in all rests but one
+        whole = by_fold.sum(axis=1, keepdims=True) / (parts - 1)
         return np.asarray(whole - by_fold).reshape(each.shape)
 
-    return Statistics(
-        *map(rest, (trained_on.gram, trained_on.cross, trained_on.moment, trained_on.count))
-    )
+    return trained_on.map(rest)
 
 
 def cross_fit(

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from tailproof.algorithms.base import PLACES, Capabilities, Fitted, Needs
-from tailproof.algorithms.greedy_backup import (
+from tailproof.algorithms.backups import (
+    ExpectedBackup,
     GreedyBackup,
-    iterate_greedy,
+    iterate,
     logged_actions,
     require_actions,
 )
-from tailproof.algorithms.linear.ridge import choose_ridge
-from tailproof.algorithms.linear.statistics import (
-    Design,
-    Statistics,
-    as_ridge,
-    regularised,
-    solve,
-    statistics,
-)
-from tailproof.algorithms.linear.sweeps import Sweeps
+from tailproof.algorithms.base import PLACES, Capabilities, Fitted, Needs
+from tailproof.algorithms.linear.ridge import regularised_statistics, require_ridge
+from tailproof.algorithms.linear.statistics import Design, Statistics, solve
 from tailproof.algorithms.regressors import fit_regressors
 from tailproof.algorithms.rewards import as_rewards, with_rewards
-from tailproof.algorithms.rows import Rows
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.partition import Folds
@@ -82,8 +72,7 @@ class FittedQ(Configurable):
             raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
         if self.start not in ("reward", "zero"):
             raise MethodError(f"start must be 'reward' or 'zero'. Got {self.start!r} instead.")
-        if self.ridge != "cv":
-            as_ridge(self.ridge)
+        require_ridge(self.ridge)
         if self.model is not None and not hasattr(self.model, "fit"):
             raise MethodError(
                 f"model must be a scikit-learn regressor with fit and predict. "
@@ -110,22 +99,31 @@ class FittedQ(Configurable):
                 aggregate_first=self.aggregate_first,
                 rng=rng,
             )
-        features = as_features(self.features, task.log)
-        design = Design(task, features, folds, keep=backup is not None)
-        ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
-        stats = statistics(design)
-        matrix = regularised(design, stats, ridge.penalty(stats.count))
-        if backup is None:
-            theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
-            if self.iterations < _SHOWING:  # too few updates to show it
-                diverged = _diverged(theta, history) | _expands(stats, matrix, task.gamma)
-                return Fitted(LinearCritics(design.features, theta, diverged), history)
-        else:
-            theta, history = _iterate_data(design, stats, matrix, backup, self)
-        return Fitted(
-            LinearCritics(design.features, theta, _diverged(theta, history)),
-            history,
+        design = Design(task, as_features(self.features, task.log), folds, backup is not None)
+        matrix, stats = regularised_statistics(design, self.ridge, rng)
+        if backup is not None:
+            return self._passes(design, matrix, stats, ExpectedBackup(backup, self.aggregate_first))
+        theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
+        diverged = _diverged(theta, history)
+        if self.iterations < _SHOWING:  # too few updates to show it
+            diverged = diverged | _expands(stats, matrix, task.gamma)
+        return Fitted(LinearCritics(design.features, theta, diverged), history)
+
+    def _passes(
+        self, design: Design, matrix: FloatArray, stats: Statistics, backup: Any, **loss: Any
+    ) -> Fitted:
+        """Iterate with a pass over the data each time."""
+        theta, history = iterate(
+            design,
+            _first(stats, matrix, design.task.gamma, self.start),
+            matrix=matrix,
+            moment=stats.moment,
+            iterations=self.iterations,
+            backup=backup,
+            **loss,
         )
+        critics = LinearCritics(design.features, theta, _diverged(theta, history))
+        return Fitted(critics, history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,21 +189,10 @@ class FQI(FittedQ):
             return super().fit(task, folds, backup=backup, rng=rng)
         features = as_features(self.features, task.log)
         require_actions(task.log, folds, features)
-        design, sweeps = Design(task, features, folds), Sweeps(task, features, folds)
-        ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
-        stats = sweeps.statistics()
-        matrix = regularised(design, stats, ridge.penalty(stats.count))
-        theta, history = iterate_greedy(
-            sweeps,
-            _first(stats, matrix, task.gamma, self.start),
-            inverse=np.linalg.inv(matrix),
-            moment=stats.moment,
-            gamma=task.gamma,
-            iterations=self.iterations,
-            backup=GreedyBackup(logged_actions(task.log), backup, self.aggregate_first),
-            huber=self.huber,
-        )
-        return Fitted(LinearCritics(features, theta, _diverged(theta, history)), history)
+        design = Design(task, features, folds, keep=True)
+        matrix, stats = regularised_statistics(design, self.ridge, rng)
+        greedy = GreedyBackup(logged_actions(task.log), backup, self.aggregate_first)
+        return self._passes(design, matrix, stats, greedy, huber=self.huber)
 
 
 def _first(stats: Statistics, matrix: FloatArray, gamma: float, start: Start) -> FloatArray:
@@ -228,55 +215,6 @@ def _iterate_statistics(
         previous, theta = theta, constant + update @ theta
         np.abs(theta - previous).max(axis=(1, 2), out=moved)
     return theta[..., 0], history
-
-
-def _iterate_data(
-    design: Design,
-    stats: Statistics,
-    matrix: FloatArray,
-    backup: Aggregate,
-    settings: FittedQ,
-) -> tuple[FloatArray, FloatArray]:
-    """Iterate with a pass over the data each time, for aggregates that are not linear in θ."""
-    inverse = np.linalg.inv(matrix)
-    theta = _first(stats, matrix, design.task.gamma, settings.start)
-    history = np.empty((settings.iterations, len(theta)))
-    for moved in history:
-        finite = theta[np.isfinite(theta).all(axis=1)]
-        if len(finite) == 0:
-            moved[:] = np.nan
-            continue
-        backed_up = partial(_backed_up, finite, backup, settings.aggregate_first)
-        moment = stats.moment + design.task.gamma * design.reduce(backed_up, operator.add)
-        previous, theta = theta, (inverse @ moment[..., None])[..., 0]
-        np.abs(theta - previous).max(axis=1, out=moved)
-    return theta, history
-
-
-def _backed_up(
-    theta: FloatArray, backup: Aggregate, aggregate_first: bool, design: Design, part: Any
-) -> FloatArray:
-    """Return Σφ v(s') of one part for each member, (K, d), where v is the members' common value."""
-    total = np.zeros((design.folds.count, design.features.size))
-    for rows in design.rows(part):
-        shared = _shared_target(rows, theta, backup, aggregate_first)
-        for segment in rows.segments:
-            target = shared[segment.rows]
-            if segment.counts is not None:
-                target = target * segment.counts
-            total[segment.member, rows.block(segment.block)] += rows.inner[:, segment.rows] @ target
-    return total
-
-
-def _shared_target(
-    rows: Rows, theta: FloatArray, backup: Aggregate, aggregate_first: bool
-) -> FloatArray:
-    """Return the members' common v(s'), (m,)."""
-    if aggregate_first and rows.next_weights is not None:
-        assert rows.after is not None
-        combined = backup(rows.after.values(theta))  # (L, m)
-        return np.asarray((combined * rows.next_weights).sum(axis=0))
-    return backup(rows.next_values(theta))  # a deterministic policy looks at one action alone
 
 
 def _diverged(theta: FloatArray, history: FloatArray) -> BoolArray:

@@ -21,6 +21,7 @@ from tailproof.algorithms.base import (
     require_evaluating_critic,
 )
 from tailproof.algorithms.default.residuals import bellman_residuals
+from tailproof.algorithms.default.rungs import is_settled
 from tailproof.algorithms.dr import cross_fit
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.one_step.simple import scored_choice, weighted_choice
@@ -31,7 +32,6 @@ from tailproof.data.partition import Folds
 from tailproof.errors import HorizonWarning, LogError, MethodError
 from tailproof.parameters import Configurable
 
-_NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _HORIZON = "episodes that were cut off count as far as they were logged, and no further"
 
 
@@ -218,13 +218,12 @@ def _require_logged_starts(task: Task) -> None:
 
 def warn_of_the_horizon(log: Log, gamma: float) -> tuple[str, ...]:
     """Return and warn that cut-off episodes are worth what was logged of them."""
-    cut = ~log.terminated[log.starts[1:] - 1]
-    if gamma == 0 or not (gamma ** log.lengths[cut] > _NEGLIGIBLE).any():
+    if is_settled(log, gamma):
         return ()
     warnings.warn(
-        f"{int(cut.sum())} of {log.n_episodes} episodes were cut off before they ended: importance "
-        f"sampling estimates the value of the logged steps only. Use 'sequential-dr', 'dr', 'mis' or "
-        f"'lstd' for what comes after.",
+        f"{int((~log.ends).sum())} of {log.n_episodes} episodes were cut off before they ended: "
+        f"importance sampling estimates the value of the logged steps only. Use 'sequential-dr', "
+        f"'dr', 'mis' or 'lstd' for what comes after.",
         HorizonWarning,
         stacklevel=3,
     )

@@ -7,27 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tailproof.algorithms.base import Capabilities, Fitted
-from tailproof.algorithms.linear.ridge import choose_ridge
-from tailproof.algorithms.linear.statistics import (
-    Design,
-    Statistics,
-    as_ridge,
-    regularised,
-    solve,
-    statistics,
-)
+from tailproof.algorithms.base import Capabilities, Fitted, WithoutBackup
+from tailproof.algorithms.linear.ridge import regularised_statistics, require_ridge
+from tailproof.algorithms.linear.statistics import Design, Statistics, solve
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
-from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.features import Features, as_features
-from tailproof.parameters import Configurable
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSTD(Configurable):
+class LSTD(WithoutBackup):
     """Least-squares temporal differences: θ = A⁻¹b, A = Σφ(φ − γφ')ᵀ + λI, b = Σφr.
 
     The paper's display of the estimating equation (section 4) drops γ and π; both belong there.
@@ -44,30 +35,23 @@ class LSTD(Configurable):
     ridge: Any = 1e-6
 
     def __post_init__(self) -> None:
-        if self.ridge != "cv":
-            as_ridge(self.ridge)
+        require_ridge(self.ridge)
 
     def design(self, task: Task, folds: Folds, *, keep: bool = False) -> Design:
         """Return the task in this base's features."""
         return Design(task, as_features(self.features, task.log), folds, keep)
 
-    def system(self, design: Design, *, rng: np.random.Generator) -> tuple[FloatArray, Statistics]:
+    def system(self, design: Design, rng: np.random.Generator) -> tuple[FloatArray, Statistics]:
         """Return A for each fold, (K, d, d), and the statistics it came from."""
-        ridge = choose_ridge(design, rng=rng) if self.ridge == "cv" else as_ridge(self.ridge)
-        stats = statistics(design)
-        gram = regularised(design, stats, ridge.penalty(stats.count))
+        gram, stats = regularised_statistics(design, self.ridge, rng)
         return gram - design.task.gamma * stats.cross, stats
 
-    def fit(
-        self,
-        task: Task,
-        folds: Folds,
-        *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
-        rng: np.random.Generator,
-    ) -> Fitted:
+    def solved(self, design: Design, rng: np.random.Generator) -> Fitted:
         """Solve for θ on each fold."""
-        design = self.design(task, folds)
-        matrix, stats = self.system(design, rng=rng)
-        theta = solve(matrix, stats.moment[..., None])[..., 0]
-        return Fitted(LinearCritics(design.features, theta, np.zeros(len(theta), dtype=bool)))
+        matrix, stats = self.system(design, rng)
+        return Fitted(
+            LinearCritics(design.features, solve(matrix, stats.moment[..., None])[..., 0])
+        )
+
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
+        return self.solved(self.design(task, folds), rng)

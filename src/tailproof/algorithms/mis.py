@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tailproof.algorithms.base import Capabilities, Numbers
-from tailproof.algorithms.default.units import UNITS, Episodes, Unit, check_mean, unit_mean
+from tailproof.algorithms.default.units import UNITS, EpisodeLengths, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, mean_weights, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics, solve
 from tailproof.algorithms.lstd import LSTD
@@ -69,12 +69,12 @@ class MIS(Configurable):
                 "only then is the mean weight known to be one. Use self_normalised=False."
             )
         lstd = LSTD(features=self.features, ridge=self.ridge)
-        design = lstd.design(task, folds, keep=True)
-        matrix, stats = lstd.system(design, rng=rng)
+        design = lstd.design(task, folds, keep=not task.log.stays_on_disk)
+        matrix, stats = lstd.system(design, rng)
         if task.log.stays_on_disk:
             return Numbers(self._values(design, matrix, stats, rng))
         weights = marginal_weights(design, matrix)
-        every = Episodes.of(task.log)
+        every = EpisodeLengths.of(task.log)
         values, samples = np.empty(folds.count), []
         for k, weight in enumerate(weights):
             own = folds.episodes(k)

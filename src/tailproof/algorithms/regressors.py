@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import Fitted
-from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.partition import Folds

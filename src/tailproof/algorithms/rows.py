@@ -26,15 +26,17 @@ class Segment(NamedTuple):
 
     member: int
     block: int
-    rows: Any  # a slice, or (m,) integers
+    rows: slice
     counts: FloatArray | None  # (m,) how often the member sees each row; None for once
     following: tuple[tuple[int, slice], ...]  # blocks in which φ' may lie, and where in the segment
 
-    def within(self, span: slice) -> Any:
+    def within(self, span: slice) -> slice:
         """Return some rows of the segment, counted from its first."""
-        if isinstance(self.rows, slice):
-            return slice(self.rows.start + span.start, self.rows.start + span.stop)
-        return self.rows[span]
+        return slice(self.rows.start + span.start, self.rows.start + span.stop)
+
+    def weighed(self, values: FloatArray) -> FloatArray:
+        """Return values of the segment's rows, (…, m), times how often the member sees each."""
+        return values if self.counts is None else values * self.counts
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Rows:
     both: FloatArray | None  # (2w, m) ψ(s) above ψ(s'), where they are side by side in memory
     n_blocks: int
     segments: tuple[Segment, ...]
-    after: Blocks | Dense | None  # φ(s', ·), zero where terminated; None without looking ahead
+    after: Any  # φ(s', ·) as Blocks or Dense, zero where terminated; None without looking ahead
     chosen: IntArray | None  # (m,) what a deterministic policy does in s', in the chunk's order
     next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; without a policy, neither
 
@@ -71,11 +73,10 @@ class Rows:
     @cached_property
     def next_inner(self) -> FloatArray:
         """ψ(s') for features in blocks, else φ' = Σ_a π(a|s') φ(s', a), (w, m)."""
-        assert self.after is not None
         if isinstance(self.after, Blocks):
             return np.asarray(self.after.psi.T)
         if self.next_weights is not None:
-            return self.after.mix(self.next_weights.T).T
+            return np.asarray(self.after.mix(self.next_weights.T).T)
         chosen: FloatArray = self.after.phi[:, 0].T
         return chosen
 
@@ -91,6 +92,11 @@ class Rows:
         values: FloatArray = theta[..., self.block(segment.block)] @ self.inner[:, segment.rows]
         return values
 
+    def add_moment(self, total: FloatArray, segment: Segment, values: FloatArray) -> None:
+        """Add Σφv over the rows of a segment to the total of its member, (K, d)."""
+        weighed = self.inner[:, segment.rows] @ segment.weighed(values)
+        total[segment.member, self.block(segment.block)] += weighed
+
     def next_values(self, theta: FloatArray, rows: Any = slice(None)) -> FloatArray:
         """Return φ'ᵀθ in some rows, (…, m), for θ of shape (…, d)."""
         inner = self.next_inner[:, rows]
@@ -105,14 +111,6 @@ class Rows:
             elif self.next_actions is not None:
                 np.copyto(values, own, where=self.next_actions[rows] == number)
         return values
-
-    @cached_property
-    def phi(self) -> FloatArray:
-        """φ(s, a) in full, zero in rows that no member sees, (m, d)."""
-        phi = np.zeros((self.n_blocks * len(self.inner), len(self.rewards)))
-        for segment in self.segments:
-            phi[self.block(segment.block), segment.rows] = self.inner[:, segment.rows]
-        return phi.T
 
 
 @dataclass(frozen=True)
@@ -279,12 +277,4 @@ def _shared(borders: IntArray, towards: range, counts: IntArray) -> Iterator[Seg
     """Yield the segments where members share rows, which each sees as often as `counts`, (K, m)."""
     for segment in _dealt(borders, towards):
         for member, times in enumerate(counts[:, segment.rows]):
-            seen = np.flatnonzero(times)
-            if len(seen) == 0:
-                continue
-            following = tuple(
-                (number, slice(*np.searchsorted(seen, (span.start, span.stop)).tolist()))
-                for number, span in segment.following
-            )
-            rows = segment.rows.start + seen
-            yield Segment(member, segment.block, rows, times[seen].astype(float), following)
+            yield segment._replace(member=member, counts=times.astype(float))

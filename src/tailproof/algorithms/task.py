@@ -11,10 +11,10 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
-from tailproof.policies.simple import action_draws, chosen_actions
+from tailproof.policies.simple import action_draws, action_probabilities, chosen_actions
 
-#: What a task remembers under these names: the policy's next actions, and where episodes start.
-_NEXT, FIRST_STATES = "next actions", "first states"
+#: What a task remembers under these names: what its policy does, and where episodes start.
+_NEXT, _HERE, FIRST_STATES = "next actions", "action probabilities", "first states"
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,16 @@ class Task:
         Who asks for some of the rows later gets the same draws of a policy that is sampled.
         """
         self.known[_NEXT] = self._draws(self.log.next_states, self.log.table_rows.next_rows, 0)
+
+    def action_probabilities(self) -> FloatArray:
+        """Return π(a|s) in the states of a log in memory, evaluated once, (n, A)."""
+        if _HERE not in self.known:
+            log: Log = self.log
+            places = log.table_rows.rows
+            law = action_probabilities(self.policy, log.states, log.n_actions, rows=places)
+            self.known[_HERE] = law
+        found: FloatArray = self.known[_HERE]
+        return found
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""

@@ -9,7 +9,7 @@ from typing import Any
 from tailproof.comparison.baselines import Baseline, baseline_of
 from tailproof.comparison.comparison import Candidate, Comparison
 from tailproof.comparison.differences import Difference, bound_or_reason, gain_over
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.partition import Split
 from tailproof.engines import Engine, running
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
@@ -18,21 +18,25 @@ from tailproof.evaluation.evaluate import evaluate
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method
+from tailproof.parameters import one_setting
+from tailproof.policies.naming import Policy
 from tailproof.statistics.intervals import folds_for
 
 _EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
 
 
 def compare(
-    log: Any,
-    policies: Mapping[str, Any],
+    log: LogSource,
+    policies: Mapping[str, Policy],
     *,
     gamma: float | None = None,
     method: str | Method = "auto",
     level: float = 0.9,
     baseline: Any = None,
-    seed: int = 0,
+    seed: int | None = None,
+    random_state: int | None = None,
     engine: str | Engine | None = None,
+    n_jobs: int | None = None,
     **columns: Any,
 ) -> Comparison:
     """Rank policies by their estimates, and ask whether any beats the logged one.
@@ -78,8 +82,12 @@ def compare(
         found); the name of one of the policies; another policy; or a number.
     seed
         Seeds the folds.
+    random_state
+        Another name for `seed`, the one that scikit-learn uses.
     engine
         Where passes over the log run; see `evaluate`.
+    n_jobs
+        Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
     columns
         Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
         (``action="offer", reward="spend", state=["age", "shop"]``).
@@ -97,6 +105,7 @@ def compare(
     ('one', True, 'logged policy')
     """
     log = as_log(log, columns, compare)
+    seed = one_setting(seed=seed, random_state=random_state) or 0
     _check_policies(policies, baseline)
     rivals = {name: policy for name, policy in policies.items() if not _same(name, baseline)}
     if not rivals:
@@ -109,7 +118,7 @@ def compare(
     gate_level = 1 - (1 - level) / len(rivals)
     notes: list[str] = []
     chosen = _with_folds(method, gate_level, notes)
-    with running(engine) as where:
+    with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         # What must be in memory is read once; rewards are clipped with each evaluation.
         data = prepare(log, replace(chosen, clip=0.0), where, seed=seed)
         discount = check_gamma(gamma, data)

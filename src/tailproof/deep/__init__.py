@@ -3,8 +3,7 @@
 Importing this package loads no torch; fitting one of its bases does.
 """
 
-from tailproof.deep.actor_bases import SAC, TD3BC
-from tailproof.deep.bases import IQL, SQL, BehaviourCloning, NeuralFQE
+from tailproof.deep.bases import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE
 from tailproof.deep.environments import play
 from tailproof.deep.history import History
 from tailproof.deep.loggers import CSVLogger, MLflowLogger, TensorBoardLogger, WandbLogger

@@ -1,4 +1,4 @@
-"""Adam on one flat tensor, with its state in plain sight so that a checkpoint holds all of it."""
+"""Adam on one flat tensor; its whole state is in `tensors`, for checkpoints."""
 
 from __future__ import annotations
 
@@ -49,12 +49,8 @@ class Adam:
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
         """Return the state by name, the tensors themselves."""
-        return {
-            f"{prefix}.parameters": self.parameters,
-            f"{prefix}.first": self.first,
-            f"{prefix}.second": self.second,
-            f"{prefix}.steps": self.steps,
-        }
+        names = ("parameters", "first", "second", "steps")
+        return {f"{prefix}.{name}": getattr(self, name) for name in names}
 
 
 def cosine(step: int, steps: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -9,40 +10,49 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from tailproof.algorithms.base import LEARNER, PLACES, Capabilities, Fitted
-from tailproof.algorithms.learners.ranking import Rank, require_rank, require_top
+from tailproof.algorithms.learners.ranking import Rank
 from tailproof.algorithms.task import Task
-from tailproof.arrays import require_fraction
 from tailproof.data.partition import Folds
-from tailproof.deep.settings import (
-    DeepSettings,
-    TrainsPolicy,
-    require_count,
-    require_positive,
-    require_torch,
-    require_widths,
-)
+from tailproof.deep.settings import DeepSettings, require_torch
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
 
 if TYPE_CHECKING:
-    from tailproof.deep.extraction import DeepFitted, Extracted
-    from tailproof.deep.implicit import Rule
+    from torch import Tensor
 
-_PUBLISHED: dict[str, Any] = {
-    "policy": "gaussian",
-    "limit": 100.0,
-    "share": 0.0,
-    "target_rate": 0.005,
-    "reward_scale": 1.0,
-}
+    from tailproof.deep.actors import Actor
+    from tailproof.deep.critic_learner import CriticLearner
+    from tailproof.deep.extraction import DeepFitted, Extracted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Implicit(DeepSettings):
+class TrainsCritics(DeepSettings):
+    """A base that trains critics on every fold."""
+
+    capabilities: ClassVar[Capabilities]
+    always_meet: ClassVar[bool] = False  # whether its members train in one process, in any case
+
+    @abstractmethod
+    def learner(self) -> type[CriticLearner]:
+        """Return the class of its learners."""
+
+    def fit(
+        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
+    ) -> DeepFitted:
+        """Train the critics of every fold, and the policy where it is trained with them."""
+        require_torch()
+        from tailproof.deep.fitting import fit_critics, member_seeds
+
+        seeds = member_seeds(folds.count, rng)
+        return fit_critics(self, task, folds, backup=backup, seeds=seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implicit(TrainsCritics):
     """What IQL and SQL share: critics learned in the sample, then a policy by weighted imitation.
 
     Each member learns Q_k (the smaller of two networks) by regression on r + γ(1 − terminal)V_k(s')
-    and V_k by its rule. One policy is then trained on the whole log, each action weighted by
+    and V_k by its loss. One policy is then trained on the whole log, each action weighted by
     aggregate_k Q_k(s, a) − aggregate_k V_k(s). ROOM-VM, P-ROOM-VM and MA differ in that aggregate
     alone and take it from the same critics. At ``"backup"`` the aggregates stand in both targets.
 
@@ -53,7 +63,7 @@ class Implicit(DeepSettings):
     policy_hidden
         Widths of the policy's hidden layers; by default those of the critics.
     twins
-        Q-networks a member.
+        Q-networks per member.
     huber
         Threshold beyond which Q's regression counts errors linearly, in scaled rewards; none: squared.
     limit
@@ -78,22 +88,6 @@ class Implicit(DeepSettings):
     policy: Literal["deterministic", "gaussian"] = "deterministic"
     share: float = 0.7
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count("policy_steps", self.policy_steps)
-        if self.policy_hidden is not None:
-            require_widths("policy_hidden", self.policy_hidden)
-        require_count("twins", self.twins)
-        require_positive("limit", self.limit)
-        if not isinstance(self.share, int | float) or not 0 <= self.share < 1:
-            raise MethodError(f"share must be at least 0 and below 1. Got {self.share!r} instead.")
-        if self.huber is not None:
-            require_positive("huber", self.huber)
-        if self.policy not in ("deterministic", "gaussian"):
-            raise MethodError(
-                f"policy must be deterministic or gaussian. Got {self.policy!r} instead."
-            )
-
     @classmethod
     def as_published(cls, **settings: Any) -> Self:
         """Return the base without this library's departures from the published code.
@@ -101,21 +95,26 @@ class Implicit(DeepSettings):
         A Gaussian policy, weights of at most 100 that nothing spreads (`share` 0), rewards and target
         rate as they are (0.005), and for SQL α = 10. Settings given here come on top.
         """
-        return cls(**{**_PUBLISHED, **settings})
+        published = {"policy": "gaussian", "limit": 100.0, "share": 0.0}
+        return cls(**{**published, "target_rate": 0.005, "reward_scale": 1.0, **settings})
 
-    def rule(self) -> Rule:
-        """Return the loss of V and the weight of an action."""
-        raise MethodError("Use IQL() or SQL().")
+    def learner(self) -> type[CriticLearner]:
+        """Return the class of its learners."""
+        from tailproof.deep.implicit import ImplicitLearner
 
-    def fit(
-        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
-    ) -> DeepFitted:
-        """Train the critics of every fold."""
-        require_torch()
-        from tailproof.deep.fitting import fit_implicit, member_seeds
+        return ImplicitLearner
 
-        seeds = member_seeds(folds.count, rng)
-        return fit_implicit(self, task, folds, backup=backup, seeds=seeds)
+    @abstractmethod
+    def value_loss(self, advantage: Tensor, value: Tensor) -> Tensor:
+        """Return the loss of V, (K,), with u = Q − V and V, (K, B)."""
+
+    @abstractmethod
+    def value_gradient(self, advantage: Tensor) -> Tensor:
+        """Return its gradient by V, (K, B)."""
+
+    @abstractmethod
+    def action_weight(self, advantage: Tensor) -> Tensor:
+        """Return how much the policy imitates an action with this advantage."""
 
     def extract(
         self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
@@ -156,16 +155,20 @@ class IQL(Implicit):
     expectile: float = 0.7
     beta: float = 3.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_fraction("expectile", self.expectile, MethodError)
-        require_positive("beta", self.beta)
+    def value_loss(self, advantage: Tensor, value: Tensor) -> Tensor:  # noqa: ARG002
+        """Return mean |τ − 1{u < 0}|·u²."""
+        return (self._asymmetry(advantage) * advantage.square()).mean(-1)
 
-    def rule(self) -> Rule:
-        """Return the expectile loss and the exponential weight."""
-        from tailproof.deep.implicit import Expectile
+    def value_gradient(self, advantage: Tensor) -> Tensor:
+        """Return −2|τ − 1{u < 0}|·u / B."""
+        return self._asymmetry(advantage).mul_(advantage).mul_(-2 / advantage.shape[-1])
 
-        return Expectile(self.expectile, self.beta, self.limit)
+    def _asymmetry(self, advantage: Tensor) -> Tensor:
+        return (advantage < 0).to(advantage.dtype).sub_(self.expectile).abs_()
+
+    def action_weight(self, advantage: Tensor) -> Tensor:
+        """Return min(exp(β·u), limit)."""
+        return (self.beta * advantage).exp_().clamp_(max=self.limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +176,7 @@ class SQL(Implicit):
     """Sparse Q-learning (Xu et al., 2023), the base of the paper's figure 5.
 
     V minimises 1{w > 0}·w² + V/α with w = 1 + u/2α, u = Q(s, a) − V(s); the policy weighs actions with
-    max(0, w).
+    max(0, w): those whose advantage is below −2α get no weight at all.
 
     Parameters
     ----------
@@ -183,19 +186,129 @@ class SQL(Implicit):
 
     alpha: float = 10.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive("alpha", self.alpha)
+    def value_loss(self, advantage: Tensor, value: Tensor) -> Tensor:
+        """Return mean max(0, w)² + V/α."""
+        return (self._positive(advantage).square() + value / self.alpha).mean(-1)
 
-    def rule(self) -> Rule:
-        """Return the sparse loss and weight."""
-        from tailproof.deep.implicit import Sparse
+    def value_gradient(self, advantage: Tensor) -> Tensor:
+        """Return (1 − max(0, w)) / αB."""
+        return (1 - self._positive(advantage)) / (self.alpha * advantage.shape[-1])
 
-        return Sparse(self.alpha, self.limit)
+    def _positive(self, advantage: Tensor) -> Tensor:
+        return (1 + advantage / (2 * self.alpha)).clamp_(min=0)
+
+    def action_weight(self, advantage: Tensor) -> Tensor:
+        """Return min(max(0, w), limit)."""
+        return self._positive(advantage).clamp_(max=self.limit)
+
+
+class _TrainsPolicy:
+    """A base whose policy comes from its own fit."""
+
+    def extract(
+        self,
+        task: Task,  # noqa: ARG002
+        fitted: Fitted,
+        *,
+        aggregate: Aggregate,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Extracted:
+        """Return the policy that was trained with the critics."""
+        from tailproof.deep.extraction import DeepFitted, Extracted
+        from tailproof.deep.history import History
+
+        if not isinstance(fitted, DeepFitted) or fitted.policy is None:
+            raise MethodError(f"{type(self).__name__} takes its policy from its own fit.")
+        return Extracted(fitted.policy, History())
 
 
 @dataclass(frozen=True, kw_only=True)
-class BehaviourCloning(TrainsPolicy):
+class ActorCritic(_TrainsPolicy, TrainsCritics):
+    """What SAC and TD3+BC share: the policy is trained with the critics, which meet in the backup."""
+
+    capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("backup",))
+    always_meet: ClassVar[bool] = True
+    twins: ClassVar[int] = 1
+    delay: ClassVar[int] = 1
+
+    steps: int = 1_000_000
+
+    def learner(self) -> type[CriticLearner]:
+        """Return the class of its learners."""
+        from tailproof.deep.actor_critic import ActorCriticLearner
+
+        return ActorCriticLearner
+
+    @abstractmethod
+    def actor(self) -> type[Actor]:
+        """Return the class of its policies in training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAC(ActorCritic):
+    """Soft actor-critic whose critics meet in the backup: SAC-N (An et al., 2021) and its kin.
+
+    Every critic regresses on r + γ(1 − terminal)(aggregate_k Q_k(s', a') − α·log π(a'|s')), a' ~ π; the
+    policy, a squashed Gaussian, climbs aggregate_k Q_k(s, a) − α·log π(a|s); α holds its entropy near
+    the target. SAC-N aggregates with the minimum, SAC-N (STD) with mean − 2·std.
+
+    Parameters
+    ----------
+    temperature
+        α at the start.
+    target_entropy
+        Entropy that α aims at; by default minus the number of action entries.
+    """
+
+    hidden: tuple[int, ...] = (256, 256, 256)
+    temperature: float = 0.2
+    target_entropy: float | None = None
+
+    @classmethod
+    def as_published(cls, **settings: Any) -> Self:
+        """Return the base as its published code has it: α starts at 1, ρ = 0.005, unscaled rewards."""
+        published = {"temperature": 1.0, "target_rate": 0.005, "reward_scale": 1.0}
+        return cls(**{**published, **settings})
+
+    def actor(self) -> type[Actor]:
+        """Return the class of its policies in training."""
+        from tailproof.deep.actors import SoftActor
+
+        return SoftActor
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3BC(ActorCritic):
+    """TD3+BC (Fujimoto & Gu, 2021): the policy maximises λQ(s, π(s)) − (π(s) − a)².
+
+    λ = α / mean |Q|, so that α weighs value against imitation whatever the reward's unit.
+
+    Parameters
+    ----------
+    alpha
+        α.
+    noise, noise_limit
+        Standard deviation and bound of the noise on the target policy's actions.
+
+    The published policy climbs the first of two Q; this one the smaller of them.
+    """
+
+    twins: ClassVar[int] = 2
+    delay: ClassVar[int] = 2
+
+    alpha: float = 2.5
+    noise: float = 0.2
+    noise_limit: float = 0.5
+
+    def actor(self) -> type[Actor]:
+        """Return the class of its policies in training."""
+        from tailproof.deep.actors import ClonedActor
+
+        return ClonedActor
+
+
+@dataclass(frozen=True, kw_only=True)
+class BehaviourCloning(_TrainsPolicy, DeepSettings):
     """Imitate the log, or its best episodes, with a network; every row has the same weight.
 
     With ``top=1`` rewards do not matter. With less (percent cloning) they choose whom to imitate.
@@ -211,15 +324,9 @@ class BehaviourCloning(TrainsPolicy):
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise",))
 
-    steps: int = 200_000
     learning_rate: float = 1e-3
     top: float = 1.0
     rank: Rank = "auto"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_top(self.top)
-        require_rank(self.rank)
 
     def fit(
         self,
@@ -237,7 +344,7 @@ class BehaviourCloning(TrainsPolicy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeuralFQE(DeepSettings):
+class NeuralFQE(TrainsCritics):
     """Fitted Q-evaluation with a neural Q, for continuous actions and for states without features.
 
     Q_k regresses on r + γ(1 − terminal)·E_π Q_k(s', ·) of a slow copy; at ``"backup"`` the aggregate of
@@ -259,18 +366,8 @@ class NeuralFQE(DeepSettings):
     huber: float | None = None
     draws: int = 4
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count("draws", self.draws)
-        if self.huber is not None:
-            require_positive("huber", self.huber)
+    def learner(self) -> type[CriticLearner]:
+        """Return the class of its learners."""
+        from tailproof.deep.neural_fqe import FQELearner
 
-    def fit(
-        self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
-    ) -> DeepFitted:
-        """Train the critics of every fold."""
-        require_torch()
-        from tailproof.deep.fitting import fit_fqe, member_seeds
-
-        seeds = member_seeds(folds.count, rng)
-        return fit_fqe(self, task, folds, backup=backup, seeds=seeds)
+        return FQELearner

@@ -11,7 +11,6 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +31,16 @@ class CheckpointError(TailproofError):
     """A checkpoint that cannot be used."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A step and every tensor that training had then."""
-
-    step: int
-    tensors: dict[str, Tensor]
-
-
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], *, fingerprint: str) -> bool:
     """Write a checkpoint and drop those before the last; say whether it worked.
 
     A full disk or a lost mount is a warning: the checkpoint before stays, and training goes on.
     """
     name = f"step-{step:010d}"
+    plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        content = serialise(tensors)
+        content = safetensors.torch.save(plain)
         write_whole(folder / f"{name}.safetensors", content)
         page = {
             "format": _FORMAT,
@@ -73,8 +65,8 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], *, fingerprint:
     return True
 
 
-def latest(folder: Path, *, fingerprint: str) -> Checkpoint | None:
-    """Return the newest checkpoint that is whole, or none if the folder has no checkpoint.
+def latest(folder: Path, *, fingerprint: str) -> tuple[int, dict[str, Tensor]] | None:
+    """Return step and tensors of the newest checkpoint that is whole, or none if there is none.
 
     A damaged one is skipped with a warning for the one before it; that all are damaged, or belong to
     other settings, is an error.
@@ -83,15 +75,15 @@ def latest(folder: Path, *, fingerprint: str) -> Checkpoint | None:
     for page_path in pages:
         try:
             return _read(page_path, fingerprint)
-        except (OSError, KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
-            reason = f"{type(error).__name__}: {error}"
-        except _DamagedError as error:
-            reason = str(error)
-        warnings.warn(
-            f"The checkpoint {page_path} is damaged ({reason}) and was skipped.",
-            CheckpointWarning,
-            stacklevel=2,
-        )
+        except CheckpointError:
+            raise
+        except (OSError, LookupError, TypeError, ValueError, SafetensorError) as error:
+            warnings.warn(
+                f"The checkpoint {page_path} is damaged ({type(error).__name__}: {error}) and was "
+                f"skipped.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
     if pages:
         raise CheckpointError(
             f"None of the {len(pages)} checkpoints in {folder} can be read. Delete the folder to "
@@ -100,23 +92,19 @@ def latest(folder: Path, *, fingerprint: str) -> Checkpoint | None:
     return None
 
 
-class _DamagedError(Exception):
-    pass
-
-
-def _read(page_path: Path, fingerprint: str) -> Checkpoint:
+def _read(page_path: Path, fingerprint: str) -> tuple[int, dict[str, Tensor]]:
     page: dict[str, Any] = json.loads(page_path.read_bytes())
     if page["format"] != _FORMAT:
-        raise _DamagedError(f"its format is {page['format']!r}, not {_FORMAT!r}")
+        raise ValueError(f"its format is {page['format']!r}, not {_FORMAT!r}")
     content = (page_path.parent / Path(page["tensors"]).name).read_bytes()
     if hashlib.sha256(content).hexdigest() != page["sha256"]:
-        raise _DamagedError("its tensors do not match their SHA-256")
+        raise ValueError("its tensors do not match their SHA-256")
     if page["fingerprint"] != fingerprint:
         raise CheckpointError(
             f"The checkpoint {page_path} was written with other data, settings or seed. Use another "
             f"folder for this run, or delete this one."
         )
-    return Checkpoint(int(page["step"]), safetensors.torch.load(content))
+    return int(page["step"]), safetensors.torch.load(content)
 
 
 def _pages(folder: Path) -> list[Path]:
@@ -124,20 +112,15 @@ def _pages(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.json"), reverse=True) if folder.is_dir() else []
 
 
-def serialise(tensors: Mapping[str, Tensor]) -> bytes:
-    """Return tensors as the bytes of a safetensors file."""
-    return safetensors.torch.save(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    )
-
-
-def fingerprint(*parts: Any) -> str:
-    """Return a short digest of settings, seeds and data.
+def training_fingerprint(*parts: Any) -> str:
+    """Return a short digest of settings, seeds and data, the same in every process and version.
 
     Examples
     --------
-    >>> fingerprint("iql", 3) == fingerprint("iql", 3), fingerprint("iql", 3) == fingerprint("sql", 3)
-    (True, False)
+    >>> training_fingerprint("iql", 3) == training_fingerprint("iql", 3)
+    True
+    >>> training_fingerprint("iql", 3) == training_fingerprint("sql", 3)
+    False
     """
     digest = hashlib.sha256()
     for part in parts:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.deep.actors import LOG_STD
+from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
 from tailproof.deep.adam import Adam, cosine
-from tailproof.deep.data import Draws, Table
+from tailproof.deep.critics import LOG_STD, NeuralPolicy, split_policies
+from tailproof.deep.data import Scaling, Transitions, row_draws
 from tailproof.deep.losses import (
     cross_entropy_gradient,
     cross_entropy_loss,
@@ -18,60 +21,51 @@ from tailproof.deep.losses import (
     regression_gradient,
     regression_loss,
 )
-from tailproof.deep.networks import Parameters, Pass, Shape, initial_values
-from tailproof.deep.qfunctions import generators, healthy
+from tailproof.deep.networks import Parameters, Pass, Shape, initialise
+from tailproof.deep.settings import DeepSettings
+from tailproof.deep.train import Learner
 
 
-class CloningLearner:
-    """P policies that imitate the same rows with different weights.
+class CloningLearner(Learner):
+    """P policies that imitate the same rows with different weights (P, n).
 
-    Continuous actions: π(s) = tanh of a network, by squared error, or, if `gaussian`, by the likelihood
-    of a normal distribution around it; discrete ones: a softmax, by likelihood. The learning rate falls
-    with a cosine to zero.
-
-    Parameters
-    ----------
-    table
-        With a column ``"weights"`` of P entries.
-    draws
-        One draw of rows a step, for all policies.
+    Continuous actions: π(s) = tanh of a network, by squared error, or, if the settings' policy is
+    ``"gaussian"``, by the likelihood of a normal distribution around it; discrete ones: a softmax, by
+    likelihood. The learning rate falls with a cosine to zero.
     """
 
     def __init__(
         self,
-        table: Table,
-        draws: Draws,
-        seed: int,
+        settings: DeepSettings,
+        log: Log,
+        scaling: Scaling,
+        weights: FloatArray,
         *,
-        hidden: Sequence[int],
-        batch: int,
-        n_actions: int | None,
-        learning_rate: float,
         steps: int,
-        gaussian: bool = False,
+        seed: int,
+        hidden: Sequence[int],
     ) -> None:
-        self.table, self.draws, self.steps = table, draws, steps
-        self.discrete = n_actions is not None
-        self.members = table["weights"].shape[1]
+        batch, device, rate = settings.batch, settings.run.device, settings.learning_rate
+        self.scaling, self.steps, self.discrete = scaling, steps, scaling.n_actions is not None
+        self.table = Transitions.of(log, scaling, 0.0, settings, {"weights": weights.T})
+        self.draws = row_draws([np.arange(log.n_transitions)], [seed], batch, device)
+        self.members = len(weights)
         self.alive = torch.ones(self.members, dtype=torch.bool)
-        outputs = table["actions"].shape[1] if n_actions is None else n_actions
-        widths = (table["states"].shape[1], *hidden, outputs)
-        device = str(table.values.device)
+        outputs = scaling.n_actions or scaling.action_width
+        widths = (len(scaling.state_mean), *hidden, outputs)
         self.parameters = Parameters({"policy": Shape(self.members, widths)}, device)
         self.stack = self.parameters.stacks["policy"]
         # One seed for all: policies that differ in their weights alone.
-        start = initial_values(self.stack.shape, generators([seed] * self.members, 1, 4))
-        self.stack.flat.copy_(torch.from_numpy(start))
+        initialise(self.stack, [seed] * self.members, stream=4)
         self._pass = Pass(self.stack, batch, self.parameters.gradients["policy"])
-        self._states = torch.empty(self.members, batch, widths[0], device=device)
-        self.adam = Adam(self.parameters.flat, self.parameters.gradient, learning_rate)
+        self._states = self.stack.flat.new_empty(self.members, batch, widths[0])
+        self.adam = Adam(self.parameters.flat, self.parameters.gradient, rate)
         # One standard deviation for each entry of the action, the same in all states.
-        self.log_std = torch.zeros(self.members, 1, outputs, device=device)
+        self.log_std = self.stack.flat.new_zeros(self.members, 1, outputs)
         self._by_log_std = torch.zeros_like(self.log_std)
-        self._adam_std = None
-        if gaussian and not self.discrete:
-            self._adam_std = Adam(self.log_std, self._by_log_std, learning_rate)
-        self._last: tuple[Tensor, Tensor, Tensor] | None = None
+        gaussian = getattr(settings, "policy", "") == "gaussian" and not self.discrete
+        self._adam_std = Adam(self.log_std, self._by_log_std, rate) if gaussian else None
+        self._last = (self._states, self._states, self._states)
 
     def update(self, step: int) -> None:
         """Take one gradient step."""
@@ -102,21 +96,21 @@ class CloningLearner:
         self._pass.backward(gradient)
         self._last = (outputs, logged, weight)
 
+    def policies(self) -> Sequence[NeuralPolicy]:
+        """Return the policies of all weights."""
+        kind = "categorical" if self.discrete else "deterministic"
+        return split_policies(self.stack, self.scaling, kind)
+
     def metrics(self) -> dict[str, Tensor]:
         """Return the last step's loss by policy, (P,)."""
-        assert self._last is not None
         if self._adam_std is not None:
             return {"policy loss": likelihood_loss(*self._last, self.log_std)}
         loss = cross_entropy_loss if self.discrete else regression_loss
         return {"policy loss": loss(*self._last)}
 
-    def probe(self, rows: Tensor) -> Tensor:  # noqa: ARG002
-        """Return nothing: a policy has no values, (P, 0)."""
-        return torch.empty(self.members, 0)
-
     def health(self) -> Tensor:
         """Return which policies' parameters are all finite, (P,)."""
-        return healthy([(self.stack, 1)], self.members)
+        return self.stack.finite()
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that training changes, by name."""

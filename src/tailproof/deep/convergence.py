@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailproof.arrays import FloatArray, IntArray
+from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
 from tailproof.errors import ConvergenceWarning
@@ -61,52 +61,6 @@ class Convergence:
         return text + (
             "" if np.isnan(self.trend) else f", still moving by {100 * self.trend:+.2g} %"
         )
-
-
-@dataclass(frozen=True)
-class Yardstick:
-    """What training is measured against: the clock, and the recorded returns of watched rows.
-
-    Attributes
-    ----------
-    horizon, rate
-        1/(1 − γ) and ρ.
-    rows, ends
-        Rows of the log that each member sees, and the last row of the episode of each, (K, m).
-    returns, carried
-        The discounted return recorded from each row on, and the weight γʰ of what follows the last
-        recorded step, 0 where the episode terminated, (K, m).
-    ahead
-        Σ γᵗ over the recorded steps from each row on: what one unit a step adds up to, (K, m).
-    """
-
-    horizon: float
-    rate: float
-    rows: IntArray
-    ends: IntArray
-    returns: FloatArray
-    carried: FloatArray
-    ahead: FloatArray
-
-    @classmethod
-    def of(cls, log: Log, rows: IntArray, gamma: float, settings: DeepSettings) -> Yardstick:
-        """Measure the log at these rows."""
-        horizon = horizon_of(log, gamma)
-        ends = (log.starts[1:] - 1)[log.episode_of_row[rows]]
-        left = ends - rows + 1
-        return cls(
-            horizon,
-            settings.rate(horizon),
-            rows,
-            ends,
-            returns_to_go(log, gamma)[rows],
-            np.where(log.terminated[ends], 0.0, gamma**left),
-            left.astype(float) if gamma == 1 else (1 - gamma**left) / (1 - gamma),
-        )
-
-    def time_constants(self, steps: int) -> float:
-        """Return steps · ρ · (1 − γ)."""
-        return steps * self.rate / self.horizon
 
 
 def horizon_of(log: Log, gamma: float) -> float:

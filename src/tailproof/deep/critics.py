@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, one_or_many
-from tailproof.deep.actors import LOG_STD
 from tailproof.deep.data import Scaling
 from tailproof.deep.networks import Shape, Stack
 from tailproof.errors import MethodError
 from tailproof.files.container import SavedFileError, read_file, write_file
 
+if TYPE_CHECKING:
+    from tailproof.export.graph import Graph, Output
+
 POLICY_KIND, POLICY_VERSION = "neural policy", 1
+LOG_STD = (-5.0, 2.0)  # beyond these a squashed Gaussian is a constant, or a coin
 #: What a file holds of networks: a description for JSON, and arrays.
 Parts = tuple[dict[str, Any], dict[str, AnyArray]]
 
@@ -155,11 +158,33 @@ class NeuralPolicy:
     def save(self, path: str | Path) -> None:
         """Write the policy to a file for `tailproof.load_policy`, or, as ``<name>.onnx``, a graph."""
         if Path(path).suffix == ".onnx":
-            from tailproof.deep.export import export_policy
-
-            return export_policy(self, path)
+            return self._save_graph(Path(path))
         header, arrays = self.parts()
         return write_file(path, POLICY_KIND, POLICY_VERSION, header, arrays)
+
+    def _save_graph(self, path: Path) -> None:
+        """Write ONNX: states (n, p) to actions, both in the log's own units."""
+        from tailproof.export.graph import Graph
+
+        graph = Graph()
+        centred = graph.node("Sub", "states", graph.single(self.scaling.state_mean))
+        hidden = graph.node("Div", centred, graph.single(self.scaling.state_scale))
+        for layer, (weight, bias) in enumerate(self.stack.layers()):
+            hidden = graph.node("Relu", hidden) if layer else hidden
+            product = graph.node("MatMul", hidden, graph.constant(weight.cpu().numpy()))
+            hidden = graph.node("Add", product, graph.constant(bias.cpu().numpy()))
+        outputs = graph.node("Squeeze", hidden, graph.integers(0))
+        actions = self._actions_in(graph, outputs)
+        graph.write(path, len(self.scaling.state_mean), {"actions": actions}, kind="FLOAT")
+
+    def _actions_in(self, graph: Graph, outputs: str) -> Output:
+        """Return the actions of the network's outputs in a graph; of a Gaussian, those of its mean."""
+        width = self.scaling.action_width
+        ends = [graph.integers(value) for value in (0, width, 1)]
+        squashed = graph.node("Tanh", graph.node("Slice", outputs, *ends))
+        wide = graph.node("Mul", squashed, graph.single(self.scaling.action_half))
+        action = graph.node("Add", wide, graph.single(self.scaling.action_middle))
+        return action, "FLOAT", ["n", width]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +201,10 @@ class CategoricalPolicy(NeuralPolicy):
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s), (n, A)."""
         return np.asarray(self.outputs(states).double().softmax(-1).cpu().numpy())
+
+    def _actions_in(self, graph: Graph, outputs: str) -> Output:
+        """Return the likeliest actions."""
+        return graph.node("ArgMax", outputs, axis=1, keepdims=0), "INT64", ["n"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,62 +15,18 @@ from torch.nn.functional import log_softmax, softplus
 _HALF_LOG_2PI = 0.5 * log(2 * pi)
 
 
-def expectile_loss(advantage: Tensor, expectile: float) -> Tensor:
-    """Return IQL's value loss, mean |τ − 1{u < 0}|·u², u = Q − V."""
-    return (_asymmetry(advantage, expectile) * advantage.square()).mean(-1)
-
-
-def expectile_gradient(advantage: Tensor, expectile: float) -> Tensor:
-    """Return its gradient by V, −2|τ − 1{u < 0}|·u / B."""
-    return _asymmetry(advantage, expectile).mul_(advantage).mul_(-2 / advantage.shape[-1])
-
-
-def _asymmetry(advantage: Tensor, expectile: float) -> Tensor:
-    return (advantage < 0).to(advantage.dtype).sub_(expectile).abs_()
-
-
-def sparse_loss(advantage: Tensor, value: Tensor, alpha: float) -> Tensor:
-    """Return SQL's value loss, mean 1{w > 0}·w² + V/α with w = 1 + u/2α, u = Q − V."""
-    weight = sparse_weight(advantage, alpha)
-    return (weight.square() + value / alpha).mean(-1)
-
-
-def sparse_gradient(advantage: Tensor, alpha: float) -> Tensor:
-    """Return its gradient by V, (1 − max(0, 1 + u/2α)) / αB."""
-    return (1 - sparse_weight(advantage, alpha)) / (alpha * advantage.shape[-1])
-
-
-def sparse_weight(advantage: Tensor, alpha: float) -> Tensor:
-    """Return SQL's policy weight max(0, 1 + u/2α)."""
-    return (1 + advantage / (2 * alpha)).clamp_(min=0)
-
-
-def exponential_weight(advantage: Tensor, beta: float, limit: float) -> Tensor:
-    """Return IQL's policy weight min(exp(β·u), limit)."""
-    return (beta * advantage).exp_().clamp_(max=limit)
-
-
-def squared_loss(error: Tensor) -> Tensor:
-    """Return mean e²."""
-    return error.square().mean(-1)
-
-
-def squared_gradient(error: Tensor) -> Tensor:
-    """Return its gradient by e, 2e / B."""
-    return error * (2 / error.shape[-1])
-
-
-def huber_loss(error: Tensor, threshold: float) -> Tensor:
-    """Return mean of e² within the threshold δ and δ(2|e| − δ) beyond: squared loss where small."""
+def error_loss(error: Tensor, huber: float | None = None) -> Tensor:
+    """Return mean e², or, with a threshold δ, mean of e² within and δ(2|e| − δ) beyond it."""
+    if huber is None:
+        return error.square().mean(-1)
     size = error.abs()
-    return torch.where(size <= threshold, error.square(), threshold * (2 * size - threshold)).mean(
-        -1
-    )
+    return torch.where(size <= huber, error.square(), huber * (2 * size - huber)).mean(-1)
 
 
-def huber_gradient(error: Tensor, threshold: float) -> Tensor:
-    """Return its gradient by e, 2·clip(e, ±δ) / B."""
-    return error.clamp(-threshold, threshold).mul_(2 / error.shape[-1])
+def error_gradient(error: Tensor, huber: float | None = None) -> Tensor:
+    """Return its gradient by e, 2e / B, or 2·clip(e, ±δ) / B."""
+    clipped = error if huber is None else error.clamp(-huber, huber)
+    return clipped * (2 / error.shape[-1])
 
 
 def regression_loss(action: Tensor, logged: Tensor, weight: Tensor) -> Tensor:

@@ -6,14 +6,12 @@ in one flat tensor, so that the optimiser and the slowly following copy are one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from tailproof.arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -49,30 +47,32 @@ class Stack:
     def __init__(self, shape: Shape, flat: Tensor) -> None:
         self.shape = shape
         self.flat = flat
-        self.weights: list[Tensor] = []  # (S, in, out)
-        self.biases: list[Tensor] = []  # (S, 1, out)
-        at = 0
-        for wide, out in shape.layers:
-            size = shape.count * wide * out
-            self.weights.append(flat[at : at + size].view(shape.count, wide, out))
-            at += size
-            size = shape.count * out
-            self.biases.append(flat[at : at + size].view(shape.count, 1, out))
-            at += size
+        sizes = [size * out for wide, out in shape.layers for size in (wide, 1)]
+        parts = torch.split(flat, [shape.count * size for size in sizes])
+        outs = shape.widths[1:]
+        self.weights = [  # (S, in, out)
+            part.view(shape.count, -1, out) for part, out in zip(parts[::2], outs, strict=True)
+        ]
+        self.biases = [  # (S, 1, out)
+            part.view(shape.count, 1, out) for part, out in zip(parts[1::2], outs, strict=True)
+        ]
 
     def __reduce__(self) -> tuple[type[Stack], tuple[Shape, Tensor]]:
         return Stack, (self.shape, self.flat.clone())
 
     def members(self, chosen: Sequence[int]) -> Stack:
         """Return a copy with only these perceptrons."""
-        shape = Shape(len(chosen), self.shape.widths)
         index = torch.as_tensor(list(chosen), dtype=torch.long, device=self.flat.device)
-        parts = [
-            part[index].reshape(-1)
-            for pair in zip(self.weights, self.biases, strict=True)
-            for part in pair
-        ]
-        return Stack(shape, torch.cat(parts))
+        return _stacked([(weight[index], bias[index]) for weight, bias in self.layers()])
+
+    def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Return weight and bias of every layer."""
+        return zip(self.weights, self.biases, strict=True)
+
+    def finite(self) -> Tensor:
+        """Return which perceptrons' parameters are all finite, (S,)."""
+        parts = [part.flatten(1).isfinite().all(1) for layer in self.layers() for part in layer]
+        return torch.stack(parts).all(0).cpu()
 
     def copy(self) -> Stack:
         """Return a copy with its own memory."""
@@ -85,7 +85,7 @@ class Stack:
         results = []
         for chunk in torch.split(inputs, rows, dim=1):
             hidden = chunk
-            for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            for layer, (weight, bias) in enumerate(self.layers()):
                 hidden = torch.baddbmm(bias, hidden, weight)
                 if layer < len(self.weights) - 1:
                     hidden.relu_()
@@ -93,50 +93,57 @@ class Stack:
         return torch.cat(results, dim=1)
 
 
-def concatenate(stacks: Iterable[Stack]) -> Stack:
+def concatenate(stacks: Sequence[Stack]) -> Stack:
     """Return the perceptrons of several stacks of one width as one stack."""
-    given = list(stacks)
-    count = sum(stack.shape.count for stack in given)
-    parts = []
-    for layer in range(len(given[0].weights)):
-        parts.append(torch.cat([stack.weights[layer] for stack in given]).reshape(-1))
-        parts.append(torch.cat([stack.biases[layer] for stack in given]).reshape(-1))
-    return Stack(Shape(count, given[0].shape.widths), torch.cat(parts))
-
-
-def initial_values(shape: Shape, generators: Sequence[np.random.Generator]) -> FloatArray:
-    """Return uniform weights and biases within ±1/√(width in), each perceptron from its generator.
-
-    A perceptron's start depends on its own generator alone, so that a member trained among others
-    starts where it would alone.
-    """
-    weights = [np.empty((shape.count, wide, out), np.float32) for wide, out in shape.layers]
-    biases = [np.empty((shape.count, out), np.float32) for _, out in shape.layers]
-    for member, generator in enumerate(generators):
-        for layer, (wide, out) in enumerate(shape.layers):
-            bound = 1 / np.sqrt(wide)
-            weights[layer][member] = generator.uniform(-bound, bound, (wide, out))
-            biases[layer][member] = generator.uniform(-bound, bound, out)
-    return np.concatenate(
-        [part.ravel() for pair in zip(weights, biases, strict=True) for part in pair]
+    return _stacked(
+        [
+            (torch.cat([weight for weight, _ in layers]), torch.cat([bias for _, bias in layers]))
+            for layers in zip(*(stack.layers() for stack in stacks), strict=True)
+        ]
     )
+
+
+def _stacked(layers: Sequence[tuple[Tensor, Tensor]]) -> Stack:
+    """Return a stack of layers' weights (S, in, out) and biases (S, 1, out), copied."""
+    weights = [weight for weight, _ in layers]
+    widths = (weights[0].shape[1], *(weight.shape[2] for weight in weights))
+    flat = torch.cat([part.reshape(-1) for layer in layers for part in layer])
+    return Stack(Shape(len(weights[0]), widths), flat)
+
+
+def initialise(stack: Stack, seeds: Sequence[int], stream: int) -> None:
+    """Draw weights and biases uniformly within ±1/√(width in).
+
+    Network t·K + k is the t-th of the member with seed k. Its start depends on that seed, the stream
+    and t alone, so that a member trained among others starts where it would alone.
+    """
+    for place in range(stack.shape.count):
+        twin, member = divmod(place, len(seeds))
+        generator = np.random.default_rng([seeds[member], stream, twin])
+        for weight, bias in stack.layers():
+            bound = 1 / np.sqrt(weight.shape[1])
+            for part in (weight[place], bias[place, 0]):
+                drawn = generator.uniform(-bound, bound, tuple(part.shape))
+                part.copy_(torch.from_numpy(drawn))
 
 
 class Parameters:
     """Several stacks in one flat tensor, and their gradient in another of the same layout."""
 
     def __init__(self, shapes: dict[str, Shape], device: str = "cpu") -> None:
+        self.shapes = shapes
         total = sum(shape.parameters for shape in shapes.values())
         self.flat = torch.zeros(total, device=device)
         self.gradient = torch.zeros(total, device=device)
-        self.stacks: dict[str, Stack] = {}
-        self.gradients: dict[str, Stack] = {}
-        at = 0
-        for name, shape in shapes.items():
-            end = at + shape.parameters
-            self.stacks[name] = Stack(shape, self.flat[at:end])
-            self.gradients[name] = Stack(shape, self.gradient[at:end])
-            at = end
+        self.stacks, self.gradients = self.split(self.flat), self.split(self.gradient)
+
+    def split(self, flat: Tensor) -> dict[str, Stack]:
+        """Return views of a flat tensor of this layout as stacks, by name."""
+        parts = torch.split(flat, [shape.parameters for shape in self.shapes.values()])
+        return {
+            name: Stack(shape, part)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
 
 
 class Pass:
@@ -155,22 +162,17 @@ class Pass:
     def __init__(self, stack: Stack, rows: int, gradient: Stack | None = None) -> None:
         self.stack = stack
         self.gradient = gradient
-        device = stack.flat.device
-        count = stack.shape.count
-        self.inputs: Tensor = torch.empty(0, device=device)
-        self.outputs = [
-            torch.empty(count, rows, width, device=device) for width in stack.shape.widths[1:]
-        ]
-        self.back = [
-            torch.empty(count, rows, width, device=device) for width in stack.shape.widths[1:-1]
-        ]
+        self.inputs = stack.flat.new_empty(0)
+        count, widths = stack.shape.count, stack.shape.widths
+        self.outputs = [stack.flat.new_empty(count, rows, width) for width in widths[1:]]
+        self.back = [stack.flat.new_empty(count, rows, width) for width in widths[1:-1]]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the outputs at the inputs (S, rows, d), (S, rows, out); a buffer, overwritten."""
         self.inputs = hidden = inputs
         last = len(self.outputs) - 1
-        for layer, output in enumerate(self.outputs):
-            weight, bias = self.stack.weights[layer], self.stack.biases[layer]
+        for layer, (weight, bias) in enumerate(self.stack.layers()):
+            output = self.outputs[layer]
             if weight.shape[2] == 1 and layer > 0:
                 _vectors(hidden, weight, output)
                 output += bias
@@ -228,13 +230,11 @@ class Pass:
             flowing = self.stack.weights[-1][network, :, 0].expand(len(rows), -1)
             for layer in range(len(self.outputs) - 1, 0, -1):
                 active = self.outputs[layer - 1][network].index_select(0, rows) > 0
-                flowing = torch.mm(flowing * active, self._back_to(layer - 1, network, to_inputs))
+                weight = self.stack.weights[layer - 1][network]
+                below = weight if layer > 1 else weight[:to_inputs]
+                flowing = torch.mm(flowing * active, below.t())
             result[rows] = flowing
         return result
-
-    def _back_to(self, layer: int, network: int, to_inputs: int) -> Tensor:
-        weight = self.stack.weights[layer][network]
-        return weight.t() if layer else weight[:to_inputs].t()
 
 
 def _vectors(hidden: Tensor, weight: Tensor, output: Tensor) -> None:

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from tailproof.algorithms.base import Algorithm, At
 from tailproof.data.partition import Partition, Replicate, Split, Whole
-from tailproof.deep.actor_bases import SAC, TD3BC
-from tailproof.deep.bases import IQL, SQL, BehaviourCloning, NeuralFQE
+from tailproof.deep.bases import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE
 from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.methods.catalogue import Row
 from tailproof.methods.method import Method

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tailproof.algorithms.base import Fitted
-from tailproof.algorithms.task import Task
-from tailproof.ensemble.aggregate import Aggregate
+from tailproof.algorithms.learners.ranking import require_rank, require_top
+from tailproof.arrays import require_fraction
 from tailproof.errors import MethodError, TailproofError
 from tailproof.parameters import Configurable
 
 if TYPE_CHECKING:
-    from tailproof.deep.extraction import Extracted
     from tailproof.deep.history import History
     from tailproof.deep.loggers import Logger
     from tailproof.engines import Engine
@@ -29,6 +28,63 @@ TargetRate = float | Literal["auto"]
 TIME_CONSTANTS = 3.0  # after so many, values have come within e⁻³ = 5 % of where they go
 _AIM = 5.0  # what an automatic target rate goes for, because networks lag behind their targets too
 _PUBLISHED_RATE, _FASTEST_RATE = 0.005, 0.1
+
+
+def require_count(name: str, value: int) -> None:
+    """Raise unless `value` is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise MethodError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
+
+
+def require_widths(name: str, widths: tuple[int, ...]) -> None:
+    """Raise unless `widths` are widths of hidden layers."""
+    if not widths or any(not isinstance(each, int) or each < 1 for each in widths):
+        raise MethodError(f"{name} must be widths such as (256, 256). Got {widths!r} instead.")
+
+
+def require_positive(name: str, value: Any, *, at_most: float = float("inf")) -> None:
+    """Raise unless `value` is a finite number in (0, at_most]."""
+    if not isinstance(value, int | float) or not 0 < value <= at_most or value == float("inf"):
+        limit = "" if at_most == float("inf") else f" and at most {at_most:g}"
+        raise MethodError(f"{name} must be positive and finite{limit}. Got {value!r} instead.")
+
+
+def _require_share(name: str, value: Any) -> None:
+    if not isinstance(value, int | float) or not 0 <= value < 1:
+        raise MethodError(f"{name} must be at least 0 and below 1. Got {value!r} instead.")
+
+
+def _require_policy(name: str, value: Any) -> None:
+    if value not in ("deterministic", "gaussian"):
+        raise MethodError(f"{name} must be deterministic or gaussian. Got {value!r} instead.")
+
+
+#: What is required of settings, by their names.
+_REQUIRED: dict[str, Callable[[str, Any], None]] = {
+    **dict.fromkeys(("steps", "policy_steps", "batch", "twins", "draws"), require_count),
+    **dict.fromkeys(("workers", "threads", "checkpoint_every", "log_every"), require_count),
+    **dict.fromkeys(("hidden", "policy_hidden"), require_widths),
+    **dict.fromkeys(("learning_rate", "reward_scale", "limit", "huber"), require_positive),
+    **dict.fromkeys(("alpha", "beta", "temperature", "tolerance"), require_positive),
+    "patience": require_count,
+    "target_rate": partial(require_positive, at_most=1.0),
+    "expectile": partial(require_fraction, error=MethodError),
+    "share": _require_share,
+    "policy": _require_policy,
+    "top": lambda _, value: require_top(value),
+    "rank": lambda _, value: require_rank(value),
+}
+
+
+class _Checked:
+    """Checks the settings of a dataclass; ``None`` and ``"auto"`` may stand where they are defaults."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            optional = each.default in (None, "auto") and value == each.default
+            if each.name in _REQUIRED and not optional:
+                _REQUIRED[each.name](each.name, value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +116,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(_Checked):
     """Where and how training runs; none of it changes what is learned, but for rounding.
 
     Another device, another number of threads or another processor adds numbers in another order, and
@@ -105,15 +161,9 @@ class Run:
     progress: bool | None = None
     evaluation: Evaluation | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("workers", "checkpoint_every", "log_every"):
-            require_count(name, getattr(self, name))
-        if self.threads is not None:
-            require_count("threads", self.threads)
-
 
 @dataclass(frozen=True, kw_only=True)
-class EarlyStopping:
+class EarlyStopping(_Checked):
     """Stop training once a quantity of the history has settled.
 
     It has settled when its mean over members moved by at most `tolerance` of its size over the last
@@ -134,10 +184,6 @@ class EarlyStopping:
     patience: int = 5
     tolerance: float = 0.01
 
-    def __post_init__(self) -> None:
-        require_count("patience", self.patience)
-        require_positive("tolerance", self.tolerance)
-
     def reached(self, history: History) -> bool:
         """Return whether the quantity has settled."""
         if self.quantity not in history:
@@ -151,7 +197,7 @@ class EarlyStopping:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSettings(Configurable):
+class DeepSettings(_Checked, Configurable):
     """The settings that every deep learner has.
 
     Parameters
@@ -192,62 +238,12 @@ class DeepSettings(Configurable):
     stop: EarlyStopping | None = None
     run: Run = field(default_factory=Run)
 
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch"):
-            require_count(name, getattr(self, name))
-        require_widths("hidden", self.hidden)
-        require_positive("learning_rate", self.learning_rate)
-        if self.target_rate != "auto":
-            require_positive("target_rate", self.target_rate, at_most=1.0)
-        if self.reward_scale != "auto":
-            require_positive("reward_scale", self.reward_scale)
-
     def rate(self, horizon: float) -> float:
         """Return ρ for values that look `horizon` = 1/(1 − γ) steps ahead."""
         if self.target_rate != "auto":
             return self.target_rate
         needed = _AIM * horizon / self.steps
         return min(max(_PUBLISHED_RATE, needed), _FASTEST_RATE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainsPolicy(DeepSettings):
-    """A learner whose policy comes from its own fit."""
-
-    def extract(
-        self,
-        task: Task,  # noqa: ARG002
-        fitted: Fitted,
-        *,
-        aggregate: Aggregate,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> Extracted:
-        """Return the policy that was trained with the critics."""
-        from tailproof.deep.extraction import DeepFitted, Extracted
-        from tailproof.deep.history import History
-
-        if not isinstance(fitted, DeepFitted) or fitted.policy is None:
-            raise MethodError(f"{type(self).__name__} takes its policy from its own fit.")
-        return Extracted(fitted.policy, History())
-
-
-def require_count(name: str, value: int) -> None:
-    """Raise unless `value` is a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise MethodError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
-
-
-def require_widths(name: str, widths: tuple[int, ...]) -> None:
-    """Raise unless `widths` are widths of hidden layers."""
-    if not widths or any(not isinstance(each, int) or each < 1 for each in widths):
-        raise MethodError(f"{name} must be widths such as (256, 256). Got {widths!r} instead.")
-
-
-def require_positive(name: str, value: Any, *, at_most: float = float("inf")) -> None:
-    """Raise unless `value` is a finite number in (0, at_most]."""
-    if not isinstance(value, int | float) or not 0 < value <= at_most or value == float("inf"):
-        limit = "" if at_most == float("inf") else f" and at most {at_most:g}"
-        raise MethodError(f"{name} must be positive and finite{limit}. Got {value!r} instead.")
 
 
 def require_torch() -> ModuleType:

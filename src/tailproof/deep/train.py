@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from torch import Tensor
 
 from tailproof.arrays import FloatArray
 from tailproof.deep import checkpoint
+from tailproof.deep.critics import NeuralPolicy
+from tailproof.deep.environments import play
 from tailproof.deep.history import History, Measurements
 from tailproof.deep.settings import EarlyStopping, Run
 from tailproof.errors import FoldError
@@ -25,26 +27,48 @@ _MOST_THREADS = 4
 _EXPLODED = 10.0  # times the largest |Q| that the rewards allow
 
 
-class Learner(Protocol):
-    """K members that learn together, one gradient step at a time."""
+class Learner(ABC):
+    """K members that learn together, one gradient step at a time.
+
+    Attributes
+    ----------
+    alive
+        Which members have not diverged, (K,).
+    limits
+        How large each member's |Q| can be, (K,); ten times more counts as diverged.
+    """
 
     members: int
-    alive: Tensor  # (K,) which members have not diverged
+    alive: Tensor
+    limits: FloatArray | None = None
 
+    @abstractmethod
     def update(self, step: int) -> None:
         """Take one gradient step."""
 
+    @abstractmethod
     def metrics(self) -> dict[str, Tensor]:
         """Return the last step's losses by member, (K,)."""
 
-    def probe(self, rows: Tensor) -> Tensor:
-        """Return every member's Q at these rows of the table, (K, m)."""
-
+    @abstractmethod
     def health(self) -> Tensor:
         """Return which members' numbers are all finite, (K,)."""
 
+    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that training changes, by name; written to when a run is resumed."""
+
+    def probe(self) -> Tensor | None:
+        """Return every member's Q at rows that are watched, (K, m); none without a Q."""
+        return None
+
+    def measure(self, steps: int) -> Measurements:  # noqa: ARG002
+        """Return what else a row of the history holds after so many steps."""
+        return {}
+
+    def policies(self) -> Sequence[NeuralPolicy]:
+        """Return the policies that are trained, to be played while they are."""
+        return ()
 
 
 def train(
@@ -54,10 +78,6 @@ def train(
     phase: str,
     run: Run,
     fingerprint: str,
-    limits: FloatArray | None = None,
-    rows: Tensor | None = None,
-    evaluate: Callable[[], Measurements] | None = None,
-    also: Callable[[int], Measurements] | None = None,
     stop: EarlyStopping | None = None,
 ) -> History:
     """Train to `steps`, from the last checkpoint if there is one, and return what was measured.
@@ -68,22 +88,14 @@ def train(
         ``"critics"`` or ``"policy"``: names the folder of checkpoints and the loggers' files.
     fingerprint
         Of data, settings and seeds: a checkpoint with another one is refused.
-    limits
-        How large each member's |Q| can be, (K,); ten times more counts as diverged.
-    rows
-        Rows of the table at which Q is watched, (m,).
-    evaluate
-        Plays the policy, every ``run.evaluation.every`` steps and at the end.
-    also
-        Measures more after so many steps, with every row of the history.
     stop
         When to end before `steps`.
     """
     folder = None if run.checkpoint is None else Path(run.checkpoint) / phase
     history, start = History(), 0
     with _prepared(run), ExitStack() as closing:
-        if limits is not None:
-            learner.alive &= torch.from_numpy(limits > 0)
+        if learner.limits is not None:
+            learner.alive &= torch.from_numpy(learner.limits > 0)
         if folder is not None:
             history, start = _resume(learner, folder, fingerprint)
         if stop is not None and stop.reached(history):
@@ -97,10 +109,8 @@ def train(
             done = step + 1
             measured: dict[str, FloatArray] = {}
             if done % run.log_every == 0 or done == steps:
-                measured |= _measure(learner, limits, rows, done)
-                measured |= {} if also is None else also(done)
-            if evaluate is not None and _evaluates(run, done, steps):
-                measured |= evaluate()
+                measured |= {**_measured(learner, done), **learner.measure(done)}
+            measured |= _played(learner, run, done, steps)
             if measured:
                 history = history.with_row(done, measured)
                 for logger in run.loggers:
@@ -108,32 +118,25 @@ def train(
             settled = bool(measured) and stop is not None and stop.reached(history)
             saves = done % run.checkpoint_every == 0 or done == steps or settled
             if folder is not None and saves:
-                checkpoint.save(folder, done, _state(learner, history), fingerprint=fingerprint)
+                state = {**learner.tensors(), **_named(history)}
+                checkpoint.save(folder, done, state, fingerprint=fingerprint)
             advance(done)
             if settled:
                 break
     return history
 
 
-def _evaluates(run: Run, done: int, steps: int) -> bool:
-    chosen = run.evaluation
-    if chosen is None or done < chosen.first:
-        return False
-    return done % chosen.every == 0 or done == steps
-
-
-def _measure(
-    learner: Learner, limits: FloatArray | None, rows: Tensor | None, step: int
-) -> dict[str, FloatArray]:
+def _measured(learner: Learner, step: int) -> dict[str, FloatArray]:
     """Measure losses, the scale of Q and disagreement, and find members that diverged."""
     measured = {name: values.cpu().numpy() for name, values in learner.metrics().items()}
     alive = learner.alive & learner.health()
-    if rows is not None:
-        values = learner.probe(rows).cpu()  # (K, m)
+    found = learner.probe()
+    if found is not None:
+        values = found.cpu()  # (K, m)
         scale = values.abs().mean(1)
         measured["q scale"] = scale.numpy()
-        if limits is not None:
-            alive &= scale <= _EXPLODED * torch.from_numpy(limits)
+        if learner.limits is not None:
+            alive &= scale <= _EXPLODED * torch.from_numpy(learner.limits)
         if int(alive.sum()) > 1:
             measured["disagreement"] = values[alive].std(0, correction=0).mean().view(1).numpy()
     learner.alive.copy_(alive)
@@ -148,24 +151,38 @@ def _measure(
     return measured
 
 
-def _state(learner: Learner, history: History) -> dict[str, Tensor]:
-    arrays = {f"history/{name}": torch.as_tensor(a) for name, a in history.arrays().items()}
-    return {**learner.tensors(), **arrays}
+def _played(learner: Learner, run: Run, done: int, steps: int) -> Measurements:
+    """Return the mean returns of the policies, and their scores, where an evaluation is due."""
+    chosen = run.evaluation
+    if chosen is None or done < chosen.first or (done % chosen.every and done != steps):
+        return {}
+    returns = [
+        play(chosen.environment, policy, episodes=chosen.episodes, seed=chosen.seed).mean()
+        for policy in learner.policies()
+    ]
+    found = {"return": np.array(returns)} if returns else {}
+    if returns and chosen.score is not None:
+        found["score"] = np.array([chosen.score(float(each)) for each in returns])
+    return found
+
+
+_HISTORY = "history/"  # what the names of the history's tensors in a checkpoint begin with
+
+
+def _named(history: History) -> dict[str, Tensor]:
+    return {_HISTORY + name: torch.as_tensor(each) for name, each in history.arrays().items()}
 
 
 def _resume(learner: Learner, folder: Path, fingerprint: str) -> tuple[History, int]:
     found = checkpoint.latest(folder, fingerprint=fingerprint)
     if found is None:
         return History(), 0
+    step, saved = found
     for name, tensor in learner.tensors().items():
-        tensor.copy_(found.tensors[name])
-    prefix = "history/"
-    kept = {
-        name.removeprefix(prefix): tensor.numpy()
-        for name, tensor in found.tensors.items()
-        if name.startswith(prefix)
-    }
-    return History.from_arrays(kept), found.step
+        tensor.copy_(saved.pop(name))
+    return History.from_arrays(
+        {name.removeprefix(_HISTORY): tensor.numpy() for name, tensor in saved.items()}
+    ), step
 
 
 @contextmanager
@@ -192,9 +209,6 @@ class _Rate(ProgressColumn):
 @contextmanager
 def _progress(run: Run, phase: str, start: int, steps: int) -> Iterator[Callable[[int], None]]:
     shown = sys.stderr.isatty() if run.progress is None else run.progress
-    if not shown:
-        yield lambda done: None  # noqa: ARG005
-        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -202,11 +216,11 @@ def _progress(run: Run, phase: str, start: int, steps: int) -> Iterator[Callable
         _Rate(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
         task = bar.add_task(phase, total=steps, completed=start)
 
         def advance(done: int) -> None:
-            if done % 20 == 0 or done == steps:
+            if shown and (done % 20 == 0 or done == steps):
                 bar.update(task, completed=done)
 
         yield advance

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
-from tailproof.data.stored import SampleWarning, held
+from tailproof.data.stored import held
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.diagnosis.influence import most_influential
-from tailproof.diagnosis.linear_reference import LinearReference
-from tailproof.diagnosis.measurements import (
+from tailproof.diagnosis.evidence import (
     bellman_monitor,
     clustering,
     fold_disagreement,
@@ -24,7 +22,9 @@ from tailproof.diagnosis.measurements import (
     overlap,
     tail_report,
 )
+from tailproof.diagnosis.influence import most_influential
 from tailproof.diagnosis.reference import (
+    LinearReference,
     MeanReference,
     Reference,
     linear_reference,
@@ -32,23 +32,26 @@ from tailproof.diagnosis.reference import (
     resolve,
 )
 from tailproof.diagnosis.verdict import decide
-from tailproof.errors import FoldError, HorizonWarning, LogError, SingularError, TailproofWarning
+from tailproof.errors import FoldError, LogError, SingularError, TailproofWarning
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.evaluate import evaluate
 from tailproof.judgement.shape import RewardShape, reward_shape
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
+from tailproof.parameters import one_setting
+from tailproof.policies.naming import Policy
 
 
 def diagnose(
-    log: Any,
-    policy: Any = None,
+    log: LogSource,
+    policy: Policy | None = None,
     *,
     gamma: float | None = None,
     method: str | Method | None = None,
     estimate: Estimate | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    random_state: int | None = None,
     **columns: Any,
 ) -> Diagnosis:
     """Explain what `evaluate` decides on a log, what the log shows, and which episodes matter most.
@@ -76,6 +79,8 @@ def diagnose(
         What `evaluate` gave for the same log and policy, if it was asked already.
     seed
         Seeds the partitions into folds.
+    random_state
+        Another name for `seed`, the one that scikit-learn uses.
     columns
         Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
         (``action="offer", reward="spend", state=["age", "shop"]``).
@@ -94,44 +99,46 @@ def diagnose(
     ('heavy', 'Huber mean', 'step')
     """
     log = as_log(log, columns, diagnose)
-    with _noted() as drawn:
+    seed = one_setting(seed=seed, random_state=random_state) or 0
+    with _noted() as told:
         log = held(log, "The diagnosis", seed=seed)
-    for note in drawn:
-        warnings.warn(note, SampleWarning, stacklevel=2)
     discount, chosen = resolve(log, policy, gamma=gamma, method=method)
     with _noted() as unforeseen:
         warn_of_a_hidden_horizon(log, discount)
-    for note in unforeseen:
-        warnings.warn(note, HorizonWarning, stacklevel=2)
-    settings, failed = _settings(chosen), None
-    with _noted() as notes:
+    for each in (*told, *unforeseen):
+        warnings.warn(each.message, stacklevel=2)
+    features = getattr(None if chosen is None else chosen.base, "features", None)
+    settings = {} if features is None else {"features": features}
+    failed = None
+    with _noted() as found:
         if policy is not None and estimate is None:
             default = named_method("auto", **settings)
-            estimate, failed = _evaluated(log, policy, default, discount, seed)
+            try:
+                estimate = evaluate(log, policy, method=default, gamma=discount, seed=seed)
+            except (FoldError, LogError, SingularError) as error:
+                failed = str(error)
         plain = reference(log, policy, gamma=discount, method=chosen, seed=seed)
         critic = plain if isinstance(plain, LinearReference) else None
         if critic is None and policy is not None:
             critic = linear_reference(log, policy, gamma=discount, method=chosen, seed=seed)
-    notes = list(dict.fromkeys([*drawn, *unforeseen, *notes]))
-    shape = getattr(None if estimate is None else estimate.choice, "shape", None)
-    shape = reward_shape(log) if shape is None else shape
-    weights = _weights(log, estimate, plain)
+    choice = None if estimate is None else estimate.choice
+    shape = getattr(choice, "shape", None) or reward_shape(log)
+    weights = getattr(choice, "weights", None)  # with which `evaluate` weighs rows
+    if weights is None or len(weights) != log.n_transitions:
+        weights = plain.weights
     covered = None
     if critic is not None and estimate is not None and weights is not None:
         covered = overlap(weights, critic, estimate.on_log)
     steps = log.rewards if weights is None else weights * log.rewards
     clusters = clustering(log, steps)
     theta = clusters.within.theta if clusters.within and clusters.in_episodes else 1.0
-    samples = _samples(log, plain, steps, shape)
-    if critic is not None:
-        samples = {"rewards": log.rewards, **samples, "Bellman residuals": critic.residuals}
     tails = {
         name: tail_report(name, values, theta=theta if len(values) == len(steps) else 1.0)
-        for name, values in samples.items()
+        for name, values in _samples(log, plain, critic, steps, shape).items()
     }
     folds = max(min(10, log.n_groups // 2), 1)
     influence = most_influential(plain, top=10, folds=folds, seed=seed)
-    known = [each.heavier.alpha for each in tails.values() if each.heavier is not None]
+    heavier = [each.heavier.alpha for each in tails.values() if each.heavier is not None]
     return Diagnosis(
         transitions=log.n_transitions,
         episodes=log.n_episodes,
@@ -152,65 +159,47 @@ def diagnose(
             settings=settings,
             overlap=covered,
             influence=influence,
-            heaviest=min(known, default=None),
+            heaviest=min(heavier, default=None),
             failed=failed,
         ),
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(str(each.message) for each in (*told, *unforeseen, *found))),
         weights=weights,
     )
 
 
 @contextmanager
-def _noted() -> Iterator[list[str]]:
-    """Collect our own warnings as notes: in a diagnosis they are findings. Pass on all others."""
-    notes: list[str] = []
+def _noted() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect our own warnings: in a diagnosis they are findings. Pass on all others."""
+    notes: list[warnings.WarningMessage] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield notes
-    for warning in caught:
-        if issubclass(warning.category, TailproofWarning):
-            notes.append(str(warning.message))
+    for each in caught:
+        if issubclass(each.category, TailproofWarning):
+            notes.append(each)
         else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
-
-
-def _evaluated(
-    log: Log, policy: Any, method: Method, gamma: float, seed: int
-) -> tuple[Estimate | None, str | None]:
-    """Return the estimate that is explained, or why there is none."""
-    try:
-        return evaluate(log, policy, method=method, gamma=gamma, seed=seed), None
-    except (FoldError, LogError, SingularError) as error:
-        return None, str(error)
-
-
-def _weights(log: Log, estimate: Estimate | None, plain: Reference) -> FloatArray | None:
-    """Return the weights with which `evaluate` weighs rows; those of the plain estimate otherwise."""
-    own = None if estimate is None or estimate.choice is None else estimate.choice.weights
-    return own if own is not None and len(own) == log.n_transitions else plain.weights
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def _samples(
-    log: Log, plain: Reference, steps: FloatArray, shape: RewardShape
+    log: Log,
+    plain: Reference,
+    critic: LinearReference | None,
+    steps: FloatArray,
+    shape: RewardShape,
 ) -> dict[str, FloatArray]:
-    """Return what is averaged, by rows and by sums over the unit."""
+    """Return what is averaged, by rows and by sums over the unit, and what a critic leaves over."""
+    samples = {"rewards": log.rewards}
     if isinstance(plain, MeanReference) and plain.weights is None:
-        samples, sums = {"rewards": steps}, plain.terms
+        sums = plain.terms
         if not log.is_bandit:
             samples["returns"] = sums
     else:
-        samples, sums = {"weighted rewards": steps}, np.add.reduceat(steps, log.starts[:-1])
+        samples["weighted rewards"], sums = steps, np.add.reduceat(steps, log.starts[:-1])
         if shape.unit == "episode":
             samples["weighted sums by episode"] = sums
     if shape.unit == "group":
         samples["sums by group"] = np.bincount(log.group_of_episode, sums).astype(float)
+    if critic is not None:
+        samples["Bellman residuals"] = critic.residuals
     return samples
-
-
-def _settings(method: Method | None) -> dict[str, Any]:
-    """Return the features and the ridge that were given, for the default method to use as well."""
-    base = None if method is None else method.base
-    features = getattr(base, "features", None)
-    return {} if features is None else {"features": features}

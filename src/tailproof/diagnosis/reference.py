@@ -6,6 +6,7 @@ who decides it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,15 +14,28 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.bandit import IPS, BanditDR, importance_weights
+from tailproof.algorithms.linear.ridge import choose_ridge
+from tailproof.algorithms.linear.statistics import (
+    Design,
+    Ridge,
+    Statistics,
+    as_ridge,
+    regularised,
+    solve,
+)
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray, IntArray, require_fraction
+from tailproof.arrays import AnyArray, FloatArray, IntArray, require_fraction
 from tailproof.data.log import Log, discounted_returns
-from tailproof.diagnosis.linear_reference import LinearReference, features_for, fit_linear
-from tailproof.errors import MethodError, TailproofError
+from tailproof.data.partition import Folds
+from tailproof.data.spaces import Continuous
+from tailproof.data.view import CHUNK
+from tailproof.errors import MethodError, SingularError, TailproofError
+from tailproof.features import Features, Joint, at_actions, default_features
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method
 from tailproof.policies.naming import for_log
+from tailproof.policies.simple import action_draws
 
 #: Blocks of whole groups that folds are made of; the numbers of folds on a K-path divide it.
 BLOCKS = 60
@@ -30,69 +44,296 @@ _OPERATIONS = 2e9  # about a second of solving
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MeanReference:
-    """Ĵ = Σ_e x_e / E: the mean return of the logged policy, or inverse propensity scoring."""
+class Reference(ABC):
+    """Ĵ = gᵀθ with θ = A⁻¹b, where A, b and g are sums over episodes: a refit is a small solve."""
 
     log: Log
     name: str
-    terms: FloatArray  # (E,)
+    stats: Statistics  # of each block
     block_of_episode: IntArray  # (E,)
-    weights: FloatArray | None = None  # (n,), of inverse propensity scoring
+    theta: FloatArray  # (d,)
+    start: FloatArray  # g, (d,)
+    gamma: float
+    ridge: Ridge
+    weights: FloatArray | None = None  # (n,)
+
+    @property
+    @abstractmethod
+    def effects(self) -> FloatArray:
+        """The first-order effect of each episode, Ĵ − Ĵ₍₋ₑ₎, (E,)."""
+
+    @abstractmethod
+    def _parts(self, episodes: IntArray) -> tuple[Statistics, FloatArray]:
+        """Return what some episodes add to the statistics, and g without them."""
 
     @cached_property
     def value(self) -> float:
-        """The mean."""
-        return float(self.terms.mean())
+        """The estimate gᵀθ."""
+        return float(self.start @ self.theta)
+
+    @cached_property
+    def whole(self) -> Statistics:
+        """The statistics of the whole log, as one fold."""
+        return self._merge(1)
+
+    def fold_values(self, folds: int, *, order: IntArray | None = None) -> FloatArray:
+        """Return gᵀθ_k, θ_k being fitted on fold k, (K,); `order` deals the blocks anew."""
+        return self._theta(self._merge(folds, order)) @ self.start
+
+    def without(self, episodes: IntArray) -> FloatArray:
+        """Return Ĵ refitted without each of these episodes, (m,).
+
+        Exact, but for the fresh draws of a policy that can only be sampled.
+        """
+        return np.array([self.without_all(episodes[[i]]) for i in range(len(episodes))])
+
+    def without_all(self, episodes: IntArray) -> float:
+        """Return Ĵ refitted without all of these episodes."""
+        own, start = self._parts(episodes)
+        return float(self._theta(_difference(self.whole, 0, own))[0] @ start)
+
+    def folds_without(self, episodes: IntArray, *, folds: int, order: IntArray) -> FloatArray:
+        """Return the values of the folds refitted without each of these episodes, (m, K)."""
+        parts = self._merge(folds, order)
+        theta = self._theta(parts)  # (K, d)
+        place = np.argsort(order)
+        each = np.empty((len(episodes), folds))
+        for i, values in enumerate(each):
+            own, start = self._parts(episodes[[i]])
+            fold = int(place[self.block_of_episode[episodes[i]]]) % folds
+            values[:] = theta @ start
+            values[fold] = self._theta(_difference(parts, fold, own))[0] @ start
+        return each
+
+    def _merge(self, folds: int, order: IntArray | None = None) -> Statistics:
+        """Return the statistics of K folds: every K-th block, in their order or another."""
+        dealt = np.arange(len(self.stats.count)) if order is None else order
+        every = [dealt[k::folds] for k in range(folds)]
+        stacked = (
+            np.stack([a[own].sum(axis=0) for own in every]) for a in vars(self.stats).values()
+        )
+        return Statistics(*stacked)
+
+    def _theta(self, stats: Statistics) -> FloatArray:
+        ridge = self.ridge.penalty(stats.count)[:, None, None] * np.eye(len(self.start))
+        matrix = stats.gram - self.gamma * stats.cross + ridge
+        return solve(matrix, stats.moment[..., None])[..., 0]  # (K, d)
+
+
+def _difference(stats: Statistics, member: int, part: Statistics) -> Statistics:
+    """Return one member's statistics without a part of them."""
+    pairs = zip(vars(stats).values(), vars(part).values(), strict=True)
+    return Statistics(*(whole[member : member + 1] - own for whole, own in pairs))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeanReference(Reference):
+    """Ĵ = Σ_e x_e / E: the mean return of the logged policy, or inverse propensity scoring."""
+
+    terms: FloatArray  # (E,)
+
+    @classmethod
+    def of(
+        cls, log: Log, name: str, terms: FloatArray, seed: int, weights: FloatArray | None = None
+    ) -> MeanReference:
+        """Return the mean of these terms, one per episode."""
+        blocks = _deal(log, seed)
+        return cls(
+            log=log,
+            name=name,
+            stats=_sums(np.bincount(blocks), np.bincount(blocks, terms).astype(float)),
+            block_of_episode=blocks,
+            theta=np.array([terms.mean()]),
+            start=np.ones(1),
+            gamma=0.0,
+            ridge=as_ridge(0.0),
+            weights=weights,
+            terms=terms,
+        )
 
     @cached_property
     def effects(self) -> FloatArray:
         """Ĵ − Ĵ₍₋ₑ₎ = (x_e − Ĵ)/(E − 1), exactly, (E,)."""
         return (self.terms - self.value) / max(len(self.terms) - 1, 1)
 
-    @cached_property
-    def _sums(self) -> FloatArray:  # of each block
-        return np.asarray(np.bincount(self.block_of_episode, self.terms), dtype=float)
+    def _parts(self, episodes: IntArray) -> tuple[Statistics, FloatArray]:
+        left_out = np.array([len(episodes)]), self.terms[episodes].sum(keepdims=True)
+        return _sums(*left_out), self.start
+
+
+def _sums(counts: IntArray, sums: FloatArray) -> Statistics:
+    """Return the statistics of a single feature, 1, with these sums of rewards."""
+    gram = counts[:, None, None].astype(float)
+    return Statistics(gram, np.zeros_like(gram), sums[:, None], counts.astype(float))
+
+
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """Where episodes start, and what the policy does there."""
+
+    features: Features
+    states: FloatArray  # (E, p)
+    actions: AnyArray  # (E, L) or (E, L, q)
+    weights: FloatArray  # (E, L)
+
+    def features_at(self, episodes: slice) -> FloatArray:
+        """Return g_e = Σ_a π(a|s₀) φ(s₀, a) of some episodes, (m, d)."""
+        phi = at_actions(self.features, self.states[episodes], self.actions[episodes])
+        return phi.mix(self.weights[episodes])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearReference(Reference):
+    """LSTD, which equals linear MIS: Ĵ = gᵀA⁻¹b = mean(w_i r_i), w_i = n·φ_iᵀA⁻ᵀg.
+
+    A = Σφ(φ − γφ')ᵀ + λI, b = Σφr and g, the mean of φ over starts and policy, are sums over
+    episodes, so that leaving one out is a small solve: with A_e, b_e, g_e its parts,
+
+        Ĵ₍₋ₑ₎ = (E·g − g_e)ᵀ (A − A_e)⁻¹ (b − b_e) / (E − 1),
+
+    where A − A_e has the ridge of the rows that stay. To first order, with δ the Bellman residuals
+    and V_e = g_eᵀθ the value of where the episode starts,
+
+        Ĵ − Ĵ₍₋ₑ₎ ≈ Σ_{i∈e} w_i δ_i / n − (λ − λ₍₋ₑ₎)·gᵀA⁻¹θ + (V_e − Ĵ) / (E − 1).
+    """
+
+    task: Task
+    features: Features
+    starts: Starts
+    start_values: FloatArray  # V_e, (E,)
+    direction: FloatArray  # A⁻ᵀg, (d,)
+    weights: FloatArray  # (n,)
+    residuals: FloatArray  # (n,)
 
     @cached_property
-    def _counts(self) -> IntArray:
-        return np.bincount(self.block_of_episode)
+    def effects(self) -> FloatArray:
+        """The first-order effect of each episode, (E,)."""
+        log = self.log
+        rows = np.array([float(log.n_transitions)])
+        own = np.add.reduceat(self.weights * self.residuals, log.starts[:-1]) / rows
+        spared = self.ridge.penalty(rows) - self.ridge.penalty(rows - log.lengths)
+        moved = (self.start_values - self.value) / max(log.n_episodes - 1, 1)
+        return np.asarray(own - spared * float(self.direction @ self.theta) + moved)
 
-    def fold_values(self, folds: int, *, order: IntArray | None = None) -> FloatArray:
-        """Return the mean of each of K folds, (K,); `order` deals the blocks anew."""
-        dealt = slice(None) if order is None else order
-        sums, counts = self._sums[dealt], self._counts[dealt]
-        return np.array([sums[k::folds].sum() / counts[k::folds].sum() for k in range(folds)])
+    def target_features(self, rows: Any) -> FloatArray:
+        """Return Σ_a π(a|s') φ(s', a) at the next states of these rows, (m, d)."""
+        actions, weights = self.task.next_actions(rows)
+        return at_actions(self.features, self.log.next_states[rows], actions).mix(weights)
 
-    def without(self, episodes: IntArray) -> FloatArray:
-        """Return the mean without each of these episodes, (m,)."""
-        return self.value - self.effects[episodes]
-
-    def folds_without(self, episodes: IntArray, *, folds: int, order: IntArray) -> FloatArray:
-        """Return the values of the folds without each of these episodes, (m, K)."""
-        each = np.tile(self.fold_values(folds, order=order), (len(episodes), 1))
-        place = np.argsort(order)
-        for values, episode in zip(each, episodes, strict=True):
-            fold = int(place[self.block_of_episode[episode]]) % folds
-            count = int(self._counts[order[fold::folds]].sum())
-            rest = values[fold] * count - self.terms[episode]
-            values[fold] = rest / (count - 1) if count > 1 else np.nan
-        return each
-
-    def without_all(self, episodes: IntArray) -> float:
-        """Return the mean of all other episodes."""
-        return float(np.delete(self.terms, episodes).mean())
-
-
-Reference = MeanReference | LinearReference
+    def _parts(self, episodes: IntArray) -> tuple[Statistics, FloatArray]:
+        log = self.log
+        stats = Statistics.zeros(1, len(self.theta))
+        total = log.n_episodes * self.start
+        for episode in map(int, episodes):
+            rows = slice(int(log.starts[episode]), int(log.starts[episode + 1]))
+            phi = self.features(log.states[rows], log.actions[rows])
+            after = self.target_features(rows) * ~log.terminated[rows, None]
+            moment, count = phi.T @ log.rewards[rows], np.array([float(len(phi))])
+            stats += Statistics((phi.T @ phi)[None], (phi.T @ after)[None], moment[None], count)
+            total = total - self.starts.features_at(slice(episode, episode + 1))[0]
+        return stats, total / (log.n_episodes - len(episodes))
 
 
-def dealings(estimate: Reference, folds: int, seed: int) -> list[IntArray]:
-    """Return some orders in which to deal the blocks: ten, or fewer where folds are dear to solve."""
-    count = _DEALINGS
-    if isinstance(estimate, LinearReference):
-        count = int(np.clip(_OPERATIONS / (folds * estimate.features.size**3), 1, _DEALINGS))
-    rng = np.random.default_rng(seed)
-    return [rng.permutation(min(BLOCKS, estimate.log.n_groups)) for _ in range(count)]
+def linear_reference(
+    log: Log, policy: Any, *, gamma: float, method: Method | None = None, seed: int = 0
+) -> LinearReference:
+    """Return LSTD with the features and the ridge of a method, or the default ones."""
+    policy, base = for_log(policy, log), None if method is None else method.base
+    features = getattr(base, "features", None) or _default_features(log)
+    task = Task(log, gamma, policy, log.first_states, seed=seed, initial_rows=log.first_rows)
+    task.remember_next_actions()
+    blocks = _deal(log, seed)
+    members = np.arange(blocks.max() + 1)[:, None]
+    design = Design(task, features, Folds((blocks == members).astype(np.int8)))
+    ridge: Any = getattr(base, "ridge", 1e-6)
+    ridge = (
+        choose_ridge(design, rng=np.random.default_rng(seed)) if ridge == "cv" else as_ridge(ridge)
+    )
+    stats = design.statistics
+    whole = Statistics(*(each.sum(axis=0, keepdims=True) for each in vars(stats).values()))
+    matrix = regularised(design, whole, ridge.penalty(whole.count)) - gamma * whole.cross
+    first = action_draws(  # those of `Task.initial_points`, an episode each
+        task.policy,
+        log.first_states,
+        log.action_space,
+        draws=task.draws,
+        rng=np.random.default_rng([seed, 1]),
+        rows=task.initial_rows,
+    )
+    starts = Starts(features, log.first_states, *first)
+    chunks = [slice(i, i + CHUNK) for i in range(0, log.n_episodes, CHUNK)]
+    start = sum(starts.features_at(some).sum(axis=0) for some in chunks) / log.n_episodes
+    theta = solve(matrix, whole.moment[..., None])[0, :, 0]
+    direction = solve(np.swapaxes(matrix, 1, 2), start[None, :, None])[0, :, 0]
+    if not (np.isfinite(theta).all() and np.isfinite(direction).all()):
+        raise SingularError(
+            "The policy's linear system has no solution on this log. Use a larger ridge, fewer "
+            "features or a smaller gamma: method=method('lstd', ridge=1e-3, features=...)."
+        )
+    weights, residuals = _by_row(task, features, theta, direction)
+    return LinearReference(
+        log=log,
+        name="LSTD",
+        stats=stats,
+        block_of_episode=blocks,
+        theta=theta,
+        start=start,
+        gamma=gamma,
+        ridge=ridge,
+        weights=weights,
+        task=task,
+        features=features,
+        starts=starts,
+        start_values=np.concatenate([starts.features_at(some) @ theta for some in chunks]),
+        direction=direction,
+        residuals=residuals,
+    )
+
+
+def _by_row(
+    task: Task, features: Features, theta: FloatArray, direction: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the weight and the Bellman residual of each row, (n,) each."""
+    log: Log = task.log
+    weights, residuals = np.empty(log.n_transitions), np.empty(log.n_transitions)
+    for first in range(0, log.n_transitions, CHUNK):
+        rows = slice(first, min(first + CHUNK, log.n_transitions))
+        phi = features(log.states[rows], log.actions[rows])
+        weights[rows] = log.n_transitions * (phi @ direction)
+        residuals[rows] = log.rewards[rows] - phi @ theta
+        if task.gamma > 0:
+            following, chances = task.next_actions(rows)
+            after = at_actions(features, log.next_states[rows], following).values(theta[None])[0]
+            alive = task.gamma * ~log.terminated[rows]
+            residuals[rows] += alive * (after * chances.T).sum(axis=0)
+    return weights, residuals
+
+
+def _default_features(log: Log) -> Features:
+    space = log.action_space
+    if isinstance(space, Continuous):
+        return Joint(log.states.shape[1], space.dimension)
+    return default_features(log)
+
+
+def reference(
+    log: Log, policy: Any, *, gamma: float, method: Method | None = None, seed: int = 0
+) -> Reference:
+    """Return the plain estimate that belongs to a log, a policy and the settings of a method.
+
+    Without a policy it is the mean return of the logged episodes. Inverse propensity scoring serves
+    one-step logs with propensities, unless `method` is another; LSTD serves anything else.
+    """
+    policy = for_log(policy, log)
+    if policy is None:
+        return MeanReference.of(log, "mean return", discounted_returns(log, gamma), seed)
+    weighable = log.is_discrete or hasattr(policy, "log_prob")
+    scored = method is None or isinstance(method.base, IPS | BanditDR)
+    if log.is_bandit and log.propensity is not None and weighable and scored:
+        weights = importance_weights(Task(log, gamma, policy, log.first_states, seed=seed))
+        name = "inverse propensity scoring"
+        return MeanReference.of(log, name, weights * log.rewards, seed, weights)
+    return linear_reference(log, policy, gamma=gamma, method=method, seed=seed)
 
 
 def resolve(
@@ -114,52 +355,12 @@ def resolve(
     return 1.0 if gamma is None else float(gamma), chosen
 
 
-def reference(
-    log: Log, policy: Any, *, gamma: float, method: Method | None = None, seed: int = 0
-) -> Reference:
-    """Return the plain estimate that belongs to a log, a policy and the settings of a method.
-
-    Without a policy it is the mean return of the logged episodes. Inverse propensity scoring serves
-    one-step logs with propensities, unless `method` is another; LSTD serves anything else.
-    """
-    policy = for_log(policy, log)
-    blocks = _deal(log, seed)
-    if policy is None:
-        terms = discounted_returns(log, gamma)
-        return MeanReference(log=log, name="mean return", terms=terms, block_of_episode=blocks)
-    weighable = log.is_discrete or hasattr(policy, "log_prob")
-    if (
-        log.is_bandit
-        and log.propensity is not None
-        and weighable
-        and (method is None or isinstance(method.base, IPS | BanditDR))
-    ):
-        weights = importance_weights(Task(log, gamma, policy, log.first_states, seed=seed))
-        return MeanReference(
-            log=log,
-            name="inverse propensity scoring",
-            terms=weights * log.rewards,
-            block_of_episode=blocks,
-            weights=weights,
-        )
-    return linear_reference(log, policy, gamma=gamma, method=method, seed=seed)
-
-
-def linear_reference(
-    log: Log, policy: Any, *, gamma: float, method: Method | None = None, seed: int = 0
-) -> LinearReference:
-    """Return LSTD with the features and the ridge of a method, or the default ones."""
-    policy = for_log(policy, log)
-    base = None if method is None else method.base
-    return fit_linear(
-        log,
-        policy,
-        gamma=gamma,
-        features=getattr(base, "features", None) or features_for(log),
-        ridge=getattr(base, "ridge", 1e-6),
-        blocks=_deal(log, seed),
-        seed=seed,
-    )
+def dealings(estimate: Reference, folds: int, seed: int) -> list[IntArray]:
+    """Return some orders in which to deal the blocks: ten, or fewer where folds are slow to solve."""
+    cost = folds * len(estimate.theta) ** 3
+    count = int(np.clip(_OPERATIONS / cost, 1, _DEALINGS))
+    rng = np.random.default_rng(seed)
+    return [rng.permutation(min(BLOCKS, estimate.log.n_groups)) for _ in range(count)]
 
 
 def _deal(log: Log, seed: int) -> IntArray:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 
 from tailproof.engines.engine import Engine
 from tailproof.engines.local import Local
 from tailproof.errors import EngineError
 
 
-def as_engine(given: str | Engine | None) -> Engine:
+def as_engine(given: str | int | Engine | None) -> Engine:
     """Return the engine that was meant.
 
-    ``None`` is the calling thread, ``"local"`` a thread for each core, ``"ray"`` the Ray cluster that
-    this process is connected to, or else one of its own on this machine.
+    ``None`` is the calling thread, a number so many threads (−1 for one per core, as in scikit-learn),
+    ``"local"`` a thread for each core, ``"ray"`` the Ray cluster that this process is connected to, or
+    else one of its own on this machine.
 
     Examples
     --------
@@ -25,20 +27,22 @@ def as_engine(given: str | Engine | None) -> Engine:
         return Local()
     if isinstance(given, Engine):
         return given
-    if given == "local":
+    if given in ("local", -1):
         return Local(workers=0)
+    if isinstance(given, Integral) and given > 0:
+        return Local(workers=int(given))
     if given == "ray":
         from tailproof.engines.ray import Ray
 
         return Ray()
     raise EngineError(
         f"engine must be 'local', 'ray', or an engine such as Local(workers=4) or "
-        f"Ray(address='auto'). Got {given!r} instead."
+        f"Ray(address='auto'), and n_jobs a number of threads or -1. Got {given!r} instead."
     )
 
 
 @contextmanager
-def running(given: str | Engine | None) -> Iterator[Engine]:
+def running(given: str | int | Engine | None) -> Iterator[Engine]:
     """Give the engine that was meant, and close it if it was only named."""
     engine = as_engine(given)
     try:

@@ -41,7 +41,11 @@ class LinearCritics:
 
     features: Features
     theta: FloatArray  # (K, d)
-    diverged: BoolArray  # (K,)
+    diverged: BoolArray = None  # type: ignore[assignment]  # (K,); by default nobody
+
+    def __post_init__(self) -> None:
+        if self.diverged is None:
+            object.__setattr__(self, "diverged", np.zeros(len(self.theta), dtype=bool))
 
     @property
     def count(self) -> int:

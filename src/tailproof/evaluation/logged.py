@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.default.rungs import is_settled
 from tailproof.algorithms.linear.samples import Found
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
@@ -35,21 +36,7 @@ from tailproof.methods.fit import prepare
 from tailproof.methods.method import Method
 from tailproof.statistics.means import Mean, SampleMean
 
-_NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _REPRESENTATIVES = 16  # logged actions that continuous features are averaged over
-
-
-def is_settled(log: AnyLog, gamma: float) -> bool:
-    """Return whether what happened after the logged steps no longer counts.
-
-    >>> log = Log.from_arrays([0.0] * 2, [0] * 2, [1.0, 1.0], [0.0] * 2, episode=[0, 0])
-    >>> is_settled(log, 0.99), is_settled(log, 0.01)
-    (False, True)
-    """
-    if gamma == 0:
-        return True
-    open_ended = ~log.ends
-    return bool((gamma ** log.lengths[open_ended] <= _NEGLIGIBLE).all())
 
 
 def logged_value(

@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.errors import LevelError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.statistics.intervals import Interval
 from tailproof.statistics.sequences import TIGHTEST, sequential_miss, smoothing_sequence
+from tailproof.statistics.tails.sample import check_level
 
 _ASSUMES = (
     "holds at all sizes of a growing log at once, however often one looks; for large logs of "
@@ -62,7 +62,8 @@ def confidence_sequence(
     >>> always.low < once.low < once.high < always.high
     True
     """
-    miss = 1 - check_level(level)
+    check_level(level)
+    miss = 1 - level
     choice = estimate.choice
     if not isinstance(choice, OneStepChoice) or choice.unit == "episode":
         raise LevelError(

@@ -24,15 +24,16 @@ from tailproof.export.scores import linear_values, scores_in
 from tailproof.features import Polynomial
 from tailproof.files.atomic import write_whole
 from tailproof.files.container import sealed_page
-from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.policies.greedy import CriticPolicy, SoftmaxPolicy
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
 #: Under which properties of a graph its description stands, and the SHA-256 of its bytes.
 METADATA_KEY, CHECKSUM_KEY = "tailproof", "tailproof-sha256"
 UNSEALED = b"0" * 64  # what stands for the checksum while it is computed
+Output = tuple[str, str, list[Any]]  # its name in the graph, the kind of its numbers, its shape
 
 
-def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> None:
+def export_policy(policy: CriticPolicy, path: str | Path) -> None:
     """Write a policy over linear critics or trees as ONNX.
 
     Input ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
@@ -45,9 +46,7 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
         )
     graph = Graph()
     values, dimension = _values(graph, policy)
-    outputs: dict[str, tuple[str, str, list[Any]]] = {
-        "values": (values, "DOUBLE", ["n", len(policy.actions)])
-    }
+    outputs: dict[str, Output] = {"values": (values, "DOUBLE", ["n", len(policy.actions)])}
     if isinstance(policy, SoftmaxPolicy):
         chances = graph.softmax(values, policy.temperature)
         spread = np.zeros((len(policy.actions), policy.n_actions))
@@ -61,7 +60,7 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
     graph.write(Path(path), dimension, outputs, _metadata(policy))
 
 
-def _metadata(policy: GreedyPolicy | SoftmaxPolicy) -> dict[str, Any]:
+def _metadata(policy: CriticPolicy) -> dict[str, Any]:
     """Return what states and actions are called and who taught it, for whoever loads the policy."""
     marks = None if policy.taught is None else np.asarray(policy.taught, dtype="<i8").tobytes()
     return {
@@ -84,7 +83,7 @@ def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
     return head + digest + tail
 
 
-def _values(graph: Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, int | str]:
+def _values(graph: Graph, policy: CriticPolicy) -> tuple[str, int | str]:
     """Return the aggregated Q(s, a) of the actions to choose from, (n, A), and the states' size.
 
     Trees look at some columns only, and take states of any size that has them.
@@ -123,6 +122,10 @@ class Graph:
         name = f"constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
+
+    def single(self, values: Any) -> str:
+        """Return a constant in single precision."""
+        return self.constant(np.asarray(values, dtype=np.float32))
 
     def integers(self, *values: int) -> str:
         """Return a constant of integers, such as axes, shapes and places."""
@@ -183,7 +186,7 @@ class Graph:
         self,
         path: Path,
         dimension: int | str,
-        outputs: dict[str, tuple[str, str, list[Any]]],
+        outputs: dict[str, Output],
         metadata: dict[str, Any] | None = None,
         *,
         kind: str = "DOUBLE",

@@ -14,6 +14,7 @@ import numpy as np
 from tailproof.algorithms.linear.huber import Regression, huber_regression, robust_scale
 from tailproof.algorithms.one_step.observations import common_rewards, common_value
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.horizon import ends_by_the_clock, with_step
 from tailproof.data.log import Log
 from tailproof.features import Features, table_for
 from tailproof.features.ladder import KNOTS, basis_for
@@ -102,17 +103,17 @@ class RewardShape:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """The shape of a log's rewards, and their regression on standardised polynomials."""
+class RewardFit:
+    """The shape of a log's rewards, and a regression r̃ of them."""
 
     shape: RewardShape
     features: Features
     phi: FloatArray  # (n, d)
-    fit: Regression  # of the rewards from their median
+    fit: Regression
 
 
-def measure(log: Log) -> Measured:
-    """Measure the rewards of a log.
+def measure(log: Log) -> RewardFit:
+    """Measure the rewards of a log, and regress them (from their median) on standardised polynomials.
 
     Where tails look heavy or skewed, and splines or a table of few states leave residuals that are
     clearly smaller, these are looked at: what polynomials miss of a stepped reward is no tail.
@@ -129,7 +130,7 @@ def measure(log: Log) -> Measured:
             if robust_scale(richer.residuals) < RULES.richer * robust_scale(fit.residuals):
                 every = high(log.states, log.actions)
                 shape = _shape(log, huber_regression(every, rewards).residuals)
-    return Measured(shape, low, phi, fit)
+    return RewardFit(shape, low, phi, fit)
 
 
 def reward_shape(log: Log) -> RewardShape:
@@ -141,7 +142,7 @@ def reward_shape(log: Log) -> RewardShape:
     >>> shape.tails, shape.skewed, shape.unit
     ('heavy', False, 'step')
     """
-    return measure(log).shape
+    return measure(with_step(log) if ends_by_the_clock(log) else log).shape
 
 
 def _shape(log: Log, residuals: FloatArray) -> RewardShape:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import ExtractingAlgorithm
-from tailproof.algorithms.default.levels import check_level
-from tailproof.algorithms.greedy_backup import logged_actions
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
@@ -24,7 +23,7 @@ from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
 from tailproof.judgement.coverage import warn_of_missing_codes
-from tailproof.learning.careful.learning import learn_carefully
+from tailproof.learning.careful.learning import CarefulLearning
 from tailproof.learning.learned import Learned, extract_policy
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
@@ -35,21 +34,25 @@ from tailproof.methods.fit import (
     warn_of_a_hidden_horizon,
 )
 from tailproof.methods.method import Method
-from tailproof.policies.greedy import GreedyPolicy
+from tailproof.parameters import one_setting
+from tailproof.policies.greedy import critic_policy
+from tailproof.statistics.tails.sample import check_level
 
 _CAREFUL = 0.25  # of the groups judge what was learned by default
 _JUDGED = 0.2  # the same where actions are continuous
 
 
 def learn(
-    log: Any,
+    log: LogSource,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
-    seed: int = 0,
+    seed: int | None = None,
+    random_state: int | None = None,
     holdout: float | None = None,
     at_least: float = 0.9,
     engine: str | Engine | None = None,
+    n_jobs: int | None = None,
     advance: Callable[[], Any] = lambda: None,
     **columns: Any,
 ) -> Learned:
@@ -74,6 +77,8 @@ def learn(
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     seed
         Seeds the partition and everything else that is drawn.
+    random_state
+        Another name for `seed`, the one that scikit-learn uses.
     holdout
         Share of the episodes (of the groups, where the log names them) to keep away from learning, for
         `Learned.evaluate`. By default none, and a quarter for ``method="auto"``.
@@ -82,6 +87,8 @@ def learn(
         to be proposed. 1 − `at_least` is the risk of proposing a worse one.
     engine
         Where passes over the log run; see `evaluate`.
+    n_jobs
+        Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
     advance
         For ``method="auto"``: called after each candidate, for a progress bar.
     columns
@@ -102,12 +109,13 @@ def learn(
     (3,)
     """
     log = as_log(log, columns, learn)
+    seed = one_setting(seed=seed, random_state=random_state) or 0
     if isinstance(log, Log) and log.table_rows.available is not None:
         raise LogError(
             "learn does not know yet which actions are available where, and its policy would take "
             "others. Read the log without available=...."
         )
-    with running(engine) as where:
+    with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         if method == "auto":
             check_level(at_least)
             return _learn_by_default(log, gamma, seed, holdout, at_least, where, advance)
@@ -144,23 +152,11 @@ def _taught(task: Task, chosen: Method) -> Learned:
     critic = Ensemble(critics, chosen.aggregate)
     fitted = replace(members.fitted, critics=critics)
     taught = episode_marks(task.log) if isinstance(task.log, Log) else None
-    policy, training = extract_policy(
-        chosen,
-        critic,
-        fitted,
-        task,
-        seed=seed,
-        like=None
-        if extracting
-        else GreedyPolicy(
-            critic,
-            data.n_actions,
-            actions,
-            state_names=data.state_names,
-            action_labels=getattr(data.action_space, "labels", None),
-            taught=taught,
-        ),
-    )
+    like = None
+    if not extracting:
+        named = {"state_names": data.state_names, "taught": taught}
+        like = critic_policy(critic, data.action_space, actions, **named)
+    policy, training = extract_policy(chosen, critic, fitted, task, seed=seed, like=like)
     return Learned(
         policy=policy,
         critic=critic,
@@ -208,22 +204,18 @@ def _learn_by_default(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # said above, once for all parts
-        return learn_carefully(
-            data,
-            discount,
+        return CarefulLearning(
+            log=data,
+            gamma=discount,
             seed=seed,
             holdout=_CAREFUL if holdout is None else holdout,
             at_least=at_least,
             teach=teach,
             advance=advance,
-        )
+        ).learn()
 
 
-@overload
-def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]: ...
-@overload
-def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog | None]: ...
-def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog | None]:
+def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[Any, Any]:
     """Return the log without a random share of its groups, and the log of that share.
 
     Examples
@@ -246,8 +238,7 @@ def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog |
         )
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
     away = np.isin(log.group_of_episode, order[:kept_away])
-    both = np.flatnonzero(~away), np.flatnonzero(away)
-    return log.take(both[0]), log.take(both[1])
+    return log.take(np.flatnonzero(~away)), log.take(np.flatnonzero(away))
 
 
 def _learning_method(method: str | Method) -> Method:

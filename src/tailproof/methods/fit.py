@@ -14,6 +14,7 @@ import numpy as np
 from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
+from tailproof.data.horizon import ends_by_the_clock
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.data.stored import AnyLog, LazyLog, held, in_memory
@@ -150,41 +151,18 @@ def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: 
 
 
 def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
-    """Warn when all episodes terminate after the same number of steps, which no state foresees."""
+    """Warn when episodes terminate after a number of steps that no state foresees."""
     if gamma > 0 and ends_by_the_clock(log):
+        every = bool((log.lengths == log.lengths[0]).all())
         warnings.warn(
-            f"Every episode ends for good after {log.lengths[0]} steps, and no state column tells the "
-            f"time: how much is still to come depends on something that the state does not hold. Add "
-            f"the step to the state, or mark the ends as truncated, not terminated, if episodes only "
-            f"stop being recorded.",
+            f"{'Every episode ends' if every else 'Episodes end'} for good after "
+            f"{log.lengths.max()} steps, and no state column tells the time: how much is still to come "
+            f"depends on something that the state does not hold. The default evaluation adds the step "
+            f"itself; for other methods, and to learn, add it to the state. Mark the ends as "
+            f"truncated, not terminated, if episodes only stop being recorded.",
             HorizonWarning,
             stacklevel=3,
         )
-
-
-def ends_by_the_clock(log: AnyLog) -> bool:
-    """Return whether all episodes terminate at one and the same length that no state can foresee.
-
-    A state foresees it if a column moves and is the same in all episodes at every step, as a clock
-    is, or if last steps are taken in a few states in which no other step is.
-    """
-    length = int(log.lengths[0])
-    alike = bool((log.lengths == length).all())
-    if log.n_episodes == 1 or length == 1 or not alike or not log.always_terminates:
-        return False
-    places = np.arange(log.n_episodes)
-    few = 50  # the first and the last will tell
-    if log.stays_on_disk:
-        few = int(np.clip(log.memory_budget * len(places) / (2 * log.bytes_in_memory), 1, few))
-    chosen = np.union1d(places[:few], places[-few:])
-    some = log.take(chosen).load()
-    steps = some.states.reshape(len(chosen), length, -1)
-    clock = np.ptp(steps, axis=0).max(axis=0) == 0
-    if (clock & (np.ptp(steps[0], axis=0) > 0)).any():
-        return False
-    last = {state.tobytes() for state in steps[:, -1]}
-    before = {state.tobytes() for state in steps[:, :-1].reshape(-1, steps.shape[2])}
-    return len(last) == len(chosen) or not last.isdisjoint(before)
 
 
 def _some_episodes(log: AnyLog, folds: Folds, member: int) -> str:

@@ -24,6 +24,7 @@ from tailproof.data.log import Log
 from tailproof.errors import PolicyError
 from tailproof.policies.simple import EpsilonGreedy, Policy, action_probabilities
 from tailproof.worlds.prices import HOURS, HUBS, Prices, read_prices
+from tailproof.worlds.rollout import draw
 from tailproof.worlds.storage_battery import (
     ACTIONS,
     CHARGE,
@@ -119,8 +120,7 @@ CANDIDATES = MappingProxyType(
 
 def all_states() -> FloatArray:
     """Return the 72 states (hour, level), level fastest."""
-    hour, level = np.divmod(np.arange(HOURS * LEVELS), LEVELS)
-    return np.column_stack([hour, level]).astype(float)  # (72, 2)
+    return np.indices((HOURS, LEVELS)).reshape(2, -1).T.astype(float)  # (72, 2)
 
 
 def dispatch(policy: Policy) -> FloatArray:
@@ -233,11 +233,12 @@ def log(
     prices = read_prices().select(hubs=[hub], year=year, storm=storm)
     rng = np.random.default_rng([HUBS.index(hub), seed])
     table = _table(behaviour)
+    edges = table.cumsum(axis=-1)
     count = len(prices.days)
     levels = np.zeros((count, HOURS + 1), dtype=np.int64)
     actions = np.empty((count, HOURS), dtype=np.int64)
     for hour in range(HOURS):
-        actions[:, hour] = _draw(table[hour, levels[:, hour]], rng)
+        actions[:, hour] = draw(edges[hour, levels[:, hour]], rng)
         levels[:, hour + 1] = level_after(levels[:, hour], actions[:, hour])
     sold = energy_sold(levels[:, :-1], actions)  # (D, 24)
     sold[:, -1] += EFFICIENCY * levels[:, -1]
@@ -258,13 +259,7 @@ def log(
     )
 
 
-def _draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
-    uniform = rng.random(len(probabilities))
-    # The last column is left out: rounding may leave the sum below one, and uniform above it.
-    drawn: IntArray = (uniform[:, None] >= probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    return drawn  # (n,)
-
-
 def _table(policy: Policy) -> FloatArray:
-    probabilities = action_probabilities(policy, all_states(), ACTIONS.n)
-    return probabilities.reshape(HOURS, LEVELS, ACTIONS.n)
+    """Return π(a | hour, level), (24, 3, 3)."""
+    chances = action_probabilities(policy, all_states(), ACTIONS.n)
+    return chances.reshape(HOURS, LEVELS, ACTIONS.n)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import tailproof.algorithms.linear.sweeps
+import tailproof.algorithms.linear.statistics
 import tailproof.sources.lazily
 from tailproof import Log, Method, Split, compare, diagnose, evaluate, k_path, learn, method
 from tailproof.data.stored import LazyLog, SampleWarning
@@ -152,7 +152,7 @@ class TestEveryQuestion:
             assert np.allclose(there.critic.members.theta, here.critic.members.theta, rtol=1e-7)
 
     def test_learning_passes_run_on_engines(self, log, path, monkeypatch):
-        monkeypatch.setattr(tailproof.algorithms.linear.sweeps, "_KEPT", 0)
+        monkeypatch.setattr(tailproof.algorithms.linear.statistics, "_KEPT", 0)
         lazy = read_log(path, lazy=True)
         with Local(workers=2, kind="processes") as processes:
             for chosen in (method("room-fqi", iterations=5), "lstd-q", method("pb", iterations=5)):

@@ -4,14 +4,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from tailproof import Learned, Log, evaluate, learn
 from tailproof.algorithms.task import Task
-from tailproof.errors import LevelError, PartitionError, TaughtWarning
-from tailproof.learning.careful.candidates import LIKELIEST, Row
+from tailproof.errors import (
+    LevelError,
+    PartitionError,
+    TailproofError,
+    TailproofWarning,
+    TaughtWarning,
+)
+from tailproof.learning.careful.candidates import LIKELIEST
 from tailproof.learning.careful.judgement import Judge, Judgement
-from tailproof.learning.careful.learning import Trial, blind_choice, three_parts
-from tailproof.learning.careful.rows import CrossFit, LawOfRows, cross_fit, dealt
+from tailproof.learning.careful.learning import blind_choice, three_parts
+from tailproof.learning.careful.rows import CrossFit, LawOfRows, Trial, dealt
 from tailproof.learning.careful.seen import SeenPairs
 from tailproof.noise import StudentT
 from tailproof.policies.greedy import SoftmaxPolicy
@@ -51,6 +59,39 @@ def found():
 @pytest.fixture(scope="module")
 def kept():
     return learn(one_step(effect=0.0))
+
+
+def ends_alone():
+    """The shape that made a forest predict nothing: the last group is one terminal row."""
+    return [7] * 28 + [1], 4, True
+
+
+@settings(max_examples=6, suppress_health_check=list(HealthCheck), deadline=None)
+@example(ends_alone())
+@example(([1, 1, 3, 1, 2, 1, 1, 2, 1, 2, 1], 1, True))
+@given(
+    st.tuples(
+        st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 3), st.booleans()
+    )
+)
+def test_tiny_logs_are_answered_or_refused_by_name(shape):
+    lengths, grouped, ending = shape
+    episode = np.repeat(np.arange(len(lengths)), lengths)
+    rng = np.random.default_rng(len(episode))
+    states, actions = rng.normal(size=(2, len(episode)))
+    ends = np.append(episode[1:] != episode[:-1], True)
+    log = Log.from_arrays(
+        states, actions > 0, actions, np.roll(states, -1), episode=episode, action_space=2,
+        group=episode // grouped, terminated=ends if ending else None,
+    )  # fmt: skip
+    refused = ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TailproofWarning)
+        try:
+            learn(log, gamma=0.9)
+        except TailproofError as error:
+            refused = str(error)
+    assert not refused or "name a method" in refused or "nothing to choose between" in refused
 
 
 def test_a_clear_effect_is_found_and_judged_by_other_episodes(found):
@@ -113,12 +154,12 @@ def test_a_rule_must_be_ahead_of_the_best_constant():
     scores = np.tile([0.0, 1.0], (n, 1))
     noise = np.random.default_rng(1).normal(size=n)
     noise -= noise.mean()
-    rows = {name: Row(name, None) for name in ("alike", "ahead")}
+    methods = {"alike": None, "ahead": None}
     values = {"alike": np.tile(1.0 + noise, (4, 1)), "ahead": np.tile(1.0 + noise, (4, 1))}
     fold = dealt(log, 0.25, seed=0)
-    assert CrossFit(log, fold, scores, values).chosen(0, rows).name == "Always 1"
+    assert CrossFit(log, fold, scores, values, methods).chosen(0)[0] == "Always 1"
     values["ahead"] += 0.3  # six standard errors
-    assert CrossFit(log, fold, scores, values).chosen(0, rows).name == "ahead"
+    assert CrossFit(log, fold, scores, values, methods).chosen(0)[0] == "ahead"
 
 
 def test_folds_keep_groups_together_and_hold_out_what_three_parts_do():
@@ -141,7 +182,7 @@ def test_what_acts_in_a_fold_was_taught_by_the_others():
         taught.append(set(task.log.episode_ids.tolist()))
         return learn(task.log, method=chosen, gamma=0.0)
 
-    cross_fit(whole, fold, teach=teach, advance=lambda: None)
+    CrossFit.of(whole, fold, teach=teach, advance=lambda: None)
     folds = [set(log.take(np.flatnonzero(fold == k)).episode_ids.tolist()) for k in range(4)]
     assert {sum(bool(each & own) for own in folds) for each in taught} == {2}
     assert all(own <= each or not own & each for each in taught for own in folds)
@@ -160,12 +201,11 @@ def test_the_likeliest_action_is_judged_by_all_episodes():
     learned = SimpleNamespace(policy=Always(1))
     good = replace(judge(learned.policy), bound=1.0)
     assert good.better
-    row = Row(LIKELIEST, None)
-    assert blind_choice(judge, [Trial(row, learned, good)]).judgement.level == 0.95
-    assert blind_choice(judge, [Trial(row, learned, replace(good, bound=-1.0))]) is None
-    assert blind_choice(judge, [Trial(Row("other", None), learned, good)]) is None
+    assert blind_choice(judge, [Trial(LIKELIEST, learned, good)]).judgement.level == 0.95
+    assert blind_choice(judge, [Trial(LIKELIEST, learned, replace(good, bound=-1.0))]) is None
+    assert blind_choice(judge, [Trial("other", learned, good)]) is None
     bad = SimpleNamespace(policy=Always(0))
-    assert blind_choice(judge, [Trial(row, bad, good)]) is None
+    assert blind_choice(judge, [Trial(LIKELIEST, bad, good)]) is None
 
 
 def test_no_risk_is_taken_when_certainty_is_asked():

@@ -4,25 +4,22 @@ import numpy as np
 import pytest
 
 from tailproof import Absolute, Mean, evaluate, method
-from tailproof.studies.paper.bandit import EXPERIMENT as BANDIT
-from tailproof.studies.paper.bandit import scores
-from tailproof.studies.paper.bootstrap import EXPERIMENT as BOOTSTRAP
+from tailproof.studies.paper.bandit import BANDIT, scores
 from tailproof.studies.paper.cartpole import (
     BEST_VALUE,
     EVALUATION,
     GAMMA,
+    LEARNING,
     PAPER_TRUTH,
     TRUTH,
     Estimators,
+    Learners,
     noisy_log,
     values_of,
 )
-from tailproof.studies.paper.experiment import Job
-from tailproof.studies.paper.learners import LEARNING, Learners
-from tailproof.studies.paper.ope import EXPERIMENT as OPE
-from tailproof.studies.paper.opo import EXPERIMENT as OPO
-from tailproof.studies.paper.opo import cells as opo_cells
-from tailproof.studies.paper.results import Results
+from tailproof.studies.paper.evaluation import BOOTSTRAP, OPE
+from tailproof.studies.paper.experiment import Job, Results
+from tailproof.studies.paper.learning import OPO
 from tailproof.worlds import CartPole
 
 SMALL = {**EVALUATION, "episodes": 20, "steps": 50}
@@ -44,7 +41,7 @@ def test_the_truths_are_what_simulation_says(cartpole):
 def test_methods_that_share_a_fit_are_what_separate_calls_give():
     job = job_of(SMALL)
     log = noisy_log(job)
-    together = {row["method"]: row["value"] for row in Estimators(log, job).split(5)}
+    together = {row["method"]: row["value"] for row in Estimators(job, log).split(5)}
     for name in ("roam-dm", "roam-variant", "ma-dm", "roam-mis", "ma-mis"):
         alone = evaluate(
             log,
@@ -59,9 +56,9 @@ def test_methods_that_share_a_fit_are_what_separate_calls_give():
 def test_a_constant_ratio_is_the_mean_reward_over_one_minus_gamma():
     job = job_of(SMALL)
     log = noisy_log(job)
-    whole, folds = Estimators(log, job).constant_ratio(5)
+    whole, folds = Estimators(job, log).constant_ratio(5)
     assert whole["value"] == pytest.approx(log.rewards.mean() / (1 - GAMMA))
-    clean = Estimators(log.with_rewards(np.ones(log.n_transitions)), job).constant_ratio(5)
+    clean = Estimators(job, log.with_rewards(np.ones(log.n_transitions))).constant_ratio(5)
     assert [row["value"] for row in clean] == pytest.approx([100.0, 100.0])
     assert folds["error"] == pytest.approx(folds["value"] - TRUTH)
     assert folds["paper_error"] == pytest.approx(folds["value"] - PAPER_TRUTH)
@@ -90,7 +87,7 @@ def test_policies_played_side_by_side_have_the_values_they_have_alone(cartpole):
 def test_for_methods_that_split_both_ridges_are_the_same():
     settings = {**LEARNING, "episodes": 40, "iterations": 10, "evaluation_episodes": 5}
     job = job_of(settings, df=1.5)
-    learners = Learners(noisy_log(job), job)
+    learners = Learners(job)
     paper, equal = learners.fit("room-vm"), learners.fit("room-vm-equal")
     states = learners.log.states
     assert np.allclose(paper.values(states), equal.values(states), rtol=1e-8)
@@ -110,7 +107,7 @@ def test_a_learner_that_diverges_is_counted_and_played_all_the_same():
     settings = {**LEARNING, "episodes": 40, "evaluation_episodes": 5, "ridge": 1e-9}
     for replicate in range(20):
         job = replace(job_of(settings, df=1.0, kappa=2.0), replicate=replicate)
-        learners = Learners(noisy_log(job), job)
+        learners = Learners(job)
         learners.fit("fqi")
         (row,) = learners.rows()
         if row["bad_folds"]:
@@ -182,7 +179,7 @@ def test_a_gain_that_is_there_without_noise_is_not_laid_to_heavy_tails(rng):
     names = ("ma", "room-vm", "p-room-vm", "room-fqi", "p-room-fqi", "fqi-equal", "pb-equal")
     names += ("huber-reward-equal", "constant-reward-equal")
     regrets = dict.fromkeys(high, 50 + noise) | dict.fromkeys(names, 1 + noise)
-    rows = rows_of(opo_cells(settings), regrets, column="regret")
+    rows = rows_of(OPO.cells(settings), regrets, column="regret")
     claims = OPO.judge(Results("opo", settings, 60, rows))
     found = {claim.paper: claim for claim in claims}
     claim = found["ROOM outperforms FQI because rewards are heavy-tailed"]

@@ -7,18 +7,12 @@ import pytest
 pytest.importorskip("torch")
 
 from tailproof.errors import TailproofError
-from tailproof.studies.paper import (
-    advantages,
-    d4rl_sql,
-    datasets,
-    iql_table,
-    percent_cloning,
-    sac_n,
-)
-from tailproof.studies.paper.experiment import Job
-from tailproof.studies.paper.implicit import LOOKS, claim, final_scores
-from tailproof.studies.paper.results import Results
-from tailproof.studies.paper.runner import run
+from tailproof.studies.paper import datasets, implicit, sac_n
+from tailproof.studies.paper.command import GROUPS, experiment, run
+from tailproof.studies.paper.experiment import Job, Results
+from tailproof.studies.paper.implicit import D4RL_SQL, IQL_TABLE, LOOKS
+from tailproof.studies.paper.sac_n import SAC_N
+from tailproof.studies.paper.summary import SCORE
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
@@ -56,15 +50,9 @@ def _short_pendulum():
     return gymnasium.make("Pendulum-v1", max_episode_steps=10)
 
 
-@pytest.mark.parametrize(
-    "module",
-    [d4rl_sql, iql_table, sac_n, percent_cloning, advantages],
-    ids=lambda m: m.EXPERIMENT.name,
-)
-def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(
-    module, rollouts, tmp_path
-):
-    found = module.EXPERIMENT
+@pytest.mark.parametrize("name", GROUPS["deep"])
+def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(name, rollouts, tmp_path):
+    found = experiment(name)
     for place in ("one", "two"):
         outcome = run(found, out=tmp_path / place, quick=True, data=rollouts)
         assert outcome.claims
@@ -78,10 +66,8 @@ def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(
 
 
 def test_the_budget_is_printed_on_the_figure(rollouts, tmp_path):
-    from tailproof.studies.paper.implicit import budget
-
-    settings = d4rl_sql.EXPERIMENT.settled(quick=False, data=rollouts)
-    text = budget(Results("d4rl-sql", settings, 3, ()), "SQL")
+    settings = D4RL_SQL.settled(quick=False, data=rollouts)
+    text = implicit.budget(Results("d4rl-sql", settings, 3, ()), "SQL")
     assert "rollouts of trained agents, not D4RL" in text
     assert "5,000 critic and 8,000 policy steps (paper: 200,000 and 1,000,000)" in text
     assert "3 seeds (5)" in text
@@ -115,14 +101,14 @@ def test_folders_without_data_are_refused(tmp_path):
 def test_a_log_of_our_own_is_read(rollouts, tmp_path):
     from tailproof.sources import write_log
 
-    settings = d4rl_sql.EXPERIMENT.settled(quick=True, data=rollouts)
+    settings = D4RL_SQL.settled(quick=True, data=rollouts)
     name = next(iter(settings["datasets"]))
     job = Job("d4rl-sql", {"dataset": name, "kappa": 1.0}, 0, 0, settings, rollouts)
-    log = datasets.read(job)
+    log = datasets.read_data(job)
     assert (log.n_episodes, log.n_transitions) == (8, 320)
     write_log(log, tmp_path / "hopper-mine.parquet")
     own = {"datasets": datasets.available(tmp_path), "most_episodes": 3}
-    again = datasets.read(
+    again = datasets.read_data(
         Job("d4rl-sql", {"dataset": "hopper-mine", "kappa": 1.0}, 0, 0, own, tmp_path)
     )
     assert again.n_episodes == 3
@@ -130,14 +116,14 @@ def test_a_log_of_our_own_is_read(rollouts, tmp_path):
 
 
 def test_the_paper_s_table_is_drawn_beside_ours():
-    assert len(iql_table.PAPER) == 9
-    assert iql_table.PAPER["hopper-expert"] == (1.89, 2.14)
+    assert len(implicit.PAPER) == 9
+    assert implicit.PAPER["hopper-expert"] == (1.89, 2.14)
 
 
 def table_results(scores):
     """Return results of iql-table on one data set; scores by method, one a seed."""
     settings = {
-        **iql_table.EXPERIMENT.settings,
+        **IQL_TABLE.settings,
         "datasets": {"hopper-expert": {"origin": "D4RL"}},
         "kappas": (100.0,),
     }
@@ -162,15 +148,15 @@ def table_results(scores):
 
 def test_one_seed_without_a_score_does_not_decide_a_ratio():
     results = table_results({**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (1e-3, 50, 40)})
-    cell = iql_table.cells(results.settings)[0]
-    assert iql_table.ratios(results, "room-vm", cell).mean() == pytest.approx(50 / 30, rel=1e-3)
-    claim = iql_table.EXPERIMENT.judge(results)[0]
+    cell = IQL_TABLE.cells(results.settings)[0]
+    assert implicit.ratios(results, "room-vm", cell).value == pytest.approx(50 / 30, rel=1e-3)
+    claim = IQL_TABLE.judge(results)[0]
     assert "hopper-expert κ 100 1.67 ±" in claim.found
 
 
 def test_claims_say_how_many_seeds_would_decide():
     scores = {**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "room-vm": (41.0, 53.0, 59.0)}
-    claims = iql_table.EXPERIMENT.judge(table_results(scores))
+    claims = IQL_TABLE.judge(table_results(scores))
     # Differences 1, 3, −1: mean 1, standard deviation 2, so (2 · 2 / 1)² = 16 seeds.
     assert "ROOM-VM: better in 0 of 1 cells, undecided in 1" in claims[0].found
     assert "about 16 seeds would decide" in claims[0].found
@@ -182,24 +168,24 @@ def test_claims_say_how_many_seeds_would_decide():
 def test_cells_that_decide_nothing_alone_may_decide_together():
     settings = {"datasets": {name: {} for name in "abcdef"}, "kappas": (10.0,)}
     rows = tuple(
-        {**cell, "replicate": 0, "method": name, "final": 10.0 * (name == "room-vm") + place}
-        for place, cell in enumerate(iql_table.cells(settings))
+        {**cell, "replicate": 0, "method": name, "score": 10.0 * (name == "room-vm") + place}
+        for place, cell in enumerate(IQL_TABLE.cells(settings))
         for name in ("vanilla", "room-vm")
     )
-    results, places = Results("iql-table", settings, 1, rows), iql_table.cells(settings)
-    better = claim(results, "it is", {"ROOM-VM": ("room-vm", "vanilla")}, places)
+    results, places = Results("iql-table", settings, 1, rows), IQL_TABLE.cells(settings)
+    better = implicit.claim(results, places, "it is", {"ROOM-VM": ("room-vm", "vanilla")})
     assert better.verdict == "holds in part"
     assert "undecided in 6; difference +10.00 to +10.00, 10 [10, 10] over cells" in better.found
-    worse = claim(results, "it is", {"IQL": ("vanilla", "room-vm")}, places)
+    worse = implicit.claim(results, places, "it is", {"IQL": ("vanilla", "room-vm")})
     assert worse.verdict == "does not hold"
 
 
 def test_trainings_that_diverged_are_counted_and_score_nothing():
     scores = {**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (None, 50.0, None)}
     results = table_results(scores)
-    cell = iql_table.cells(results.settings)[0]
-    assert final_scores(results, "vanilla", cell).tolist() == [0.0, 50.0, 0.0]
-    diverged = iql_table.EXPERIMENT.judge(results)[-1]
+    cell = IQL_TABLE.cells(results.settings)[0]
+    assert SCORE.values(results, method="vanilla", **cell).tolist() == [0.0, 50.0, 0.0]
+    diverged = IQL_TABLE.judge(results)[-1]
     assert diverged.verdict == "holds in part"
     assert diverged.found.endswith(
         "of 3 trainings a row, diverged and counted as a score of 0: IQL 2"
@@ -208,9 +194,9 @@ def test_trainings_that_diverged_are_counted_and_score_nothing():
 
 def test_no_ratio_to_a_score_of_nothing():
     results = table_results({**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (2, 1, 0)})
-    assert iql_table.ratios(results, "room-vm", iql_table.cells(results.settings)[0]) is None
-    assert "none, IQL scores about nothing" in iql_table.EXPERIMENT.judge(results)[0].found
-    (axis,) = iql_table.EXPERIMENT.draw(results).axes
+    assert implicit.ratios(results, "room-vm", IQL_TABLE.cells(results.settings)[0]) is None
+    assert "none, IQL scores about nothing" in IQL_TABLE.judge(results)[0].found
+    (axis,) = IQL_TABLE.draw(results).axes
     assert [each.get_text() for each in axis.texts] == ["IQL scores about nothing"] * 2
 
 
@@ -224,7 +210,7 @@ def test_no_ratio_to_a_score_of_nothing():
 )
 def test_learners_that_learn_nothing_or_briefly_are_not_alike(score, clock, verdict, said, rng):
     settings = {
-        **sac_n.EXPERIMENT.settings,
+        **SAC_N.settings,
         "datasets": {"halfcheetah-medium": {}},
         "kappas": (0.0,),
     }
@@ -244,7 +230,7 @@ def test_learners_that_learn_nothing_or_briefly_are_not_alike(score, clock, verd
         for name in sac_n.LOOKS
         for place in range(settings["evaluations"])
     )
-    (claim,) = sac_n.EXPERIMENT.judge(Results("sac-n", settings, 5, rows))
+    (claim,) = SAC_N.judge(Results("sac-n", settings, 5, rows))
     assert claim.verdict == verdict
     assert said in claim.found
     assert (": " in claim.found.partition("late scores")[2]) == bool(said)
@@ -268,7 +254,7 @@ def test_what_is_said_of_the_minimum_and_mean_minus_std(minimum, std, alike, rob
 
 def test_critics_that_diverge_are_a_result(rollouts):
     settings = {
-        **sac_n.EXPERIMENT.settled(quick=True, data=rollouts),
+        **SAC_N.settled(quick=True, data=rollouts),
         "learning_rate": 1e6,
         "steps": 40,
     }

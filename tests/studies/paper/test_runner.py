@@ -12,11 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tailproof.errors import TailproofError
-from tailproof.studies.paper.command import experiment
+from tailproof.studies.paper.command import experiment, run, tidy
 from tailproof.studies.paper.drawing import new_figure
-from tailproof.studies.paper.experiment import Claim, Experiment, Job
-from tailproof.studies.paper.results import Results, tidy
-from tailproof.studies.paper.runner import run
+from tailproof.studies.paper.experiment import Claim, Experiment, Job, Results
 
 
 def measure(job):

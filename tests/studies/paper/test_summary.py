@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tailproof.studies.paper.results import Results
+from tailproof.studies.paper.experiment import Results
 from tailproof.studies.paper.summary import (
-    compare,
+    ERROR,
     log_mse,
     mean,
     median_size,
@@ -71,13 +71,13 @@ def test_a_comparison_counts_cells_and_says_its_verdict(rng):
         (2.0, "b"): noise,
     }
     results = Results("x", {}, 60, rows_of(errors))
-    both = compare(results, "a", "b", [{"df": 1.0}, {"df": 2.0}])
+    both = ERROR.tally(results, "a", "b", [{"df": 1.0}, {"df": 2.0}])
     assert (both.better, both.worse, both.open) == (1, 0, 1)
     assert both.verdict == "holds in part"
     assert str(both).startswith("better in 1 of 2 cells, undecided in 1; difference -3.22")
-    assert compare(results, "a", "b", [{"df": 1.0}]).verdict == "holds"
-    assert compare(results, "b", "a", [{"df": 1.0}]).verdict == "does not hold"
-    assert compare(results, "b", "a", [{"df": 2.0}]).verdict == "undecided"
+    assert ERROR.tally(results, "a", "b", [{"df": 1.0}]).verdict == "holds"
+    assert ERROR.tally(results, "b", "a", [{"df": 1.0}]).verdict == "does not hold"
+    assert ERROR.tally(results, "b", "a", [{"df": 2.0}]).verdict == "undecided"
 
 
 def test_verdicts():

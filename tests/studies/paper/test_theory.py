@@ -6,12 +6,12 @@ from tailproof import LSTD, Method, evaluate
 from tailproof.noise import Gaussian
 from tailproof.studies.paper.experiment import Job
 from tailproof.studies.paper.summary import Summary
-from tailproof.studies.paper.theory import EXPERIMENT, RATE, slope
+from tailproof.studies.paper.theory import RATE, THEORY, slope
 from tailproof.studies.paper.theory_parts import (
     LAWS,
     block_means,
     independent_log,
-    order_statistics,
+    orders_of_folds,
     printed_margin,
     true_level,
     world,
@@ -47,8 +47,8 @@ def test_lstd_finds_the_world_s_truth_on_independent_transitions(rng):
 
 
 def test_constant_rewards_refute_theorem_3_as_printed():
-    job = Job("theory", {"law": "constant", "folds": 10}, 0, 0, EXPERIMENT.settings)
-    for row in order_statistics(job):
+    job = Job("theory", {"law": "constant", "folds": 10}, 0, 0, THEORY.settings)
+    for row in orders_of_folds(job):
         assert row["event"] == 0.0
         assert row["printed"] > 0.3
         assert row["below"] == 1.0

@@ -3,92 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.default.target import Actions
+from tailproof.algorithms.default.target import PolicyActions
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.features import Features, mixed_features
 
 
-class Map(Protocol):
-    """Features of state, action and agreement with the policy."""
+@dataclass(frozen=True)
+class Map:
+    """[φ(s, a), agreement(s, a)·ψ(s)]: ψ is what differs where the log acts as the policy would.
+
+    Either part may be missing: φ alone knows nothing of the policy; ψ alone, where the log always
+    agrees, is the critic V(s) of what was done.
+    """
+
+    features: Features | None
+    state_features: Any = None
 
     def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:
-        """Return φ at n pairs, (n, d)."""
+        """Return the features at n pairs, (n, d)."""
+        own = None if self.features is None else self.features(states, actions)
+        return self._joined(own, states, agreement[:, None])
 
-    def under(self, actions: Actions) -> FloatArray:
-        """Return E_π φ(s, ·), (n, d)."""
+    def under(self, policy: PolicyActions) -> FloatArray:
+        """Return the expected features under the policy, (n, d): zero where nothing follows."""
+        own = None
+        if self.features is not None:
+            own = mixed_features(self.features, policy.states, policy.actions, policy.weights)
+        share = (policy.weights * policy.agreement).sum(axis=1, keepdims=True)
+        return self._joined(own, policy.states, share)
 
-    @property
-    def constant(self) -> FloatArray | None:
-        """The θ with φᵀθ = 1 everywhere, (d,); None if there is none that is known."""
-
-
-@dataclass(frozen=True)
-class Plain:
-    """A feature map that knows nothing of the policy."""
-
-    features: Features
-
-    def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:  # noqa: ARG002
-        """Return φ at n pairs, (n, d)."""
-        return self.features(states, actions)
-
-    def under(self, actions: Actions) -> FloatArray:
-        """Return E_π φ(s, ·), (n, d)."""
-        return mixed_features(self.features, actions.states, actions.actions, actions.weights)
+    def _joined(self, own: FloatArray | None, states: FloatArray, share: FloatArray) -> FloatArray:
+        if self.state_features is None:
+            assert own is not None
+            return own
+        psi = np.asarray(self.state_features(states) * share)
+        return psi if own is None else np.hstack([own, psi])
 
     @property
     def constant(self) -> FloatArray | None:
-        """The θ with φᵀθ = 1 everywhere, (d,)."""
+        """The θ with which the features are 1 everywhere, (d,); None if there is none that is known."""
+        if self.features is None:
+            return np.asarray(self.state_features.constant())
         known = getattr(self.features, "constant", None)
-        return None if known is None else known()
-
-
-@dataclass(frozen=True)
-class PolicyAware:
-    """[φ(s, a), agreement(s, a)·ψ(s)]: what is different where the log acts as the policy would."""
-
-    features: Features
-    state_features: Any
-
-    def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:
-        """Return φ at n pairs, (n, d)."""
-        psi = self.state_features(states) * agreement[:, None]
-        return np.hstack([self.features(states, actions), psi])
-
-    def under(self, actions: Actions) -> FloatArray:
-        """Return E_π φ(s, ·), (n, d)."""
-        low = mixed_features(self.features, actions.states, actions.actions, actions.weights)
-        share = (actions.weights * actions.agreement).sum(axis=1, keepdims=True)
-        return np.hstack([low, self.state_features(actions.states) * share])
-
-    @property
-    def constant(self) -> FloatArray | None:
-        """The θ with φᵀθ = 1 everywhere, (d,)."""
-        low = Plain(self.features).constant
-        width = int(self.state_features.size(0))
-        return None if low is None else np.concatenate([low, np.zeros(width)])
-
-
-@dataclass(frozen=True)
-class OfStates:
-    """Functions of the state alone: the critic V(s) of what was done."""
-
-    state_features: Any
-
-    def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:  # noqa: ARG002
-        """Return ψ at n states, (n, d)."""
-        return np.asarray(self.state_features(states))
-
-    def under(self, actions: Actions) -> FloatArray:
-        """Return ψ at n states, zero where nothing follows, (n, d)."""
-        alive = actions.weights.sum(axis=1, keepdims=True)
-        return np.asarray(self.state_features(actions.states) * alive)
-
-    @property
-    def constant(self) -> FloatArray | None:
-        """The θ with ψᵀθ = 1 everywhere, (d,)."""
-        return np.asarray(self.state_features.constant())
+        if known is None or self.state_features is None:
+            return None if known is None else known()
+        return np.concatenate([known(), np.zeros(int(self.state_features.size(0)))])

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy
 
+from tailproof.algorithms.backups import logged_actions, require_actions
 from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
-from tailproof.algorithms.greedy_backup import logged_actions, require_actions
 from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
 from tailproof.algorithms.linear.statistics import as_ridge
 from tailproof.algorithms.regression import RegressionCloning

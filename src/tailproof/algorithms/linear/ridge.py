@@ -12,13 +12,29 @@ from tailproof.algorithms.linear.statistics import (
     Design,
     PerObservation,
     Statistics,
+    as_ridge,
+    regularised,
     solve,
-    statistics,
 )
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Split
 
 CANDIDATES = tuple(10.0**power for power in range(-8, 1))
+
+
+def require_ridge(ridge: Any) -> None:
+    """Raise unless `ridge` is a penalty, or ``"cv"`` for one that `choose_ridge` finds."""
+    if ridge != "cv":
+        as_ridge(ridge)
+
+
+def regularised_statistics(
+    design: Design, ridge: Any, rng: np.random.Generator
+) -> tuple[FloatArray, Statistics]:
+    """Return Σφφᵀ + λI for each fold, (K, d, d), and the statistics it came from."""
+    penalty = choose_ridge(design, rng=rng) if ridge == "cv" else as_ridge(ridge)
+    stats = design.statistics
+    return regularised(design, stats, penalty.penalty(stats.count)), stats
 
 
 def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) -> PerObservation:
@@ -36,11 +52,8 @@ def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) ->
         return PerObservation(1e-6)
     folds = Split(min(parts, log.n_groups)).assign(log, rng)
     held_out = Design(design.task, design.features, folds)
-    stats = statistics(held_out)
-    rest = Statistics(*(total_without(each) for each in _arrays(stats)))
-    theta = np.stack(
-        [_fit(rest, value, design.task.gamma) for value in CANDIDATES]
-    )  # (C, parts, d)
+    rest = held_out.statistics.map(total_without)
+    theta = np.stack([_fit(rest, value, design.task.gamma) for value in CANDIDATES])
     errors = held_out.reduce(partial(_held_out_errors, theta), operator.add)
     errors[~np.isfinite(errors)] = np.inf
     return PerObservation(CANDIDATES[int(errors.argmin())])
@@ -62,10 +75,6 @@ def _held_out_errors(theta: FloatArray, design: Design, part: Any) -> FloatArray
 def total_without(per_part: FloatArray) -> FloatArray:
     """Return, for each part, the sum of all the others."""
     return np.asarray(per_part.sum(axis=0) - per_part)
-
-
-def _arrays(stats: Statistics) -> tuple[FloatArray, ...]:
-    return stats.gram, stats.cross, stats.moment, stats.count
 
 
 def _fit(stats: Statistics, ridge: float, gamma: float) -> FloatArray:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.default.units import Episodes, Unit, mean_of_sums, unit_mean
+from tailproof.algorithms.default.units import EpisodeLengths, Unit, mean_of_sums, unit_mean
 from tailproof.algorithms.linear.statistics import Design
 from tailproof.algorithms.rows import Rows
 from tailproof.arrays import FloatArray
@@ -73,7 +73,7 @@ def robust_means(
     """
     log, parts = design.task.log, design.folds.count // folds.count
     design = replace(design, keep=False, ahead=weighing.theta is not None)
-    every = Episodes.of(log)
+    every = EpisodeLengths.of(log)
     if not np.isfinite(weighing.direction).all():
         return np.full(folds.count, np.nan)
     conversations = [streamed(mean, int(count)) for count in folds.counts @ every.lengths]
@@ -127,7 +127,8 @@ def _find(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
         samples = weighing.samples(rows, design.task.gamma)
         for segment, own in zip(rows.segments, samples, strict=True):
             places = segment.rows if rows.order is None else rows.order[segment.rows]
-            values[segment.member if members > 1 else 0, places] = own
+            seen = 1.0 if segment.counts is None else segment.counts > 0
+            values[segment.member if members > 1 else 0, places] = own * seen
         episode = rows.chunk.episode
         if rows.chunk.kept is not None:
             values, episode = values[:, rows.chunk.kept], episode[rows.chunk.kept]

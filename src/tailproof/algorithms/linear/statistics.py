@@ -21,6 +21,7 @@ from tailproof.arrays import FloatArray, require_products
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.data.view import CHUNK, physical_memory
+from tailproof.engines import Local
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
 from tailproof.parameters import Configurable
@@ -88,7 +89,7 @@ class Design:
 
     def rows(self, part: Any) -> Iterable[Rows]:
         """Return the rows of one part of the log."""
-        if not self.keep or 32 * self.task.log.n_transitions * self.features.size > _KEPT:
+        if not self._keeps:
             return self._make(part)
         if part not in self._kept:
             self._kept[part] = list(self._make(part))
@@ -98,14 +99,37 @@ class Design:
         """Return ``function(design, part)`` for all parts of the log, combined in their order.
 
         The task's engine decides where that runs, so the function must carry all it needs with it.
+        Learners pass over the data many times: rows that they keep are kept in this process.
         """
-        parts = self.task.log.parts
-        return self.task.engine.map_reduce(function, parts, combine, shared=self._portable)
+        engine = Local() if self._stays else self.task.engine
+        return engine.map_reduce(function, self.task.log.parts, combine, shared=self._portable)
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The statistics of all rows, by one pass."""
+        summary: PartSummary = self.reduce(summarise_part, operator.add)
+        if self.task.log.stays_on_disk:
+            self.task.known[FIRST_STATES] = summary.first_states
+        require_products(summary.statistics.gram, LogError)
+        return summary.statistics
 
     @property
     def shares_rows(self) -> bool:
         """Whether several members see the same rows."""
         return self._dealing.counts is not None
+
+    @property
+    def _stays(self) -> bool:
+        return self._keeps and self.task.policy is None
+
+    @cached_property
+    def _keeps(self) -> bool:
+        log = self.task.log
+        copies = 4 if self.task.policy is not None else 1 + log.n_actions
+        size = 8 * log.n_transitions * self.features.size * copies
+        if log.stays_on_disk and size + log.bytes_in_memory > log.memory_budget:
+            return False
+        return self.keep and size <= _KEPT
 
     @cached_property
     def _portable(self) -> Design:
@@ -127,6 +151,8 @@ class Design:
         wanted = 512 * self.folds.count * blocks**2
         size = max(CHUNK, min(wanted, _WIDEST * blocks // self.features.size))
         log = self.task.log
+        if self._stays:
+            size = log.n_transitions
         # Actions of continuous policies are drawn for each row: for no more of them than there are.
         for chunk in log.chunks(part, size, ahead=self.ahead, compact=not log.is_discrete):
             yield arrange(chunk, self.task, self.features, self._dealing, ahead=self.ahead)
@@ -160,13 +186,14 @@ class Statistics:
         square = (members, size, size)
         return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
 
+    def map(self, function: Callable[..., FloatArray], *others: Statistics) -> Statistics:
+        """Return a function of each of the four, and of the same of others."""
+        four = ("gram", "cross", "moment", "count")
+        every = (self, *others)
+        return Statistics(*(function(*(getattr(each, name) for each in every)) for name in four))
+
     def __add__(self, other: Statistics) -> Statistics:
-        return Statistics(
-            self.gram + other.gram,
-            self.cross + other.cross,
-            self.moment + other.moment,
-            self.count + other.count,
-        )
+        return self.map(operator.add, other)
 
 
 def accumulate(rows: Rows, total: Statistics) -> None:
@@ -178,7 +205,7 @@ def accumulate(rows: Rows, total: Statistics) -> None:
         if joint and segment.counts is None:
             _accumulate_both(rows, segment, total)
             continue
-        weighted = inner if segment.counts is None else inner * segment.counts
+        weighted = segment.weighed(inner)
         total.gram[member, block, block] += weighted @ inner.T
         total.moment[member, block] += weighted @ rows.rewards[segment.rows]
         total.count[member] += inner.shape[1] if segment.counts is None else segment.counts.sum()
@@ -223,19 +250,6 @@ def summarise_part(design: Design, part: Any) -> PartSummary:
         if log.stays_on_disk:
             first.append(log.first_states_in(rows.chunk))
     return PartSummary(total, np.concatenate(first))
-
-
-def statistics(design: Design) -> Statistics:
-    """Return the statistics of all rows, in one pass; the task remembers them."""
-    key = (id(design.folds), design.features if _hashable(design.features) else id(design.features))
-    if key not in design.task.known:
-        summary: PartSummary = design.reduce(summarise_part, operator.add)
-        if design.task.log.stays_on_disk:
-            design.task.known[FIRST_STATES] = summary.first_states
-        require_products(summary.statistics.gram, LogError)
-        design.task.known[key] = design, summary.statistics  # the design keeps the ids alive
-    found: Statistics = design.task.known[key][1]
-    return found
 
 
 def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
@@ -295,11 +309,3 @@ def solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
             if np.linalg.matrix_rank(one) == len(one):
                 solution[k] = np.linalg.solve(one, vector)
         return solution
-
-
-def _hashable(features: Features) -> bool:
-    try:
-        hash(features)
-    except TypeError:
-        return False
-    return True

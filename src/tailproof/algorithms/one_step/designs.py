@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailproof.algorithms.one_step.rows import Rows
+from tailproof.algorithms.one_step.rows import OneStepRows
 from tailproof.arrays import FloatArray, IntArray
 
 _LEAST, _MOST = 100, 300  # columns, whatever the number of rows
 
 
-def quadratic(rows: Rows) -> FloatArray:
+def quadratic(rows: OneStepRows) -> FloatArray:
     """Return standardised states, squares and products, as many as the rows can teach, (n, e).
 
     Squares of two-valued columns and products of columns that are never non-zero together, such as
@@ -29,7 +29,7 @@ def quadratic(rows: Rows) -> FloatArray:
     return np.hstack(columns)
 
 
-def _pairs(rows: Rows) -> tuple[IntArray, IntArray]:
+def _pairs(rows: OneStepRows) -> tuple[IntArray, IntArray]:
     first, second = np.triu_indices(rows.states.shape[1], k=1)
     if not len(first):
         return first, second

@@ -24,12 +24,12 @@ from tailproof.statistics.means import AdaptiveHuber, Catoni, PermutedMedianOfMe
 from tailproof.studies.battery.cells import Problem
 
 LEVELS = (0.9, 0.95)
-#: A problem and a seed to a number, an `Estimate`, or a `Reading` with intervals.
+#: A problem and a seed to a number, an `Estimate`, or a `Reply` with intervals.
 Estimator = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reply:
     """An estimate with the intervals that its entrant stands by.
 
     Attributes
@@ -95,17 +95,15 @@ def default_entrants() -> dict[str, Estimator]:
         "tm-mis": method("tm-mis"),
         "clipped 1 %": method("lstd", clip=0.01),
     }
-    entrants: dict[str, Estimator] = {name: Named(row) for name, row in rows.items()}
-    return {**entrants, "huber rewards": HuberThenLSTD()}
+    return {**{name: Named(row) for name, row in rows.items()}, "huber rewards": HuberThenLSTD()}
 
 
 def storage_entrants() -> dict[str, Estimator]:
     """Return what the storage stories compare too: more folds, and robust means of weekly sums."""
-    rows = {
-        "roam-dm K=10": method("roam-dm", folds=10),
-        "week huber": method("mis", mean=AdaptiveHuber(), unit="group"),
+    return {
+        "roam-dm K=10": Named(method("roam-dm", folds=10)),
+        "week huber": Named(method("mis", mean=AdaptiveHuber(), unit="group")),
     }
-    return {name: Named(row) for name, row in rows.items()}
 
 
 def entrant_named(text: str) -> tuple[str, Estimator]:
@@ -152,29 +150,29 @@ def _module(place: str) -> Any:
     return module
 
 
-def read(entrant: Estimator, problem: Problem, *, seed: int) -> Reading:
-    """Ask an entrant, and return its answer in one form; an error becomes a failed reading.
+def reply_of(entrant: Estimator, problem: Problem, *, seed: int) -> Reply:
+    """Return what an entrant says of a problem in one form; an error becomes a failed reply.
 
     Examples
     --------
-    >>> read(lambda problem, *, seed: 3.5, None, seed=0)
-    Reading(value=3.5, intervals={}, failure='')
+    >>> reply_of(lambda problem, *, seed: 3.5, None, seed=0)
+    Reply(value=3.5, intervals={}, failure='')
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TailproofWarning)  # of poor overlap: it is meant
             answer = entrant(problem, seed=seed)
     except Exception as error:  # a user's code may raise anything, and the others go on
-        return Reading(float("nan"), failure=f"{type(error).__name__}: {error}")
-    if isinstance(answer, Reading):
+        return Reply(float("nan"), failure=f"{type(error).__name__}: {error}")
+    if isinstance(answer, Reply):
         return answer
     if isinstance(answer, Estimate):
-        return Reading(answer.value, _intervals(answer))
+        return Reply(answer.value, _intervals(answer))
     try:
-        return Reading(float(answer))
+        return Reply(float(answer))
     except (TypeError, ValueError):
         raise MethodError(
-            f"An entrant must return a number, an Estimate or a Reading. "
+            f"An entrant must return a number, an Estimate or a Reply. "
             f"Got {type(answer).__name__} instead."
         ) from None
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
@@ -67,21 +68,7 @@ def heat_map(
         rotation_mode="anchor",
         ha="left",
     )
-    tones: tuple[tuple[Tone, BoolArray], ...] = (
-        ("good", ratios <= TIE),
-        ("warn", ~(ratios <= TIE)),
-    )
-    for tone, use in tones:
-        places = np.argwhere(use)
-        shapes = [Rectangle((j + 0.02, i + 0.04), 0.96, 0.92) for i, j in places]
-        heats = [to_rgba(colour_of(tone), _opacity(float(ratios[i, j]))) for i, j in places]
-        drawn = axes.add_collection(PatchCollection(shapes, facecolors=heats, linewidths=0))
-        mark(
-            drawn,
-            "bar",
-            tone,
-            [f"{columns[j]}, {rows[i]}: {number(float(ratios[i, j]))}" for i, j in places],
-        )
+    _paint(axes, rows, columns, ratios)
     for (i, j), ratio in np.ndenumerate(ratios):
         axes.text(
             j + 0.5,
@@ -96,6 +83,20 @@ def heat_map(
         axes.axhline(place, color=COLOURS["soft"], linewidth=1, zorder=3)
     font = ".plot { background: var(--paper); font-family: sans-serif; }"
     return as_svg(axes, alt, style=stylesheet() + font if standalone else "")
+
+
+def _paint(axes: Axes, rows: Sequence[str], columns: Sequence[str], ratios: FloatArray) -> None:
+    tones: tuple[tuple[Tone, BoolArray], ...] = (
+        ("good", ratios <= TIE),
+        ("warn", ~(ratios <= TIE)),
+    )
+    for tone, use in tones:
+        places = np.argwhere(use)
+        shapes = [Rectangle((j + 0.02, i + 0.04), 0.96, 0.92) for i, j in places]
+        heats = [to_rgba(colour_of(tone), _opacity(float(ratios[i, j]))) for i, j in places]
+        drawn = axes.add_collection(PatchCollection(shapes, facecolors=heats, linewidths=0))
+        tips = [f"{columns[j]}, {rows[i]}: {number(float(ratios[i, j]))}" for i, j in places]
+        mark(drawn, "bar", tone, tips)
 
 
 def ratio_text(ratio: float) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ def default_learners() -> dict[str, Learner]:
 
 
 def taught(learner: Learner, worth: Callable[[Policy], float]) -> Estimator:
-    """Return an entrant whose reading is what the learned policy is worth."""
+    """Return an entrant that answers what the learned policy is worth."""
 
     def value(problem: Problem, *, seed: int) -> float:
         learned = learner(problem, seed=seed)
@@ -114,49 +115,41 @@ class SchoolReport:
 
 def school_report(findings: Findings) -> SchoolReport:
     """Score what learners were worth; a learner that failed is worth as much as acting at random."""
-    samples = findings.cells()
-    learners = findings.entrants
+    samples, learners, failures = findings.cells(), findings.entrants, findings.failures()
     regrets = np.empty((len(samples), len(learners)))
     for i, (cell, sample) in enumerate(samples.items()):
         floor = cell.setting.ground.aimless
         values = np.where(np.isnan(sample.values), floor, sample.values)
         regrets[i] = (sample.truth - values.mean(axis=0)) / (sample.truth - floor)
-    cells = tuple(samples)
-    noises = tuple(dict.fromkeys(cell.noise for cell in cells))
-    earned = _earned(findings)
-    failures = findings.failures()
+    cells, earned = tuple(samples), _earned(findings)
     lines = []
-    for j, who in enumerate(learners):
-        own = regrets[:, j]
-        by_noise = {
-            noise: float(np.mean([own[i] for i, cell in enumerate(cells) if cell.noise == noise]))
-            for noise in noises
-        }
-        worst = int(own.argmax()) if len(own) else None
+    for who, own in zip(learners, regrets.T, strict=True):
+        by_noise: dict[str, list[float]] = {}
+        for cell, regret in zip(cells, own.tolist(), strict=True):
+            by_noise.setdefault(cell.noise, []).append(regret)
         lines.append(
             Schooling(
                 learner=who,
-                regret=float(own.mean()) if len(own) else float("nan"),
-                worst=float("nan") if worst is None else float(own[worst]),
-                worst_cell="" if worst is None else str(cells[worst]),
-                by_noise=by_noise,
+                regret=float(own.mean()) if cells else math.nan,
+                worst=float(own.max()) if cells else math.nan,
+                worst_cell=str(cells[own.argmax()]) if cells else "",
+                by_noise={noise: float(np.mean(each)) for noise, each in by_noise.items()},
                 stories={name: found[who] for name, found in earned.items()},
-                failures=failures.get(who, (0, ""))[0],
-                failure=failures.get(who, (0, ""))[1],
+                failures=failures[who][0],
+                failure=failures[who][1],
             )
         )
     lines.sort(key=lambda line: (np.isnan(line.regret), line.regret))
     return SchoolReport(learners, cells, regrets, tuple(lines))
 
 
-def _earned(findings: Findings) -> Mapping[str, dict[str, tuple[float, float, float]]]:
+def _earned(findings: Findings) -> dict[str, dict[str, tuple[float, float, float]]]:
     found = {}
     for name in findings.battery.stories:
         hubs, values = findings.story(name)
-        if not hubs:
-            continue
-        best = float(np.mean([max(story(name).decided.values(hub).values()) for hub in hubs]))
-        found[name] = {
-            who: (float(each.mean()), float(each.min()), best) for who, each in values.items()
-        }
+        if hubs:
+            best = float(np.mean([max(story(name).decided.values(hub).values()) for hub in hubs]))
+            found[name] = {
+                who: (float(each.mean()), float(each.min()), best) for who, each in values.items()
+            }
     return found

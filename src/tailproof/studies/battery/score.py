@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,16 +70,16 @@ class Standing:
     """
 
     entrant: str
-    geometric_mean: float
-    worst: float
-    worst_cell: str
-    by_steps: dict[int, float]
-    coverage: dict[float, float]
-    lowest: dict[float, float]
-    lowest_cell: dict[float, str]
-    declined: dict[float, float]
-    width: dict[float, float]
-    stories: dict[str, StoryScore]
+    geometric_mean: float = math.nan
+    worst: float = math.nan
+    worst_cell: str = ""
+    by_steps: dict[int, float] = field(default_factory=dict)
+    coverage: dict[float, float] = field(default_factory=dict)
+    lowest: dict[float, float] = field(default_factory=dict)
+    lowest_cell: dict[float, str] = field(default_factory=dict)
+    declined: dict[float, float] = field(default_factory=dict)
+    width: dict[float, float] = field(default_factory=dict)
+    stories: dict[str, StoryScore] = field(default_factory=dict)
     failures: int = 0
     failure: str = ""
 
@@ -113,6 +114,11 @@ class Leaderboard:
     standings: tuple[Standing, ...]
 
     @property
+    def sizes(self) -> list[int]:
+        """The log sizes, smallest first."""
+        return sorted({cell.setting.steps for cell in self.cells})
+
+    @property
     def relative(self) -> FloatArray:
         """RMSE over that of the best entrant of the cell, (C, M)."""
         return relative(self.rmse)
@@ -124,26 +130,24 @@ class Leaderboard:
         """
         others = [name for name in self.entrants if name != entrant] if rivals is None else rivals
         columns = [self.entrants.index(name) for name in others]
-        ratios: FloatArray = self.rmse[:, self.entrants.index(entrant)] / self.rmse[:, columns].min(
-            axis=1
-        )
-        return ratios
+        least: FloatArray = self.rmse[:, columns].min(axis=1)
+        return self.rmse[:, self.entrants.index(entrant)] / least
 
     def select(self, *, steps: int | None = None, noises: Iterable[str] | None = None) -> IntArray:
         """Return the indices of the cells of a size, or under some noises."""
-        wanted = None if noises is None else set(noises)
-        return np.array(
-            [
-                i
-                for i, cell in enumerate(self.cells)
-                if steps in (None, cell.setting.steps) and (wanted is None or cell.noise in wanted)
-            ],
-            dtype=int,
-        )
+        wanted = {cell.noise for cell in self.cells} if noises is None else set(noises)
+        size = np.array([steps in (None, cell.setting.steps) for cell in self.cells], dtype=bool)
+        return np.flatnonzero(size & [cell.noise in wanted for cell in self.cells])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
-        ratios = self.relative
+        tables = {
+            "rmse": self.rmse,
+            "relative": self.relative,
+            "printed": self.printed,
+            "covered": self.covered,
+            "width": self.width,
+        }
         return {
             "entrants": list(self.entrants),
             "levels": list(LEVELS),
@@ -155,11 +159,10 @@ class Leaderboard:
                     "steps": cell.setting.steps,
                     "noise": cell.noise,
                     "replicates": int(self.replicates[i]),
-                    "rmse": dict(zip(self.entrants, self.rmse[i].tolist(), strict=True)),
-                    "relative": dict(zip(self.entrants, ratios[i].tolist(), strict=True)),
-                    "printed": dict(zip(self.entrants, self.printed[i].tolist(), strict=True)),
-                    "covered": dict(zip(self.entrants, self.covered[i].tolist(), strict=True)),
-                    "width": dict(zip(self.entrants, self.width[i].tolist(), strict=True)),
+                    **{
+                        name: dict(zip(self.entrants, table[i].tolist(), strict=True))
+                        for name, table in tables.items()
+                    },
                 }
                 for i, cell in enumerate(self.cells)
             ],
@@ -177,18 +180,19 @@ def leaderboard(findings: Findings) -> Leaderboard:
     for i, sample in enumerate(cells.values()):
         rmse[i] = root_mean_square(sample.values - sample.truth)
         counts[0, i], counts[1, i], width[i] = interval_counts(sample)
-    stories = {
-        who: {name: scores[who] for name, scores in _stories(findings).items()}
-        for who in (*entrants, *findings.battery.story_entrants)
-    }
+    told = {}
+    for name in findings.battery.stories:
+        hubs, values = findings.story(name)
+        if hubs:
+            told[name] = {who: story_score(name, hubs, each) for who, each in values.items()}
     replicates = np.array([len(sample.values) for sample in cells.values()], dtype=int)
     board = Leaderboard(entrants, tuple(cells), replicates, rmse, counts[0], counts[1], width, ())
-    failures = findings.failures()
-    lines = [_standing(board, who, stories[who], failures.get(who, (0, ""))) for who in stories]
-    ranked = sorted(lines, key=lambda line: (np.isnan(line.geometric_mean), line.geometric_mean))
-    return Leaderboard(
-        entrants, tuple(cells), replicates, rmse, counts[0], counts[1], width, tuple(ranked)
-    )
+    lines = [
+        _standing(board, who, {name: scores[who] for name, scores in told.items()}, *failed)
+        for who, failed in findings.failures().items()
+    ]
+    lines.sort(key=lambda line: (np.isnan(line.geometric_mean), line.geometric_mean))
+    return replace(board, standings=tuple(lines))
 
 
 def interval_counts(sample: Sample) -> tuple[IntArray, IntArray, FloatArray]:
@@ -202,60 +206,36 @@ def interval_counts(sample: Sample) -> tuple[IntArray, IntArray, FloatArray]:
     return there.sum(axis=0), holds.sum(axis=0), width
 
 
-def _stories(findings: Findings) -> dict[str, dict[str, StoryScore]]:
-    scores = {}
-    for name in findings.battery.stories:
-        hubs, values = findings.story(name)
-        if hubs:
-            scores[name] = {who: story_score(name, hubs, each) for who, each in values.items()}
-    return scores
-
-
 def _standing(
-    board: Leaderboard,
-    entrant: str,
-    stories: dict[str, StoryScore],
-    failed: tuple[int, str],
+    board: Leaderboard, entrant: str, stories: dict[str, StoryScore], failures: int, failure: str
 ) -> Standing:
+    line = Standing(entrant, stories=stories, failures=failures, failure=failure)
     if entrant not in board.entrants or not board.cells:
-        unknown = float("nan")
-        return Standing(
-            entrant, unknown, unknown, "", {}, {}, {}, {}, {}, {}, stories, failed[0], failed[1]
-        )
+        return line
     column = board.entrants.index(entrant)
     ratios = board.relative[:, column]
-    sizes = sorted({cell.setting.steps for cell in board.cells})
     worst = int(ratios.argmax())
-    printed, covered = board.printed[:, column], board.covered[:, column]  # (C, L)
-    coverage, lowest, lowest_cell, declined, width = {}, {}, {}, {}, {}
     best = board.rmse.min(axis=1)
     for j, level in enumerate(LEVELS):
-        total = int(printed[:, j].sum())
-        declined[level] = 1 - total / int(board.replicates.sum())
+        printed, covered = board.printed[:, column, j], board.covered[:, column, j]  # (C,)
+        total = int(printed.sum())
+        line.declined[level] = 1 - total / int(board.replicates.sum())
         if not total:
             continue
-        coverage[level] = float(covered[:, j].sum() / total)
-        some = printed[:, j] > 0
-        width[level] = geometric_mean(board.width[some, column, j] / best[some])
-        enough = np.flatnonzero(printed[:, j] >= FEW)
+        line.coverage[level] = float(covered.sum() / total)
+        some = printed > 0
+        line.width[level] = geometric_mean(board.width[some, column, j] / best[some])
+        enough = np.flatnonzero(printed >= FEW)
         if len(enough):
-            shares = covered[enough, j] / printed[enough, j]
-            lowest[level] = float(shares.min())
-            lowest_cell[level] = str(board.cells[enough[shares.argmin()]])
-    return Standing(
-        entrant=entrant,
+            shares = covered[enough] / printed[enough]
+            line.lowest[level] = float(shares.min())
+            line.lowest_cell[level] = str(board.cells[enough[shares.argmin()]])
+    return replace(
+        line,
         geometric_mean=geometric_mean(ratios),
         worst=float(ratios[worst]),
         worst_cell=str(board.cells[worst]),
-        by_steps={size: geometric_mean(ratios[board.select(steps=size)]) for size in sizes},
-        coverage=coverage,
-        lowest=lowest,
-        lowest_cell=lowest_cell,
-        declined=declined,
-        width=width,
-        stories=stories,
-        failures=failed[0],
-        failure=failed[1],
+        by_steps={size: geometric_mean(ratios[board.select(steps=size)]) for size in board.sizes},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailproof.errors import TailproofError
 from tailproof.methods.catalogue import LEARNING, method
-from tailproof.studies.battery.cells import NOISES, Setting, default_settings
+from tailproof.studies.battery.cells import NOISES, default_settings
 from tailproof.studies.battery.entrants import (
     Estimator,
     default_entrants,
@@ -73,11 +73,16 @@ def chosen_battery(
         if learners and text in LEARNING:
             taking_part[text] = Taught(method(text))
         else:
-            name, entrant = entrant_named(text)
-            taking_part[name] = entrant
+            taking_part.update([entrant_named(text)])
     sizes = steps or ((2000,) if quick else (2000, 10_000))
+    # Learners are judged where the worth of what they learn is exact.
+    judged = ("tabular", "linear") if learners else WORLDS
     settings = tuple(
-        setting for setting in _settings(sizes, learners=learners) if setting.world in wanted
+        setting
+        for setting in default_settings(sizes)
+        if setting.world in judged
+        and setting.world in wanted
+        and not (learners and setting.overlap == "fair")
     )
     beside = storage_entrants() if not (learners or only) else {}
     return Battery(
@@ -93,24 +98,11 @@ def chosen_battery(
     )
 
 
-def _settings(sizes: tuple[int, ...], *, learners: bool) -> tuple[Setting, ...]:
-    if not learners:
-        return default_settings(sizes)
-    # Learners are judged where the worth of what they learn is exact.
-    return tuple(
-        Setting(world, overlap, size)
-        for size in sizes
-        for world in ("tabular", "linear")
-        for overlap in ("good", "poor")
-    )
-
-
 def _noises(parts: tuple[str, ...]) -> tuple[str, ...]:
-    if not parts:
-        return tuple(NOISES)
-    for part in parts:
-        if not any(part.lower() in name.lower() for name in NOISES):
+    found = {part: [name for name in NOISES if part.lower() in name.lower()] for part in parts}
+    for part, names in found.items():
+        if not names:
             raise TailproofError(
                 f"No noise has {part!r} in its name. They are {'; '.join(NOISES)}."
             )
-    return tuple(name for name in NOISES if any(part.lower() in name.lower() for part in parts))
+    return tuple(n for n in NOISES if not parts or any(n in names for names in found.values()))

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tailproof.arrays import FloatArray
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.settings import Run
 from tailproof.studies.paper import drawing
-from tailproof.studies.paper.datasets import find
+from tailproof.studies.paper.datasets import deep_experiment
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Row, Settings, Verdict
-from tailproof.studies.paper.implicit import BUDGET, TINY, base_of, prepared_log
+from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row, Settings, Verdict
+from tailproof.studies.paper.implicit import BUDGET, TINY, base_of, label, prepared_log
 from tailproof.studies.paper.implicit import LOOKS as ALL
-from tailproof.studies.paper.results import Results
-from tailproof.studies.paper.summary import summarise
+from tailproof.studies.paper.summary import Measure, Summary, summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOOKS = {
     "clean": Look("without noise", drawing.GREEN, "o"),
-    **{name: ALL[name] for name in ("vanilla", "ma", "room-vm", "p-room-vm", "clipped")},
+    **{
+        name: replace(ALL[name], label=label(name, "the base"))
+        for name in ("vanilla", "ma", "room-vm", "p-room-vm", "clipped")
+    },
 }
+#: Critics that diverged agree with nothing.
+AGREEMENT = Measure("agreement", higher_is_better=True, missing=0.0)
 BASES = {"SQL": SQL, "IQL": IQL}
 
 
@@ -55,43 +61,35 @@ def run(job: Job) -> list[Row]:
     return [{"method": name, "agreement": found.get(name)} for name in LOOKS]
 
 
-def agreement(results: Results, name: str, **wanted: object) -> list[float]:
-    """Return the mean agreement over seeds, one a cell; 0 where critics diverged."""
-    places = [
-        cell
-        for cell in cells(results.settings)
-        if all(cell[key] == value for key, value in wanted.items())
-    ]
-    return [
-        float(np.nan_to_num(results.values("agreement", method=name, **cell)).mean())
-        for cell in places
-    ]
+def agreement(results: Results, name: str, **wanted: Any) -> FloatArray:
+    """Return the mean agreement over seeds in each cell of these values."""
+    places = [cell for cell in cells(results.settings) if wanted.items() <= cell.items()]
+    return np.array(
+        [AGREEMENT.values(results, method=name, **cell).mean() for cell in places], dtype=float
+    )
 
 
 def draw(results: Results) -> Figure:
     """Draw the mean agreement over data sets, a panel for each base."""
     figure, axes = drawing.new_figure(1, len(BASES), width=8.6, height=3.6, sharey="row")
-    kappas = sorted(results.settings["kappas"])
+    settings, kappas = results.settings, sorted(results.settings["kappas"])
+
+    def found(name: str, base: str) -> list[Summary]:
+        return [summarise(agreement(results, name, base=base, kappa=kappa)) for kappa in kappas]
+
     for axis, base in zip(axes[0], BASES, strict=True):
-        for place, (name, look) in enumerate(LOOKS.items()):
-            found = [
-                summarise(np.array(agreement(results, name, base=base, kappa=k))) for k in kappas
-            ]
-            named = replace(look, label=look.label.format(base="the base"))
-            drawing.curve(axis, range(len(kappas)), found, named, shift=0.07 * (place - 2.5))
+        drawing.curves(axis, range(len(kappas)), LOOKS, partial(found, base=base), spread=0.07)
         axis.set_xticks(range(len(kappas)), [f"{kappa:g}" for kappa in kappas])
-        axis.set_xlabel("κ")
-        axis.set_title(base)
-    axes[0, 0].set_ylabel("rank correlation of advantages")
-    drawing.legend(figure, axes[0, 0])
-    settings = results.settings
-    drawing.caption(
+    return drawing.finish(
         figure,
+        axes,
         f"Q − V against r + γV(s') − V(s) without noise. {len(settings['datasets'])} data sets, "
         f"seeds: {results.replicates}, {settings['steps']:,} critic steps, hidden "
         f"{'×'.join(map(str, settings['hidden']))}.\nBars: 95 % intervals over data sets.",
+        titles=BASES,
+        x="κ",
+        y="rank correlation of advantages",
     )
-    return figure
 
 
 def judge(results: Results) -> list[Claim]:
@@ -105,37 +103,39 @@ def judge(results: Results) -> list[Claim]:
 
 
 def _claim(results: Results, first: str, second: str, kappa: float) -> Claim:
-    one, two = (np.array(agreement(results, name, kappa=kappa)) for name in (first, second))
+    one, two = (agreement(results, name, kappa=kappa) for name in (first, second))
     gap = summarise(one - two)
     verdict: Verdict = "undecided"
     if gap.low > 0 or gap.high < 0:
         verdict = "holds" if gap.low > 0 else "does not hold"
-    label = LOOKS[second].label.format(base="the base")
     return Claim(
         f"Beyond the paper: at κ = {kappa:g} the advantages of {LOOKS[first].label} are better than "
-        f"those of {label}",
+        f"those of {LOOKS[second].label}",
         verdict,
         f"rank correlations {one.mean():.2f} and {two.mean():.2f}, difference {gap}, {len(one)} cells",
     )
 
 
-EXPERIMENT = Experiment(
-    name="advantages",
-    shows="beyond the paper",
-    title="What is left of the advantages under noise?",
+def _of_critics(settings: Settings) -> dict[str, Any]:
+    return {
+        name: settings[name] for name in settings if "policy" not in name and "eval" not in name
+    }
+
+
+ADVANTAGES = deep_experiment(
+    "advantages",
+    "beyond the paper",
+    "What is left of the advantages under noise?",
+    cells,
+    run,
+    draw,
+    judge,
     settings={
-        **{name: BUDGET[name] for name in BUDGET if "policy" not in name and "eval" not in name},
+        **_of_critics(BUDGET),
         "kappas": (0.1, 10.0, 100.0),
         "steps": 3_000,
         "alpha": 10.0,
         "beta": 3.0,
     },
-    quick={name: TINY[name] for name in TINY if "policy" not in name and "eval" not in name},
-    cells=cells,
-    run=run,
-    draw=draw,
-    judge=judge,
-    replicates=5,
-    quick_replicates=2,
-    find=find,
+    quick=_of_critics(TINY),
 )

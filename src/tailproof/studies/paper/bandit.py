@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,8 @@ from tailproof.ensemble.aggregate import Quantile
 from tailproof.noise import Gaussian, Noise, StudentT
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Row, Settings
-from tailproof.studies.paper.results import Results
-from tailproof.studies.paper.summary import Summary, summarise, verdict_of
+from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Results, Row, Settings
+from tailproof.studies.paper.summary import Measure, Summary, verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,7 @@ LOOKS = {
     "median-of-means": Look("median of K fold means", drawing.BLUE),
     "quantile": Look("q-quantile of K fold means", drawing.RED, "D"),
 }
+WRONG = Measure("wrong")
 SITUATIONS = {
     "worse arm rare": "the rarely tried arm is the worse one",
     "better arm rare": "the rarely tried arm is the better one",
@@ -45,11 +46,10 @@ def run(job: Job) -> list[Row]:
     """Return how often each rule picks the worse arm, in a batch of bandits."""
     settings, rng = job.settings, job.rng()
     noise = law(job.cell["df"])
-    arms = [
+    often, rarely = (
         scores(noise.sample((settings["bandits"], count), rng), settings)
         for count in (settings["often"], settings["rarely"])
-    ]
-    often, rarely = arms
+    )
     rows = []
     for name in LOOKS:
         for situation, ahead in (("worse arm rare", 1.0), ("better arm rare", -1.0)):
@@ -81,27 +81,30 @@ def scores(rewards: FloatArray, settings: Settings) -> dict[str, FloatArray]:
 def draw(results: Results) -> Figure:
     """Draw the estimates of both arms, and how often each rule errs under each law."""
     figure, axes = drawing.new_figure(1, 3, width=11, height=3.5)
+    settings = results.settings
+    dfs = settings["dfs"]
     _arms(axes[0, 0], results)
-    dfs = results.settings["dfs"]
-    places = list(range(len(dfs)))
-    for axis, (situation, title) in zip(axes[0, 1:], SITUATIONS.items(), strict=True):
-        for shift, (name, look) in enumerate(LOOKS.items()):
-            found = [_wrong(results, name, situation, df) for df in dfs]
-            drawing.curve(axis, places, found, look, shift=0.05 * (shift - 1.5))
-        axis.set_title(title)
-        axis.set_xticks(places, [f"t {df:g}" if df else "Gaussian" for df in dfs])
+    for axis, situation in zip(axes[0, 1:], SITUATIONS, strict=True):
+        found = partial(errs, results, situation=situation)
+        drawing.curves(axis, range(len(dfs)), LOOKS, found, spread=0.05)
+        axis.set_xticks(range(len(dfs)), [f"t {df:g}" if df else "Gaussian" for df in dfs])
         axis.set_xlabel("noise")
         axis.set_ylim(bottom=0)
     axes[0, 1].set_ylabel("probability of the worse arm")
-    drawing.legend(figure, axes[0, 1])
-    settings = results.settings
-    drawing.caption(
+    return drawing.finish(
         figure,
+        axes,
         f"Arms {settings['gap']:g} apart, tried {settings['often']} and {settings['rarely']} times; "
         f"K = {settings['folds']}, q = {settings['q']:g}; {results.replicates} × "
         f"{settings['bandits']} bandits; bars: 95 % intervals (right), 5–95 % of estimates (left).",
+        titles=(axes[0, 0].get_title(), *SITUATIONS.values()),
     )
-    return figure
+
+
+def errs(results: Results, name: str, situation: str) -> list[Summary]:
+    """Return how often a rule picks the worse arm under each law."""
+    dfs = results.settings["dfs"]
+    return [WRONG.summary(results, method=name, situation=situation, df=df) for df in dfs]
 
 
 def _arms(axis: Axes, results: Results) -> None:
@@ -125,58 +128,54 @@ def _arms(axis: Axes, results: Results) -> None:
 
 
 def judge(results: Results) -> list[Claim]:
-    """Judge what section 1 says about figure 1."""
-    settings = results.settings
-    light, heavy = settings["dfs"][-1], settings["dfs"][0]
+    """Judge what section 1 says about figure 1: heavy tails come first, Gaussian noise last."""
+    dfs = results.settings["dfs"]
     rare, better_rare = SITUATIONS
-    plain = {df: _wrong(results, "mean", rare, df) for df in settings["dfs"]}
-    pessimist = {df: _wrong(results, "quantile", rare, df) for df in settings["dfs"]}
-    median = {df: _wrong(results, "median-of-means", rare, df) for df in settings["dfs"]}
-    careful = {df: _wrong(results, "quantile", better_rare, df) for df in settings["dfs"]}
-    careless = {df: _wrong(results, "mean", better_rare, df) for df in settings["dfs"]}
-    right = [pessimist[df].high < plain[df].low for df in settings["dfs"]]
-    wrong = [careful[df].low > careless[df].high for df in settings["dfs"]]
+    plain, pessimist, median = (
+        errs(results, name, rare) for name in ("mean", "quantile", "median-of-means")
+    )
+    careful, careless = (errs(results, name, better_rare) for name in ("quantile", "mean"))
+    heavy, light = law(dfs[0]), law(dfs[-1])
+    right = [one.high < other.low for one, other in zip(pessimist, plain, strict=True)]
+    wrong = [one.low > other.high for one, other in zip(careful, careless, strict=True)]
     return [
         Claim(
             "Where the worse arm was tried rarely, its mean exceeds the other's with a probability "
             "that is not negligible",
-            "holds" if plain[light].low > 0.01 else "does not hold",
-            f"{plain[light].value:.1%} under {law(light)} noise",
+            "holds" if plain[-1].low > 0.01 else "does not hold",
+            f"{plain[-1].value:.1%} under {light} noise",
         ),
         Claim(
             "Heavy tails make that more likely",
-            verdict_of(
-                sum(plain[df].low > plain[light].high for df in settings["dfs"][:-1]),
-                len(plain) - 1,
-            ),
-            ", ".join(f"{law(df)}: {each.value:.1%}" for df, each in plain.items()),
+            verdict_of(sum(each.low > plain[-1].high for each in plain[:-1]), len(plain) - 1),
+            ", ".join(f"{law(df)}: {each.value:.1%}" for df, each in zip(dfs, plain, strict=True)),
         ),
         Claim(
             "A pessimistic estimate leads to the better arm",
             verdict_of(sum(right), len(right)),
-            f"quantile of folds errs with {pessimist[heavy].value:.1%} against "
-            f"{plain[heavy].value:.1%} under {law(heavy)}, {pessimist[light].value:.1%} against "
-            f"{plain[light].value:.1%} under {law(light)} noise; the median of folds with "
-            f"{median[heavy].value:.1%} and {median[light].value:.1%}",
+            f"quantile of folds errs with {pessimist[0].value:.1%} against "
+            f"{plain[0].value:.1%} under {heavy}, {pessimist[-1].value:.1%} against "
+            f"{plain[-1].value:.1%} under {light} noise; the median of folds with "
+            f"{median[0].value:.1%} and {median[-1].value:.1%}",
         ),
         Claim(
             "Beyond the paper: pessimism helps whichever arm is rare",
             "does not hold" if all(wrong) else verdict_of(len(wrong) - sum(wrong), len(wrong)),
-            f"where the better arm is the rare one, the quantile errs with {careful[heavy].value:.1%} "
-            f"against the mean's {careless[heavy].value:.1%} under {law(heavy)}, "
-            f"{careful[light].value:.1%} against {careless[light].value:.1%} under {law(light)} noise",
+            f"where the better arm is the rare one, the quantile errs with {careful[0].value:.1%} "
+            f"against the mean's {careless[0].value:.1%} under {heavy}, "
+            f"{careful[-1].value:.1%} against {careless[-1].value:.1%} under {light} noise",
         ),
     ]
 
 
-def _wrong(results: Results, name: str, situation: str, df: float) -> Summary:
-    return summarise(results.values("wrong", method=name, situation=situation, df=df))
-
-
-EXPERIMENT = Experiment(
-    name="bandit",
-    shows="figure 1",
-    title="When is the worse arm taken for the better one?",
+BANDIT = Experiment(
+    "bandit",
+    "figure 1",
+    "When is the worse arm taken for the better one?",
+    cells,
+    run,
+    draw,
+    judge,
     settings={
         "dfs": (1.0, 1.2, 1.5, 2.5, 0.0),
         "gap": 0.5,
@@ -187,8 +186,4 @@ EXPERIMENT = Experiment(
         "bandits": 500,
     },
     quick={"dfs": (1.0, 1.5, 0.0), "bandits": 100},
-    cells=cells,
-    run=run,
-    draw=draw,
-    judge=judge,
 )

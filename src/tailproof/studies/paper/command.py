@@ -1,28 +1,51 @@
-"""The front door: run experiments by name."""
+"""Run experiments by name: every replicate once, on any number of processes, through crashes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+import io
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from tailproof.engines import Engine
+from tailproof.engines import Engine, Local, running
+from tailproof.engines.threads import one_thread
 from tailproof.errors import TailproofError
-from tailproof.studies.paper.experiment import Experiment, Outcome
-from tailproof.studies.paper.runner import run
+from tailproof.files.atomic import write_whole
+from tailproof.files.frames import plain
+from tailproof.report.versions import versions
+from tailproof.studies.journal import Journal
+from tailproof.studies.paper.drawing import style, write_figure
+from tailproof.studies.paper.experiment import (
+    Cell,
+    Claim,
+    Experiment,
+    Job,
+    Reproduced,
+    Results,
+    Row,
+    Settings,
+    canonical,
+)
 
 #: Every experiment by its name, and the module that holds it.
 EXPERIMENTS = {
     "bandit": "bandit",
-    "ope": "ope",
-    "opo": "opo",
-    "bootstrap": "bootstrap",
-    "tradeoff": "tradeoff",
-    "choose-k": "choose_k",
-    "choose-q": "choose_q",
+    "ope": "evaluation",
+    "opo": "learning",
+    "bootstrap": "evaluation",
+    "tradeoff": "folds",
+    "choose-k": "folds",
+    "choose-q": "learning",
     "theory": "theory",
-    "d4rl-sql": "d4rl_sql",
-    "iql-table": "iql_table",
+    "d4rl-sql": "implicit",
+    "iql-table": "implicit",
     "sac-n": "sac_n",
     "percent-cloning": "percent_cloning",
     "advantages": "advantages",
@@ -33,6 +56,11 @@ GROUPS = {
     "cartpole": ("ope", "opo", "bootstrap", "tradeoff", "choose-k", "choose-q"),
     "deep": ("d4rl-sql", "iql-table", "sac-n", "percent-cloning", "advantages"),
 }
+#: Where unfinished work is kept, inside the output folder.
+PROGRESS = ".progress"
+#: Column that no seed repeats; it has a file of its own.
+TIMES = "seconds"
+_DEEP_PACKAGES = ("torch", "gymnasium", "mujoco")
 
 
 def experiment(name: str) -> Experiment:
@@ -46,7 +74,8 @@ def experiment(name: str) -> Experiment:
             f"There is no experiment {name!r}. Known are {', '.join(EXPERIMENTS)}, and "
             f"{', '.join(GROUPS)} for several."
         )
-    found: Experiment = import_module(f"tailproof.studies.paper.{EXPERIMENTS[name]}").EXPERIMENT
+    module = import_module(f"tailproof.studies.paper.{EXPERIMENTS[name]}")
+    found: Experiment = getattr(module, name.replace("-", "_").upper())
     return found
 
 
@@ -60,9 +89,9 @@ def reproduce(
     data: str | Path | None = None,
     seed: int = 0,
     progress: bool | None = None,
-    each: Callable[[Outcome], None] | None = None,
+    each: Callable[[Reproduced], None] = lambda _: None,
     engine: str | Engine | None = None,
-) -> list[Outcome]:
+) -> list[Reproduced]:
     """Rerun figures and tables of the paper, and judge its claims.
 
     A run that was stopped, by whatever, goes on where it was if it is started again with the same
@@ -77,7 +106,7 @@ def reproduce(
     quick
         Small grids and logs, to see that everything runs.
     jobs
-        Processes; 0 for one a core.
+        Processes; 0 for one on every core.
     out
         Folder for results and figures.
     data
@@ -100,42 +129,192 @@ def reproduce(
     True
     """
     asked = [names] if isinstance(names, str) else list(names)
-    chosen = list(
-        dict.fromkeys(name for each_name in asked for name in GROUPS.get(each_name, (each_name,)))
-    )
-    folder = Path(out)
+    folder, source = Path(out), None if data is None else Path(data)
     folder.mkdir(parents=True, exist_ok=True)
     outcomes = []
-    for name in chosen:
+    for name in dict.fromkeys(one for group in asked for one in GROUPS.get(group, (group,))):
         found = experiment(name)
-        why = _missing(found, data)
+        why = _missing(found, source)
         if why and name in asked:
             raise TailproofError(why)
-        outcome = (
-            Outcome(name=found.name, shows=found.shows, skipped=why)
-            if why
-            else run(
+        outcome = Reproduced(found.name, found.shows, skipped=why)
+        if not why:
+            outcome = run(
                 found,
                 out=folder,
                 replicates=replicates,
                 quick=quick,
                 jobs=jobs,
                 seed=seed,
-                data=None if data is None else Path(data),
+                data=source,
                 progress=progress,
                 engine=engine,
             )
-        )
         outcomes.append(outcome)
-        if each is not None:
-            each(outcome)
+        each(outcome)
     return outcomes
 
 
-def _missing(found: Experiment, data: str | Path | None) -> str:
+def _missing(found: Experiment, data: Path | None) -> str:
     """Return what an experiment lacks to run, in words; nothing if nothing."""
     if not found.deep:
         return ""
     from tailproof.studies.paper.datasets import why_not
 
-    return why_not(found.name, None if data is None else Path(data))
+    return why_not(found.name, data)
+
+
+def run(
+    experiment: Experiment,
+    *,
+    out: Path,
+    replicates: int | None = None,
+    quick: bool = False,
+    jobs: int = 1,
+    seed: int = 0,
+    data: Path | None = None,
+    progress: bool | None = None,
+    engine: str | Engine | None = None,
+) -> Reproduced:
+    """Run what is missing of an experiment, write its results and figure, and judge the claims.
+
+    Every finished replicate is on the disk before the next one is asked for, in
+    ``<out>/.progress``. A run that was killed goes on there and ends with the same results file,
+    byte for byte; so does a run on another number of processes. Options are those of `reproduce`.
+    """
+    started = time.perf_counter()
+    count = replicates or (experiment.quick_replicates if quick else experiment.replicates)
+    if count < 1:
+        raise TailproofError(f"replicates must be at least 1. Got {replicates!r} instead.")
+    settings = experiment.settled(quick=quick, data=data)
+    about = _about(experiment, settings, seed)
+    digest = hashlib.sha256(canonical(about).encode()).hexdigest()[:12]
+    folder = out / PROGRESS / f"{experiment.name}-{digest}"
+    cells = list(experiment.cells(settings))
+    todo = {
+        (place, replicate): Job(
+            experiment.name, cell, replicate, seed, settings, data, folder / f"{place}-{replicate}"
+        )
+        for replicate in range(count)  # replicates outside: an early look has all cells
+        for place, cell in enumerate(cells)
+    }
+    with Journal(folder.with_suffix(".jsonl"), about) as journal:
+        missing = [job for job in todo.values() if job.key not in journal]
+        measuring = _measured(experiment, missing, jobs, engine)
+        with _bar(experiment.name, len(todo), len(todo) - len(missing), progress) as advance:
+            for job, rows in zip(missing, measuring, strict=True):
+                journal.append(job.key, rows)
+                shutil.rmtree(job.scratch or folder, ignore_errors=True)
+                advance()
+        measured = {place: journal[job.key] for place, job in todo.items()}
+    results = Results(experiment.name, settings, count, tidy(cells, count, measured))
+    claims = tuple(experiment.judge(results))
+    return Reproduced(
+        name=experiment.name,
+        shows=experiment.shows,
+        claims=claims,
+        files=_write(experiment, results, claims, about, out),
+        replicates=count,
+        jobs_run=len(missing),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _measured(
+    experiment: Experiment, todo: list[Job], jobs: int, engine: str | Engine | None
+) -> Iterator[list[Row]]:
+    """Yield the rows of every job in order."""
+    alone = jobs == 1 or len(todo) < 2
+    local = Local(workers=jobs, kind="threads" if alone else "processes")
+    with one_thread(), local if engine is None else running(engine) as where:
+        yield from where.results(_run_one, todo, shared=experiment.run)
+
+
+def _run_one(function: Callable[[Job], list[Row]], job: Job) -> list[Row]:
+    return function(job)
+
+
+def _about(experiment: Experiment, settings: Settings, seed: int) -> dict[str, Any]:
+    """Return what the numbers depend on beside cell and replicate."""
+    found = versions()
+    for name in _DEEP_PACKAGES if experiment.deep else ():
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return {"experiment": experiment.name, "settings": settings, "seed": seed, "versions": found}
+
+
+def tidy(
+    cells: Sequence[Cell], replicates: int, measured: Mapping[tuple[int, int], Iterable[Row]]
+) -> tuple[Row, ...]:
+    """Return rows with their cell and replicate in front, ordered whatever order they came in."""
+    return tuple(
+        {**cell, "replicate": replicate, **row}
+        for place, cell in enumerate(cells)
+        for replicate in range(replicates)
+        for row in measured[place, replicate]
+    )
+
+
+def _write(
+    experiment: Experiment,
+    results: Results,
+    claims: tuple[Claim, ...],
+    about: dict[str, Any],
+    out: Path,
+) -> dict[str, Path]:
+    files = {kind: out / f"{experiment.name}.{kind}" for kind in ("parquet", "json", "svg", "png")}
+    columns = list(dict.fromkeys(name for row in results.rows for name in row))
+    _write_table(files["parquet"], [name for name in columns if name != TIMES], results.rows)
+    if TIMES in columns:
+        files["times"] = out / f"{experiment.name}.times.parquet"
+        _write_table(files["times"], columns, results.rows)
+    record = {
+        **about,
+        "shows": experiment.shows,
+        "title": experiment.title,
+        "replicates": results.replicates,
+        "seeding": "SeedSequence([seed, *sha256(experiment/cell)[:16]], spawn_key=(replicate, stream))",
+        "claims": [
+            {"paper": claim.paper, "verdict": claim.verdict, "found": claim.found}
+            for claim in claims
+            if not claim.timed
+        ],
+        "rows": len(results.rows),
+    }
+    text = json.dumps(plain(record), indent=1, allow_nan=False, ensure_ascii=False)
+    write_whole(files["json"], text + "\n")
+    with style():
+        write_figure(experiment.draw(results), files["svg"], files["png"])
+    return files
+
+
+def _write_table(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """Write rows as Parquet: the same rows, the same bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    write_whole(path, buffer.getvalue())
+
+
+@contextmanager
+def _bar(name: str, total: int, done: int, shown: bool | None) -> Iterator[Callable[[], None]]:
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    columns = (
+        "{task.description}",
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    hidden = shown is False or (shown is None and not console.is_terminal)
+    with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(name, total=total, completed=done)
+        yield lambda: bar.advance(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from tailproof.deep.scores import scorer
 from tailproof.deep.settings import Evaluation
 from tailproof.deep.tasks import PRESETS
 from tailproof.errors import TailproofError
-from tailproof.sources import read as read_any
-from tailproof.studies.paper.experiment import Job, Settings
+from tailproof.sources import read
+from tailproof.studies.paper.experiment import Experiment, Job, Settings
 
 NEEDED = {"torch": "deep", "mujoco": "mujoco", "imageio": "mujoco"}
 FORMS = (
@@ -68,12 +69,12 @@ def find(data: Path, settings: Settings) -> Settings:
     return {"datasets": {name: there[name] for name in wanted[: settings["most_datasets"]]}}
 
 
-def read(job: Job) -> Log:
+def read_data(job: Job) -> Log:
     """Return the log of a cell, as it was recorded, at most `most_episodes` of it."""
     assert job.data is not None
     known: Mapping[str, Any] = job.settings["datasets"][job.cell["dataset"]]
     path = job.data / known["file"]
-    log: Log = read_any(str(path)).log
+    log: Log = read(str(path)).log
     most = job.settings["most_episodes"]
     return log if most is None or log.n_episodes <= most else log.take(np.arange(most))
 
@@ -91,5 +92,14 @@ def evaluation(job: Job, steps: int) -> Evaluation:
     )
 
 
+def origins(settings: Settings) -> str:
+    """Return where the data come from, for the foot of a figure."""
+    return "; ".join(sorted({each["origin"] for each in settings["datasets"].values()}))
+
+
 def _domain(name: str) -> str:
     return name.split("-")[0]
+
+
+#: An experiment with the replicates and the data of the deep ones.
+deep_experiment = partial(Experiment, replicates=5, quick_replicates=2, find=find)

@@ -15,12 +15,11 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds, Replicate, Split
-from tailproof.deep.actor_bases import SAC
-from tailproof.deep.bases import IQL, SQL
+from tailproof.deep.bases import IQL, SAC, SQL
 from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.data import Scaling
 from tailproof.deep.extraction import DeepFitted, clone, effective_share, policy_weights
-from tailproof.deep.fitting import fit_implicit, member_seeds
+from tailproof.deep.fitting import fit_critics, member_seeds
 from tailproof.deep.history import History
 from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.errors import FoldError
@@ -93,9 +92,7 @@ def implicit_study(
     for group, aggregates in _rows(variants, quantile).items():
         found = fitted[group]
         if found is not None:
-            every = policy_weights(
-                base.rule(), log, _neural(found), list(aggregates.values()), share=base.share
-            )
+            every = policy_weights(base, log, _neural(found), list(aggregates.values()))
             weights.update(zip(aggregates, every, strict=True))
 
     def scores(imitated: Log, weights: FloatArray) -> FloatArray:
@@ -198,7 +195,7 @@ def _critics_of(
     def fit(settings: IQL | SQL, chosen: IntArray) -> DeepFitted | None:
         part, own = members.subset(chosen), seeds[chosen].tolist()
         try:
-            return fit_implicit(settings, task, part, backup=None, seeds=own)
+            return fit_critics(settings, task, part, backup=None, seeds=own)
         except FoldError:
             return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,23 +67,13 @@ def style() -> Iterator[None]:
 
 
 def curve(
-    axis: Axes,
-    x: Sequence[float],
-    summaries: Sequence[Summary],
-    look: Look,
-    *,
-    shift: float = 0.0,
-    faint: bool = False,
+    axis: Axes, x: Sequence[float], summaries: Sequence[Summary], look: Look, *, shift: float = 0.0
 ) -> None:
-    """Draw a line through summaries with their 95 % intervals; `shift` keeps bars apart."""
-    places = [each + shift for each in x]
-    values = [each.value for each in summaries]
-    below = [each.value - each.low for each in summaries]
-    above = [each.high - each.value for each in summaries]
+    """Draw a line through summaries with their intervals; `shift` keeps bars apart."""
     axis.errorbar(
-        places,
-        values,
-        yerr=[below, above],
+        [each + shift for each in x],
+        [each.value for each in summaries],
+        yerr=bars(summaries),
         label=look.label,
         color=look.color,
         marker=look.marker,
@@ -92,16 +82,66 @@ def curve(
         linewidth=1.3,
         elinewidth=0.8,
         capsize=1.8,
-        alpha=0.45 if faint else 1.0,
     )
 
 
-def legend(
-    figure: Figure, axis: Axes, *, columns: int = 1, where: Any = "outside right upper"
+def bars(summaries: Sequence[Summary]) -> list[list[float]]:
+    """Return how far the intervals reach below and above the values, as matplotlib takes them."""
+    return [
+        [each.value - each.low for each in summaries],
+        [each.high - each.value for each in summaries],
+    ]
+
+
+def curves(
+    axis: Axes,
+    x: Sequence[float],
+    looks: Mapping[str, Look],
+    summaries: Callable[[str], Sequence[Summary]],
+    *,
+    spread: float = 0.0,
+    middle: float | None = None,
 ) -> None:
-    """Put one legend beside the panels."""
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc=where, ncols=columns)
+    """Draw a curve for each method, `spread` apart from the next one around the `middle` one."""
+    centre = (len(looks) - 1) / 2 if middle is None else middle
+    for place, (name, look) in enumerate(looks.items()):
+        curve(axis, x, summaries(name), look, shift=spread * (place - centre))
+
+
+def level(axis: Axes, summary: Summary, look: Look, *, alpha: float) -> None:
+    """Draw a summary as a line across the panel, its interval as a band."""
+    axis.axhline(summary.value, color=look.color, linewidth=1.2, label=look.label)
+    axis.axhspan(summary.low, summary.high, color=look.color, alpha=alpha, linewidth=0)
+
+
+def finish(
+    figure: Figure,
+    axes: Any,
+    caption: str,
+    *,
+    titles: Iterable[str] = (),
+    x: str = "",
+    y: str | Sequence[str] = "",
+    legend: Mapping[str, Any] | None = None,
+) -> Figure:
+    """Title the panels, name the outer axes, put one legend beside them and say what was run."""
+    for axis, title in zip(axes.flat, titles, strict=False):
+        axis.set_title(title)
+    for axis in axes[-1]:
+        axis.set_xlabel(x or axis.get_xlabel())
+    for row, name in zip(axes, [y] * len(axes) if isinstance(y, str) else y, strict=True):
+        row[0].set_ylabel(name or row[0].get_ylabel())
+    shown: dict[str, Any] = {}
+    for axis in axes.flat:
+        shown |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    figure.legend(shown.values(), shown.keys(), **(legend or {"loc": "outside right upper"}))
+    return captioned(figure, caption)
+
+
+def captioned(figure: Figure, text: str) -> Figure:
+    """Say under the panels what was run."""
+    figure.supxlabel(text, fontsize=7.5, color="#444444", x=0.01, ha="left")
+    return figure
 
 
 def plain_ticks(axis: Axes) -> None:
@@ -114,24 +154,9 @@ def plain_ticks(axis: Axes) -> None:
         each.set_minor_formatter(NullFormatter())
 
 
-def caption(figure: Figure, text: str) -> None:
-    """Say under the panels what was run."""
-    figure.supxlabel(text, fontsize=7.5, color="#444444", x=0.01, ha="left")
-
-
 def write_figure(figure: Figure, svg: Path, png: Path) -> None:
     """Write the figure twice."""
     for path, options in ((svg, {"metadata": {"Date": None}}), (png, {"dpi": 150})):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=path.suffix[1:], **options)
         write_whole(path, buffer.getvalue())
-
-
-def label_axes(axes: Any, titles: Mapping[int, str], *, x: str, y: str) -> None:
-    """Title the panels of the first row, and name the outer axes."""
-    for place, title in titles.items():
-        axes[0, place].set_title(title)
-    for axis in axes[-1]:
-        axis.set_xlabel(x)
-    for row in axes:
-        row[0].set_ylabel(y)

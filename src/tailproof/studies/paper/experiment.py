@@ -6,15 +6,16 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tailproof.arrays import AnyArray, BoolArray, FloatArray
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from tailproof.studies.paper.results import Results
 
 #: One place of the grid: names and plain values, such as {"df": 1.0, "kappa": 2.0}.
 Cell = Mapping[str, Any]
@@ -69,6 +70,52 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Results:
+    """All rows of an experiment, in the order of cells, replicates and methods.
+
+    Examples
+    --------
+    >>> rows = [{"df": 1.0, "replicate": i, "method": "fqe", "value": float(i)} for i in (0, 1)]
+    >>> results = Results("ope", {}, 2, tuple(rows))
+    >>> results.values("value", df=1.0, method="fqe")
+    array([0., 1.])
+    """
+
+    name: str
+    settings: Settings
+    replicates: int
+    rows: tuple[Row, ...]
+
+    @cached_property
+    def columns(self) -> dict[str, AnyArray]:
+        """Each column as an array, (rows,); NaN or None where a row lacks it."""
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        found = {}
+        for name in names:
+            entries = [row.get(name) for row in self.rows]
+            if all(each is None or isinstance(each, int | float) for each in entries):
+                found[name] = np.array([np.nan if e is None else e for e in entries], dtype=float)
+            else:
+                found[name] = np.array(entries, dtype=object)
+        return found
+
+    def where(self, **wanted: Any) -> BoolArray:
+        """Return which rows have these values, (rows,)."""
+        chosen = np.ones(len(self.rows), dtype=bool)
+        for name, value in wanted.items():
+            chosen &= self.columns[name] == value
+        return chosen
+
+    def values(self, column: str, **wanted: Any) -> FloatArray:
+        """Return one column of the rows with these values, in the order of replicates."""
+        return np.asarray(self.columns[column][self.where(**wanted)], dtype=float)
+
+    def distinct(self, column: str, **wanted: Any) -> list[Any]:
+        """Return the values that a column takes, in the order of their first appearance."""
+        return list(dict.fromkeys(self.columns[column][self.where(**wanted)].tolist()))
+
+
+@dataclass(frozen=True)
 class Claim:
     """Something the paper says, whether it holds here, and the numbers."""
 
@@ -93,10 +140,6 @@ class Experiment:
         What it is in the paper, such as "figure 3a".
     title
         What it asks.
-    settings
-        What the paper's text and code say, or what we had to choose.
-    quick
-        Settings that differ in a run of a minute.
     cells
         The grid, from the settings.
     run
@@ -105,6 +148,10 @@ class Experiment:
         The figure.
     judge
         The paper's claims.
+    settings
+        What the paper's text and code say, or what we had to choose.
+    quick
+        Settings that differ in a run of a minute.
     replicates, quick_replicates
         How many of every cell.
     find
@@ -114,12 +161,12 @@ class Experiment:
     name: str
     shows: str
     title: str
-    settings: Settings
-    quick: Settings
     cells: Callable[[Settings], Sequence[Cell]]
     run: Callable[[Job], list[Row]]
     draw: Callable[[Results], Figure]
     judge: Callable[[Results], list[Claim]]
+    settings: Settings
+    quick: Settings
     replicates: int = 100
     quick_replicates: int = 4
     find: Callable[[Path, Settings], Settings] | None = None
@@ -138,7 +185,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Reproduced:
     """What came of one experiment: the claims, and the files that say so.
 
     `skipped` says why there is nothing, where there is nothing.
@@ -155,9 +202,8 @@ class Outcome:
 
     def lines(self) -> list[str]:
         """Return a line for each claim."""
-        if self.skipped:
-            return [f"{self.name} ({self.shows}) skipped: {self.skipped}"]
-        return [f"{self.name} ({self.shows}) {claim}" for claim in self.claims]
+        said = [f"skipped: {self.skipped}"] if self.skipped else self.claims
+        return [f"{self.name} ({self.shows}) {each}" for each in said]
 
 
 def canonical(value: Any) -> str:

@@ -1,10 +1,12 @@
-"""What the SQL and IQL experiments share: policies from one stack of critics, and baselines."""
+"""Figures 5, A1 and A2 and table A3: SQL, IQL and their ROOM rows on continuous control."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,20 +15,13 @@ from tailproof.data.log import Log
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.settings import TIME_CONSTANTS, Run
 from tailproof.studies.paper import drawing
-from tailproof.studies.paper.datasets import evaluation, read
+from tailproof.studies.paper.datasets import deep_experiment, evaluation, origins, read_data
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Job, Row, Settings
-from tailproof.studies.paper.results import Results
-from tailproof.studies.paper.summary import (
-    Comparison,
-    Summary,
-    compare,
-    mean,
-    summarise,
-    together,
-    verdict_of,
-    winner,
-)
+from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row, Settings
+from tailproof.studies.paper.summary import SCORE, Summary, summarise, together, verdict_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Scaled to four hours of one core for SQL and IQL: the paper has 200,000 critic steps a fold,
 #: 1,000,000 policy steps, two layers of 256, batches of 256, Adam at 3e-4, target rate 0.005, 10
@@ -78,6 +73,19 @@ TINY: Settings = {
     "policy_hidden": (8,),
     "evaluation_episodes": 1,
 }
+#: The paper's table of IQL, ROOM-VM and P-ROOM-VM.
+PAPER = {
+    "halfcheetah-expert": (1.04, 1.03),
+    "walker2d-expert": (1.02, 1.02),
+    "hopper-expert": (1.89, 2.14),
+    "halfcheetah-medium": (0.99, 0.98),
+    "walker2d-medium": (1.31, 1.40),
+    "hopper-medium": (1.32, 1.28),
+    "halfcheetah-medium-replay": (1.04, 1.02),
+    "walker2d-medium-replay": (1.56, 0.95),
+    "hopper-medium-replay": (1.15, 1.20),
+}
+ROOMS = ("room-vm", "p-room-vm")
 LEARNED = 10.0  # a normalised score that tells a policy from a random one
 LOOKS = {
     "vanilla": Look("{base}", drawing.BLACK, "s"),
@@ -110,7 +118,7 @@ def prepared_log(job: Job) -> tuple[Log, Log]:
     """Return the log of a cell without noise and with it."""
     from tailproof.studies.paper.deep_rows import prepared, to_return_range
 
-    clean = to_return_range(read(job))
+    clean = to_return_range(read_data(job))
     kappa, df = job.cell["kappa"], job.settings["df"]
     return clean, prepared(clean, kappa=kappa, df=df, seed=job.integer(0))
 
@@ -137,7 +145,7 @@ def base_of(job: Job, kind: type[IQL] | type[SQL], clean: Log, **more: Any) -> I
     )
 
 
-def run_implicit(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
+def run(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
     """Return a row for each policy: its score, or that its critics diverged."""
     from tailproof.studies.paper.deep_rows import implicit_study
 
@@ -167,15 +175,143 @@ def run_implicit(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
     ]
 
 
-def final_scores(results: Results, name: str, cell: Cell) -> FloatArray:
-    """Return the score of each seed, (R,); what diverged has no policy and counts as 0."""
-    return np.nan_to_num(results.values("score", method=name, **cell), nan=0.0)
+def draw_sql(results: Results) -> Figure:
+    """Draw the scores of SQL as bars, a row of panels for each κ."""
+    kappas, names = results.settings["kappas"], list(results.settings["datasets"])
+    places = [{"dataset": name, "kappa": kappa} for kappa in kappas for name in names]
+    figure, axes = drawing.new_figure(
+        len(kappas),
+        len(names),
+        width=max(9.0, 2.2 * len(names)),
+        height=1.4 + 2.0 * len(kappas),
+        sharey="row",
+    )
+    for axis, cell in zip(axes.flat, places, strict=True):
+        for x, (method, look) in enumerate(LOOKS.items()):
+            score = SCORE.summary(results, method=method, **cell)
+            shown = {"color": look.color, "width": 0.8, "label": label(method, "SQL")}
+            error = drawing.bars([score])
+            axis.bar(x, score.value, **shown, yerr=error, capsize=2, ecolor="#444444")
+        axis.set_xticks([])
+    return drawing.finish(
+        figure,
+        axes,
+        budget(results, "SQL"),
+        titles=[f"{cell['dataset']}\nκ = {cell['kappa']:g}" for cell in places],
+        y="normalised score",
+        legend={"loc": "outside upper center", "ncols": len(LOOKS) // 2 + 1},
+    )
 
 
-def final(results: Results) -> Results:
-    """Return results in which what diverged has a score too, as `final`."""
-    rows = [{**row, "final": row["score"] or 0.0} for row in results.rows]
-    return replace(results, rows=tuple(rows))
+def ratios(results: Results, name: str, cell: Cell) -> Summary | None:
+    """Return the mean of 1 + (score − IQL's score of the same seed) / IQL's mean score.
+
+    It is the ratio of mean scores; a single seed in which IQL scores about zero does not decide it.
+    Where IQL's mean is no better than a random policy's, a multiple of it says nothing: none.
+    """
+    score, base = (SCORE.values(results, method=each, **cell) for each in (name, "vanilla"))
+    return summarise(1 + (score - base) / base.mean()) if base.mean() >= LEARNED else None
+
+
+def draw_iql(results: Results) -> Figure:
+    """Draw scores as multiples of IQL's, beside the paper's."""
+    places = cells(results.settings)
+    figure, axes = drawing.new_figure(width=8.6, height=1.6 + 0.55 * len(places))
+    axis, shown = axes[0, 0], [1.0]
+    for column, (name, offset) in enumerate(zip(ROOMS, (0.12, -0.12), strict=True)):
+        look = LOOKS[name]
+        mark = {"marker": look.marker, "color": look.color, "linestyle": ""}
+        for row, cell in enumerate(places):
+            found = ratios(results, name, cell)
+            if found is None:
+                axis.text(1.05, row + offset, "IQL scores about nothing", va="center", fontsize=7)
+            else:
+                axis.hlines(row + offset, found.low, found.high, color=look.color, linewidth=1.2)
+                shown.append(found.value)
+                axis.plot(found.value, row + offset, **mark)
+            if cell["dataset"] in PAPER:
+                shown.append(PAPER[cell["dataset"]][column])
+                axis.plot(shown[-1], row + offset, markerfacecolor="none", **mark)
+        axis.plot([], [], label=f"{look.label}, here", **mark)
+        axis.plot([], [], label=f"{look.label}, the paper", markerfacecolor="none", **mark)
+    axis.axvline(1, color=drawing.GREY, linewidth=0.9)
+    # The points decide the axis: intervals of three seeds may be wider than anything worth seeing.
+    axis.set_xlim(min(shown) - 0.5, max(shown) + 0.5)
+    names = [f"{cell['dataset']}, κ {cell['kappa']:g}" for cell in places]
+    axis.set_yticks(range(len(places)), names)
+    foot = f"{budget(results, 'IQL')} Intervals may go on beyond the picture's edge."
+    return drawing.finish(figure, axes, foot, x="score as a multiple of IQL's")
+
+
+def judge_sql(results: Results) -> list[Claim]:
+    """Judge what section 5 says about figure 5, and how the baselines fare."""
+    places = cells(results.settings)
+    paper = [cell for cell in places if cell["kappa"] == 100.0]
+    judged = partial(claim, results, places)
+    claims = [
+        judged(
+            "ROOM-VM and P-ROOM-VM are superior to SQL in all cases",
+            {"ROOM-VM": ("room-vm", "vanilla"), "P-ROOM-VM": ("p-room-vm", "vanilla")},
+        ),
+        judged(
+            "They are superior to MA: the mean ensemble cannot handle heavy tails",
+            {"ROOM-VM": ("room-vm", "ma"), "P-ROOM-VM": ("p-room-vm", "ma")},
+        ),
+        judged(
+            "P-ROOM-VM surpasses ROOM-VM in almost all cases",
+            {"P-ROOM-VM against ROOM-VM": ("p-room-vm", "room-vm")},
+        ),
+        judged(
+            "Beyond the paper: the scores show what is learned from the rewards",
+            {
+                "ROOM-VM against behaviour cloning": ("room-vm", "bc"),
+                "ROOM-VM against SQL on rewards of zero": ("room-vm", "zero-reward"),
+            },
+        ),
+        judged(
+            "Beyond the paper: ROOM-VM beats cloning of the best episodes, ranked by medians",
+            {"ROOM-VM": ("room-vm", "percent-median")},
+        ),
+        converged(results, "SQL"),
+        diverged(results, "SQL"),
+    ]
+    still = "Beyond the paper: at κ = 100 the rewards still teach SQL something"
+    pairs = {"SQL against SQL on rewards of zero": ("vanilla", "zero-reward")}
+    return [*claims, claim(results, paper, still, pairs)] if paper else claims
+
+
+def judge_iql(results: Results) -> list[Claim]:
+    """Judge what appendix A4.2 says."""
+    places = cells(results.settings)
+    judged = partial(claim, results, places)
+    superior = judged(
+        "In almost all cases ROOM-VM and P-ROOM-VM are significantly superior to IQL",
+        {LOOKS[name].label: (name, "vanilla") for name in ROOMS},
+    )
+    table = "; ".join(
+        f"{cell['dataset']} κ {cell['kappa']:g} "
+        + " / ".join(_pm(ratios(results, name, cell)) for name in ROOMS)
+        for cell in places
+    )
+    return [
+        replace(superior, found=f"ratios to IQL: {table}. {superior.found}"),
+        judged(
+            "Beyond the paper: IQL's scores rest on the rewards",
+            {"IQL against IQL on rewards of zero": ("vanilla", "zero-reward")},
+        ),
+        judged(
+            "Beyond the paper: IQL and ROOM-VM beat cloning of the best episodes, ranked by medians",
+            {"IQL": ("vanilla", "percent-median"), "ROOM-VM": ("room-vm", "percent-median")},
+        ),
+        converged(results, "IQL"),
+        diverged(results, "IQL"),
+    ]
+
+
+def _pm(found: Summary | None) -> str:
+    if found is None:
+        return "none, IQL scores about nothing"
+    return f"{found.value:.2f} ± {found.high - found.value:.2f}"
 
 
 def diverged(results: Results, base: str) -> Claim:
@@ -193,15 +329,8 @@ def diverged(results: Results, base: str) -> Claim:
     )
 
 
-def versus(results: Results, first: str, second: str, places: list[Cell]) -> Comparison:
-    """Compare final scores."""
-    return compare(
-        results, first, second, places, column="final", statistic=mean, higher_is_better=True
-    )
-
-
 def claim(
-    results: Results, paper: str, pairs: dict[str, tuple[str, str]], places: list[Cell]
+    results: Results, places: list[Cell], paper: str, pairs: dict[str, tuple[str, str]]
 ) -> Claim:
     """Judge that the first of each pair is better, with the seeds that would decide where none is.
 
@@ -209,49 +338,40 @@ def claim(
     """
     verdicts, words = [], []
     for name, (first, second) in pairs.items():
-        found = versus(results, first, second, places)
-        pooled = over_cells(results, first, second, places)
+        found = SCORE.tally(results, first, second, places)
+        gaps = [
+            SCORE.values(results, method=first, **cell)
+            - SCORE.values(results, method=second, **cell)
+            for cell in places
+        ]
+        pooled = summarise(np.array([gap.mean() for gap in gaps]))
         verdict = found.verdict
         if verdict == "undecided" and len(places) > 1 and not pooled.low <= 0 <= pooled.high:
             verdict = "holds in part" if pooled.low > 0 else "does not hold"
         verdicts.append(verdict)
-        words.append(
-            f"{name}: {found}, {pooled} over cells{seeds_to_decide(results, first, second, places)}"
-        )
+        words.append(f"{name}: {found}, {pooled} over cells{seeds_to_decide(gaps)}")
     return Claim(paper, together(verdicts), "; ".join(words))
 
 
-def over_cells(results: Results, first: str, second: str, places: list[Cell]) -> Summary:
-    """Return the mean difference of two rows over cells; the mean of a cell is one observation."""
-    gaps = [
-        results.values("final", method=first, **cell).mean()
-        - results.values("final", method=second, **cell).mean()
-        for cell in places
-    ]
-    return summarise(np.array(gaps))
-
-
-def seeds_to_decide(results: Results, first: str, second: str, places: list[Cell]) -> str:
+def seeds_to_decide(gaps: Sequence[FloatArray]) -> str:
     """Return how many seeds would tell the observed differences from zero, in words; else nothing.
 
     As many as bring two standard errors of the paired difference below its size, in the median of the
     cells in which these seeds do not.
     """
     needed = []
-    for cell in places:
-        one, two = (results.values("final", method=name, **cell) for name in (first, second))
-        if winner(-one, -two, mean)[0] == "neither" and len(one) > 1:
-            gap = one - two
-            size = abs(float(gap.mean()))
+    for gap in gaps:
+        seen = summarise(gap)
+        if len(gap) > 1 and seen.low <= 0 <= seen.high:
+            size = abs(seen.value)
             needed.append(math.inf if size == 0 else (2 * float(gap.std(ddof=1)) / size) ** 2)
-    if not needed:
-        return ""
-    middle = float(np.median(needed))
+    middle = float(np.median(needed)) if needed else math.inf
     return f"; about {max(2, math.ceil(middle)):,} seeds would decide" if middle < 1e6 else ""
 
 
 def converged(results: Results, base: str) -> Claim:
     """Judge whether the critics had the time that their values need."""
+    paper = f"Beyond the paper: {base}'s critics are converged"
     names = ("time_constants", "mean_value", "pessimism", "logged_return")
     clock, value, taken, logged = (
         results.columns.get(name, np.full(len(results.rows), np.nan)) for name in names
@@ -259,12 +379,10 @@ def converged(results: Results, base: str) -> Claim:
     trained = np.isfinite(clock)
     clean = trained & results.where(kappa=min(results.settings["kappas"]))
     if not clean.any():
-        return Claim(
-            f"Beyond the paper: {base}'s critics are converged", "does not hold", "diverged"
-        )
+        return Claim(paper, "does not hold", "diverged")
     plain, given_back = value[clean] / logged[clean], (value + taken)[clean] / logged[clean]
     return Claim(
-        f"Beyond the paper: {base}'s critics are converged",
+        paper,
         verdict_of(int((clock[trained] >= TIME_CONSTANTS * (1 - 1e-9)).sum()), int(trained.sum())),
         f"{clock[trained].min():.2g} time constants or more; at the least noise mean V is "
         f"{plain.min():.2f} to {plain.max():.2f} of the logged returns, and {given_back.min():.2f} to "
@@ -275,9 +393,8 @@ def converged(results: Results, base: str) -> Claim:
 def budget(results: Results, base: str) -> str:
     """Return what was run and what the paper ran, for the foot of a figure."""
     settings = results.settings
-    origins = sorted({each["origin"] for each in settings["datasets"].values()})
     return (
-        f"Data: {'; '.join(origins)}. Reduced budget: {base}, {settings['steps']:,} critic and "
+        f"Data: {origins(settings)}. Reduced budget: {base}, {settings['steps']:,} critic and "
         f"{settings['policy_steps']:,} policy steps (paper: 200,000 and 1,000,000),\n"
         f"critics {'×'.join(map(str, settings['hidden']))} and policies "
         f"{'×'.join(map(str, settings['policy_hidden']))} (256×256), {results.replicates} seeds (5), "
@@ -286,3 +403,27 @@ def budget(results: Results, base: str) -> str:
         f"Noise t, df 1, times κ on rewards scaled to a return range of 1000 (the paper's κ: 100).\n"
         f"Bars: 95 % intervals over seeds. Scores: {settings['evaluation_episodes']} episodes each."
     )
+
+
+D4RL_SQL = deep_experiment(
+    "d4rl-sql",
+    "figures 5, A1 and A2",
+    "Does ROOM help SQL on continuous control?",
+    cells,
+    partial(run, kind=SQL),
+    draw_sql,
+    judge_sql,
+    settings={**BUDGET, "alpha": 10.0},
+    quick=TINY,
+)
+IQL_TABLE = deep_experiment(
+    "iql-table",
+    "table A3",
+    "Does ROOM help IQL on continuous control?",
+    cells,
+    partial(run, kind=IQL),
+    draw_iql,
+    judge_iql,
+    settings={**BUDGET, "beta": 3.0},
+    quick=TINY,
+)

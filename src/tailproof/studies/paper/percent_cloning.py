@@ -13,12 +13,11 @@ from tailproof.deep.bases import BehaviourCloning
 from tailproof.deep.environments import play
 from tailproof.deep.settings import Run
 from tailproof.studies.paper import drawing
-from tailproof.studies.paper.datasets import evaluation, find, read
+from tailproof.studies.paper.datasets import deep_experiment, evaluation, read_data
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Row, Settings
+from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row
 from tailproof.studies.paper.implicit import cells
-from tailproof.studies.paper.results import Results
-from tailproof.studies.paper.summary import Comparison, compare, mean, summarise, verdict_of
+from tailproof.studies.paper.summary import SCORE, summarise, verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +45,7 @@ def run(job: Job) -> list[Row]:
     from tailproof.studies.paper.deep_rows import prepared
 
     settings = job.settings
-    log = prepared(read(job), kappa=job.cell["kappa"], df=settings["df"], seed=job.integer(0))
+    log = prepared(read_data(job), kappa=job.cell["kappa"], df=settings["df"], seed=job.integer(0))
     chosen = best_episodes(log, top=settings["top"], rank="auto").rank
     rows: list[Row] = []
     for name in compared(job.cell):
@@ -82,7 +81,7 @@ def run(job: Job) -> list[Row]:
 
 def draw(results: Results) -> Figure:
     """Draw the scores of all seeds, a panel for each data set and κ."""
-    places = cells(results.settings)
+    settings, places = results.settings, cells(results.settings)
     figure, axes = drawing.new_figure(1, len(places), width=2.4 * len(places), sharey="row")
     for axis, cell in zip(axes[0], places, strict=True):
         for x, (name, look) in enumerate(LOOKS.items()):
@@ -90,19 +89,18 @@ def draw(results: Results) -> Figure:
             height = scores.mean() if len(scores) else 0.0
             axis.bar(x, height, color=look.color, width=0.8, alpha=0.5, label=look.label)
             axis.plot([x] * len(scores), scores, ".", color="#444444", markersize=3)
-        axis.set_title(f"{cell['dataset']}\nκ = {cell['kappa']:g}")
         axis.set_xticks([])
-    axes[0, 0].set_ylabel("normalised score")
-    drawing.legend(figure, axes[0, 0], columns=2, where="outside upper center")
-    settings = results.settings
-    drawing.caption(
+    return drawing.finish(
         figure,
+        axes,
         f"Rollouts of trained agents, not D4RL. {settings['steps']:,} steps, hidden "
         f"{'×'.join(map(str, settings['hidden']))}, {results.replicates} seeds (points), "
         f"{settings['evaluation_episodes']} episodes each.\nNoise t, df {settings['df']:g}, times κ on "
         f"rewards scaled to a return range of 1000.",
+        titles=[f"{cell['dataset']}\nκ = {cell['kappa']:g}" for cell in places],
+        y="normalised score",
+        legend={"loc": "outside upper center", "ncols": 2},
     )
-    return figure
 
 
 def judge(results: Results) -> list[Claim]:
@@ -132,34 +130,31 @@ def judge(results: Results) -> list[Claim]:
     ):
         some = [cell for cell in places if bool(cell["kappa"]) == noisy]
         if some:
-            found_of = _versus(results, "percent-auto", other, some)
-            claims.append(Claim(f"Beyond the paper: {text}", found_of.verdict, f"{found_of}"))
+            said = f"Beyond the paper: {text}"
+            claims.append(SCORE.claim(results, some, said, "{}", ("percent-auto", other)))
     return claims
 
 
-def _versus(results: Results, first: str, second: str, places: list[Cell]) -> Comparison:
-    return compare(
-        results, first, second, places, column="score", statistic=mean, higher_is_better=True
-    )
-
-
-SETTINGS: Settings = {
-    "wanted": ("hopper-mixed", "halfcheetah-mixed"),
-    "most_datasets": 2,
-    "most_episodes": None,
-    "kappas": (0.0, 10.0),
-    "df": 1.0,
-    "top": 0.3,
-    "steps": 15_000,
-    "hidden": (256, 256),
-    "evaluations": 1,
-    "evaluation_episodes": 20,
-}
-EXPERIMENT = Experiment(
-    name="percent-cloning",
-    shows="beyond the paper",
-    title="How good is cloning the best episodes?",
-    settings=SETTINGS,
+PERCENT_CLONING = deep_experiment(
+    "percent-cloning",
+    "beyond the paper",
+    "How good is cloning the best episodes?",
+    cells,
+    run,
+    draw,
+    judge,
+    settings={
+        "wanted": ("hopper-mixed", "halfcheetah-mixed"),
+        "most_datasets": 2,
+        "most_episodes": None,
+        "kappas": (0.0, 10.0),
+        "df": 1.0,
+        "top": 0.3,
+        "steps": 15_000,
+        "hidden": (256, 256),
+        "evaluations": 1,
+        "evaluation_episodes": 20,
+    },
     quick={
         "most_datasets": 1,
         "most_episodes": 10,
@@ -168,11 +163,4 @@ EXPERIMENT = Experiment(
         "hidden": (8,),
         "evaluation_episodes": 2,
     },
-    cells=cells,
-    run=run,
-    draw=draw,
-    judge=judge,
-    replicates=5,
-    quick_replicates=2,
-    find=find,
 )

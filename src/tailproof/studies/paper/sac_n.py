@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.deep.actor_bases import SAC
+from tailproof.deep.bases import SAC
 from tailproof.deep.settings import TIME_CONSTANTS, Run
 from tailproof.noise import StudentT, add_noise
 from tailproof.studies.paper import drawing
-from tailproof.studies.paper.datasets import evaluation, find, read
+from tailproof.studies.paper.datasets import deep_experiment, evaluation, origins, read_data
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Row, Settings, Verdict
+from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row, Settings, Verdict
 from tailproof.studies.paper.implicit import LEARNED
-from tailproof.studies.paper.results import Results
-from tailproof.studies.paper.summary import mean, summarise, winner
+from tailproof.studies.paper.summary import SCORE, summarise, winner
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,10 +40,9 @@ def run(job: Job) -> list[Row]:
     from tailproof.studies.paper.deep_rows import sac_study
 
     settings, steps = job.settings, job.settings["steps"]
-    clean = read(job)
-    kappa = job.cell["kappa"]
-    noise = StudentT(df=settings["df"], kappa=kappa) if kappa else None
-    log = clean if noise is None else add_noise(clean, noise, seed=job.integer(0))
+    log, kappa = read_data(job), job.cell["kappa"]
+    if kappa:
+        log = add_noise(log, StudentT(df=settings["df"], kappa=kappa), seed=job.integer(0))
     every = max(1, steps // settings["evaluations"])
     base = SAC(
         steps=steps,
@@ -62,65 +60,58 @@ def run(job: Job) -> list[Row]:
     )
     found = sac_study(log, base, seed=job.integer(1), critics=settings["critics"])
     nothing = [0.0] * settings["evaluations"]
-    return [
-        {
-            "method": name,
-            "step": every * (place + 1),
-            "score": float(score),
-            "q_scale": float(scale),
-            "diverged": name in found["diverged"],
-            "time_constants": found["time constants"].get(name),
-        }
-        for name in LOOKS
-        for place, (score, scale) in enumerate(
-            zip(
-                found["evaluations"].get(name, nothing),
-                found["q scale"].get(name, nothing),
-                strict=True,
-            )
-        )
-    ]
+    rows: list[Row] = []
+    for name in LOOKS:
+        scores, scales = (found[each].get(name, nothing) for each in ("evaluations", "q scale"))
+        rows += [
+            {
+                "method": name,
+                "step": every * (place + 1),
+                "score": float(score),
+                "q_scale": float(scale),
+                "diverged": name in found["diverged"],
+                "time_constants": found["time constants"].get(name),
+            }
+            for place, (score, scale) in enumerate(zip(scores, scales, strict=True))
+        ]
+    return rows
 
 
 def draw(results: Results) -> Figure:
     """Draw scores over training, a row a data set, from no noise on the left to most on the right."""
-    places = cells(results.settings)
-    across = len(results.settings["kappas"])
+    settings, places = results.settings, cells(results.settings)
+    across = len(settings["kappas"])
     figure, axes = drawing.new_figure(
         len(places) // across,
         across,
         width=3.6 * across + 1,
         height=1.0 + 2.7 * len(places) / across,
     )
+    titles = []
     for axis, cell in zip(axes.flat, places, strict=True):
         for name, look in LOOKS.items():
             steps = results.distinct("step", method=name, **cell)
-            found = [
-                summarise(results.values("score", method=name, step=step, **cell)) for step in steps
-            ]
+            found = [SCORE.summary(results, method=name, step=step, **cell) for step in steps]
             drawing.curve(axis, steps, found, look)
         noise = f"κ = {cell['kappa']:g}, df = 1" if cell["kappa"] else "no noise"
-        axis.set_title(f"{cell['dataset']}, {noise}")
-        axis.set_xlabel("training steps")
-        axis.set_ylabel("normalised score")
-    drawing.legend(figure, axes[0, 0], where="outside upper center", columns=2)
-    settings = results.settings
-    origins = sorted({each["origin"] for each in settings["datasets"].values()})
-    drawing.caption(
+        titles.append(f"{cell['dataset']}, {noise}")
+        axis.set(xlabel="training steps", ylabel="normalised score")
+    return drawing.finish(
         figure,
-        f"Data: {'; '.join(origins)}. Reduced budget: {settings['steps']:,} steps (paper: 1,000,000), "
+        axes,
+        f"Data: {origins(settings)}. Reduced budget: {settings['steps']:,} steps (paper: 1,000,000), "
         f"hidden {'×'.join(map(str, settings['hidden']))} (256×256×256),\nN = {settings['critics']}, "
         f"{results.replicates} seeds (5). Bars: 95 % intervals over seeds.",
+        titles=titles,
+        legend={"loc": "outside upper center", "ncols": 2},
     )
-    return figure
 
 
 def late(results: Results, name: str, cell: Cell) -> FloatArray:
-    """Return the mean score over the second half of the evaluations, one a seed, (R,)."""
+    """Return the mean score over the second half of the evaluations, one for each seed, (R,)."""
     steps = results.distinct("step", method=name, **cell)
-    scores = [
-        results.values("score", method=name, step=step, **cell) for step in steps[len(steps) // 2 :]
-    ]
+    second_half = steps[len(steps) // 2 :]
+    scores = [results.values("score", method=name, step=step, **cell) for step in second_half]
     return np.asarray(np.mean(scores, axis=0))
 
 
@@ -165,14 +156,14 @@ def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
         return "undecided"
     if abs(minimum.mean() - std.mean()) < LEARNED:
         return "holds"
-    return "undecided" if winner(minimum, std, mean)[0] == "neither" else "does not hold"
+    return "undecided" if winner(minimum, std)[0] == "neither" else "does not hold"
 
 
 def robust(minimum: FloatArray, std: FloatArray) -> Verdict:
     """Return whether the minimum learns where mean − 2 std does not."""
     if len(minimum) < 2 or neither_learns(minimum, std):
         return "undecided"
-    ahead = winner(-minimum, -std, mean)[0] == "first"
+    ahead = winner(-minimum, -std)[0] == "first"
     if std.mean() >= LEARNED:
         return "holds in part" if ahead else "does not hold"
     return "holds" if ahead else "undecided"
@@ -183,10 +174,14 @@ def _diverged(results: Results, name: str, cell: Cell) -> str:
     return f" ({len(seeds)} of {results.replicates} diverged and count as 0)" if seeds else ""
 
 
-EXPERIMENT = Experiment(
-    name="sac-n",
-    shows="figure A3",
-    title="Is the minimum of N critics robust, and mean − 2 std not?",
+SAC_N = deep_experiment(
+    "sac-n",
+    "figure A3",
+    "Is the minimum of N critics robust, and mean − 2 std not?",
+    cells,
+    run,
+    draw,
+    judge,
     settings={
         "wanted": ("pendulum-random", "pendulum-mixed", "hopper-medium-replay", "hopper-mixed"),
         "most_datasets": 4,
@@ -211,11 +206,4 @@ EXPERIMENT = Experiment(
         "evaluations": 2,
         "evaluation_episodes": 1,
     },
-    cells=cells,
-    run=run,
-    draw=draw,
-    judge=judge,
-    replicates=5,
-    quick_replicates=2,
-    find=find,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -12,20 +12,19 @@ import numpy as np
 import scipy
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.studies.paper.experiment import Verdict
-from tailproof.studies.paper.results import Results
+from tailproof.studies.paper.experiment import Cell, Claim, Results, Verdict
 
 RESAMPLES = 2000
 #: Replicates below which a bootstrap would be too narrow, and means get Student's interval.
 FEW = 20
-#: Rows of numbers, one a replicate, to one number a row of resamples: (…, n) to (…).
+#: Rows of numbers, one for each replicate, to one number for each row of resamples: (…, n) to (…).
 Statistic = Callable[[FloatArray], FloatArray]
 Winner = Literal["first", "second", "neither"]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A number over replicates with its 95 % interval."""
+    """A number with its interval; over replicates, one of 95 %."""
 
     value: float
     low: float
@@ -70,20 +69,13 @@ def summarise(values: FloatArray, statistic: Statistic = mean) -> Summary:
     True
     """
     values = np.asarray(values, dtype=float)
-    low, high = _interval(values, statistic)
-    return Summary(float(statistic(values)), low, high)
-
-
-def _interval(values: FloatArray, statistic: Statistic) -> tuple[float, float]:
-    count = len(values)
+    count, value = len(values), float(statistic(values))
     if statistic is mean and 1 < count < FEW:
-        half = float(scipy.special.stdtrit(count - 1, 0.975) * values.std(ddof=1)) / math.sqrt(
-            count
-        )
-        return float(values.mean()) - half, float(values.mean()) + half
+        half = float(scipy.special.stdtrit(count - 1, 0.975) * values.std(ddof=1))
+        half /= math.sqrt(count)
+        return Summary(value, value - half, value + half)
     drawn = statistic(values[_resamples(count)])
-    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-    return low, high
+    return Summary(value, *np.quantile(drawn, [0.025, 0.975]).tolist())
 
 
 def winner(
@@ -98,7 +90,8 @@ def winner(
     if len(first) < 2:  # one replicate says nothing of its own error
         return "neither", difference
     if statistic is mean:
-        low, high = _interval(first - second, mean)
+        gap = summarise(first - second)
+        low, high = gap.low, gap.high
     else:
         index = _resamples(len(first))
         drawn = statistic(first[index]) - statistic(second[index])
@@ -109,8 +102,8 @@ def winner(
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """In how many cells the first method is better, worse, or neither beyond doubt."""
+class Tally:
+    """In how many cells the first of two methods is better, worse, or neither beyond doubt."""
 
     better: int
     worse: int
@@ -122,11 +115,10 @@ class Comparison:
         """Whether 'the first is better' holds: everywhere, somewhere, nowhere, or nobody knows."""
         if self.open and not self.better and not self.worse:
             return "undecided"
-        return verdict_of(self.better, self.better + self.worse + self.open)
+        return verdict_of(self.better, len(self.differences))
 
     def __str__(self) -> str:
-        total = self.better + self.worse + self.open
-        parts = [f"better in {self.better} of {total} cells"]
+        parts = [f"better in {self.better} of {len(self.differences)} cells"]
         if self.worse:
             parts.append(f"worse in {self.worse}")
         if self.open:
@@ -154,24 +146,67 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     return "holds in part" if found & {"holds", "holds in part"} else "does not hold"
 
 
-def compare(
-    results: Results,
-    first: str,
-    second: str,
-    cells: Sequence[Mapping[str, Any]],
-    *,
-    column: str = "error",
-    statistic: Statistic = log_mse,
-    higher_is_better: bool = False,
-) -> Comparison:
-    """Compare two methods cell by cell; by default smaller is better."""
-    sign = -1.0 if higher_is_better else 1.0
-    tally = {"first": 0, "second": 0, "neither": 0}
-    differences = []
-    for cell in cells:
-        one = results.values(column, method=first, **cell)
-        two = results.values(column, method=second, **cell)
-        who, difference = winner(sign * one, sign * two, statistic)
-        tally[who] += 1
-        differences.append(sign * difference)
-    return Comparison(tally["first"], tally["second"], tally["neither"], tuple(differences))
+@dataclass(frozen=True)
+class Measure:
+    """A column of the results, its statistic over replicates, and whether more of it is better.
+
+    `missing` stands for what a row lacks.
+    """
+
+    column: str
+    statistic: Statistic = mean
+    higher_is_better: bool = False
+    missing: float = math.nan
+
+    def values(self, results: Results, **where: Any) -> FloatArray:
+        """Return the numbers of some rows, one for each replicate."""
+        values = results.values(self.column, **where)
+        return np.where(np.isnan(values), self.missing, values)
+
+    def summary(self, results: Results, **where: Any) -> Summary:
+        """Return the statistic of some rows."""
+        return summarise(self.values(results, **where), self.statistic)
+
+    def winner(self, results: Results, first: Cell, second: Cell) -> tuple[Winner, float]:
+        """Return which of two groups of rows is better beyond doubt, and the difference."""
+        sign = -1.0 if self.higher_is_better else 1.0
+        one, two = (sign * self.values(results, **each) for each in (first, second))
+        who, difference = winner(one, two, self.statistic)
+        return who, sign * difference
+
+    def wins(self, results: Results, first: Cell, second: Cell) -> bool:
+        """Return whether the first of two groups of rows is better beyond doubt."""
+        return self.winner(results, first, second)[0] == "first"
+
+    def tally(self, results: Results, first: str, second: str, cells: Sequence[Cell]) -> Tally:
+        """Compare two methods cell by cell."""
+        found = [
+            self.winner(results, {"method": first, **cell}, {"method": second, **cell})
+            for cell in cells
+        ]
+        who = [each for each, _ in found]
+        differences = tuple(difference for _, difference in found)
+        return Tally(who.count("first"), who.count("second"), who.count("neither"), differences)
+
+    def claim(
+        self,
+        results: Results,
+        cells: Sequence[Cell],
+        paper: str,
+        found: str,
+        *pairs: tuple[str, str],
+        also: Sequence[tuple[str, str]] = (),
+    ) -> Claim:
+        """Judge that the first method of every pair is better than the second.
+
+        `found` has a place for the tally of every pair, and of the pairs that are only told `also`.
+        """
+        tallies = [self.tally(results, *pair, cells) for pair in (*pairs, *also)]
+        verdict = together(each.verdict for each in tallies[: len(pairs)])
+        return Claim(paper, verdict, found.format(*tallies))
+
+
+ERROR = Measure("error", log_mse)
+REGRET = Measure("regret")
+#: A normalised score; a policy whose training diverged has none, and counts as a random one.
+SCORE = Measure("score", higher_is_better=True, missing=0.0)

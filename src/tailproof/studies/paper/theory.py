@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +11,8 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Row, Settings
-from tailproof.studies.paper.results import Results
-from tailproof.studies.paper.summary import Summary, summarise, verdict_of
+from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Results, Row, Settings
+from tailproof.studies.paper.summary import Measure, Summary, summarise, verdict_of
 from tailproof.studies.paper.theory_parts import PARTS, SHARES, true_level
 
 if TYPE_CHECKING:
@@ -52,69 +53,64 @@ def run(job: Job) -> list[Row]:
     return PARTS[job.cell["part"]](job)
 
 
-def sizes_of_errors(results: Results, name: str, delta: float, **where: Any) -> Summary:
+def error_size(results: Results, name: str, delta: float, **where: Any) -> Summary:
     """Return the 1 − δ quantile of |error| over all logs, with its interval."""
-    if name == "lstd" and where.get("part") == "delta":
-        errors = results.values("error", method=name, **where)
-    else:
-        errors = results.values("error", method=name, delta=delta, **where)
+    if name != "lstd" or where["part"] != "delta":  # LSTD has no folds that depend on δ
+        where["delta"] = delta
 
     def quantile(values: FloatArray) -> FloatArray:
         return np.asarray(np.quantile(np.abs(values), 1 - delta, axis=-1))
 
-    return summarise(errors, quantile)
+    return Measure("error", quantile).summary(results, method=name, **where)
 
 
 def against_n(results: Results, name: str) -> list[Summary]:
     """Return the error quantile at every n."""
-    return [
-        sizes_of_errors(results, name, results.settings["delta"], part="n", n=n)
-        for n in results.settings["sizes"]
-    ]
+    delta, sizes = results.settings["delta"], results.settings["sizes"]
+    return [error_size(results, name, delta, part="n", n=n) for n in sizes]
 
 
 def against_delta(results: Results, name: str) -> list[Summary]:
     """Return the error quantile at every δ."""
-    return [
-        sizes_of_errors(results, name, delta, part="delta")
-        for delta in results.settings["log_deltas"]
-    ]
+    deltas = results.settings["log_deltas"]
+    return [error_size(results, name, delta, part="delta") for delta in deltas]
+
+
+def summaries(
+    results: Results, column: str, deltas: tuple[float, ...], **where: Any
+) -> list[Summary]:
+    """Return the mean of a column at every δ."""
+    return [summarise(results.values(column, delta=delta, **where)) for delta in deltas]
 
 
 def fold_bounds(results: Results, name: str) -> list[Summary]:
     """Return the ¾ quantile of a fold's |error| at every δ, which the theorems' proofs rest on."""
-    return [
-        summarise(results.values("bound", part="delta", method=name, delta=delta))
-        for delta in results.settings["log_deltas"]
-    ]
+    deltas = results.settings["log_deltas"]
+    return summaries(results, "bound", deltas, part="delta", method=name)
 
 
 def mean_against_delta(results: Results, name: str, law: str) -> list[Summary]:
     """Return the error quantile of a scalar mean at every δ."""
-    return [
-        summarise(results.values("size", part="mean", law=law, method=name, delta=delta))
-        for delta in results.settings["deltas"]
-    ]
+    deltas = results.settings["deltas"]
+    return summaries(results, "size", deltas, part="mean", law=law, method=name)
 
 
 def draw(results: Results) -> Figure:
     """Draw the four parts."""
     figure, axes = drawing.new_figure(2, 2, width=9.4, height=7.4)
-    _draw_rate(axes[0, 0], results)
-    _draw_levels(axes[0, 1], results)
-    _draw_mean(axes[1, 0], results)
-    _draw_orders(axes[1, 1], results)
+    parts = (_draw_rate, _draw_levels, _draw_mean, _draw_orders)
+    for axis, part in zip(axes.flat, parts, strict=True):
+        part(axis, results)
     for axis in axes.flat[:3]:
         drawing.plain_ticks(axis)
     settings = results.settings
-    drawing.caption(
+    return drawing.captioned(
         figure,
         f"{results.replicates} × {settings['logs']} logs of independent transitions of a 5-state MDP "
         f"(γ = {settings['gamma']:g}, {settings['law']}); means of {settings['sample_size']:,} draws, "
         f"{results.replicates} × {settings['samples']}; folds of {settings['fold_size']} draws, "
         f"{results.replicates} × {settings['experiments']}; bars: 95 % intervals.",
     )
-    return figure
 
 
 def _draw_rate(axis: Axes, results: Results) -> None:
@@ -147,8 +143,7 @@ def _draw_mean(axis: Axes, results: Results) -> None:
     deltas = results.settings["deltas"]
     for law, dashes in zip(results.settings["mean_laws"], ("-", "--", ":"), strict=False):
         for name in (*MEANS, "bound"):
-            look = LOOKS[name]
-            shown = Look(f"{look.label}, {law}", look.color, look.marker, dashes)
+            shown = replace(LOOKS[name], label=f"{LOOKS[name].label}, {law}", dashes=dashes)
             found = mean_against_delta(results, name, law)
             drawing.curve(axis, [1 / d for d in deltas], found, shown)
     axis.set(xscale="log", yscale="log", xlabel="1/δ", ylabel="1 − δ quantile of |error|")
@@ -158,34 +153,32 @@ def _draw_mean(axis: Axes, results: Results) -> None:
 
 
 def _draw_orders(axis: Axes, results: Results) -> None:
-    markers = dict(zip(results.settings["order_laws"], "osD^v", strict=False))
     colors = (drawing.GREY, drawing.BLACK, drawing.BLUE, drawing.GREEN, drawing.RED)
-    for (law, marker), color in zip(markers.items(), colors, strict=False):
-        chosen = {"part": "order", "law": law}
-        true, below = corrected(results, law), orders(results, "below", **chosen)
+    laws = results.settings["order_laws"]
+    for law, marker, color in zip(laws, "osD^v", colors, strict=False):
+        true, below, printed, event = (
+            corrected(results, law),
+            *(orders(results, column, law) for column in ("below", "printed", "event")),
+        )
         axis.scatter(true, below, marker=marker, color=color, s=18, label=f"P(μ̂₍ⱼ₎ ≤ μ), {law}")
-        if np.isfinite(event := orders(results, "event", **chosen)).any():
-            printed = orders(results, "printed", **chosen)
-            axis.scatter(
-                printed,
-                event,
-                marker=marker,
-                facecolor="none",
-                edgecolor=color,
-                s=22,
-                label=f"as printed, {law}",
-            )
+        if np.isfinite(event).any():
+            empty: dict[str, Any] = {
+                "facecolor": "none",
+                "edgecolor": color,
+                "label": f"as printed, {law}",
+            }
+            axis.scatter(printed, event, marker=marker, s=22, **empty)
     axis.plot([0, 1], [0, 1], color=drawing.GREY, linewidth=0.8)
     axis.set(xlabel="probability that the theorem gives", ylabel="measured share")
     axis.set_title("theorem 3: corrected, P(Bin(K, p₀) ≥ j), and as printed")
     axis.legend(fontsize=7.5, loc="upper left")
 
 
-def orders(results: Results, column: str, **where: Any) -> FloatArray:
-    """Return a column of the order statistics, averaged over replicates, one a (K, q)."""
+def orders(results: Results, column: str, law: str) -> FloatArray:
+    """Return a column of the order statistics, averaged over replicates, one for each (K, q)."""
     return np.array(
         [
-            results.values(column, folds=folds, q=q, **where).mean()
+            results.values(column, part="order", law=law, folds=folds, q=q).mean()
             for folds in results.settings["numbers_of_folds"]
             for q in results.settings["quantiles"]
         ]
@@ -194,18 +187,9 @@ def orders(results: Results, column: str, **where: Any) -> FloatArray:
 
 def corrected(results: Results, law: str) -> FloatArray:
     """Return P(Bin(K, p₀) ≥ j) for each (K, q), with the p₀ that the folds of this law have."""
-    places = {"part": "order", "law": law}
-    return np.array(
-        [
-            true_level(
-                folds,
-                int(results.values("j", folds=folds, q=q, **places)[0]),
-                float(results.values("share", folds=folds, q=q, **places).mean()),
-            )
-            for folds in results.settings["numbers_of_folds"]
-            for q in results.settings["quantiles"]
-        ]
-    )
+    settings = results.settings
+    folds = np.repeat(settings["numbers_of_folds"], len(settings["quantiles"]))
+    return true_level(folds, orders(results, "j", law), orders(results, "share", law))
 
 
 def slope(x: Any, summaries: list[Summary]) -> float:
@@ -216,12 +200,7 @@ def slope(x: Any, summaries: list[Summary]) -> float:
 
 def judge(results: Results) -> list[Claim]:
     """Judge the theorems."""
-    return [
-        *_rates(results),
-        *_levels(results),
-        _failure(results),
-        *_orders(results),
-    ]
+    return [*_rates(results), *_levels(results), _failure(results), *_orders(results)]
 
 
 def _rates(results: Results) -> list[Claim]:
@@ -301,27 +280,20 @@ def _failure(results: Results) -> Claim:
 
 
 def _orders(results: Results) -> list[Claim]:
-    event = np.concatenate(
-        [orders(results, "event", part="order", law=law) for law in results.settings["order_laws"]]
-    )
-    printed = np.concatenate(
-        [
-            orders(results, "printed", part="order", law=law)
-            for law in results.settings["order_laws"]
-        ]
+    laws = results.settings["order_laws"]
+    event, printed, below, level = (
+        np.array([found(law) for law in laws])  # (laws, pairs of K and q)
+        for found in (
+            *(partial(orders, results, column) for column in ("event", "printed", "below")),
+            partial(corrected, results),
+        )
     )
     tried = np.isfinite(event)
     kept = int((event[tried] >= printed[tried]).sum())
-    laws = results.settings["order_laws"]
-    gaps = [
-        float(
-            np.abs(orders(results, "below", part="order", law=law) - corrected(results, law)).max()
-        )
-        for law in laws
-    ]
+    gaps = np.abs(below - level).max(axis=1)
     shares = {law: results.values("share", part="order", law=law).mean() for law in laws}
-    even = {"part": "order", "law": "t 1.5"}
-    over = orders(results, "printed", **even) > orders(results, "below", **even) + 0.005
+    even = laws.index("t 1.5")
+    over = printed[even] > below[even] + 0.005
     return [
         Claim(
             "Theorem 3: the q-quantile of the folds is below Q* by a margin, with probability at least "
@@ -339,7 +311,7 @@ def _orders(results: Results) -> list[Claim]:
         ),
         Claim(
             "Corrected theorem 3: P(μ̂_(j) ≤ μ) = P(Bin(K, p₀) ≥ j)",
-            verdict_of(sum(gap < 0.02 for gap in gaps), len(gaps)),
+            verdict_of(int((gaps < 0.02).sum()), len(gaps)),
             f"measured shares within {max(gaps):.3f}; p₀ "
             + ", ".join(
                 f"{share:.2f} (limit {SHARES[law]:.2f}) {law}" for law, share in shares.items()
@@ -348,10 +320,14 @@ def _orders(results: Results) -> list[Claim]:
     ]
 
 
-EXPERIMENT = Experiment(
-    name="theory",
-    shows="theorems 1 to 3",
-    title="Do the error bounds describe what happens?",
+THEORY = Experiment(
+    "theory",
+    "theorems 1 to 3",
+    "Do the error bounds describe what happens?",
+    cells,
+    run,
+    draw,
+    judge,
     settings={
         "gamma": 0.9,
         "law": "Pareto 1.5",
@@ -381,8 +357,4 @@ EXPERIMENT = Experiment(
         "numbers_of_folds": (5,),
         "fold_size": 20,
     },
-    cells=cells,
-    run=run,
-    draw=draw,
-    judge=judge,
 )

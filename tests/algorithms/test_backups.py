@@ -1,4 +1,4 @@
-"""Two layouts of the same rows must agree with each other and with the obvious sums."""
+"""Features in blocks and in full must agree with each other and with the obvious sums."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tailproof import FQI, Bootstrap, Log, Median, PerAction, Polynomial, Replicate, Split, Whole
-from tailproof.algorithms.greedy_backup import GreedyBackup, logged_actions
-from tailproof.algorithms.linear import sweeps as layout
-from tailproof.algorithms.linear.statistics import Design, statistics
-from tailproof.algorithms.linear.sweeps import BlockSweep, DenseSweep, Sweeps
+from tailproof.algorithms.backups import GreedyBackup, logged_actions
+from tailproof.algorithms.linear import statistics as layout
+from tailproof.algorithms.linear.statistics import Design
+from tailproof.algorithms.lspi import _crossed
 from tailproof.algorithms.task import Task
 from tailproof.data.partition import OutOfBag
-from tailproof.features import at_actions
+from tailproof.features import Blocks, Dense, at_actions
 
 PARTITIONS = [Whole(), Split(3), Bootstrap(3), Replicate(2), OutOfBag(3)]
 
@@ -67,18 +67,17 @@ def test_layouts_agree_with_plain_sums(parts, rng):
     q_next = at_actions(features, log.next_states, every).values(theta)  # (K, A, n)
     phi = features(log.states, log.actions)
     backup = GreedyBackup(np.arange(3))
-    for chosen, kind in ((features, BlockSweep), (Disguised(features), DenseSweep)):
-        sweeps = Sweeps(task, chosen, folds)
-        sweep = next(iter(sweeps))
-        assert isinstance(sweep, kind)
-        stats = sweeps.statistics()
-        direct = statistics(Design(task, features, folds))
-        assert stats.gram == pytest.approx(direct.gram)
-        assert stats.moment == pytest.approx(direct.moment)
-        assert stats.count == pytest.approx(direct.count)
-        moments = sweep.moments(backup(sweep, theta))
-        taken = sweep.cross(backup.choice(sweep, theta))
-        fitted = sweep.moments(sweep.fitted(theta))
+    for chosen, kind in ((features, Blocks), (Disguised(features), Dense)):
+        design = Design(task, chosen, folds, keep=True)
+        (laid,) = design
+        assert isinstance(laid.after, kind)
+        moments, fitted = np.zeros_like(theta), np.zeros_like(theta)
+        for segment, values in backup(laid, theta):
+            laid.add_moment(moments, segment, values)
+            laid.add_moment(fitted, segment, laid.values(segment, theta[segment.member]))
+        (part,) = log.parts
+        taken = _crossed(backup, theta, design, part)
+        stats = design.statistics
         for k, own in enumerate(rows):
             alive = ~log.terminated[own]
             best = q_next[k][:, own].max(axis=0) * alive
@@ -87,6 +86,9 @@ def test_layouts_agree_with_plain_sums(parts, rng):
             after = features(log.next_states[own], choice) * alive[:, None]
             assert taken[k] == pytest.approx(phi[own].T @ after)
             assert fitted[k] == pytest.approx((phi[own] @ theta[k]) @ phi[own])
+            assert stats.gram[k] == pytest.approx(phi[own].T @ phi[own])
+            assert stats.moment[k] == pytest.approx(log.rewards[own] @ phi[own])
+            assert stats.count[k] == len(own)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -99,9 +101,10 @@ def test_the_aggregate_in_the_target_is_that_of_all_members(parts, first, rng):
     shared = shared * ~task.log.terminated
     phi = features(task.log.states, task.log.actions)
     for chosen in (features, Disguised(features)):
-        sweep = next(iter(Sweeps(task, chosen, folds)))
-        backup = GreedyBackup(np.arange(3), Median(), first)
-        moments = sweep.moments(backup(sweep, theta))
+        (laid,) = Design(task, chosen, folds, keep=True)
+        moments = np.zeros_like(theta)
+        for segment, values in GreedyBackup(np.arange(3), Median(), first)(laid, theta):
+            laid.add_moment(moments, segment, values)
         for k, own in enumerate(rows):
             assert moments[k] == pytest.approx(shared[own] @ phi[own])
 
@@ -119,7 +122,9 @@ def test_chunks_of_a_large_log_give_the_same_critics(parts, backup, huber, monke
     whole = theta()
     monkeypatch.setattr(layout, "_KEPT", 0)
     chunks = Log.chunks
-    monkeypatch.setattr(Log, "chunks", lambda log, part, **asked: chunks(log, part, 17))
+    monkeypatch.setattr(
+        Log, "chunks", lambda log, part, *_, **asked: chunks(log, part, 17, **asked)
+    )
     assert theta() == pytest.approx(whole, rel=1e-9)
 
 

@@ -1,0 +1,64 @@
+"""Episodes that end by the clock: only the step tells how much is still to come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.stored import AnyLog, LazyLog
+
+_SHARE = 0.2  # of the episodes reach the last step, where lengths differ
+_FEWEST = 10  # episodes that do
+_HAZARD = 0.5  # at most so many of those that come close end one step before
+_LOOKED_AT = 50  # of the first and of the last episodes
+
+
+def steps_of(log: Log) -> FloatArray:
+    """Return the step of its episode that each row is, from 0, (n,)."""
+    return np.asarray(np.arange(log.n_transitions) - log.starts[log.episode_of_row], dtype=float)
+
+
+def with_step(log: Log) -> Log:
+    """Return the log with the step of its episode as a last state variable."""
+    step = steps_of(log)
+    return replace(
+        log,
+        states=np.column_stack([log.states, step]),
+        next_states=np.column_stack([log.next_states, step + 1]),
+        state_names=(*log.state_names, "step of the episode"),
+    )
+
+
+def ends_by_the_clock(log: AnyLog) -> bool:
+    """Return whether episodes terminate at a longest length that no state can foresee.
+
+    All episodes have that length, or many do and few end just before. A state foresees the end if a
+    column moves and is the same in all episodes at every step, as a clock is, or if last steps are
+    taken in a few states in which no other step is.
+    """
+    lengths = log.lengths
+    length = int(lengths.max())
+    longest = np.flatnonzero(lengths == length)
+    if length == 1 or len(longest) == 1 or not log.ends[longest].all():
+        return False
+    if len(longest) < len(lengths):
+        close = int((lengths >= length - 1).sum())
+        often = len(longest) >= max(_FEWEST, _SHARE * len(lengths))
+        if not often or close - len(longest) > _HAZARD * close:
+            return False
+    few = _LOOKED_AT
+    if isinstance(log, LazyLog):
+        fit = log.memory_budget * log.n_episodes / (2 * log.bytes_in_memory)
+        few = int(np.clip(fit, 1, few))
+    chosen = np.union1d(longest[:few], longest[-few:])
+    some = log.take(chosen).load()
+    steps = some.states.reshape(len(chosen), length, -1)
+    clock = np.ptp(steps, axis=0).max(axis=0) == 0
+    if (clock & (np.ptp(steps[0], axis=0) > 0)).any():
+        return False
+    last = {state.tobytes() for state in steps[:, -1]}
+    before = {state.tobytes() for state in steps[:, :-1].reshape(-1, steps.shape[2])}
+    return len(last) == len(chosen) or not last.isdisjoint(before)

@@ -1,0 +1,178 @@
+"""Q-functions of K members, their slowly following copies, and their regression on targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray
+from tailproof.deep.adam import Adam
+from tailproof.deep.critics import NeuralCritics
+from tailproof.deep.data import Transitions
+from tailproof.deep.group import MemberGroup
+from tailproof.deep.losses import error_gradient, error_loss
+from tailproof.deep.networks import Parameters, Pass, Shape, initialise
+from tailproof.deep.reductions import reduce
+from tailproof.deep.train import Learner
+from tailproof.ensemble.aggregate import Aggregate
+
+
+class CriticLearner(Learner):
+    """T·K Q-functions that regress on targets; the value of member k is the smallest of its T.
+
+    Network t·K + k is member k's t-th. Targets come from slow copies: of the member itself or, with a
+    `backup`, from the aggregate of all living members.
+
+    Parameters
+    ----------
+    huber
+        Threshold beyond which errors count linearly; none: squared.
+    others
+        Shapes of more networks that the same optimiser trains.
+    """
+
+    def __init__(
+        self,
+        group: MemberGroup,
+        *,
+        backup: Aggregate | None,
+        twins: int = 1,
+        huber: float | None = None,
+        others: Mapping[str, Shape] | None = None,
+    ) -> None:
+        settings, n_actions = group.settings, group.scaling.n_actions
+        self.group, self.table, self.draws = group, group.transitions, group.draws
+        self.backup, self.twins, self.huber = backup, twins, huber
+        self.members, self.batch = len(group.seeds), settings.batch
+        self.target_rate = group.target_rate
+        self.alive, self.limits = torch.ones(self.members, dtype=torch.bool), group.limits
+        self.discrete = n_actions is not None
+        inputs = self.inputs(self.table).shape[1]
+        shape = Shape(twins * self.members, (inputs, *settings.hidden, n_actions or 1))
+        self.parameters = Parameters({"q": shape, **(others or {})}, settings.run.device)
+        self.q = self.parameters.stacks["q"]
+        initialise(self.q, group.seeds, stream=2)
+        self.slow = self.q.copy()
+        self.adam = Adam(self.parameters.flat, self.parameters.gradient, settings.learning_rate)
+        #: Rows at which every member is evaluated: its own, or all where members meet.
+        self.rows = self.batch * (1 if backup is None else group.n_draws)
+        self._training = Pass(self.q, self.batch, self.parameters.gradients["q"])
+        self._looking = Pass(self.slow, self.rows)
+        self._inputs = self.q.flat.new_empty(shape.count, self.batch, inputs)
+        self._error = self.q.flat.new_empty(0)
+        self._watched = group.watched
+
+    @classmethod
+    def prepare(cls, settings: Any, task: Task) -> tuple[Any, Mapping[str, FloatArray]]:  # noqa: ARG003
+        """Check that the task suits; return settings for it, and more columns of the transitions."""
+        return settings, {}
+
+    def update(self, step: int) -> None:
+        """Take one gradient step."""
+        self.gradients(step)
+        self.adam.step()
+        self.follow()
+
+    def gradients(self, step: int) -> None:
+        """Write the gradient of every parameter at this step's batch."""
+        raise NotImplementedError
+
+    def follow(self) -> None:
+        """Let the slow copies follow: θ̄ ← (1 − ρ)θ̄ + ρθ."""
+        self.slow.flat.lerp_(self.q.flat, self.target_rate)
+
+    def inputs(self, batch: Transitions) -> Tensor:
+        """Return what Q is evaluated at, (…, d)."""
+        return batch["states" if self.discrete else "pairs"]
+
+    def at_logged(self, values: Tensor, actions: Tensor) -> Tensor:
+        """Return values (…, n, out) at logged actions (…, n, q), (…, n)."""
+        if not self.discrete:
+            return values.squeeze(-1)
+        return values.gather(-1, actions.long().expand(*values.shape[:-1], 1)).squeeze(-1)
+
+    def regress(self, batch: Transitions, after: Tensor) -> None:
+        """Write the gradient of Q's error at r + γ(1 − terminal)·after, (K or M, B)."""
+        target = torch.addcmul(batch.column("rewards"), batch.column("discounts"), after)
+        shape = (self.twins, self.members, *self._inputs.shape[1:])
+        self._inputs.view(shape).copy_(self.inputs(batch))
+        outputs = self._training.forward(self._inputs)
+        predicted = self.at_logged(outputs.view(*shape[:3], -1), batch["actions"])  # (T, K, B)
+        self._error = predicted - target
+        gradient = error_gradient(self._error, self.huber).unsqueeze(-1)
+        if self.discrete:
+            logged = batch["actions"].long().expand_as(gradient)
+            gradient = torch.zeros(*shape[:3], outputs.shape[-1], device=outputs.device).scatter_(
+                -1, logged, gradient
+            )
+        self._training.backward(gradient.reshape(len(outputs), self.batch, -1))
+
+    def spread(self, rows: Tensor) -> Tensor:
+        """Return rows (M, B, w) as they are, or, where members meet, as (1, M·B, w) for everyone."""
+        return rows if self.backup is None else rows.reshape(1, -1, rows.shape[-1])
+
+    def slow_values(self, inputs: Tensor) -> Tensor:
+        """Return the smallest slow Q of each member at inputs (M, B, d), (K, B or M·B, out)."""
+        given = self.spread(inputs)
+        outputs = self._looking.forward(
+            given.expand(self.members, *given.shape[1:]).repeat(self.twins, 1, 1)
+        )
+        return outputs.view(self.twins, self.members, *outputs.shape[1:]).amin(0)
+
+    def agreed(self, values: Tensor) -> Tensor:
+        """Return values as they are, (K, B), or the aggregate of the living's (K, M·B), as (M, B)."""
+        if self.backup is None:
+            return values
+        living = values if bool(self.alive.all()) else values[self.alive]
+        return reduce(self.backup, living).view(-1, self.batch)
+
+    def every_slow(self, batch: Transitions) -> Tensor:
+        """Return every slow Q at logged rows (M, m), (T, K, m)."""
+        inputs = self.inputs(batch)
+        values = self.slow(inputs[0] if len(inputs) == 1 else inputs.repeat(self.twins, 1, 1)).view(
+            self.twins, self.members, inputs.shape[1], -1
+        )
+        return self.at_logged(values, batch["actions"])
+
+    def probe(self) -> Tensor:
+        """Return every member's Q at rows that are watched, (K, m)."""
+        return self.every_slow(self.table.gather(self._watched.view(1, -1))).amin(0)
+
+    def measure(self, steps: int) -> dict[str, FloatArray]:
+        """Return time constants, steps · ρ · (1 − γ), and each member's mean value."""
+        clock = steps * self.target_rate / self.group.horizon
+        return {"time constants": np.array([clock]), **self.mean_values()}
+
+    def mean_values(self) -> dict[str, FloatArray]:
+        """Return each member's mean value in the log's unit, and what it is compared with."""
+        return {"mean value": self.probe().mean(1).cpu().numpy() / self.group.scaling.reward_scale}
+
+    def metrics(self) -> dict[str, Tensor]:
+        """Return the last step's loss by member, (K,)."""
+        return {"q loss": error_loss(self._error, self.huber).mean(0)}
+
+    def health(self) -> Tensor:
+        """Return which members' numbers are all finite, the optimiser's included, (K,)."""
+        moments = self.parameters.split(self.adam.second).values()
+        stacks = (self.slow, *self.parameters.stacks.values(), *moments)
+        return torch.cat([stack.finite().view(-1, self.members) for stack in stacks]).all(0)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything that training changes, by name."""
+        return {**self.adam.tensors("critics"), "slow": self.slow.flat, "alive": self.alive}
+
+    def critics(self) -> NeuralCritics:
+        """Return the slow copies as critics, with V where there is one."""
+        v = self.parameters.stacks.get("v")
+        return NeuralCritics(
+            self.slow.copy(),
+            None if v is None else v.copy(),
+            self.twins,
+            self.group.scaling,
+            self.alive.numpy().copy(),
+        )
