@@ -90,9 +90,9 @@ class Log(LogView):
         rewards
             Reals (n,).
         episode
-            A label a row (n,). The rows of an episode are contiguous and in time order.
+            One label per row (n,). The rows of an episode are contiguous and in time order.
         group
-            A label a row (n,) for what must stay in one fold: constant within an episode.
+            One label per row (n,) for what must stay in one fold: constant within an episode.
         terminated, truncated
             Booleans (n,), true at most at the last row of an episode. Without them no episode
             terminates, and each is truncated at its last row.

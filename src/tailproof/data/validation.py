@@ -43,7 +43,7 @@ def column(name: str, values: npt.ArrayLike, n: int, dtype: type) -> AnyArray:
     array = as_array(name, values, LogError)
     if array.shape != (n,):
         raise LogError(
-            f"{name} must have the shape ({n},), one entry a transition. Got {array.shape} instead."
+            f"{name} must have the shape ({n},), one entry per transition. Got {array.shape} instead."
         )
     numeric = array.dtype.kind in "fiub" or (
         array.dtype.kind == "O" and all(isinstance(each, Real | Decimal) for each in array)
@@ -107,7 +107,7 @@ def labels(name: str, values: npt.ArrayLike, n: int) -> AnyArray:
     """Return a label for every row, (n,): none of them missing, and all of a kind."""
     array = as_array(name, values, LogError)
     if array.shape != (n,):
-        raise LogError(f"{name} must have the shape ({n},), a label a row. Got {array.shape}.")
+        raise LogError(f"{name} must have the shape ({n},), one label per row. Got {array.shape}.")
     kind = array.dtype.kind
     if kind in "fmM":
         missing = np.isnan(array) if kind == "f" else np.isnat(array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def log_table(log: Log) -> pa.Table:
     if isinstance(log.action_space, Continuous):
         action_names = [f"action_{j}" for j in range(log.action_space.dimension)]
         columns.update(zip(action_names, _written(log.actions).T, strict=True))
-    elif _has_distinct_labels(log.action_space):
+    elif log.action_space.labels and len(set(log.action_space.labels)) == log.action_space.n:
         columns["action"] = pa.DictionaryArray.from_arrays(
             pa.array(log.actions.astype(np.int32)), pa.array(log.action_space.labels)
         )
@@ -100,7 +101,7 @@ def log_table(log: Log) -> pa.Table:
             "episode": str(log.episode_ids.dtype),
             "group": None if log.group_ids is None else str(log.group_ids.dtype),
         },
-        "space": _space_description(log.action_space),
+        "space": asdict(log.action_space),
     }
     text = json.dumps(description | {"checksum": _checksum(description)})
     return table.replace_schema_metadata({METADATA_KEY: text.encode()})
@@ -194,20 +195,6 @@ def described_space(description: dict[str, Any]) -> ActionSpace:
     if "n" in space:
         return Discrete(space["n"], labels)
     return Continuous(space["dimension"], low, high)
-
-
-def _space_description(space: ActionSpace) -> dict[str, Any]:
-    if isinstance(space, Discrete):
-        return {"n": space.n, "labels": space.labels}
-    return {"dimension": space.dimension, "low": space.low, "high": space.high}
-
-
-def _has_distinct_labels(space: ActionSpace) -> bool:
-    return (
-        isinstance(space, Discrete)
-        and space.labels is not None
-        and len(set(space.labels)) == space.n
-    )
 
 
 def _state_columns(log: Log) -> list[str]:
