@@ -27,6 +27,8 @@ class Task:
     seed: int = 0  # of those draws, and of trees
     engine: Engine = field(default_factory=Local)  # where passes over the log run
     initial_rows: IntArray | None = None  # (m,) where initial states stand in the log's table
+    #: First states of a log on disk, once a pass over it has met them: they are not read again.
+    first_met: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
     known_next: tuple[AnyArray, FloatArray] | None = None  # `next_actions` of all rows
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
@@ -50,7 +52,7 @@ class Task:
         return action_probabilities(self.policy, log.states, log.n_actions, rows=places)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"first_met": []}
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
@@ -73,7 +75,11 @@ class Task:
         """Return where the policy starts, (m, p), and the rows of the log's table, where known."""
         if self.initial_states is not None:
             return self.initial_states, self.initial_rows
-        return self.log.first_states, self.log.first_rows if isinstance(self.log, Log) else None
+        if isinstance(self.log, Log):
+            return self.log.first_states, self.log.first_rows
+        if not self.first_met:
+            self.first_met.append(self.log.first_states)
+        return self.first_met[0], None
 
     def initial_points(self) -> Points:
         """Return the state-action pairs and weights that integrate Q over starts and policy."""

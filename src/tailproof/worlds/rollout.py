@@ -86,7 +86,7 @@ def noisy_rollout(
     return clean if noise is None else add_noise(clean, noise, seed=rng.spawn(1)[0])
 
 
-def discounted_returns(
+def simulated_returns(
     world: World, policy: Policy, *, episodes: int, steps: int, gamma: float, seed: Seed = 0
 ) -> FloatArray:
     """Return Σ_t γ^t r_t of each simulated episode, (E,), without keeping the transitions.
@@ -98,7 +98,7 @@ def discounted_returns(
     --------
     >>> from tailproof.worlds import CartPole
     >>> world = CartPole()
-    >>> returns = discounted_returns(
+    >>> returns = simulated_returns(
     ...     world, world.target(), episodes=5, steps=10, gamma=1.0, seed=3
     ... )
     >>> bool(((9 < returns) & (returns < 10)).all())

@@ -20,8 +20,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_products
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import physical_memory
-from tailproof.data.view import CHUNK
+from tailproof.data.view import CHUNK, physical_memory
 from tailproof.engines import Local
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
@@ -109,7 +108,7 @@ class Design:
         """The statistics of all rows, by one pass."""
         summary: PartSummary = self.reduce(summarise_part, operator.add)
         if self.task.log.stays_on_disk:
-            self.task.log.remember_first_states(summary.first_states)
+            self.task.first_met[:] = [summary.first_states]
         require_products(summary.statistics.gram, LogError)
         return summary.statistics
 
