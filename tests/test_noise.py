@@ -204,7 +204,10 @@ def test_noise_may_depend_on_state_and_action():
 @pytest.mark.parametrize(
     ("scale", "message"),
     [
-        (lambda s, a: s, r"must return 6 finite numbers, one a transition\. Got shape \(6, 1\), 0"),
+        (
+            lambda s, a: s,
+            r"must return 6 finite numbers, one per transition\. Got shape \(6, 1\), 0",
+        ),
         (lambda s, a: np.full(6, np.inf), r"Got shape \(6,\), 6 not finite; compute it row by row"),
     ],
 )

@@ -63,7 +63,7 @@ def add_noise(
         factors = np.asarray(scale(log.states, log.actions), dtype=float)
         if factors.shape != draws.shape or not np.isfinite(factors).all():
             raise TailproofError(
-                f"The noise scale must return {log.n_transitions} finite numbers, one a transition."
+                f"The noise scale must return {log.n_transitions} finite numbers, one per transition."
                 f" Got shape {factors.shape}, {int((~np.isfinite(factors)).sum())} not finite; "
                 f"compute it row by row from the states and actions."
             )
@@ -98,22 +98,15 @@ class _Law(Noise):
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            above, reason = 0.0, ""
-            if name == self._above_one:
-                above, reason = (
-                    1.0,
-                    ", because the noise is centred at its mean (StudentT needs none)",
-                )
-            wanted, right = f"finite and above {above:g}{reason}", above < value < math.inf
+            centred, named = name == self._above_one, f"The {name} of {type(self).__name__}"
+            reason = ", because the noise is centred at its mean (StudentT needs none)" * centred
+            wanted, right = f"finite and above {centred:d}{reason}", centred < value < math.inf
             if name == "sign":
                 wanted, right = "1 (a tail of gains) or -1 (a tail of losses)", value in (-1, 1)
             if not (right or name in ("fraction", "beta")):  # NaN is not
-                raise TailproofError(
-                    f"The {name} of {type(self).__name__} must be {wanted}. Got {value!r} instead."
-                )
+                raise TailproofError(f"{named} must be {wanted}. Got {value!r} instead.")
             if name in self._limits:
                 low, high = self._limits[name]
-                named = f"The {name} of {type(self).__name__}"
                 require_fraction(named, value, TailproofError, low=low, high=high)
 
     @property

@@ -18,9 +18,8 @@ from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.engines import Engine
 from tailproof.errors import TailproofError
 from tailproof.files.atomic import require_replaceable
-from tailproof.policies.loading import POLICY_FORMS
 from tailproof.policies.naming import for_log
-from tailproof.policies.text import name_and_policy
+from tailproof.policies.text import POLICY_FORMS, name_and_policy
 from tailproof.report.record import page_of
 from tailproof.report.versions import versions
 from tailproof.sources.propensities import with_estimated_propensities

@@ -16,7 +16,7 @@ from tailproof.cli.tables import as_rich, points
 from tailproof.comparison.compare import compare as run_compare
 from tailproof.errors import PolicyError
 from tailproof.policies.text import name_and_policy
-from tailproof.report.ranking import comparison_line, comparison_notes, ranking_table
+from tailproof.report.answers import comparison_line, comparison_notes, ranking_table
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def compare(
 
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
-    from tailproof.report.comparison_page import comparison_page  # --help needs no pages
+    from tailproof.report.pages import comparison_page  # --help needs no pages
 
     with engine.running() as where:
         case = opened("compare", log, session, asked.report, engine=where)

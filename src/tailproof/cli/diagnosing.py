@@ -14,7 +14,7 @@ from tailproof.cli.options import GAMMA, REPORT, SEED, LogOptions, option
 from tailproof.cli.session import Session
 from tailproof.cli.tables import as_rich, points
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.report.evidence import influence_sentence, influence_table, tail_table
+from tailproof.report.answers import influence_sentence, influence_table, tail_table
 
 
 @dataclass(frozen=True)

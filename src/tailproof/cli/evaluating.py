@@ -19,7 +19,7 @@ from tailproof.cli.session import Session
 from tailproof.evaluation.evaluate import evaluate as run_evaluate
 from tailproof.methods.catalogue import EVALUATION, LEARNING, deep
 from tailproof.policies.text import name_and_policy
-from tailproof.report.answers import Answer, answer
+from tailproof.report.answers import Answer
 from tailproof.report.text import count, number
 
 
@@ -57,12 +57,12 @@ def evaluate(
             estimate = run_evaluate(
                 case.log, policy, method=chosen, gamma=asked.gamma, seed=seed, engine=where
             )
-            found = answer(estimate, level=level)
+            found, numbers = Answer(estimate, level), estimate.to_dict(level=level)
         more, rows = experiment_findings(experiment, case.log, policy, estimate, level=level)
     name = name_and_policy(target.policy)[0]
     case.conclude(
         asked={"policy": target.policy, "level": level},
-        found={**estimate.to_dict(level=level), **more},
+        found={**numbers, **more},
         answer=[Text(found.first_line(), style="bold"), *ends_lines(found)],
         evidence=[evidence_table(found, rows)],
         look=lambda: case.diagnosed(case.log, policy, gamma=estimate.gamma, seed=seed),
@@ -105,10 +105,11 @@ def methods(session: Session) -> None:
     session.answer({"command": "methods", "methods": rows}, *tables[:-1])
 
 
-def ends_lines(found: Answer) -> list[Any]:
-    """Return what stands below the first line: what the policy does, how sure its value is."""
-    said = [each for each in (str(found.estimate.on_log), found.value_ends()) if each]
-    return [*map(Text, said), *(Text(each, style="dim") for each in found.caveats())]
+def ends_lines(found: Answer, *, quoted: bool = True) -> list[Any]:
+    """Return what stands below the first line: what the policy does, and how sure a quoted value is."""
+    said = [str(found.estimate.on_log), found.value_ends() if quoted else ""]
+    caveats = found.caveats() if quoted else ()
+    return [*(Text(each) for each in said if each), *(Text(each, style="dim") for each in caveats)]
 
 
 def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table:

@@ -38,7 +38,7 @@ from tailproof.learning.learn import learn as run_learn
 from tailproof.learning.learned import Learned
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
-from tailproof.report.answers import Answer, answer, learned_line
+from tailproof.report.answers import Answer, learned_line
 from tailproof.report.text import count, method_text, number
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def learn(
     }
 
     def page(shown: Log, diagnosis: Diagnosis, context: Context) -> Page:
-        from tailproof.report.learning_page import learning_page  # --help needs no pages
+        from tailproof.report.pages import learning_page  # --help needs no pages
 
         assert found is not None
         return learning_page(shown, learned, found, diagnosis, context, constant=constant)
@@ -189,10 +189,10 @@ def learn(
             **beside,
         },
         answer=[
-            Text(learned_line(learned, found, constant), style="bold"),
-            *([] if found is None else ends_lines(found)),
+            Text(learned_line(learned, found), style="bold"),
+            *([] if found is None else ends_lines(found, quoted=learned.improves is None)),
         ],
-        evidence=_evidence(learned, found, **beside),
+        evidence=_evidence(learned, found, constant, **beside),
         look=None
         if judging is None or not judging.is_discrete
         else lambda: case.diagnosed(judging, learned.policy, gamma=gamma, seed=seed),
@@ -230,7 +230,7 @@ def _judged(
         return None, None
     with session.working("Judging it by the other episodes"):
         estimate = evaluate(log, learned.policy, gamma=gamma, seed=seed, engine=engine)
-        return answer(estimate, level=level), best_constant(log, gamma=gamma, seed=seed)
+        return Answer(estimate, level), best_constant(log, gamma=gamma, seed=seed)
 
 
 def _played(learned: Learned, session: Session, asked: LearnOptions) -> dict[str, Any] | None:
@@ -251,6 +251,7 @@ def _played(learned: Learned, session: Session, asked: LearnOptions) -> dict[str
 def _evidence(
     learned: Learned,
     found: Answer | None,
+    constant: ConstantAction | None,
     *,
     saved: str | None,
     played: dict[str, Any] | None,
@@ -259,7 +260,12 @@ def _evidence(
     made = f"Learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}."
     lines: list[Any] = ["", made, points(learned.reasons)]
     if found is not None:
-        lines.append(evidence_table(found))
+        best = (
+            []
+            if constant is None
+            else [("best constant", f"{constant.action} {number(constant.value)}")]
+        )
+        lines.append(evidence_table(found, best))
     if played is not None:
         error = number(played["standard_error"], 2)
         lines += ["", f"Played: return {number(played['mean_return'])} (standard error {error})."]

@@ -65,39 +65,30 @@ def baseline_of(
 
     `run` evaluates a policy.
     """
-    first = next(iter(estimates.values()))
-    folds = first.choice is None
-    if baseline is None:
-        if not folds:
-            found = Baseline(name=LOGGED, value=first.logged_value, rival=None, folds=np.empty(0))
-            return found, dict(estimates)
+    first, found = next(iter(estimates.values())), dict(estimates)
+    rival: Estimate | float | None = None
+    notes: tuple[str, ...] = ()
+    own: FloatArray = np.empty(0)
+    if baseline is None and first.choice is not None:
+        name, value = LOGGED, first.logged_value
+    elif baseline is None:
         logged = first.logged_folds
 
         def known(**_: Any) -> LoggedValue:
             return logged
 
-        shared = {name: replace(each, logged=known) for name, each in estimates.items()}
+        found = {each: replace(estimate, logged=known) for each, estimate in estimates.items()}
         notes = () if logged.how != "continued" else (_CONTINUED,)
-        own = logged.fold_values
-        return Baseline(name=LOGGED, value=logged.value, rival=None, folds=own, notes=notes), shared
-    rival: Estimate | float
-    if isinstance(baseline, Real):
-        rival = float(baseline)
-        value, name = rival, f"{rival:g}"
-        own = np.full(len(first.all_folds), value)
+        name, value, own = LOGGED, logged.value, logged.fold_values
+    elif isinstance(baseline, Real):
+        rival = value = float(baseline)
+        name, own = f"{value:g}", np.full(len(first.all_folds), value)
     else:
-        name, policy = _named_baseline(policies, baseline)
-        rival = run(policy)
-        value, own = rival.value, rival.all_folds
-    return Baseline(name=name, value=value, rival=rival, folds=own if folds else np.empty(0)), dict(
-        estimates
-    )
-
-
-def _named_baseline(policies: Mapping[str, Any], baseline: Any) -> tuple[str, Any]:
-    if isinstance(baseline, str):
-        return baseline, policies[baseline]
-    return "baseline", baseline
+        named = isinstance(baseline, str)
+        rival = run(policies[baseline] if named else baseline)
+        name, value, own = baseline if named else "baseline", rival.value, rival.all_folds
+    own = own if first.choice is None else np.empty(0)
+    return Baseline(name=name, value=value, rival=rival, folds=own, notes=notes), found
 
 
 def probability_highest(
@@ -105,15 +96,9 @@ def probability_highest(
 ) -> float:
     """Return the probability that the first of some values is the highest; ties count as half.
 
-    Parameters
-    ----------
-    means, errors
-        The estimates and their standard errors, (m,).
-    scores
-        The influence of each unit on each of them, (U,) each, for the correlations.
+    `means` and their standard `errors` are (m,); `scores`, (U,) each, are the influence of each unit
+    on each of them, for the correlations.
 
-    Examples
-    --------
     >>> scores = np.eye(2, 100)
     >>> round(probability_highest(np.zeros(2), np.ones(2), scores), 1)
     0.5
@@ -138,13 +123,8 @@ def probability_highest(
 def probability_first_is_best(fold_values: FloatArray, *, seed: int = 0) -> float:
     """Return the probability that the first of some policies is the best; see `compare`.
 
-    Parameters
-    ----------
-    fold_values
-        (policies, K): the values of each policy on the same K folds. Ties count as half a win.
+    `fold_values` are those of each policy on the same K folds, (policies, K). Ties count as half a win.
 
-    Examples
-    --------
     >>> ahead = np.array([[2.0, 3.0, 2.0], [1.0, 1.0, 1.0]])  # in three folds of three
     >>> abs(probability_first_is_best(ahead) - (1 - 2**-4)) < 0.01
     True

@@ -6,16 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tailproof.comparison.baselines import Baseline, baseline_of
-from tailproof.comparison.comparison import Candidate, Comparison
-from tailproof.comparison.differences import Difference, bound_or_reason, gain_over
+from tailproof.comparison.baselines import baseline_of
+from tailproof.comparison.comparison import (
+    Candidate,
+    Comparison,
+    Difference,
+    bound_or_reason,
+    gain_over,
+)
 from tailproof.data.given import LogSource, as_log
 from tailproof.data.partition import Split
 from tailproof.engines import Engine, running
-from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
+from tailproof.errors import FoldError, LevelError, PolicyError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.evaluate import evaluate
-from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
@@ -107,7 +112,8 @@ def compare(
     log = as_log(log, columns, compare)
     seed = one_setting(seed=seed, random_state=random_state) or 0
     _check_policies(policies, baseline)
-    rivals = {name: policy for name, policy in policies.items() if not _same(name, baseline)}
+    against = baseline if isinstance(baseline, str) else None
+    rivals = {name: policy for name, policy in policies.items() if name != against}
     if not rivals:
         raise PolicyError(
             f"compare needs a candidate beside the baseline. Got only {baseline!r}; pass more "
@@ -127,42 +133,37 @@ def compare(
             return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
 
         estimates = _estimates(rivals, run, notes)
-        against, estimates = baseline_of(policies, baseline, estimates, run)
-    notes += against.notes
+        beaten, estimates = baseline_of(policies, baseline, estimates, run)
+    notes += beaten.notes
     first = next(iter(estimates.values()))
     if first.choice is None and first.why_no_folds:
         notes.append(f"No bound is given, and nothing can pass the gate. {first.why_no_folds}")
-    candidates = [
-        _candidate(each, estimate, against, level, gate_level)
-        for each, estimate in estimates.items()
-    ]
+    candidates = []
+    for name, estimate in estimates.items():
+        gain = gain_over(estimate, beaten.rival)
+        candidates.append(
+            Candidate(
+                name=name,
+                value=estimate.value,
+                lower_bound=bound_or_reason(estimate.lower_bound, level),
+                gain=Difference(first=name, second=beaten.name, gain=gain, level=gate_level),
+                estimate=estimate,
+            )
+        )
     candidates.sort(key=lambda each: (-each.value, each.name))
     return Comparison(
         candidates=tuple(candidates),
-        baseline=against.name,
-        baseline_value=against.value,
-        baseline_folds=against.folds,
-        baseline_rival=against.rival,
-        probability_best=against.probability(candidates, seed),
+        baseline=beaten.name,
+        baseline_value=beaten.value,
+        baseline_folds=beaten.folds,
+        baseline_rival=beaten.rival,
+        probability_best=beaten.probability(candidates, seed),
         level=level,
         gate_level=gate_level,
         method=chosen,
         gamma=discount,
         seed=seed,
         notes=tuple(notes),
-    )
-
-
-def _candidate(
-    name: str, estimate: Estimate, against: Baseline, level: float, gate_level: float
-) -> Candidate:
-    gain = gain_over(estimate, against.rival)
-    return Candidate(
-        name=name,
-        value=estimate.value,
-        lower_bound=bound_or_reason(estimate.lower_bound, level),
-        gain=Difference(first=name, second=against.name, gain=gain, level=gate_level),
-        estimate=estimate,
     )
 
 
@@ -200,15 +201,9 @@ def _check_policies(policies: Any, baseline: Any) -> None:
         )
 
 
-def _same(name: str, baseline: Any) -> bool:
-    return isinstance(baseline, str) and name == baseline
-
-
 def _with_folds(method: str | Method, gate_level: float, notes: list[str]) -> Method:
     """Return the method with folds enough for the gate, or say that it has too few."""
-    chosen = named_method(method) if isinstance(method, str) else method
-    if not isinstance(chosen, Method):
-        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    chosen = as_method(method)
     if not isinstance(chosen.partition, Split) or chosen.at == "backup":
         return chosen  # whether it scores rows shows in what it estimates
     needed = folds_for(gate_level, "order-statistic-bound")

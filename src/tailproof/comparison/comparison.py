@@ -6,15 +6,20 @@ the rows of a method that takes the log as a whole and gives an interval.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tailproof.algorithms.default.gain import FoldGain, PairedGain
+from tailproof.algorithms.default.spreads import Hall
 from tailproof.arrays import FloatArray
-from tailproof.comparison.differences import Difference, gain_over
+from tailproof.errors import LevelError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.files.frames import as_frame, plain
 from tailproof.methods.method import Method
-from tailproof.statistics.intervals import Bound
+from tailproof.statistics.intervals import Bound, Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,23 +29,80 @@ LOGGED = "logged policy"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """One policy of a comparison.
+class Difference:
+    """One policy against another, on the same folds or the same rows."""
 
-    Attributes
-    ----------
-    name, value, lower_bound
-        Who, the estimate that ranks it, and its bound.
-    gain
-        Its difference to the baseline; the bound holds for all candidates at once.
-    estimate
-        With everything it rests on.
-    """
+    first: str
+    second: str
+    gain: PairedGain | FoldGain = field(repr=False)  # with its own interval at any level
+    level: float  # of the lower bound
+
+    @property
+    def value(self) -> float:
+        """The difference of the two estimates."""
+        return self.gain.value
+
+    @property
+    def relative(self) -> float:
+        """The difference over the second's |value|; NaN where that is 0."""
+        return self.gain.relative
+
+    @property
+    def lower_bound(self) -> Bound:
+        """A value that the difference exceeds; −∞, with the reason, where there is none."""
+        return bound_or_reason(self.gain.lower_bound, self.level)
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the difference."""
+        return self.gain.interval(level)
+
+    @property
+    def fold_values(self) -> FloatArray:
+        """The differences on folds, (K,), if pairs are folds."""
+        return self.gain.fold_values if isinstance(self.gain, FoldGain) else np.empty(0)
+
+    @property
+    def won(self) -> int:
+        """In how many folds the first is ahead."""
+        return int(np.count_nonzero(self.fold_values > 0))
+
+
+def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain | FoldGain:
+    """Return how far an estimate is ahead of another, of a number, or (None) of the logged policy."""
+    if rival is None:
+        return estimate.gain
+    value = rival if isinstance(rival, float) else rival.value
+    own, other = estimate.choice, None if isinstance(rival, float) else rival.choice
+    if own is not None and other is not None:
+        gain = own.ahead_of(value, other.spread, other.influence)
+        return replace(gain, declined=own.declined or other.declined)
+    if own is not None and isinstance(rival, float):
+        return replace(own.ahead_of(value, Hall(value), None), declined=own.declined)
+    paired = estimate.all_folds - (value if isinstance(rival, float) else rival.all_folds)
+    return FoldGain(
+        value=estimate.value - value,
+        reference=value,
+        fold_values=paired[np.isfinite(paired)],
+        declined=estimate.why_no_folds,
+    )
+
+
+def bound_or_reason(ask: Callable[[float], Bound], level: float) -> Bound:
+    """Return a lower bound; −∞, with the reason, where there is none."""
+    try:
+        return ask(level)
+    except LevelError as error:
+        return Bound(value=-np.inf, level=level, requested=level, kind="none", note=str(error))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One policy of a comparison."""
 
     name: str
-    value: float
+    value: float  # the estimate that ranks it
     lower_bound: Bound
-    gain: Difference
+    gain: Difference  # to the baseline; its bound holds for all candidates at once
     estimate: Estimate = field(repr=False)
 
     @property
@@ -104,16 +166,16 @@ class Comparison:
         for each in self.candidates:
             if each.name == name:
                 return each
-        raise KeyError(f"There is no candidate {name!r}. There are {', '.join(self._names())}.")
+        names = ", ".join(each.name for each in self.candidates)
+        raise KeyError(f"There is no candidate {name!r}. There are {names}.")
 
     def difference(self, first: str, second: str | None = None) -> Difference:
         """Return how far one candidate is ahead of another, or of the baseline."""
-        rival: Estimate | float | None = self.baseline_rival
-        name = self.baseline
-        if second is not None and second != self.baseline:
-            rival, name = self[second].estimate, second
+        rival, second = self.baseline_rival, second or self.baseline
+        if second != self.baseline:
+            rival = self[second].estimate
         gain = gain_over(self[first].estimate, rival)
-        return Difference(first=first, second=name, gain=gain, level=self.level)
+        return Difference(first=first, second=second, gain=gain, level=self.level)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
@@ -128,42 +190,38 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
-        return {
-            "passes": self.passes,
-            "best": self.best.name,
-            "probability_best": plain(self.probability_best),
-            "level": self.level,
-            "gate_level": self.gate_level,
-            "baseline": {
-                "name": self.baseline,
-                "value": plain(self.baseline_value),
-                "fold_values": plain(self.baseline_folds),
-            },
-            "candidates": [
-                {
-                    "name": each.name,
-                    "value": plain(each.value),
-                    "lower_bound": plain(each.lower_bound),
-                    "gain": {
-                        "value": plain(each.gain.value),
-                        "relative": plain(each.gain.relative),
-                        "lower_bound": plain(each.gain.lower_bound),
-                        "fold_values": plain(each.gain.fold_values),
-                        "won": each.gain.won,
-                    },
-                    "passes": each.passes,
-                    "fold_values": plain(each.estimate.all_folds),
-                }
-                for each in self.candidates
-            ],
-            "method": str(self.method),
-            "gamma": self.gamma,
-            "seed": self.seed,
-            "notes": list(self.notes),
-        }
+        of_gain = ("value", "relative", "lower_bound", "fold_values", "won")
+        candidates = [
+            {
+                "name": each.name,
+                "value": each.value,
+                "lower_bound": each.lower_bound,
+                "gain": {name: getattr(each.gain, name) for name in of_gain},
+                "passes": each.passes,
+                "fold_values": each.estimate.all_folds,
+            }
+            for each in self.candidates
+        ]
+        baseline = {"name": self.baseline, "value": self.baseline_value}
+        converted: dict[str, Any] = plain(
+            {
+                "passes": self.passes,
+                "best": self.best.name,
+                "probability_best": self.probability_best,
+                "level": self.level,
+                "gate_level": self.gate_level,
+                "baseline": {**baseline, "fold_values": self.baseline_folds},
+                "candidates": candidates,
+                "method": str(self.method),
+                "gamma": self.gamma,
+                "seed": self.seed,
+                "notes": self.notes,
+            }
+        )
+        return converted
 
     def to_frame(self) -> Any:
-        """Return a row a candidate: a pandas frame, or a pyarrow table where pandas is missing."""
+        """Return one row per candidate: a pandas frame, or a pyarrow table where pandas is missing."""
         return as_frame(
             [
                 {
@@ -188,9 +246,6 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        from tailproof.report.ranking import comparison_text  # the words of the command line
+        from tailproof.report.answers import comparison_text  # the words of the command line
 
         return comparison_text(self)
-
-    def _names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.candidates)

@@ -102,7 +102,7 @@ class Evaluation:
     first
         Steps before which there is none, to save time.
     score
-        Turns a mean return into a score, such as `tailproof.deep.scores.normalised`'s.
+        Turns a mean return into a score, such as `tailproof.deep.tasks.normalised`'s.
     seed
         Seeds the environments; the same starts at every evaluation.
     """

@@ -109,14 +109,10 @@ def diagnose(
         warnings.warn(each.message, stacklevel=2)
     features = getattr(None if chosen is None else chosen.base, "features", None)
     settings = {} if features is None else {"features": features}
-    failed = None
     with _noted() as found:
+        failed = None
         if policy is not None and estimate is None:
-            default = named_method("auto", **settings)
-            try:
-                estimate = evaluate(log, policy, method=default, gamma=discount, seed=seed)
-            except (FoldError, LogError, SingularError) as error:
-                failed = str(error)
+            estimate, failed = _evaluated(log, policy, settings, discount, seed)
         plain = reference(log, policy, gamma=discount, method=chosen, seed=seed)
         critic = plain if isinstance(plain, LinearReference) else None
         if critic is None and policy is not None:
@@ -139,6 +135,16 @@ def diagnose(
     folds = max(min(10, log.n_groups // 2), 1)
     influence = most_influential(plain, top=10, folds=folds, seed=seed)
     heavier = [each.heavier.alpha for each in tails.values() if each.heavier is not None]
+    verdict = decide(
+        log,
+        shape,
+        estimate,
+        settings=settings,
+        overlap=covered,
+        influence=influence,
+        heaviest=min(heavier, default=None),
+        failed=failed,
+    )
     return Diagnosis(
         transitions=log.n_transitions,
         episodes=log.n_episodes,
@@ -152,19 +158,21 @@ def diagnose(
         k_path=fold_path(plain, seed),
         folds=fold_disagreement(plain, folds) if folds > 1 else None,
         influence=influence,
-        verdict=decide(
-            log,
-            shape,
-            estimate,
-            settings=settings,
-            overlap=covered,
-            influence=influence,
-            heaviest=min(heavier, default=None),
-            failed=failed,
-        ),
+        verdict=verdict,
         notes=tuple(dict.fromkeys(str(each.message) for each in (*told, *unforeseen, *found))),
         weights=weights,
     )
+
+
+def _evaluated(
+    log: Log, policy: Any, settings: dict[str, Any], gamma: float, seed: int
+) -> tuple[Estimate | None, str | None]:
+    """Return the estimate that is explained, or why there is none."""
+    try:
+        default = named_method("auto", **settings)
+        return evaluate(log, policy, method=default, gamma=gamma, seed=seed), None
+    except (FoldError, LogError, SingularError) as error:
+        return None, str(error)
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class Diagnosis:
         return converted
 
     def to_frame(self) -> Any:
-        """Return the evidence, a row each: a pandas frame, or a pyarrow table without pandas.
+        """Return one row per piece of evidence: a pandas frame, or a pyarrow table without pandas.
 
         Columns: what it is about, the quantity, its value and its interval where it has one.
         """

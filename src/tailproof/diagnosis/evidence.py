@@ -166,29 +166,19 @@ def _clearest(indices: list[ExtremalIndex]) -> ExtremalIndex | None:
 class Overlap:
     """How well the log covers what the policy does.
 
-    Attributes
-    ----------
-    weights
-        Of the density ratios ω: effective sample size, largest share, mean, Pareto shape.
-    mean_known
-        Whether ω averages 1 in theory: with γ < 1 and without terminal transitions, or in bandits.
-        Otherwise ω was scaled to average 1.
-    leverage, largest_leverage
-        Mean and maximum of φᵀ(Σφφᵀ + λI)⁻¹φ at the policy's actions, in units of its mean at the
-        logged ones: how far the policy acts from where the log has data. 1 is the log itself.
-    smallest_eigenvalue
-        Of the features' Gram matrix scaled to ones on its diagonal: near 0, some direction of the
-        critic is hardly observed.
-    unlogged
-        The policy's share of actions that the log never took.
+    The density ratios ω average 1 in theory (`mean_known`) with γ < 1 and without terminal transitions,
+    or in bandits; otherwise they were scaled to average 1. The leverage φᵀ(Σφφᵀ + λI)⁻¹φ at the
+    policy's actions, in units of its mean at the logged ones, says how far the policy acts from where
+    the log has data: 1 is the log itself. An eigenvalue near 0 of the features' Gram matrix, scaled to
+    ones on its diagonal, means that some direction of the critic is hardly observed.
     """
 
-    weights: WeightEvidence
+    weights: WeightEvidence  # of ω
     mean_known: bool
-    leverage: float
+    leverage: float  # the mean
     largest_leverage: float
     smallest_eigenvalue: float
-    unlogged: float
+    unlogged: float  # the policy's share of actions that the log never took
 
 
 def overlap(weights: FloatArray, critic: LinearReference, acts: PolicyOnLog) -> Overlap:

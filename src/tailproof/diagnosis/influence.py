@@ -68,11 +68,10 @@ class Influence:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
-        converted: dict[str, Any] = plain(self)
-        return converted
+        return dict(plain(self))
 
     def to_frame(self) -> Any:
-        """Return a row an episode: a pandas frame, or a pyarrow table where pandas is missing."""
+        """Return one row per episode: a pandas frame, or a pyarrow table where pandas is missing."""
         return as_frame([plain(each) for each in self.episodes])
 
     def __str__(self) -> str:

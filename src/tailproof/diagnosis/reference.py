@@ -29,9 +29,9 @@ from tailproof.data.log import Log, discounted_returns
 from tailproof.data.partition import Folds
 from tailproof.data.spaces import Continuous
 from tailproof.data.view import CHUNK
-from tailproof.errors import MethodError, SingularError, TailproofError
+from tailproof.errors import SingularError, TailproofError
 from tailproof.features import Features, Joint, at_actions, default_features
-from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method
 from tailproof.policies.naming import for_log
@@ -252,7 +252,7 @@ def linear_reference(
     stats = design.statistics
     whole = Statistics(*(each.sum(axis=0, keepdims=True) for each in vars(stats).values()))
     matrix = regularised(design, whole, ridge.penalty(whole.count)) - gamma * whole.cross
-    first = action_draws(  # those of `Task.initial_points`, an episode each
+    first = action_draws(  # those of `Task.initial_points`, one row per episode
         task.policy,
         log.first_states,
         log.action_space,
@@ -344,10 +344,8 @@ def resolve(
     Without a policy only logged returns are asked for, which are sums of finitely many rewards: any
     discount will do, and 1 is the default.
     """
-    chosen = named_method(method) if isinstance(method, str) else method
-    if not isinstance(chosen, Method | None):
-        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
-    prepare(log, chosen or named_method("lstd"))
+    chosen = None if method is None else as_method(method)
+    prepare(log, chosen or as_method("lstd"))
     if policy is not None:
         return check_gamma(gamma, log), chosen
     if gamma is not None:

@@ -18,12 +18,12 @@ from tailproof.data.marks import warn_of_taught_episodes
 from tailproof.data.partition import Split
 from tailproof.data.stored import AnyLog
 from tailproof.engines import Engine, Local, running
-from tailproof.errors import CoverageWarning, MethodError, StateWarning, TailproofError
+from tailproof.errors import CoverageWarning, StateWarning, TailproofError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.estimation import estimate_of
 from tailproof.evaluation.logged import logged_value
 from tailproof.judgement.coverage import coverage, missing_codes
-from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
@@ -70,8 +70,8 @@ def evaluate(
     random_state
         Another name for `seed`, the one that scikit-learn uses.
     engine
-        Where passes over the log run: ``"local"`` for a thread a core, ``"ray"`` for a cluster, or an
-        `Engine`; by default the calling thread. It changes how long the result takes, never the
+        Where passes over the log run: ``"local"`` for one thread per core, ``"ray"`` for a cluster, or
+        an `Engine`; by default the calling thread. It changes how long the result takes, never the
         result.
     n_jobs
         Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
@@ -92,9 +92,7 @@ def evaluate(
     """
     log = as_log(log, columns, evaluate)
     seed = one_setting(seed=seed, random_state=random_state) or 0
-    chosen = named_method(method) if isinstance(method, str) else method
-    if not isinstance(chosen, Method):
-        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    chosen = as_method(method)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
@@ -141,7 +139,7 @@ def k_path(
     folds
         The numbers of folds to try.
     """
-    chosen = named_method(method) if isinstance(method, str) else method
+    chosen = as_method(method)
     return {
         count: evaluate(
             log, policy, method=replace(chosen, partition=Split(count)), **options

@@ -22,7 +22,7 @@ from tailproof.judgement.rules import RULES
 from tailproof.policies.simple import action_probabilities
 
 _ROWS = 20_000  # at which the policy is evaluated
-_COLUMNS = 50  # of the state that are looked at
+_COLUMNS = 50  # of the state, at most
 _FEW_VALUES = 12  # of a column, each of which is a region of its own
 _BINS = 10  # quantiles of other columns
 _NAMED = 3  # regions at most

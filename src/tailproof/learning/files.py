@@ -32,8 +32,13 @@ class Restored(NamedTuple):
 
 def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
     """Return header and arrays of a policy and its critics, or say why there are none."""
+    header: dict[str, Any]
     if isinstance(members, StateCritics):
-        return _score_parts(policy, members, history)
+        inner, arrays = members.parts()
+        header = {"scores": inner, "actions": list(policy.actions)}
+        if isinstance(policy, SoftmaxPolicy):
+            header["temperature"] = policy.temperature
+        return header, {**_under("scores", arrays), "history": history}
     if hasattr(policy, "parts") and hasattr(members, "parts"):
         return _neural_parts(policy, members, history, policy_history)
     if not isinstance(members, LinearCritics) or not isinstance(
@@ -45,11 +50,11 @@ def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Pa
             f"loaded). Keep the result in memory, save `policy` if it can be, or learn with ridge "
             f"features."
         )
-    header: dict[str, Any] = {"features": to_plain(members.features)}
+    header = {"features": to_plain(members.features)}
     arrays = {"theta": members.theta, "diverged": members.diverged, "history": history}
     if isinstance(policy, GreedyPolicy):
         return {**header, "actions": list(policy.actions)}, arrays
-    named = {f"policy/{each.name}": getattr(policy, each.name) for each in fields(policy)}
+    named = _under("policy", {each.name: getattr(policy, each.name) for each in fields(policy)})
     return {**header, "linear policy": sorted(named)}, {**arrays, **named}
 
 
@@ -73,27 +78,16 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features
     return Restored(LinearCritics(known, theta, diverged), policy, arrays["history"], None)
 
 
-def _score_parts(
-    policy: GreedyPolicy | SoftmaxPolicy, members: StateCritics, history: Any
-) -> Parts:
-    header, arrays = members.parts()
-    said: dict[str, Any] = {"scores": header, "actions": list(policy.actions)}
-    if isinstance(policy, SoftmaxPolicy):
-        said["temperature"] = policy.temperature
-    named = {f"scores/{key}": value for key, value in arrays.items()}
-    return said, {**named, "history": history}
-
-
 def _neural_parts(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
     header: dict[str, Any] = {}
     arrays: dict[str, AnyArray] = {}
     for name, thing in (("policy", policy), ("critics", members)):
         header[name], inside = thing.parts()
-        arrays |= {f"{name}/{key}": value for key, value in inside.items()}
+        arrays |= _under(name, inside)
     for name, measured in (("history", history), ("policy history", policy_history)):
         if measured is not None:
             header[name] = True
-            arrays |= {f"{name}/{key}": value for key, value in measured.arrays().items()}
+            arrays |= _under(name, measured.arrays())
     return {"neural": header}, arrays
 
 
@@ -114,6 +108,10 @@ def _restored_neural(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) 
         policy_from_parts(said["policy"], _within(arrays, "policy")),
         *measured,
     )
+
+
+def _under(name: str, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    return {f"{name}/{key}": value for key, value in arrays.items()}
 
 
 def _within(arrays: Mapping[str, AnyArray], name: str) -> dict[str, AnyArray]:

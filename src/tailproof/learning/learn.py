@@ -26,7 +26,7 @@ from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionEr
 from tailproof.judgement.coverage import warn_of_missing_codes
 from tailproof.learning.careful.learning import CarefulLearning
 from tailproof.learning.learned import Learned, extract_policy
-from tailproof.methods.catalogue import method as named_method
+from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import (
     check_gamma,
     fit_members,
@@ -243,9 +243,7 @@ def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[Any, Any]:
 
 
 def _learning_method(method: str | Method) -> Method:
-    chosen = named_method(method) if isinstance(method, str) else method
-    if not isinstance(chosen, Method):
-        raise MethodError(f"method must be a name or a Method. Got {method!r} instead.")
+    chosen = as_method(method)
     name = type(chosen.base).__name__
     if not chosen.base.capabilities.learns:
         raise MethodError(
@@ -290,11 +288,10 @@ def _member_values(critics: Critics, log: AnyLog, actions: tuple[int, ...]) -> F
     """Return what each member promises from the start: the mean of max_a Q_k(s₀, a), (K,)."""
     starts = log.first_states
     with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out later
-        if actions:
-            values = critics.action_values(starts, log.n_actions)[:, list(actions)]
-            return np.asarray(values.max(axis=1).mean(axis=1))
         if log.is_discrete:
-            return np.asarray(critics.action_values(starts, log.n_actions).max(axis=1).mean(axis=1))
+            values = critics.action_values(starts, log.n_actions)
+            values = values[:, list(actions)] if actions else values
+            return np.asarray(values.max(axis=1).mean(axis=1))
         # only rows that train a network learn from continuous actions: their log is in memory
         assert isinstance(log, Log)
         return np.asarray(critics.values(log.states, log.actions).mean(axis=1))

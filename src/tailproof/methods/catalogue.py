@@ -235,3 +235,11 @@ def method(
         changes["clip"] = clip
     chosen = replace(chosen, **changes)
     return chosen.with_settings(**settings) if settings else chosen
+
+
+def as_method(given: str | Method) -> Method:
+    """Return the method of a name, or the `Method` itself."""
+    chosen = method(given) if isinstance(given, str) else given
+    if not isinstance(chosen, Method):
+        raise MethodError(f"method must be a name or a Method. Got {given!r} instead.")
+    return chosen

@@ -21,19 +21,19 @@ def some(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def did_you_mean(name: str, names: Sequence[str], form: str = "{}") -> str:
+    """Return a question about the name that is closest, with a space before it; empty if none is.
+
+    >>> did_you_mean("emial", ["email", "none"])
+    " Did you mean 'email'?"
+    """
+    close = get_close_matches(name, names, n=1)
+    return f" Did you mean {form.format(close[0])!r}?" if close else ""
+
+
 def labels_of(space: Discrete) -> list[str]:
     """Return what the log calls its actions, by code."""
     return [space.label(code) for code in range(space.n)]
-
-
-def unknown_action(name: str, space: Discrete, who: str = "The policy") -> PolicyError:
-    """Return the error about an action that the log does not have."""
-    labels = labels_of(space)
-    close = get_close_matches(name, labels, n=1)
-    return PolicyError(
-        f"{who} must answer with the log's actions, {some(labels)}. Got {name!r}."
-        + (f" Did you mean {close[0]!r}?" if close else "")
-    )
 
 
 def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy") -> AnyArray:
@@ -118,6 +118,9 @@ def _label_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
     while (left := codes == ABSENT).any():
         label = str(answered[left][0])
         if label not in place:
-            raise unknown_action(label, space, who)
+            raise PolicyError(
+                f"{who} must answer with the log's actions, {some(list(place))}. Got {label!r}."
+                f"{did_you_mean(label, list(place))}"
+            )
         codes[left & (answered == label)] = place[label]
     return codes

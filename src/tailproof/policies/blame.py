@@ -17,16 +17,7 @@ def own_errors(
 ) -> Iterator[None]:
     """Turn whatever a policy raises into an error that names its file, line, message and input.
 
-    Parameters
-    ----------
-    policy
-        Whose code runs.
-    states
-        The array that it was given, or None.
-    columns
-        The names of the columns that it was given.
-    hint
-        A sentence to add.
+    It was given `states` as an array, or a frame (None), with these `columns`; `hint` is a sentence.
     """
     try:
         yield

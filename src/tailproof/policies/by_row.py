@@ -6,11 +6,11 @@ turned into one answer for each row of the table, and asked by row (`tailproof.d
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,14 @@ from tailproof.data.log import Episodes, Log
 from tailproof.data.origin import Origin
 from tailproof.data.spaces import Discrete
 from tailproof.errors import PolicyError, TailproofWarning
-from tailproof.policies.answers import ABSENT, action_codes, law_by_name, some
+from tailproof.policies.answers import (
+    ABSENT,
+    action_codes,
+    did_you_mean,
+    labels_of,
+    law_by_name,
+    some,
+)
 
 _ROUNDED = 0.02  # probabilities that are this far from adding up to 1 were rounded, not forgotten
 
@@ -144,7 +151,7 @@ def row_policy(answers: Any, log: Log, name: str) -> RowPolicy:
         codes = np.where(np.isnan(codes), ABSENT, codes)
     wrong = (codes.dtype.kind not in "iubf") or (codes != np.round(codes)).any()
     if wrong or (codes >= space.n).any() or (codes < ABSENT).any():
-        labels = some([space.label(code) for code in range(space.n)])
+        labels = some(labels_of(space))
         odd = values.reshape(count)[np.argmax((codes >= space.n) | (codes < ABSENT))]
         raise PolicyError(f"{name} must answer with the log's actions, {labels}. Got {odd!r}.")
     codes = codes.astype(np.intp)
@@ -175,23 +182,18 @@ def _column(pattern: str, log: Log) -> RowPolicy:
             raise PolicyError(_no_column(pattern, origin))
         values = origin.table.read([pattern]).column(0).to_pylist()
         return row_policy(np.array(values, dtype=object), log, name)
-    first, _, last = pattern.partition("*")
-    found = [
-        each
-        for each in there
-        if each.startswith(first) and each.endswith(last) and len(each) > len(first) + len(last)
-    ]
+    form = re.compile("(.+)".join(map(re.escape, pattern.split("*", 1))), re.DOTALL)
+    found = {each: match[1] for each in there if (match := form.fullmatch(each))}
     if not found:
         raise PolicyError(f"No column matches {pattern!r}. The log has: {some(there, 20)}.")
-    columns = origin.table.read(found).columns
+    columns = origin.table.read(list(found)).columns
     try:
         law = np.column_stack([np.array(each.to_pylist(), dtype=float) for each in columns])
     except ValueError as error:
         raise PolicyError(
-            f"The columns {some(found)} must hold probabilities, that is numbers. {error}."
+            f"The columns {some(list(found))} must hold probabilities, that is numbers. {error}."
         ) from error
-    actions = [each[len(first) : len(each) - len(last)] for each in found]
-    return _as_law(law, actions, log, name)
+    return _as_law(law, list(found.values()), log, name)
 
 
 def _no_column(name: str, origin: Origin) -> str:
@@ -199,10 +201,10 @@ def _no_column(name: str, origin: Origin) -> str:
     if said := getattr(origin.table, "hidden", {}).get(name):
         advice = " Write logged for the policy that logged." if said == "the action" else ""
         return f"Column {name!r} is {said}: no policy knows it before it acts.{advice}"
-    close = get_close_matches(name, origin.table.names, n=1)
+    there = origin.table.names
     return (
-        f"There is no column {name!r} for the policy. The log has: {some(origin.table.names, 20)}."
-        + (f" Did you mean {close[0]!r}?" if close else "")
+        f"There is no column {name!r} for the policy. The log has: {some(there, 20)}."
+        f"{did_you_mean(name, there)}"
     )
 
 
@@ -214,22 +216,22 @@ def _as_law(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) 
     if law.shape[1] != log.n_actions:
         raise PolicyError(
             f"{name} must give a probability for each of the {log.n_actions} actions, "
-            f"{some([log.action_space.label(code) for code in range(log.n_actions)])}. Got "
+            f"{some(labels_of(log.action_space))}. Got "
             f"{law.shape[1]} columns."
         )
     _require_known(np.isnan(law).any(axis=1), log, name)
     law = np.nan_to_num(law)
-    sums = law.sum(axis=1)
-    off = _used(log) & ((np.abs(sums - 1) > _ROUNDED) | (law < 0).any(axis=1))
+    sums, used, whose = law.sum(axis=1), _used(log), f"{name[0].lower()}{name[1:]}"
+    off = used & ((np.abs(sums - 1) > _ROUNDED) | (law < 0).any(axis=1))
     if off.any():
         row = int(off.argmax())
         raise PolicyError(
-            f"The probabilities of {name[0].lower()}{name[1:]} must be at least 0 and add up to 1. "
+            f"The probabilities of {whose} must be at least 0 and add up to 1. "
             f"Got {law[row]} in row {row} (the first row is 0; {int(off.sum())} such rows)."
         )
-    if (np.abs(sums - 1)[_used(log)] > 1e-6).any():
+    if (np.abs(sums - 1)[used] > 1e-6).any():
         warnings.warn(
-            f"The probabilities of {name[0].lower()}{name[1:]} add up to 1 only nearly, as if they "
+            f"The probabilities of {whose} add up to 1 only nearly, as if they "
             f"were rounded; they were divided by their sums.",
             TailproofWarning,
             stacklevel=2,

@@ -20,10 +20,9 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import GAP, OTHER, Episodes, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import PolicyError
-from tailproof.policies.answers import ABSENT, action_codes, some
-from tailproof.policies.available import require_available, uniform_over_available
+from tailproof.policies.answers import ABSENT, action_codes, labels_of, some
 from tailproof.policies.blame import own_errors
-from tailproof.policies.by_row import RowPolicy, by_row, require_rows
+from tailproof.policies.by_row import RowLaw, RowPolicy, by_row, require_rows
 from tailproof.policies.rules import bind_rule
 from tailproof.policies.simple import (
     EpsilonGreedy,
@@ -31,6 +30,7 @@ from tailproof.policies.simple import (
     SampledPolicy,
     StochasticPolicy,
     Uniform,
+    action_probabilities,
     chosen_integers,
 )
 from tailproof.policies.text import policy_from_text
@@ -78,7 +78,7 @@ def for_log(policy: Policy | None, log: Episodes) -> Any:
     """
     bound = _bound(policy, log)
     if bound is not None and isinstance(log, Log):
-        require_available(bound, log)
+        _require_available(bound, log)
     return bound
 
 
@@ -90,12 +90,10 @@ def _bound(policy: Any, log: Episodes) -> Any:
     if isinstance(policy, Mixture):
         parts = tuple((share, _bound(part, log)) for share, part in policy.parts)
         return replace(policy, parts=parts)
-    if (
-        isinstance(policy, Uniform)
-        and isinstance(log, Log)
-        and log.table_rows.available is not None
-    ):
-        return uniform_over_available(log)
+    mask = log.table_rows.available if isinstance(log, Log) else None
+    if isinstance(policy, Uniform) and mask is not None:
+        law = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
+        return RowLaw("The uniform policy", len(law), law)
     if policy is None or isinstance(policy, _Matched):
         return policy
     if isinstance(policy, RowPolicy):
@@ -109,7 +107,7 @@ def _bound(policy: Any, log: Episodes) -> Any:
     if type(matched) is Answering and isinstance(log, Log):
         matched = replace(matched, given_names=log.state_names)
         if _answers_with_a_law(matched, log):
-            return AnsweringLaw(matched.policy, matched.columns, matched.space, log.state_names)
+            return AnsweringLaw(**vars(matched))
     return matched
 
 
@@ -131,16 +129,13 @@ def for_names(policy: Any, state_names: Sequence[str], space: ActionSpace) -> An
         return policy
     columns = _columns(tuple(getattr(policy, "state_names", None) or ()), tuple(state_names))
     if not isinstance(space, Discrete):
-        drawn = hasattr(policy, "sample")
-        return (
-            policy
-            if columns is None
-            else (MatchedDraws if drawn else MatchedStates)(policy, columns)
-        )
+        if columns is None:
+            return policy
+        return (MatchedDraws if hasattr(policy, "sample") else MatchedStates)(policy, columns)
     if getattr(policy, "n_actions", None) is None:
         if hasattr(policy, "probabilities"):
             return policy if columns is None else MatchedLaw(policy, columns, None, space)
-        return Answering(policy, columns, space) if callable(policy) else policy
+        return Answering(policy, columns, None, space) if callable(policy) else policy
     codes = _codes(policy, space)
     if columns is None and codes is None:
         return policy
@@ -172,7 +167,7 @@ class MatchedStates(_Matched):
     """A policy with one continuous action in each state."""
 
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return an action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
         return np.asarray(self.policy(self.states(states)))
 
 
@@ -181,7 +176,7 @@ class MatchedDraws(_Matched):
     """A law over continuous actions."""
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
-        """Return one action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
         return np.asarray(self.policy.sample(self.states(states), rng))
 
     def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:
@@ -192,8 +187,8 @@ class MatchedDraws(_Matched):
 
 
 @dataclass(frozen=True, eq=False)
-class MatchedChoice(_Matched):
-    """A policy that chooses one of its own action codes in each state."""
+class _MatchedCodes(_Matched):
+    """A policy over discrete actions with codes of its own; None where they are those of the log."""
 
     codes: tuple[int, ...] | None
     space: Discrete
@@ -202,6 +197,11 @@ class MatchedChoice(_Matched):
     def n_actions(self) -> int:
         """Number of actions of the log."""
         return self.space.n
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedChoice(_MatchedCodes):
+    """A policy that chooses one of its own action codes in each state."""
 
     def __call__(self, states: FloatArray) -> IntArray:
         """Return the log's codes of the actions, (n,)."""
@@ -215,16 +215,8 @@ class MatchedChoice(_Matched):
 
 
 @dataclass(frozen=True, eq=False)
-class MatchedLaw(_Matched):
+class MatchedLaw(_MatchedCodes):
     """A law over a policy's own action codes."""
-
-    codes: tuple[int, ...] | None
-    space: Discrete
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions of the log."""
-        return self.space.n
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s) over the log's actions, (n, A)."""
@@ -242,16 +234,10 @@ class MatchedLaw(_Matched):
 
 
 @dataclass(frozen=True, eq=False)
-class Answering(_Matched):
+class Answering(_MatchedCodes):
     """A policy of the user's own, which answers with the log's labels or with action codes."""
 
-    space: Discrete
     given_names: tuple[str, ...] = ()
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions of the log."""
-        return self.space.n
 
     def __call__(self, states: FloatArray) -> IntArray:
         """Return the log's codes of the actions, (n,)."""
@@ -338,5 +324,25 @@ def _refuse_absent(policy: Any, action: int, space: Discrete) -> None:
     labels = getattr(policy, "action_labels", None)
     raise PolicyError(
         f"The policy takes the action {str(action) if labels is None else labels[action]!r}, which "
-        f"the log does not have. It has {some([space.label(code) for code in range(space.n)])}."
+        f"the log does not have. It has {some(labels_of(space))}."
     )
+
+
+def _require_available(policy: Any, log: Log) -> None:
+    """Refuse a policy that takes an action in a row where it could not be taken."""
+    origin = log.table_rows
+    if origin.available is None:
+        return
+    alive = np.flatnonzero(~log.terminated & (origin.next_rows >= 0))
+    rows = np.concatenate([origin.rows, origin.next_rows[alive]])
+    states = np.concatenate([log.states, log.next_states[alive]])
+    law = action_probabilities(policy, states, log.n_actions, rows=rows)
+    wrong = (law > 1e-9) & ~origin.available[rows]
+    if wrong.any():
+        at, action = (int(each[0]) for each in np.nonzero(wrong))
+        label = log.action_space.label(action)  # type: ignore[union-attr]
+        raise PolicyError(
+            f"The policy takes {label!r} in row {int(rows[at])} (the first row is 0), where it was not "
+            f"available ({len(np.unique(rows[wrong.any(axis=1)]))} such rows). Let it choose among the "
+            f"actions that are."
+        )

@@ -63,6 +63,29 @@ class Rule:
     columns: tuple[str, ...] = ()  # that it wants, in this order; all of them if there are none
     classes: Any = None  # actions of the columns of its answers
 
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return f"The policy {called(self.policy)}"
+
+    def within(self, names: Sequence[str]) -> bool:
+        """Return whether these columns have all that it wants."""
+        return set(self.columns) <= set(names)
+
+    def selected(self, frame: Any) -> Any:
+        """Return the columns of a frame that it wants, or say which are missing."""
+        self.require(list(map(str, frame.columns)))
+        return frame[list(self.columns)] if self.columns else frame
+
+    def require(self, names: Sequence[str]) -> None:
+        """Refuse columns that lack some that it wants."""
+        absent = [each for each in self.columns if each not in names]
+        if absent:
+            raise PolicyError(
+                f"{self.name} was fitted on the columns {some(self.columns, 20)}. The log "
+                f"has no {some(absent, 20)} to give it; it has {some(names, 20)}."
+            )
+
 
 def as_rule(policy: Any) -> Rule | None:
     """Return how to ask a function, a fitted model or its `predict_proba`; None for other policies."""
@@ -114,17 +137,19 @@ def on_rows(rule: Rule, log: Log) -> RowPolicy:
     """Ask a rule once about all rows of the log's table."""
     table = log.table_rows.table
     assert table is not None
-    names, name = table.names, f"The policy {called(rule.policy)}"
-    frame = _arrow_frame(table.read(names)) if _all_in(rule.columns, names) else None
-    if frame is None:
-        raise PolicyError(_missing(rule, names))
-    hidden = getattr(table, "hidden", {})
-    with own_errors(rule.policy, columns=names, hint=_hint(hidden)):
-        answers = rule.ask(frame[list(rule.columns)] if rule.columns else frame)
+    rule.require(table.names)
+    pandas_module()
+    frame = table.read(table.names).to_pandas(date_as_object=False)  # so dates compare with text
+    hint, hidden = "", getattr(table, "hidden", {})
+    if hidden:
+        listed = ", ".join(f"{name} ({what})" for name, what in hidden.items())
+        hint = f"Not among them, because no policy knows them before it acts: {listed}."
+    with own_errors(rule.policy, columns=table.names, hint=hint):
+        answers = rule.ask(rule.selected(frame))
     if rule.classes is not None:
         assert isinstance(log.action_space, Discrete)
-        answers = law_by_name(np.asarray(answers), rule.classes, log.action_space, name)
-    return row_policy(answers, log, name)
+        answers = law_by_name(np.asarray(answers), rule.classes, log.action_space, rule.name)
+    return row_policy(answers, log, rule.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,15 +169,13 @@ class OnStates:
         """Return what it answers; probabilities by the log's actions."""
         given: Any = states
         if self.frame:
-            given = pandas_module().DataFrame(states, columns=list(self.names))
-            if not _all_in(self.rule.columns, self.names):
-                raise PolicyError(_missing(self.rule, self.names))
-            given = given[list(self.rule.columns)] if self.rule.columns else given
+            frame = pandas_module().DataFrame(states, columns=list(self.names))
+            given = self.rule.selected(frame)
         with own_errors(self.rule.policy, None if self.frame else states, columns=self.names):
             answers = self.rule.ask(given)
         if self.rule.classes is not None:
-            named = f"The policy {self.__name__}"
-            return law_by_name(np.asarray(answers), self.rule.classes, self.space, named)
+            classes, name = self.rule.classes, self.rule.name
+            return law_by_name(np.asarray(answers), classes, self.space, name)
         if hasattr(answers, "columns") and isinstance(self.space, Discrete):
             return law_by_name(answers.to_numpy(), list(answers.columns), self.space, self.__name__)
         values = np.asarray(answers)
@@ -164,18 +187,15 @@ def bind_rule(policy: Any, log: Episodes) -> Any:
     rule = as_rule(policy)
     if rule is None:
         return policy
-    if not isinstance(log, Log):
-        frame = bool(rule.frame)
-    elif rule.frame is None:
-        frame = wants_names(rule, log.states[:2])
-    else:
-        frame = rule.frame
-    table = log.table_rows.table if isinstance(log, Log) else None
-    if frame and table is not None and isinstance(log, Log):
-        if not rule.columns or _all_in(rule.columns, table.names):
-            return on_rows(rule, log)
-        if not _all_in(rule.columns, log.state_names):
-            raise PolicyError(_missing(rule, table.names))
+    frame = bool(rule.frame)
+    if isinstance(log, Log):
+        frame = wants_names(rule, log.states[:2]) if rule.frame is None else rule.frame
+        table = log.table_rows.table
+        if frame and table is not None:
+            if rule.within(table.names):
+                return on_rows(rule, log)
+            if not rule.within(log.state_names):
+                rule.require(table.names)
     if not frame and rule.ask is policy:
         return policy  # a function of an array, as it is
     return OnStates(rule, log.state_names, frame, log.action_space)
@@ -191,27 +211,3 @@ def pandas_module() -> Any:
             "pip install pandas. Or write the rule for an array of the states."
         ) from error
     return pandas
-
-
-def _arrow_frame(table: Any) -> Any:
-    pandas_module()
-    return table.to_pandas(date_as_object=False)  # so that dates compare with text
-
-
-def _all_in(columns: Sequence[str], names: Sequence[str]) -> bool:
-    return set(columns) <= set(names)
-
-
-def _missing(rule: Rule, names: Sequence[str]) -> str:
-    absent = [each for each in rule.columns if each not in names]
-    return (
-        f"The policy {called(rule.policy)} was fitted on the columns {some(rule.columns, 20)}. The log "
-        f"has no {some(absent, 20)} to give it; it has {some(names, 20)}."
-    )
-
-
-def _hint(hidden: dict[str, str]) -> str:
-    if not hidden:
-        return ""
-    listed = ", ".join(f"{name} ({what})" for name, what in hidden.items())
-    return f"Not among them, because no policy knows them before it acts: {listed}."

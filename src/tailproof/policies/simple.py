@@ -30,14 +30,23 @@ class SampledPolicy(Protocol):
     """A law over continuous actions that can be drawn from."""
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
-        """Return one action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
 
 
 Policy = DeterministicPolicy | StochasticPolicy | SampledPolicy
 
 
+class _LawByRow:
+    def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
+        raise NotImplementedError
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return π(a | s) in states of no log, (n, A)."""
+        return self.law_at(states, None)
+
+
 @dataclass(frozen=True)
-class EpsilonGreedy:
+class EpsilonGreedy(_LawByRow):
     """Follow `policy` with probability 1 − ε, a uniform action otherwise.
 
     Examples
@@ -52,18 +61,14 @@ class EpsilonGreedy:
     epsilon: float
     n_actions: int
 
-    def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return (1 − ε) π(a | s) + ε / A, (n, A)."""
-        return self.law_at(states, None)
-
     def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
-        """Return the same in these rows of a log's table."""
+        """Return (1 − ε) π(a | s) + ε / A in these rows of a log's table, (n, A)."""
         followed = action_probabilities(self.policy, states, self.n_actions, rows=rows)
         return (1 - self.epsilon) * followed + self.epsilon / self.n_actions
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(_LawByRow):
     """At every step one of several policies, drawn with fixed probabilities.
 
     Examples
@@ -84,12 +89,8 @@ class Mixture:
                 f"{' + '.join(f'{share:g}' for share in shares) or 'none'}."
             )
 
-    def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return Σ share π(a | s), (n, A)."""
-        return self.law_at(states, None)
-
     def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
-        """Return the same in these rows of a log's table."""
+        """Return Σ share π(a | s) in these rows of a log's table, (n, A)."""
         law = np.zeros((len(states), self.n_actions))
         for share, policy in self.parts:
             law += share * action_probabilities(policy, states, self.n_actions, rows=rows)
@@ -144,7 +145,7 @@ class UniformBox:
             )
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return one action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
         return rng.uniform(self.low, self.high, size=(len(states), len(self.low)))
 
     def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:  # noqa: ARG002
@@ -167,8 +168,8 @@ def action_probabilities(
         given = np.asarray(_law(policy, states, rows), dtype=float)
         if given.shape != (n, n_actions):
             raise PolicyError(
-                f"policy.probabilities must return the shape ({n}, {n_actions}), a row a state and "
-                f"a column an action. Got {given.shape} instead."
+                f"policy.probabilities must return the shape ({n}, {n_actions}), one row per state and "
+                f"one column per action. Got {given.shape} instead."
             )
         sums = given.sum(axis=1)
         wrong = np.flatnonzero(~(np.abs(sums - 1) <= 1e-6) | (given < 0).any(axis=1))
@@ -210,12 +211,7 @@ def chosen_integers(
 ) -> IntArray:
     """Return what a deterministic policy answers, if these are whole numbers, (n,).
 
-    Parameters
-    ----------
-    rows
-        As in `action_probabilities`.
-    translate
-        Turns answers of other kinds, such as labels, into codes first.
+    `translate` turns answers of other kinds, such as labels, into codes first.
     """
     n = len(states)
     actions = translate(_deterministic(policy, states, rows))
@@ -229,12 +225,11 @@ def chosen_integers(
             f"The policy answers with text, such as {str(actions.flat[0])!r}, where codes 0.."
             f"{n_actions - 1} are needed: what labels stand for is known only of a log that has them."
         )
-    if (
-        actions.shape != (n,)
-        or actions.dtype.kind not in "iubf"
-        or (actions.dtype.kind == "f" and not (actions == np.round(actions)).all())
-        or (actions.dtype.kind == "f" and not np.isfinite(actions).all())
-    ):
+    whole = actions.dtype.kind in "iub" or (
+        actions.dtype.kind == "f"
+        and bool((np.isfinite(actions) & (actions == np.round(actions))).all())
+    )
+    if actions.shape != (n,) or not whole:
         raise PolicyError(
             f"A deterministic policy over {n_actions} actions must return {n} integers. "
             f"Got dtype {actions.dtype}, shape {actions.shape}."
@@ -254,14 +249,8 @@ def action_draws(
     """Return actions and weights whose weighted sum integrates over the policy.
 
     Discrete actions are enumerated and weighted with their probabilities: exact. A continuous
-    deterministic policy has one action a state; a sampled one `draws` of them, equally weighted.
-
-    Returns
-    -------
-    actions
-        (n, L) integers or (n, L, q) reals.
-    weights
-        (n, L), rows summing to one.
+    deterministic policy has one action per state; a sampled one `draws` of them, equally weighted.
+    Actions are (n, L) integers or (n, L, q) reals; weights are (n, L), rows summing to one.
     """
     n = len(states)
     if isinstance(space, Discrete):

@@ -1,19 +1,29 @@
-"""Policies as text: what a command line and Python both accept."""
+"""Policies as text, from code and from files: what a command line and Python both accept."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import re
-from difflib import get_close_matches
+import sys
+from functools import reduce
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tailproof.data.spaces import ActionSpace, Continuous, Discrete
-from tailproof.errors import PolicyError
-from tailproof.policies.answers import labels_of
+from tailproof.errors import PolicyError, TailproofError
+from tailproof.policies.answers import did_you_mean, labels_of
 from tailproof.policies.by_row import Column, Logged
-from tailproof.policies.loading import load_named
 from tailproof.policies.simple import Always, Mixture, Uniform, UniformBox
 
+POLICY_FORMS = (
+    "always:ACTION, uniform, logged, column:NAME or column:p_* (what a column says the policy does), "
+    "file.py:NAME or module:NAME (a function of states, or a fitted model), a file that `tailproof "
+    "learn` saved or an .onnx file, or a mixture such as 0.1*always:email + 0.9*logged"
+)
+#: Files whose reading would run whatever is in them.
+_PICKLES = (".joblib", ".pkl", ".pickle", ".skops")
 _SHARE = re.compile(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*\*\s*(.+?)\s*", re.IGNORECASE | re.DOTALL)
 
 
@@ -38,7 +48,7 @@ def policy_from_text(text: str, space: ActionSpace) -> Any:
         return Always(action_code(text.removeprefix("always:"), space), _discrete(text, space).n)
     if text.startswith("column:") and len(text) > len("column:"):
         return Column(text.removeprefix("column:"))
-    return load_named(text)
+    return _load(text)
 
 
 def name_and_policy(text: str) -> tuple[str, str]:
@@ -59,10 +69,9 @@ def action_code(label: str, given: ActionSpace) -> int:
     known = labels_of(space)
     if label in known:
         return known.index(label)
-    close = get_close_matches(label, known, n=1)
     raise PolicyError(
         f"There is no action {label!r} in the log. It has {', '.join(known[:12])}"
-        f"{', …' if len(known) > 12 else ''}." + (f" Did you mean {close[0]!r}?" if close else "")
+        f"{', …' if len(known) > 12 else ''}.{did_you_mean(label, known)}"
     )
 
 
@@ -92,3 +101,91 @@ def _discrete(text: str, space: ActionSpace) -> Discrete:
     raise PolicyError(
         f"{text} needs discrete actions. These are continuous ({space}); name a function instead."
     )
+
+
+def _load(text: str) -> Any:
+    """Return the policy in a file, or the object that code has under this name."""
+    path = Path(text)
+    if path.suffix in _PICKLES:
+        raise PolicyError(
+            f"{text} is a pickle, and reading one runs whatever code is in it, so it is never read "
+            f"unasked. Load it in a file of your own, say rules.py: import joblib; "
+            f"model = joblib.load({text!r}); and pass rules.py:model."
+        )
+    if path.exists() and not path.is_dir():
+        if path.suffix == ".py":
+            raise PolicyError(
+                f"{text} is code: say which policy in it is meant, as in {text}:policy."
+            )
+        from tailproof.export.load import load
+
+        return load(path)
+    module, colon, name = text.rpartition(":")
+    if not colon or not module or not name:
+        raise PolicyError(
+            f"There is no file {text!r}, and it does not name a function."
+            f"{did_you_mean(text, ('uniform', 'logged'))} A policy is {POLICY_FORMS}."
+        )
+    return _imported(module, name)
+
+
+def _imported(module: str, name: str) -> Any:
+    try:
+        found = _file(Path(module)) if module.endswith(".py") else _module(module)
+    except TailproofError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise PolicyError(
+                f"The module {module!r} needs {error.name!r}, which is not installed."
+            ) from error
+        meant = did_you_mean(module, ("always", "column"), f"{{}}:{name}")
+        raise PolicyError(
+            f"There is no module {module!r}.{meant}"
+            f" Modules are looked for in the current folder and among the installed packages; a "
+            f"policy is {POLICY_FORMS}."
+        ) from error
+    except Exception as error:  # the user's code may raise anything
+        raise PolicyError(
+            f"{module} could not be imported: {type(error).__name__}: {error}. --debug shows where."
+        ) from error
+    try:
+        policy = reduce(getattr, name.split("."), found)  # model.predict_proba is one, too
+    except AttributeError as error:
+        public = [
+            each
+            for each, value in vars(found).items()
+            if not each.startswith("_") and not isinstance(value, ModuleType)
+        ]
+        raise PolicyError(f"{module} has no {name!r}.{did_you_mean(name, public)}") from error
+    if isinstance(policy, type):
+        raise PolicyError(
+            f"{module}:{name} is a class. Name an object of it or a function of states: write "
+            f"policy = {name}(...) in the module and pass {module}:policy."
+        )
+    if not (
+        callable(policy)
+        or any(hasattr(policy, each) for each in ("probabilities", "sample", "predict", "function"))
+    ):
+        raise PolicyError(
+            f"{module}:{name} is no policy but {type(policy).__name__}. A policy is a function of "
+            f"states to actions, a fitted model with predict, or an object with "
+            f"probabilities(states) or sample(states, rng)."
+        )
+    return policy
+
+
+def _module(name: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(name)
+
+
+def _file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise PolicyError(f"There is no file {str(path)!r} to take a policy from.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -17,18 +17,10 @@ _FORM = re.compile(r"p(\d+(?:\.\d+)?)(:all)?")
 
 @dataclass(frozen=True)
 class Cap:
-    """A one-sided cap at a percentile: an upper one above 50, a lower one below.
+    """A one-sided cap at a percentile: an upper one above 50, a lower one below."""
 
-    Attributes
-    ----------
-    percentile
-        In (0, 100), not 50.
-    every
-        Whether it is the percentile of all values, or of those that are not 0.
-    """
-
-    percentile: float
-    every: bool = False
+    percentile: float  # in (0, 100), not 50
+    every: bool = False  # of all values, or of those that are not 0
 
     @classmethod
     def named(cls, name: str) -> Cap:

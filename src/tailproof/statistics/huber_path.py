@@ -79,17 +79,11 @@ class Path:
 def huber_estimates(
     samples: FloatArray, *, nuisance: Nuisance | None = None, common: FloatArray | None = None
 ) -> Path:
-    """Return the path of Huber means of the samples.
+    """Return the path of Huber means of the samples, (U,).
 
-    Parameters
-    ----------
-    samples
-        (U,)
-    nuisance
-        What the samples were themselves made with. Where thresholds cut off some samples, its noise no
-        longer cancels, and belongs in the variances.
-    common
-        Influence that every estimate shares, (U,): it adds to the variances, not to differences.
+    Where the samples were made with a `nuisance` and thresholds cut some of them off, its noise no
+    longer cancels and belongs in the variances. `common` is influence that every estimate shares, (U,):
+    it adds to the variances, not to differences.
     """
     count = len(samples)
     centre = np.median(samples)

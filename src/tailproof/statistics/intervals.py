@@ -56,9 +56,9 @@ def share_below_mean(*, skew: Skew = "symmetric", tail_index: float | None = Non
     law with p₀ = 1 − 1/α (left tail) or 1/α (right tail). Symmetric tails and α ≥ 2 give ½. The
     left value, the least of all stable laws of index α, grows with α: guess low. A right tail of
     unknown index gives ½, which p₀ exceeds. Left limits are approached from below, right ones from
-    above: with 20, 200, 2,000 draws a fold −Pareto(1.5) has p₀ = 0.27, 0.30, 0.32 (limit 0.33),
+    above: with 20, 200, 2,000 draws per fold −Pareto(1.5) has p₀ = 0.27, 0.30, 0.32 (limit 0.33),
     −Pareto(1.8) 0.33, 0.38, 0.40 (limit 0.44), −Pareto(2.5) 0.40, 0.44, 0.47 (limit 0.5).
-    Levels in the middle feel the gap most: with 8,000 draws a fold of −Pareto(1.5) and K = 12, the
+    Levels in the middle feel the gap most: with 8,000 draws per fold of −Pareto(1.5) and K = 12, the
     reported 94.6 % covered 94.5 %, but 60.7 % covered 58.1 %.
 
     >>> round(share_below_mean(skew="left", tail_index=1.5), 4)

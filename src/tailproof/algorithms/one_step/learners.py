@@ -18,7 +18,7 @@ from tailproof.algorithms.learners.tree_arrays import (
     with_action,
 )
 from tailproof.algorithms.learners.tree_learning import LearningTask
-from tailproof.algorithms.one_step.designs import gcv_ridge
+from tailproof.algorithms.one_step.outcomes import gcv_ridge
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log

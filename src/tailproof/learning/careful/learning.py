@@ -63,26 +63,15 @@ class CarefulLearning:
     Candidates are taught by half of the episodes. The one with the largest lower bound of its gain on
     a quarter is chosen, and judged on the last quarter: what is reported never took part in the
     choice. One-step episodes take turns in this (`learn_from_rows`).
-
-    Parameters
-    ----------
-    holdout
-        Share of the groups that judge.
-    at_least
-        Confidence with which the policy must be better than what was logged.
-    teach
-        Fits a method.
-    advance
-        Called after each candidate.
     """
 
     log: Log
     gamma: float
     seed: int
-    holdout: float
-    at_least: float
-    teach: Teach
-    advance: Callable[[], Any]
+    holdout: float  # share of the groups that judge
+    at_least: float  # confidence with which the policy must be better than what was logged
+    teach: Teach  # fits a method
+    advance: Callable[[], Any]  # called after each candidate
 
     def learn(self) -> Learned:
         """Return what was learned, with the episodes that judged it."""

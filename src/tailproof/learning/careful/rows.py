@@ -66,24 +66,16 @@ class LawOfRows:
 class CrossFit:
     """What each candidate does in each row, if two folds (the row's own and another) taught nothing.
 
-    Attributes
-    ----------
-    fold
-        Of each row, (n,); the first is the one that is held out at the end.
-    scores
-        Γ(s, a) of all rows, (n, A).
-    values
-        Γ(s, π(s)) by candidate, other fold that did not teach and row, (FOLDS, n); 0 in that fold.
-    methods, failed
-        How candidates are learned, and why some were not.
+    `values` are Γ(s, π(s)) of a candidate by the other fold that did not teach and by row, (FOLDS, n);
+    0 in that fold.
     """
 
     log: Log
-    fold: IntArray
-    scores: FloatArray
+    fold: IntArray  # of each row, (n,); the first is the one that is held out at the end
+    scores: FloatArray  # Γ(s, a) of all rows, (n, A)
     values: dict[str, FloatArray]
-    methods: dict[str, Method]
-    failed: dict[str, str] = field(default_factory=dict)
+    methods: dict[str, Method]  # how candidates are learned
+    failed: dict[str, str] = field(default_factory=dict)  # why some were not
 
     @classmethod
     def of(

@@ -49,12 +49,7 @@ class SeenPairs:
     ) -> float:
         """Return what unseen actions may cost: the chance of ever taking one, times the worst.
 
-        Parameters
-        ----------
-        weights
-            How often the policy visits each row, up to a factor, (n,); None for all alike.
-        value
-            Of the policy.
+        `weights` say how often the policy visits each row, up to a factor, (n,); None for all alike.
         """
         visits = np.ones(log.n_transitions) if weights is None else np.maximum(weights, 0.0)
         if not visits.sum() > 0:

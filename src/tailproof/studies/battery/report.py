@@ -11,19 +11,23 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.files.atomic import write_whole
-from tailproof.report.blocks import Block, Fact, Facts, Figure, Points, Prose, Section, Wide
-from tailproof.report.figures import legend
+from tailproof.report.blocks import Block, Bullets, Fact, Facts, Figure, Prose, Section, Wide
 from tailproof.report.page import Page
 from tailproof.report.record import as_json
-from tailproof.report.tables import Table, table
+from tailproof.report.tables import ResultTable, table
 from tailproof.report.text import count, number, percent
 from tailproof.report.versions import versions
 from tailproof.studies.battery.cells import NOISES
 from tailproof.studies.battery.entrants import LEVELS
 from tailproof.studies.battery.heatmap import heat_map, ratio_text
-from tailproof.studies.battery.learners import SchoolReport, school_report
 from tailproof.studies.battery.run import Findings
-from tailproof.studies.battery.score import Leaderboard, geometric_mean, leaderboard
+from tailproof.studies.battery.score import (
+    Leaderboard,
+    SchoolReport,
+    geometric_mean,
+    leaderboard,
+    school_report,
+)
 from tailproof.studies.battery.stories import STORIES
 
 ONLY_STORIES = "Only the stories of the storage world were run."
@@ -31,24 +35,12 @@ ONLY_STORIES = "Only the stories of the storage world were run."
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The results of a run in every form.
+    """The results of a run in every form."""
 
-    Attributes
-    ----------
-    record
-        What ``--json`` prints.
-    tables
-        What a terminal shows.
-    page
-        The HTML page.
-    maps
-        Heat maps as SVG, by file name.
-    """
-
-    record: dict[str, Any]
-    tables: tuple[Table, ...]
+    record: dict[str, Any]  # what ``--json`` prints
+    tables: tuple[ResultTable, ...]  # what a terminal shows
     page: Page
-    maps: dict[str, str] = field(default_factory=dict)
+    maps: dict[str, str] = field(default_factory=dict)  # heat maps as SVG, by file name
 
     def write(self, folder: Path) -> list[Path]:
         """Write scores.json, index.html and the heat maps to a folder."""
@@ -88,7 +80,7 @@ def _last_sections(
     ]
     rows = [*settings.items(), *versions().items()]
     how = table(("setting", "value"), [(name, str(value)) for name, value in rows])
-    failures = Section("failures", "Failures", (Points(tuple(said), "warn"),))
+    failures = Section("failures", "Failures", (Bullets(tuple(said), "warn"),))
     return [*([failures] if said else []), Section("how", "How this was run", (Wide(how),))]
 
 
@@ -170,7 +162,7 @@ def noise_map(board: Leaderboard, steps: int, *, standalone: bool = False) -> st
     )
 
 
-def standings_table(board: Leaderboard) -> Table:
+def standings_table(board: Leaderboard) -> ResultTable:
     """Return the leaderboard, best first."""
     return table(
         ("entrant", "geometric mean", "worst", "in", *(f"{size:,} steps" for size in board.sizes)),
@@ -189,7 +181,7 @@ def standings_table(board: Leaderboard) -> Table:
     )
 
 
-def interval_table(board: Leaderboard) -> Table:
+def interval_table(board: Leaderboard) -> ResultTable:
     """Return coverage, width and refusals of the entrants that print intervals."""
     return table(
         ("entrant", "claim", "coverage", "lowest", "in", "declined", "width / best RMSE"),
@@ -211,7 +203,7 @@ def interval_table(board: Leaderboard) -> Table:
     )
 
 
-def story_table(board: Leaderboard, name: str) -> Table:
+def story_table(board: Leaderboard, name: str) -> ResultTable:
     """Return the entrants' estimates and picks in one story, least regret first."""
     lines = [line for line in board.standings if name in line.stories]
     rows = sorted((line.stories[name].regret, line.entrant, line.stories[name]) for line in lines)
@@ -233,7 +225,7 @@ def story_table(board: Leaderboard, name: str) -> Table:
     )
 
 
-def cell_table(board: Leaderboard) -> Table:
+def cell_table(board: Leaderboard) -> ResultTable:
     """Return the ratio of every entrant in every cell."""
     order, ratios = ranked(board), board.relative
     return table(
@@ -253,7 +245,7 @@ def cell_table(board: Leaderboard) -> Table:
     )
 
 
-def _accuracy(board: Leaderboard, standings: Table) -> Section:
+def _accuracy(board: Leaderboard, standings: ResultTable) -> Section:
     blocks: list[Block] = [
         Prose(
             "RMSE of each entrant over that of the best entrant of the cell: 1 is best. A cell is a "
@@ -269,7 +261,7 @@ def _accuracy(board: Leaderboard, standings: Table) -> Section:
                 caption=f"Logs of {size:,} steps: geometric mean of the ratios over worlds and "
                 f"overlaps. Above the lines symmetric noises, then mild skew, then strong skew.",
                 svg=noise_map(board, size),
-                legend=legend([("good", "within 5 % of the best"), ("warn", "worse")]),
+                legend=[("good", "within 5 % of the best"), ("warn", "worse")],
                 numbers=table(
                     ("noise", *board.entrants),
                     [(noise, *row) for noise, row in zip(noises, ratios.tolist(), strict=True)],
@@ -279,7 +271,7 @@ def _accuracy(board: Leaderboard, standings: Table) -> Section:
     return Section("accuracy", "Who is closest to the truth", tuple(blocks), "Accuracy")
 
 
-def _intervals(shown: Table) -> Section:
+def _intervals(shown: ResultTable) -> Section:
     about = Prose(
         "Coverage among the logs for which an interval was printed, over all cells and in the worst "
         "cell with at least 20 of them; the share of logs that got none; and the median width in "
@@ -288,7 +280,7 @@ def _intervals(shown: Table) -> Section:
     return Section("intervals", "Whose intervals hold", (about, Wide(shown)), "Intervals")
 
 
-def _stories(tables: dict[str, Table]) -> Section:
+def _stories(tables: dict[str, ResultTable]) -> Section:
     about = Prose(
         "A battery at real prices, one hub and one year logged: every candidate schedule is "
         "estimated, the best-looking one is picked and meets the other year, in $/day. One storm, "
@@ -321,7 +313,7 @@ def _of_learners(school: SchoolReport, settings: dict[str, Any]) -> BenchReport:
     return BenchReport(record, tuple(tables), page)
 
 
-def _learner_tables(school: SchoolReport) -> Sequence[Table]:
+def _learner_tables(school: SchoolReport) -> Sequence[ResultTable]:
     lines = school.lines
     regrets = [
         table(

@@ -21,7 +21,7 @@ from tailproof.files.atomic import write_whole
 from tailproof.files.frames import plain
 from tailproof.report.versions import versions
 from tailproof.studies.journal import Journal
-from tailproof.studies.paper.drawing import style, write_figure
+from tailproof.studies.paper.drawing import STYLE, write_figure
 from tailproof.studies.paper.experiment import (
     Cell,
     Claim,
@@ -94,7 +94,7 @@ def reproduce(
 ) -> list[Reproduced]:
     """Rerun figures and tables of the paper, and judge its claims.
 
-    A run that was stopped, by whatever, goes on where it was if it is started again with the same
+    A run that was stopped goes on where it was if it is started again with the same
     settings and the same `out`. Results depend on the seed and the settings, not on `jobs`.
 
     Parameters
@@ -134,7 +134,11 @@ def reproduce(
     outcomes = []
     for name in dict.fromkeys(one for group in asked for one in GROUPS.get(group, (group,))):
         found = experiment(name)
-        why = _missing(found, source)
+        why = ""
+        if found.deep:
+            from tailproof.studies.paper.datasets import why_not
+
+            why = why_not(name, source)
         if why and name in asked:
             raise TailproofError(why)
         outcome = Reproduced(found.name, found.shows, skipped=why)
@@ -153,15 +157,6 @@ def reproduce(
         outcomes.append(outcome)
         each(outcome)
     return outcomes
-
-
-def _missing(found: Experiment, data: Path | None) -> str:
-    """Return what an experiment lacks to run, in words; nothing if nothing."""
-    if not found.deep:
-        return ""
-    from tailproof.studies.paper.datasets import why_not
-
-    return why_not(found.name, data)
 
 
 def run(
@@ -264,6 +259,8 @@ def _write(
     about: dict[str, Any],
     out: Path,
 ) -> dict[str, Path]:
+    from matplotlib import rc_context
+
     files = {kind: out / f"{experiment.name}.{kind}" for kind in ("parquet", "json", "svg", "png")}
     columns = list(dict.fromkeys(name for row in results.rows for name in row))
     _write_table(files["parquet"], [name for name in columns if name != TIMES], results.rows)
@@ -285,7 +282,7 @@ def _write(
     }
     text = json.dumps(plain(record), indent=1, allow_nan=False, ensure_ascii=False)
     write_whole(files["json"], text + "\n")
-    with style():
+    with rc_context(STYLE):
         write_figure(experiment.draw(results), files["svg"], files["png"])
     return files
 

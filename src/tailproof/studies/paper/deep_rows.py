@@ -14,14 +14,13 @@ from tailproof.algorithms.learners.ranking import Rank, best_episodes
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.data.partition import Folds, Replicate, Split
-from tailproof.deep.bases import IQL, SAC, SQL
+from tailproof.data.partition import Folds, Split
+from tailproof.deep.bases import IQL, SQL
+from tailproof.deep.cloning import DeepFitted, clone, effective_share, policy_weights
 from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.data import Scaling
-from tailproof.deep.extraction import DeepFitted, clone, effective_share, policy_weights
 from tailproof.deep.fitting import fit_critics, member_seeds
-from tailproof.deep.history import History
-from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
+from tailproof.ensemble.aggregate import Aggregate, Mean, Median, Quantile
 from tailproof.errors import FoldError
 from tailproof.noise import StudentT, add_noise
 
@@ -106,28 +105,18 @@ def implicit_study(
     for rank in RANKS:
         best = log.take(best_episodes(log, top=0.3, rank=rank).best)
         final[f"percent-{rank}"] = scores(best, np.ones((1, best.n_transitions)))[0]
+    measured = ("time constants", "mean value", "logged return", "pessimism")
     return {
         "scores": {name: float(score) for name, score in final.items()},
         "worth": {name: effective_share(torch.from_numpy(each)) for name, each in weights.items()},
-        "critics": {} if vanilla is None else _measured(vanilla.training),
+        "critics": {
+            name: float(vanilla.training[name].values[-1, 0]) for name in measured if vanilla
+        },
     }
 
 
-def _measured(history: History) -> dict[str, float]:
-    """Return what training measured of the first member at its end."""
-    names = ("time constants", "mean value", "logged return", "pessimism")
-    return {name: float(history[name].values[-1, 0]) for name in names}
-
-
 def advantage_study(
-    log: Log,
-    clean: Log,
-    base: IQL | SQL,
-    *,
-    seed: int,
-    folds: int,
-    quantile: float,
-    clip: float = 0.01,
+    log: Log, clean: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float
 ) -> dict[str, float]:
     """Return the rank correlation of each row's Q − V with the advantages of the rewards without noise.
 
@@ -137,7 +126,7 @@ def advantage_study(
     """
     variants = {
         "vanilla": log.rewards,
-        "clipped": clipped(log.rewards, clip),
+        "clipped": clipped(log.rewards, 0.01),
         "clean": clean.rewards,
     }
     fitted = _critics_of(base, log, variants, folds=folds, seed=seed)
@@ -167,13 +156,9 @@ def advantage_study(
 
 def _rows(variants: Iterable[str], quantile: float) -> dict[str, dict[str, Aggregate]]:
     """Return the policies taken from each group of members, and how each combines its members."""
-    rooms: dict[str, Aggregate] = {
-        "ma": Mean(),
-        "room-vm": Median(),
-        "p-room-vm": Quantile(quantile),
-    }
-    alone: dict[str, dict[str, Aggregate]] = {name: {name: Mean()} for name in variants}
-    return {**alone, "folds": rooms}
+    found: dict[str, dict[str, Aggregate]] = {name: {name: Mean()} for name in variants}
+    found["folds"] = {"ma": Mean(), "room-vm": Median(), "p-room-vm": Quantile(quantile)}
+    return found
 
 
 def _critics_of(
@@ -214,31 +199,3 @@ def _critics_of(
 def _neural(fitted: DeepFitted) -> NeuralCritics:
     assert isinstance(fitted.critics, NeuralCritics)
     return fitted.critics
-
-
-def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]:
-    """Train SAC-N and SAC-N (STD) on the same log.
-
-    One that diverges leaves no policy, which is a result too: it has the reason and no scores.
-    """
-    result: dict[str, Any] = {"scores": {}, "evaluations": {}, "q scale": {}, "diverged": {}}
-    result["time constants"] = {}
-    task = Task(log, _GAMMA, None, log.first_states)
-    for name, aggregate in (("sac-n", Quantile(0.0)), ("sac-n-std", MeanMinusStd(2.0))):
-        rng = np.random.default_rng(seed)
-        folds = Replicate(critics).assign(log, rng)
-        run, saved = base.run, base.run.checkpoint
-        own = replace(
-            base, run=replace(run, checkpoint=None if saved is None else f"{saved}/{name}")
-        )
-        try:
-            training = own.fit(task, folds, backup=aggregate, rng=rng).training
-        except FoldError as error:
-            result["diverged"][name] = str(error)
-            continue
-        scores = training["score"].values[:, 0]
-        result["scores"][name] = float(scores[-10:].mean())
-        result["evaluations"][name] = scores.tolist()
-        result["time constants"][name] = training.convergence.time_constants
-        result["q scale"][name] = training["q scale"].values.mean(axis=1).tolist()
-    return result

@@ -12,7 +12,7 @@ from tailproof.plotting.marks import Tone, dots, name_axes, rule
 from tailproof.plotting.rows import draw_bars, name_rows, rows_axes
 from tailproof.plotting.svg import as_svg
 from tailproof.report.blocks import Block, Fact, Facts, Figure, Prose, Section
-from tailproof.report.figures import legend, returns_figure
+from tailproof.report.figures import returns_figure
 from tailproof.report.page import Page
 from tailproof.report.pages import evidence_sections, today
 from tailproof.report.sections import settings_section, verdict_section
@@ -35,21 +35,11 @@ from tailproof.studies.storm.story import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TONES: dict[str, Tone] = {
-    PLAIN: "warn",
-    DAYS: "third",
-    WEEKS: "main",
-    CLIPPED: "second",
-    AUTO: "good",
-}
-
-NAMES = {
-    PLAIN: "the plain average",
-    DAYS: "folds of days",
-    WEEKS: "folds of weeks",
-    CLIPPED: "clipping",
-    AUTO: "the default",
-}
+TONES: dict[str, Tone] = dict(
+    zip(ESTIMATORS, ("warn", "third", "main", "second", "good"), strict=True)
+)
+WORDS = ("the plain average", "folds of days", "folds of weeks", "clipping", "the default")
+NAMES = dict(zip(ESTIMATORS, WORDS, strict=True))
 
 
 def story_sentences(shown: Demonstration) -> dict[str, str]:
@@ -196,7 +186,7 @@ def estimates_figure(season: Season, *, names: Sequence[str] = tuple(ESTIMATORS)
             + "; ".join(f"{each} {season.error(each):.0f}" for each in names)
             + " $ a day.",
         ),
-        legend=legend([*((TONES[each], each) for each in names), ("truth", "truth by replay")]),
+        legend=[*((TONES[each], each) for each in names), ("truth", "truth by replay")],
         numbers=table(
             ("schedule", "truth", *names),
             [
