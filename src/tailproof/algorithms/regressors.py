@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import Fitted
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray
+from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import RegressorCritics
+
+
+class _Ahead(NamedTuple):
+    """Next states, the actions there, (n, L), and their weights; without a policy all logged ones."""
+
+    states: FloatArray
+    actions: AnyArray
+    weights: FloatArray | None
+
+    @classmethod
+    def of(cls, task: Task) -> _Ahead:
+        log = task.log
+        if task.policy is not None:
+            return cls(log.next_states, *task.next_actions(slice(None)))
+        logged = logged_actions(log)
+        every = np.broadcast_to(logged, (log.n_transitions, len(logged)))
+        return cls(log.next_states, every, None)
+
+    def at(self, critics: RegressorCritics, rows: Any) -> FloatArray:
+        """Return Q_k(s', a) at every action in some rows, (K, L, m)."""
+        states, columns = self.states[rows], np.moveaxis(self.actions[rows], 1, 0)
+        return np.stack([critics.values(states, column) for column in columns], axis=1)
+
+    def value(self, values: FloatArray, rows: Any) -> FloatArray:
+        """Return the expectation or the maximum over actions, from (…, L, m) to (…, m)."""
+        if self.weights is None:
+            return np.asarray(values.max(axis=-2))
+        return np.asarray(np.einsum("...lm,ml->...m", values, self.weights[rows]))
 
 
 def fit_regressors(
@@ -46,35 +74,19 @@ def fit_regressors(
 
     scale = 1 / (1 - task.gamma) if from_reward and task.gamma < 1 else float(from_reward)
     critics = refit([log.rewards[chosen] * scale for chosen in rows])
-    if task.policy is not None:
-        every, weights = task.next_actions(slice(None))
-    else:
-        actions = logged_actions(log)
-        every, weights = np.broadcast_to(actions, (log.n_transitions, len(actions))), None
-
-    def at(critics: RegressorCritics, rows: Any) -> FloatArray:
-        """Return Q_k(s', a) at every next action, (K, L, m)."""
-        states, columns = log.next_states[rows], np.moveaxis(every[rows], 1, 0)
-        return np.stack([critics.values(states, column) for column in columns], axis=1)
-
-    def value(values: FloatArray, rows: Any) -> FloatArray:
-        """Return the maximum or the expectation over actions, from (…, L, m) to (…, m)."""
-        if weights is None:
-            return np.asarray(values.max(axis=-2))
-        return np.asarray(np.einsum("...lm,ml->...m", values, weights[rows]))
+    ahead = _Ahead.of(task)
 
     def after(critics: RegressorCritics) -> list[FloatArray]:
         """Return the values of the next states in the rows of each fold."""
         if backup is None:
             alone = [critics.subset(np.array([k])) for k in range(folds.count)]
-            return [
-                value(at(own, chosen), chosen)[0] for own, chosen in zip(alone, rows, strict=True)
-            ]
-        values = at(critics, slice(None))
+            pairs = zip(alone, rows, strict=True)
+            return [ahead.value(ahead.at(own, chosen), chosen)[0] for own, chosen in pairs]
+        values, every = ahead.at(critics, slice(None)), slice(None)
         if aggregate_first:
-            shared = value(backup(values), slice(None))
+            shared = ahead.value(backup(values), every)
         else:
-            shared = backup(value(values, slice(None)))
+            shared = backup(ahead.value(values, every))
         return [shared[chosen] for chosen in rows]
 
     alive = (~log.terminated).astype(float)
