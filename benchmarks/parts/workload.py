@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tailproof import Log, Replicate, Split
 from tailproof.deep.data import Scaling
-from tailproof.deep.group import MemberGroup
+from tailproof.deep.fitting import MemberGroup
 from tailproof.deep.settings import DeepSettings
 from tailproof.ensemble.aggregate import Aggregate
 

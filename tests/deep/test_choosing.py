@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from tailproof import Continuous, Log, evaluate, learn, load_policy, method
 from tailproof.cli import app
-from tailproof.deep import choosing, judging
-from tailproof.deep.choosing import Budget, Gain, candidates
+from tailproof.deep import choosing
+from tailproof.deep.choosing import Budget, Gain, rows_to_try
 
 SMALL = Budget(
     fewest=1_200,
@@ -51,11 +51,11 @@ def make_log(**given):
 
 
 def test_tails_choose_the_candidates():
-    light, reason = candidates(make_log(), SMALL)
+    light, reason = rows_to_try(make_log(), SMALL)
     assert list(light) == ["bc-neural", "percent-bc-neural", "iql"]
     assert light["percent-bc-neural"].base.rank == "sum"
     assert "light" in reason
-    heavy, reason = candidates(make_log(noise=lambda rng, n: rng.standard_cauchy(n)), SMALL)
+    heavy, reason = rows_to_try(make_log(noise=lambda rng, n: rng.standard_cauchy(n)), SMALL)
     assert list(heavy) == ["bc-neural", "percent-bc-neural", "room-vm-iql"]
     assert heavy["percent-bc-neural"].base.rank == "median"
     assert heavy["room-vm-iql"].folds == 5
@@ -110,7 +110,7 @@ def middling(states):
 
 def judged(log, *, rank="sum", policy=right):
     taught, held_out = log.take(np.arange(0, 90)), log.take(np.arange(90, 120))
-    return judging.resemblance(
+    return choosing.resemblance(
         policy,
         middling,
         taught,
@@ -185,7 +185,7 @@ def test_without_held_out_episodes_nothing_is_compared(monkeypatch):
 
 
 def test_the_command_line_trains_judges_plays_and_saves(tmp_path, monkeypatch):
-    monkeypatch.setattr(judging.neural_judge, "__kwdefaults__", QUICK)
+    monkeypatch.setattr(choosing.neural_judge, "__kwdefaults__", QUICK)
     rng = np.random.default_rng(0)
     n = 400
     states = rng.uniform(-1, 1, (n, 3))

@@ -8,7 +8,7 @@ import pytest
 from tailproof import Continuous, Log, Quantile, Replicate, Split, Whole, learn, method
 from tailproof.algorithms.task import Task
 from tailproof.deep import IQL, SAC, SQL, EarlyStopping, History, NeuralFQE, Run
-from tailproof.deep.convergence import horizon_of, returns_to_go
+from tailproof.deep.history import horizon_of, returns_to_go
 from tailproof.errors import ConvergenceWarning, MethodError
 
 SMALL = {"hidden": (16, 16), "batch": 64, "learning_rate": 3e-3}

@@ -9,11 +9,11 @@ from tailproof.deep import IQL, SAC, SQL, TD3BC, NeuralFQE, losses
 from tailproof.deep.actor_critic import ActorCriticLearner
 from tailproof.deep.actors import squash
 from tailproof.deep.cloning import CloningLearner
+from tailproof.deep.critic_learner import FQELearner
 from tailproof.deep.data import Scaling
-from tailproof.deep.group import MemberGroup
+from tailproof.deep.fitting import MemberGroup
 from tailproof.deep.implicit import ImplicitLearner
 from tailproof.deep.networks import Stack
-from tailproof.deep.neural_fqe import FQELearner
 from tailproof.deep.reductions import reduce
 
 BATCH, GAMMA = 16, 0.9

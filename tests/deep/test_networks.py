@@ -3,8 +3,7 @@ import pickle
 import pytest
 import torch
 
-from tailproof.deep.adam import Adam
-from tailproof.deep.networks import Parameters, Pass, Shape, Stack, concatenate, initialise
+from tailproof.deep.networks import Adam, Parameters, Pass, Shape, Stack, concatenate, initialise
 
 
 def stack(shape, seeds=None):

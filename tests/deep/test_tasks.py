@@ -7,8 +7,7 @@ import pytest
 from tailproof import Continuous, Log, MeanMinusStd, Median, Method, Quantile
 from tailproof.deep import IQL, Evaluation, Run, play
 from tailproof.deep.rows import deep_rows
-from tailproof.deep.scores import REFERENCE, normalised, scorer
-from tailproof.deep.tasks import PRESETS, preset
+from tailproof.deep.tasks import PRESETS, REFERENCE, normalised, preset, scorer
 from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
 from tailproof.sources import read_rollouts
 from tailproof.studies.paper.deep_rows import (

@@ -25,7 +25,7 @@ from tailproof.deep import (
     WandbLogger,
 )
 from tailproof.deep.data import Scaling, normal_draws, row_draws
-from tailproof.deep.group import value_limits
+from tailproof.deep.fitting import value_limits
 from tailproof.deep.history import History
 from tailproof.deep.settings import require_module
 from tailproof.errors import FoldError, FoldWarning, LogError, MethodError, TailproofError
@@ -193,7 +193,7 @@ def poison(monkeypatch, kind, member, step, value):
 
 @pytest.mark.parametrize("value", [float("nan"), 1e12])
 def test_a_member_that_explodes_is_reported_and_left_out(log, monkeypatch, value):
-    from tailproof.deep.neural_fqe import FQELearner
+    from tailproof.deep.critic_learner import FQELearner
 
     def policy(states):
         return np.zeros((len(states), 2))

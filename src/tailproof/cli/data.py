@@ -134,11 +134,11 @@ def _played(asked: MakeOptions) -> Log:
     import gymnasium
     import numpy as np
 
-    from tailproof.deep.environments import make
+    from tailproof.deep.tasks import make_environment
     from tailproof.worlds.rollout import rollout
 
     try:
-        environment = make(asked.name)
+        environment = make_environment(asked.name)
     except gymnasium.error.Error as error:
         raise TailproofError(
             f"There is no world or Gymnasium environment {asked.name!r}: {error}. `tailproof data "

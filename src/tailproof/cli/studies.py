@@ -68,7 +68,7 @@ def demo(session: Session, asked: DemoOptions) -> None:
         return
     from tailproof.studies.storm.page import story_page
     from tailproof.studies.storm.story import demonstrate
-    from tailproof.worlds.storage import HUBS
+    from tailproof.worlds.prices import HUBS
 
     others = () if asked.quick else HUBS
     with session.working("Two years of a battery", total=3 if asked.quick else 11) as advance:

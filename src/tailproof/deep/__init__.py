@@ -4,10 +4,10 @@ Importing this package loads no torch; fitting one of its bases does.
 """
 
 from tailproof.deep.bases import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE
-from tailproof.deep.environments import play
 from tailproof.deep.history import History
 from tailproof.deep.loggers import CSVLogger, MLflowLogger, TensorBoardLogger, WandbLogger
 from tailproof.deep.settings import EarlyStopping, Evaluation, Run
+from tailproof.deep.tasks import play
 
 __all__ = [
     "IQL",

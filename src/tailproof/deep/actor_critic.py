@@ -14,7 +14,7 @@ from tailproof.deep.actors import Actor
 from tailproof.deep.critic_learner import CriticLearner
 from tailproof.deep.critics import NeuralPolicy, split_policies
 from tailproof.deep.data import Transitions, normal_draws
-from tailproof.deep.group import MemberGroup
+from tailproof.deep.fitting import MemberGroup
 from tailproof.deep.networks import Pass
 from tailproof.deep.reductions import derivative, picked, reduce
 from tailproof.ensemble.aggregate import Aggregate, Mean

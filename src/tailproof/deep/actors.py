@@ -8,9 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tailproof.deep.adam import Adam
 from tailproof.deep.critics import LOG_STD
-from tailproof.deep.group import MemberGroup
+from tailproof.deep.fitting import MemberGroup
 from tailproof.deep.losses import (
     cloned_policy_gradient,
     cloned_policy_loss,
@@ -19,7 +18,7 @@ from tailproof.deep.losses import (
     squashed_log_density,
     temperature_gradient,
 )
-from tailproof.deep.networks import Parameters, Pass, Shape, initialise
+from tailproof.deep.networks import Adam, Parameters, Pass, Shape, initialise
 
 
 class Actor(ABC):

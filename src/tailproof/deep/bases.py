@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tailproof.deep.actors import Actor
+    from tailproof.deep.cloning import DeepFitted
     from tailproof.deep.critic_learner import CriticLearner
-    from tailproof.deep.extraction import DeepFitted, Extracted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class Implicit(TrainsCritics):
 
     def extract(
         self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
-    ) -> Extracted:
+    ) -> DeepFitted:
         """Train the policy of the aggregated critics."""
         return self.extract_each(task, fitted, aggregates=[aggregate], rng=rng)[0]
 
@@ -129,9 +129,9 @@ class Implicit(TrainsCritics):
         *,
         aggregates: Sequence[Aggregate],
         rng: np.random.Generator,
-    ) -> list[Extracted]:
+    ) -> list[DeepFitted]:
         """Train the policies of several aggregates of the same critics, side by side."""
-        from tailproof.deep.extraction import extract
+        from tailproof.deep.cloning import extract
 
         critics: Any = fitted.critics
         return extract(self, task, critics, aggregates, seed=int(rng.integers(2**62)))
@@ -212,14 +212,14 @@ class _TrainsPolicy:
         *,
         aggregate: Aggregate,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
-    ) -> Extracted:
+    ) -> DeepFitted:
         """Return the policy that was trained with the critics."""
-        from tailproof.deep.extraction import DeepFitted, Extracted
+        from tailproof.deep.cloning import DeepFitted
         from tailproof.deep.history import History
 
         if not isinstance(fitted, DeepFitted) or fitted.policy is None:
             raise MethodError(f"{type(self).__name__} takes its policy from its own fit.")
-        return Extracted(fitted.policy, History())
+        return replace(fitted, training=History())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,7 +338,7 @@ class BehaviourCloning(_TrainsPolicy, DeepSettings):
     ) -> DeepFitted:
         """Train the policy; the critics say zero everywhere."""
         require_torch()
-        from tailproof.deep.extraction import fit_cloning
+        from tailproof.deep.cloning import fit_cloning
 
         return fit_cloning(self, task, folds, seed=int(rng.integers(2**62)))
 
@@ -368,6 +368,6 @@ class NeuralFQE(TrainsCritics):
 
     def learner(self) -> type[CriticLearner]:
         """Return the class of its learners."""
-        from tailproof.deep.neural_fqe import FQELearner
+        from tailproof.deep.critic_learner import FQELearner
 
         return FQELearner

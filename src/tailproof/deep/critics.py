@@ -167,24 +167,27 @@ class NeuralPolicy:
         from tailproof.export.graph import Graph
 
         graph = Graph()
-        centred = graph.node("Sub", "states", graph.single(self.scaling.state_mean))
-        hidden = graph.node("Div", centred, graph.single(self.scaling.state_scale))
+        mean, scale = (
+            np.float32(each) for each in (self.scaling.state_mean, self.scaling.state_scale)
+        )
+        hidden = graph.node("Div", graph.node("Sub", "states", mean), scale)
         for layer, (weight, bias) in enumerate(self.stack.layers()):
             hidden = graph.node("Relu", hidden) if layer else hidden
-            product = graph.node("MatMul", hidden, graph.constant(weight.cpu().numpy()))
-            hidden = graph.node("Add", product, graph.constant(bias.cpu().numpy()))
-        outputs = graph.node("Squeeze", hidden, graph.integers(0))
-        actions = self._actions_in(graph, outputs)
+            product = graph.node("MatMul", hidden, weight.cpu().numpy())
+            hidden = graph.node("Add", product, bias.cpu().numpy())
+        actions = self._actions_in(graph, graph.node("Squeeze", hidden, [0]))
         graph.write(path, len(self.scaling.state_mean), {"actions": actions}, kind="FLOAT")
 
     def _actions_in(self, graph: Graph, outputs: str) -> Output:
         """Return the actions of the network's outputs in a graph; of a Gaussian, those of its mean."""
         width = self.scaling.action_width
-        ends = [graph.integers(value) for value in (0, width, 1)]
-        squashed = graph.node("Tanh", graph.node("Slice", outputs, *ends))
-        wide = graph.node("Mul", squashed, graph.single(self.scaling.action_half))
-        action = graph.node("Add", wide, graph.single(self.scaling.action_middle))
-        return action, "FLOAT", ["n", width]
+        squashed = graph.node("Tanh", graph.node("Slice", outputs, [0], [width], [1]))
+        wide = graph.node("Mul", squashed, np.float32(self.scaling.action_half))
+        return (
+            graph.node("Add", wide, np.float32(self.scaling.action_middle)),
+            "FLOAT",
+            ["n", width],
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,28 +1,157 @@
-"""From a log and folds to trained critics: the steps that every deep base with critics shares."""
+"""From a log and folds to trained critics: what the members of a process share, and who trains them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from tailproof.algorithms.task import Task
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.deep.bases import TrainsCritics
-from tailproof.deep.convergence import warn_unless_converged
+from tailproof.deep.checkpoint import training_fingerprint
+from tailproof.deep.cloning import DeepFitted
 from tailproof.deep.critics import NeuralCritics
-from tailproof.deep.data import Scaling
-from tailproof.deep.extraction import DeepFitted
-from tailproof.deep.group import MemberGroup, value_limits
-from tailproof.deep.history import History
+from tailproof.deep.data import Draws, Scaling, Transitions, row_draws
+from tailproof.deep.history import History, horizon_of, warn_unless_converged
 from tailproof.deep.networks import concatenate
+from tailproof.deep.settings import Run
 from tailproof.deep.train import train
 from tailproof.engines import Local
 from tailproof.ensemble.aggregate import Aggregate
-from tailproof.errors import EngineWarning, MethodError
+from tailproof.errors import EngineWarning, FoldError, FoldWarning, MethodError
+
+_LARGEST = 1e16  # beyond this, squared gradients leave float32
+_WATCHED = 512  # rows at which the members' Q are compared while they train, and V with returns
+
+
+@dataclass(frozen=True)
+class MemberGroup:
+    """The members that train in one process: their settings, folds, seeds and data.
+
+    Attributes
+    ----------
+    limits
+        How large each member's |Q| can be, (K,); see `value_limits`.
+    extra
+        More columns of the transitions, by name, (n, w) each.
+    """
+
+    log: Log
+    gamma: float
+    folds: Folds
+    seeds: tuple[int, ...]
+    scaling: Scaling
+    settings: Any
+    backup: Aggregate | None = None
+    limits: FloatArray | None = None
+    extra: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    @cached_property
+    def transitions(self) -> Transitions:
+        """What the networks see of the log."""
+        return Transitions.of(self.log, self.scaling, self.gamma, self.settings, self.extra)
+
+    @cached_property
+    def rows(self) -> list[IntArray]:
+        """The rows that each member sees, repeated as often as it sees them."""
+        return member_rows(self.log, self.folds)
+
+    @property
+    def n_draws(self) -> int:
+        """M, draws of rows per step: one per member, or one for all that see the same and meet."""
+        alike = bool((self.folds.counts == self.folds.counts[0]).all())
+        return 1 if self.backup is not None and alike else len(self.seeds)
+
+    @property
+    def draws(self) -> Draws:
+        """The rows (M, B) of each step."""
+        count, settings = self.n_draws, self.settings
+        return row_draws(self.rows[:count], self.seeds[:count], settings.batch, settings.run.device)
+
+    @property
+    def horizon(self) -> float:
+        """How many steps a value looks ahead."""
+        return horizon_of(self.log, self.gamma)
+
+    @property
+    def target_rate(self) -> float:
+        """How fast the target networks follow, ρ."""
+        rate: float = self.settings.rate(self.horizon)
+        return rate
+
+    @property
+    def watched(self) -> Tensor:
+        """The rows at which all members' Q are compared, (m,)."""
+        rows = self.log.rows(np.flatnonzero(self.folds.counts.any(axis=0)))
+        chosen = rows[:: max(1, len(rows) // _WATCHED)][:_WATCHED]
+        return torch.from_numpy(chosen).to(self.settings.run.device)
+
+    @property
+    def own_watched(self) -> IntArray:
+        """Rows that each member sees, at which its V is compared with returns, (K, m)."""
+        count = min(_WATCHED, *map(len, self.rows))
+        return np.stack(
+            [each[np.linspace(0, len(each) - 1, count).astype(int)] for each in self.rows]
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that decides what is learned."""
+        return training_fingerprint(
+            replace(self.settings, run=Run()),
+            self.gamma,
+            self.seeds,
+            self.backup,
+            self.scaling.reward_scale,
+            torch.from_numpy(np.ascontiguousarray(self.folds.counts)),
+            self.transitions.values,
+        )
+
+
+def member_rows(log: Log, folds: Folds) -> list[IntArray]:
+    """Return the rows that each member sees, repeated as often as it sees them."""
+    return [log.rows(folds.episodes(member)) for member in range(folds.count)]
+
+
+def value_limits(log: Log, folds: Folds, gamma: float, reward_scale: float) -> FloatArray:
+    """Return how large |Q| can be for each member, max(1, max |r|)·Σγᵗ over its fold, (K,).
+
+    Rewards are scaled ones; networks start with values of order one whatever the rewards are. A
+    member whose rewards leave what float32 training can hold is reported here, before anything is
+    trained, and its limit is 0: it counts as diverged from the start.
+    """
+    horizon = float(log.lengths.max()) if gamma == 1 else 1 / (1 - gamma)
+    limits = np.empty(folds.count)
+    failed = []
+    for member, rows in enumerate(member_rows(log, folds)):
+        size = np.abs(log.rewards[rows])
+        worst = int(rows[size.argmax()])
+        limits[member] = max(1.0, size.max() * reward_scale) * horizon
+        if size.max() * reward_scale > _LARGEST:
+            limits[member] = 0.0
+            failed.append(f"fold {member} (row {worst}, reward {log.rewards[worst]:g})")
+    if not failed:
+        return limits
+    text = (
+        f"{len(failed)} of {folds.count} folds hold rewards too large to train on in single "
+        f"precision, which ends near {_LARGEST / reward_scale:.0e} here: {', '.join(failed)}."
+    )
+    if 2 * len(failed) >= folds.count:
+        raise FoldError(
+            f"{text} Check these rows, clip the rewards (clip=0.01), or split the log into folds "
+            f"(method 'room-vm') so that one row spoils one fold only."
+        )
+    warnings.warn(f"{text} These members are left out.", FoldWarning, stacklevel=2)
+    return limits
 
 
 def member_seeds(count: int, rng: np.random.Generator) -> tuple[int, ...]:

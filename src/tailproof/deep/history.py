@@ -1,9 +1,14 @@
-"""What training measured on its way."""
+"""What training measured, and whether the critics have been trained for long enough. No torch here.
+
+Bootstrapped values approach their fixed point like 1 − exp(−t), t = steps · ρ · (1 − γ): target
+networks that follow at a rate ρ carry a change of one step's value to the next in about 1/ρ steps,
+and a value looks 1/(1 − γ) steps ahead.
+"""
 
 from __future__ import annotations
 
 import csv
-import io
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,18 +17,127 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.deep.convergence import Convergence, convergence_of
+from tailproof.data.log import Log
+from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
+from tailproof.errors import ConvergenceWarning
 from tailproof.files.frames import as_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
+@dataclass(frozen=True)
+class Convergence:
+    """How far the critics of a run have come.
+
+    Attributes
+    ----------
+    time_constants
+        steps · ρ · (1 − γ). Below 3 the values still lag behind what the rewards say.
+    value, logged_return
+        Mean V over states of the log, and the mean discounted return that was recorded from there on,
+        in the log's unit; what lies beyond a truncated end is left out of both. NaN where a base has
+        no V.
+    trend
+        Relative change of the mean value over the last quarter of training.
+    pessimism
+        How much of `value` the smaller of two Q takes, added up over the steps ahead: a member's V is
+        learned from the smaller Q, below the networks' mean at each step. NaN where there is no V.
+    """
+
+    time_constants: float
+    value: float
+    logged_return: float
+    trend: float
+    pessimism: float = float("nan")
+
+    @property
+    def ratio(self) -> float:
+        """Value as a multiple of the logged return; an expectile above ½ may bring it above one."""
+        return self.value / self.logged_return if self.logged_return else float("nan")
+
+    def __str__(self) -> str:
+        text = f"{self.time_constants:.2g} time constants"
+        if np.isfinite(self.ratio):
+            text += f", mean V {self.value:.4g} against logged returns of {self.logged_return:.4g}"
+        if self.pessimism > 0:
+            text += f" (the smaller of two Q takes about {self.pessimism:.3g})"
+        return text + (
+            "" if np.isnan(self.trend) else f", still moving by {100 * self.trend:+.2g} %"
+        )
+
+
+def horizon_of(log: Log, gamma: float) -> float:
+    """Return how many steps a value looks ahead: 1/(1 − γ), or the longest episode if all terminate."""
+    longest = float(log.lengths.max()) if log.always_terminates else float("inf")
+    return min(longest, float("inf") if gamma == 1 else 1 / (1 - gamma))
+
+
+def returns_to_go(log: Log, gamma: float) -> FloatArray:
+    """Return Σ γᵗ r of the recorded steps from each row to the end of its episode, (n,).
+
+    Examples
+    --------
+    >>> from tailproof import Log
+    >>> log = Log.from_arrays(
+    ...     np.zeros((3, 1)), [0, 1, 0], [1.0, 2.0, 4.0], np.zeros((3, 1)), episode=[0, 0, 1]
+    ... )
+    >>> returns_to_go(log, 0.5).tolist()
+    [2.0, 2.0, 4.0]
+    """
+    returns = np.array(log.rewards, dtype=float)
+    last = np.zeros(log.n_transitions, dtype=bool)
+    last[log.starts[1:] - 1] = True
+    for row in range(log.n_transitions - 2, -1, -1):
+        if not last[row]:
+            returns[row] += gamma * returns[row + 1]
+    return returns
+
+
+def convergence_of(history: History) -> Convergence:
+    """Return how far the critics came, from what their training measured."""
+    value = history.members("mean value").mean(axis=1)
+    returns = history.members("logged return")
+    clock = history.members("time constants")
+    taken = history.members("pessimism")
+    before = value[(3 * len(value)) // 4 - 1] if len(value) >= 4 else np.nan
+    return Convergence(
+        float(clock[-1, 0]) if len(clock) else 0.0,
+        float(value[-1]) if len(returns) else float("nan"),
+        float(returns[-1].mean()) if len(returns) else float("nan"),
+        float((value[-1] - before) / abs(value[-1])) if len(value) and value[-1] else float("nan"),
+        float(taken[-1].mean()) if len(taken) else float("nan"),
+    )
+
+
+def warn_unless_converged(history: History, settings: DeepSettings, log: Log, gamma: float) -> None:
+    """Warn of critics with fewer than three time constants behind them, and say what would do."""
+    found = convergence_of(history)
+    if found.time_constants >= TIME_CONSTANTS * (1 - 1e-9):
+        return
+    horizon = horizon_of(log, gamma)
+    rate = settings.rate(horizon)
+    steps = int(np.ceil(TIME_CONSTANTS * horizon / rate - 1e-6))
+    faster = TIME_CONSTANTS * horizon / settings.steps
+    how = f"steps={steps:_}" + (f" or target_rate={faster:.2g}" if rate < faster <= 0.1 else "")
+    share = (
+        f"; theirs are {found.ratio:.0%} of the logged returns" if np.isfinite(found.ratio) else ""
+    )
+    warnings.warn(
+        f"The critics were trained for {found.time_constants:.2g} time constants (a target rate of "
+        f"{rate:g}, and values that look {horizon:.0f} steps ahead). Values need "
+        f"{TIME_CONSTANTS:g} to settle{share}. "
+        f"Use {how}; target_rate='auto' follows the steps.",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
+
+
 Measurements = Mapping[str, FloatArray]
 
 
-@dataclass(frozen=True)
-class Series:
-    """One quantity over training: a row a measurement, a column a member."""
+class Series(NamedTuple):
+    """One quantity over training: one row per measurement, one column per member."""
 
     steps: IntArray  # (R,)
     values: FloatArray  # (R, K)
@@ -62,7 +176,7 @@ class History:
 
     def __iter__(self) -> Iterator[Measurement]:
         for name, series in self.series.items():
-            for step, row in zip(series.steps, series.values, strict=True):
+            for step, row in zip(*series, strict=True):
                 for member, value in enumerate(row):
                     yield Measurement(int(step), name, member, float(value))
 
@@ -82,11 +196,7 @@ class History:
 
     def members(self, name: str) -> FloatArray:
         """Return a quantity of all members, (R, K), also where workers measured it apart."""
-        found = [
-            series.values
-            for key, series in self.series.items()
-            if key == name or key.endswith(f": {name}")
-        ]
+        found = [each.values for key, each in self.series.items() if key.split(": ")[-1] == name]
         return np.concatenate(found, axis=1) if found else np.empty((0, 1))
 
     def to_frame(self) -> Any:
@@ -107,13 +217,10 @@ class History:
         grown = dict(self.series)
         for name, values in measured.items():
             row = np.atleast_1d(np.asarray(values, dtype=float))[None]
-            if name in grown:
-                before = grown[name]
-                row = np.concatenate([before.values, row])
-                steps = np.append(before.steps, step)
-            else:
-                steps = np.array([step])
-            grown[name] = Series(steps, row)
+            before = grown.get(name, Series(np.empty(0, int), row[:0]))
+            grown[name] = Series(
+                np.append(before.steps, step), np.concatenate([before.values, row])
+            )
         return History(grown)
 
     def joined(self, other: History, *, prefix: str = "") -> History:
@@ -133,22 +240,17 @@ class History:
     def from_arrays(cls, named: Mapping[str, Any]) -> History:
         """Return the history that `arrays` named."""
         names = [key.removesuffix("/steps") for key in named if key.endswith("/steps")]
+        kinds = ("steps", "values")
         return cls(
             {
-                name: Series(
-                    np.asarray(named[f"{name}/steps"]), np.asarray(named[f"{name}/values"])
-                )
+                name: Series(*(np.asarray(named[f"{name}/{kind}"]) for kind in kinds))
                 for name in names
             }
         )
 
     def to_csv(self, path: str | Path) -> None:
         """Write every measurement as a row: step, quantity, member, value."""
-        Path(path).write_text(self._csv(), encoding="utf-8")
-
-    def _csv(self) -> str:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(Measurement._fields)
-        writer.writerows(self)
-        return text.getvalue()
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(Measurement._fields)
+            writer.writerows(self)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from tailproof.arrays import FloatArray
-from tailproof.deep.convergence import returns_to_go
 from tailproof.deep.critic_learner import CriticLearner
 from tailproof.deep.data import Transitions
-from tailproof.deep.group import MemberGroup
+from tailproof.deep.fitting import MemberGroup
+from tailproof.deep.history import returns_to_go
 from tailproof.deep.networks import Pass, Shape, initialise
 
 

@@ -1,4 +1,4 @@
-"""Who is told what training measures while it goes on."""
+"""Loggers: where the rows of the history go while training goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailproof.deep.settings import require_module
 
 
 class Logger(Protocol):
-    """Someone who is told what training measures."""
+    """What is given every row of the history."""
 
     def start(self, phase: str, history: History) -> None:
         """Begin a phase (``"critics"``, ``"policy"``), after what a resumed run already measured."""
@@ -35,9 +35,8 @@ class CSVLogger:
 
     def start(self, phase: str, history: History) -> None:
         """Begin a file with what is already known; a resumed run repeats nothing."""
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{phase}.csv"
+        path = Path(self.folder) / f"{phase}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
         history.to_csv(path)
         self._file = path.open("a", encoding="utf-8", newline="")
 
@@ -64,10 +63,8 @@ class TensorBoardLogger:
         require_module("tensorboard", "tensorboard", "TensorBoard logs")
         from torch.utils.tensorboard import SummaryWriter
 
-        steps = [int(series.steps[-1]) for series in history.series.values()]
-        self._writer = SummaryWriter(
-            str(Path(self.folder) / phase), purge_step=max(steps) + 1 if steps else None
-        )
+        known = max((int(each.steps[-1]) + 1 for each in history.series.values()), default=None)
+        self._writer = SummaryWriter(str(Path(self.folder) / phase), purge_step=known)
 
     def write(self, step: int, measured: Measurements) -> None:
         """Add a scalar for each quantity and member."""
@@ -79,55 +76,50 @@ class TensorBoardLogger:
         self._writer.close()
 
 
-@dataclass
-class MLflowLogger:
-    """Reports to the active MLflow run; needs the package mlflow."""
+class _OpenRun:
+    """A logger to a run that the caller has opened, and closes."""
 
-    _phase: str = field(default="", init=False, repr=False)
+    _phase = ""
 
     def start(self, phase: str, history: History) -> None:  # noqa: ARG002
         """Name the phase."""
         self._phase = phase
 
-    def write(self, step: int, measured: Measurements) -> None:
-        """Log a metric for each quantity and member."""
-        mlflow = require_module("mlflow", "mlflow", "MLflow logs")
-        named = {f"{self._phase}/{name}": value for name, value in _scalars(measured).items()}
-        mlflow.log_metrics(named, step=step)
-
     def close(self) -> None:
         """Leave the run open: it is the caller's."""
 
 
 @dataclass
-class WandbLogger:
+class MLflowLogger(_OpenRun):
+    """Reports to the active MLflow run; needs the package mlflow."""
+
+    def write(self, step: int, measured: Measurements) -> None:
+        """Log a metric for each quantity and member."""
+        mlflow = require_module("mlflow", "mlflow", "MLflow logs")
+        mlflow.log_metrics(_scalars(measured, f"{self._phase}/"), step=step)
+
+
+@dataclass
+class WandbLogger(_OpenRun):
     """Reports to a Weights & Biases run, for instance ``wandb.init(...)``."""
 
     run: Any
-    _phase: str = field(default="", init=False, repr=False)
 
-    def start(self, phase: str, history: History) -> None:  # noqa: ARG002
+    def start(self, phase: str, history: History) -> None:
         """Name the phase and give it its own step."""
-        self._phase = phase
+        super().start(phase, history)
         self.run.define_metric(f"{phase}/step")
         self.run.define_metric(f"{phase}/*", step_metric=f"{phase}/step")
 
     def write(self, step: int, measured: Measurements) -> None:
         """Log a value for each quantity and member."""
-        named: dict[str, float] = {
-            f"{self._phase}/{name}": value for name, value in _scalars(measured).items()
-        }
-        self.run.log({f"{self._phase}/step": step, **named})
-
-    def close(self) -> None:
-        """Leave the run open: it is the caller's."""
+        self.run.log({f"{self._phase}/step": step, **_scalars(measured, f"{self._phase}/")})
 
 
-def _scalars(measured: Measurements) -> dict[str, float]:
+def _scalars(measured: Measurements, prefix: str = "") -> dict[str, float]:
     """Return a name for each member's value; the bare name where there is one value."""
-    named = {}
-    for name, values in measured.items():
-        flat = np.ravel(values)
-        for member, value in enumerate(flat):
-            named[name if len(flat) == 1 else f"{name}/{member}"] = float(value)
-    return named
+    return {
+        prefix + (name if np.size(values) == 1 else f"{name}/{member}"): float(value)
+        for name, values in measured.items()
+        for member, value in enumerate(np.ravel(values))
+    }

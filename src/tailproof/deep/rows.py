@@ -33,73 +33,41 @@ def deep_rows() -> dict[str, Row]:
     >>> print(deep_rows()["sac-n"].method)
     SAC, replicated 10, quantile 0 at backup
     """
+    whole, mean, least = Whole(), Mean(), Quantile(0.0)
+    rows: dict[str, Row] = {}
+    for name, base in (("iql", IQL()), ("sql", SQL())):
+        kind, blind = type(base).__name__, replace(base, zero_rewards=True)
+        beaten = f"{kind} with rewards of zero: what the rewards must beat."
+        rows |= {
+            name: _row(base, whole, mean, f"{kind} on the whole log."),
+            f"ma-{name}": _row(base, Split(5), mean, f"Mean of K {kind} critics."),
+            f"room-vm-{name}": _row(base, Split(5), Median(), f"Median of K {kind} critics."),
+            f"p-room-vm-{name}": _row(base, Split(5), least, f"Smallest of K {kind} critics."),
+            f"zero-reward-{name}": _row(blind, whole, mean, beaten),
+        }
+    many, std, best = Replicate(10), MeanMinusStd(2.0), BehaviourCloning(top=0.3)
+    huber, low = IQL(huber=1.0, twins=1), Quantile(0.25)
+    robust = "IQL with a Huber loss and a low quantile of five critics in every target."
+    percent = "Imitate the best episodes with a network, ranked robustly."
+    fqe, median = "Fitted Q-evaluation with a network.", "Median of K values, each by a network."
     return {
-        **_implicit_rows("iql", IQL()),
-        **_implicit_rows("sql", SQL()),
-        **_other_rows(),
+        **rows,
+        "robust-iql": _row(huber, Replicate(5), low, robust, "backup"),
+        "sac-n": _row(SAC(), many, least, "Soft actor-critic, smallest of N.", "backup"),
+        "sac-n-std": _row(SAC(), many, std, "Soft actor-critic, mean − 2 std of N.", "backup"),
+        "td3+bc": _row(TD3BC(), whole, mean, "TD3 that stays near the log.", "backup"),
+        "bc-neural": _row(BehaviourCloning(), whole, mean, "Imitate the log with a network."),
+        "percent-bc-neural": _row(best, whole, mean, percent),
+        "neural-fqe": _row(NeuralFQE(), whole, mean, fqe, "value"),
+        "roam-neural-fqe": _row(NeuralFQE(), Split(5), Median(), median, "value"),
     }
 
 
-def _implicit_rows(name: str, base: IQL | SQL) -> dict[str, Row]:
-    """Return a base that learns in the sample, its ROOM rows, and itself without rewards."""
-    kind = type(base).__name__
-    return {
-        name: _row(base, Whole(), Mean(), "pointwise", f"{kind} on the whole log."),
-        f"ma-{name}": _row(base, Split(5), Mean(), "pointwise", f"Mean of K {kind} critics."),
-        f"room-vm-{name}": _row(
-            base, Split(5), Median(), "pointwise", f"Median of K {kind} critics."
-        ),
-        f"p-room-vm-{name}": _row(
-            base, Split(5), Quantile(0.0), "pointwise", f"Smallest of K {kind} critics."
-        ),
-        f"zero-reward-{name}": _row(
-            replace(base, zero_rewards=True),
-            Whole(),
-            Mean(),
-            "pointwise",
-            f"{kind} with rewards of zero: what the rewards must beat.",
-        ),
-    }
-
-
-def _other_rows() -> dict[str, Row]:
-    return {
-        "robust-iql": _row(
-            IQL(huber=1.0, twins=1),
-            Replicate(5),
-            Quantile(0.25),
-            "backup",
-            "IQL with a Huber loss and a low quantile of five critics in every target.",
-        ),
-        "sac-n": _row(
-            SAC(), Replicate(10), Quantile(0.0), "backup", "Soft actor-critic, smallest of N."
-        ),
-        "sac-n-std": _row(
-            SAC(),
-            Replicate(10),
-            MeanMinusStd(2.0),
-            "backup",
-            "Soft actor-critic, mean − 2 std of N.",
-        ),
-        "td3+bc": _row(TD3BC(), Whole(), Mean(), "backup", "TD3 that stays near the log."),
-        "bc-neural": _row(
-            BehaviourCloning(), Whole(), Mean(), "pointwise", "Imitate the log with a network."
-        ),
-        "percent-bc-neural": _row(
-            BehaviourCloning(top=0.3),
-            Whole(),
-            Mean(),
-            "pointwise",
-            "Imitate the best episodes with a network, ranked robustly.",
-        ),
-        "neural-fqe": _row(
-            NeuralFQE(), Whole(), Mean(), "value", "Fitted Q-evaluation with a network."
-        ),
-        "roam-neural-fqe": _row(
-            NeuralFQE(), Split(5), Median(), "value", "Median of K values, each by a network."
-        ),
-    }
-
-
-def _row(base: Algorithm, partition: Partition, aggregate: Aggregate, at: At, about: str) -> Row:
+def _row(
+    base: Algorithm,
+    partition: Partition,
+    aggregate: Aggregate,
+    about: str,
+    at: At = "pointwise",
+) -> Row:
     return Row(Method(base=base, partition=partition, aggregate=aggregate, at=at), about)

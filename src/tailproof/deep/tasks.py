@@ -1,4 +1,4 @@
-"""The paper's continuous-control tasks by name, with the genuine data where the user has it.
+"""Environments, D4RL's normalised scores (Fu et al., 2020), and the paper's tasks by name.
 
 No torch here. D4RL's files and Minari's data sets are not shipped: `Preset.load` reads what is on
 this machine and otherwise says where it is to be had.
@@ -6,25 +6,124 @@ this machine and otherwise says where it is to be had.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
-from tailproof.deep.environments import make, play
-from tailproof.deep.scores import normalised, scorer
-from tailproof.deep.settings import Evaluation, require_module
+from tailproof.deep.settings import Evaluation, require_count, require_module
 from tailproof.errors import TailproofError
 
-_NAMES = {"hopper": "Hopper", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d"}
-_KITCHEN_INSTALL = "'mujoco<3.4' gymnasium-robotics"
-_KITCHEN = {
-    "complete": ["microwave", "kettle", "light switch", "slide cabinet"],
-    "partial": ["microwave", "kettle", "light switch", "slide cabinet"],
-    "mixed": ["microwave", "kettle", "bottom burner", "light switch"],
+#: The environment that each domain's logs come from, in the version that they were made in.
+ENVIRONMENTS = {
+    "hopper": "Hopper-v4",
+    "halfcheetah": "HalfCheetah-v4",
+    "walker2d": "Walker2d-v4",
+    "pendulum": "Pendulum-v1",
 }
-_MINARI = {"expert": "expert", "medium": "medium", "medium-replay": None}
+
+
+def play(
+    environment: str | Callable[[], Any],
+    policy: Callable[[FloatArray], Any],
+    *,
+    episodes: int = 10,
+    seed: int = 0,
+    limit: int = 100_000,
+) -> FloatArray:
+    """Return the undiscounted return of each episode, (episodes,).
+
+    All episodes run side by side, so that a step calls the policy once. Episode i starts from
+    seed + i: the same seed gives the same starts to every policy.
+
+    Parameters
+    ----------
+    environment
+        A Gymnasium id, or a callable that makes an environment.
+    policy
+        States (n, p) to actions (n,) or (n, q).
+    limit
+        Most steps of an episode, for environments that never end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> left_and_right = lambda states: (states[:, 2] > 0).astype(int)
+    >>> play("CartPole-v1", left_and_right, episodes=3).shape
+    (3,)
+    """
+    require_count("episodes", episodes)
+    made = [make_environment(environment) for _ in range(episodes)]
+    try:
+        first = [env.reset(seed=seed + i)[0] for i, env in enumerate(made)]
+        states = np.stack([np.asarray(each, dtype=float).ravel() for each in first])
+        returns = np.zeros(episodes)
+        active = np.arange(episodes)
+        for _ in range(limit):
+            actions = np.asarray(policy(states[active]))
+            over = np.zeros(len(active), dtype=bool)
+            for place, (episode, action) in enumerate(zip(active, actions, strict=True)):
+                state, reward, terminated, truncated, _ = made[episode].step(action)
+                states[episode] = state
+                returns[episode] += float(reward)
+                over[place] = terminated or truncated
+            active = active[~over]
+            if len(active) == 0:
+                break
+    finally:
+        for env in made:
+            env.close()
+    return returns
+
+
+def make_environment(environment: str | Callable[[], Any]) -> Any:
+    """Return an environment; one made with an older version is judged in that version."""
+    if callable(environment):
+        return environment()
+    import gymnasium
+
+    known = gymnasium.registry.get(environment)  # not yet if its module is still to be imported
+    with warnings.catch_warnings(), _mujoco_unheard(str(known and known.entry_point)):
+        warnings.filterwarnings("ignore", message=".*is out of date.*")
+        return gymnasium.make(environment)
+
+
+@contextmanager
+def _mujoco_unheard(entry_point: str) -> Iterator[None]:
+    """Keep MuJoCo from telling terminal and a MUJOCO_LOG.TXT that Gymnasium's models are old."""
+    if ".mujoco" not in entry_point or find_spec("mujoco") is None:
+        yield
+        return
+    import mujoco
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(
+        lambda text: None if "deprecated" in text else warnings.warn(text, stacklevel=2)
+    )
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+_KITCHEN_INSTALL = "'mujoco<3.4' gymnasium-robotics"
+_FIRST = ["microwave", "kettle", "light switch", "slide cabinet"]
+_KITCHEN = {  # what is to be done, and D4RL's file
+    "complete": (_FIRST, "mini_kitchen_microwave_kettle_light_slider-v0.hdf5"),
+    "partial": (_FIRST, "kitchen_microwave_kettle_light_slider-v0.hdf5"),
+    "mixed": (
+        ["microwave", "kettle", "bottom burner", "light switch"],
+        "kitchen_microwave_kettle_bottomburner_light-v0.hdf5",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -82,17 +181,12 @@ class Preset:
         """Return the environment."""
         if self.domain == "kitchen":
             return _make_kitchen(self.environment, self.name)
-        return make(self.environment)
+        return make_environment(self.environment)
 
     def evaluation(self, *, every: int = 5_000, episodes: int = 10, seed: int = 0) -> Evaluation:
         """Return the paper's evaluation: every 5,000 steps over 10 episodes, as a score."""
-        return Evaluation(
-            environment=self.make,
-            every=every,
-            episodes=episodes,
-            seed=seed,
-            score=scorer(self.domain),
-        )
+        given = {"every": every, "episodes": episodes, "seed": seed}
+        return Evaluation(environment=self.make, score=scorer(self.domain), **given)
 
     def score(self, policy: Callable[..., Any], *, episodes: int = 10, seed: int = 0) -> float:
         """Return the policy's normalised score, 0 for random and 100 for an expert."""
@@ -107,7 +201,7 @@ def _make_kitchen(environment: str, name: str) -> Any:
 
     gymnasium.register_envs(robotics)
     try:
-        made = gymnasium.make(environment, tasks_to_complete=_KITCHEN[name.split("-")[1]])
+        made = gymnasium.make(environment, tasks_to_complete=_KITCHEN[name.split("-")[1]][0])
     except Exception as error:
         raise TailproofError(
             f"{environment} could not be made ({type(error).__name__}: {error}). It is known to work "
@@ -116,37 +210,28 @@ def _make_kitchen(environment: str, name: str) -> Any:
     return gymnasium.wrappers.FlattenObservation(made)
 
 
-def _presets() -> dict[str, Preset]:
-    found = []
-    for domain, title in _NAMES.items():
-        for quality, minari in _MINARI.items():
-            found.append(
-                Preset(
-                    name=f"{domain}-{quality}-v2",
-                    environment=f"{title}-v4",
-                    d4rl=f"{domain}_{quality.replace('-', '_')}-v2.hdf5",
-                    minari=None if minari is None else f"mujoco/{domain}/{minari}-v0",
-                    domain=domain,
-                )
-            )
-    for quality, file in (
-        ("complete", "mini_kitchen_microwave_kettle_light_slider-v0.hdf5"),
-        ("partial", "kitchen_microwave_kettle_light_slider-v0.hdf5"),
-        ("mixed", "kitchen_microwave_kettle_bottomburner_light-v0.hdf5"),
-    ):
-        found.append(
-            Preset(
-                name=f"kitchen-{quality}-v0",
-                environment="FrankaKitchen-v1",
-                d4rl=file,
-                minari=f"D4RL/kitchen/{quality}-v2",
-                domain="kitchen",
-            )
-        )
-    return {preset.name: preset for preset in found}
-
-
-PRESETS: dict[str, Preset] = _presets()
+_LOCOMOTION = [
+    Preset(
+        name=f"{domain}-{quality}-v2",
+        environment=ENVIRONMENTS[domain],
+        d4rl=f"{domain}_{quality.replace('-', '_')}-v2.hdf5",
+        minari=None if quality == "medium-replay" else f"mujoco/{domain}/{quality}-v0",
+        domain=domain,
+    )
+    for domain in ("hopper", "halfcheetah", "walker2d")
+    for quality in ("expert", "medium", "medium-replay")
+]
+_KITCHENS = [
+    Preset(
+        name=f"kitchen-{quality}-v0",
+        environment="FrankaKitchen-v1",
+        d4rl=file,
+        minari=f"D4RL/kitchen/{quality}-v2",
+        domain="kitchen",
+    )
+    for quality, (_, file) in _KITCHEN.items()
+]
+PRESETS: dict[str, Preset] = {each.name: each for each in (*_LOCOMOTION, *_KITCHENS)}
 
 
 def preset(name: str) -> Preset:
@@ -162,3 +247,103 @@ def preset(name: str) -> Preset:
     if name not in PRESETS:
         raise TailproofError(f"There is no preset {name!r}. Known are {', '.join(PRESETS)}.")
     return PRESETS[name]
+
+
+#: Return of a random policy and of an expert, for locomotion and kitchen as D4RL publishes them. The
+#: pendulum's are our own: what even torques score, and what our best policy does.
+REFERENCE: dict[str, tuple[float, float]] = {
+    "hopper": (-20.272305, 3234.3),
+    "halfcheetah": (-280.178953, 12135.0),
+    "walker2d": (1.629008, 4592.3),
+    "kitchen": (0.0, 4.0),
+    "pendulum": (-1200.0, -130.0),
+}
+
+
+def normalised(domain: str, mean_return: float) -> float:
+    """Return 100·(J − random) / (expert − random).
+
+    Examples
+    --------
+    >>> round(normalised("hopper", 3234.3), 1), round(normalised("halfcheetah", -280.178953), 1)
+    (100.0, 0.0)
+    """
+    if domain not in REFERENCE:
+        raise TailproofError(
+            f"domain must be one of {', '.join(REFERENCE)}. Got {domain!r} instead."
+        )
+    random, expert = REFERENCE[domain]
+    return 100 * (mean_return - random) / (expert - random)
+
+
+def scorer(domain: str) -> Callable[[float], float]:
+    """Return what turns a mean return in this domain into a score, for `Evaluation`."""
+    normalised(domain, 0.0)
+    return partial(normalised, domain)
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a policy earned in an environment.
+
+    Attributes
+    ----------
+    returns
+        The undiscounted return of each episode, (episodes,).
+    domain
+        Whose reference returns `normalised` uses; none where there are none.
+    """
+
+    returns: FloatArray
+    domain: str | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(self.returns.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean over these episodes; of the training's seed it knows nothing."""
+        count = len(self.returns)
+        return float(self.returns.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
+
+    @property
+    def normalised(self) -> float:
+        """D4RL's score, 0 for random and 100 for an expert; NaN where there is no reference."""
+        return float("nan") if self.domain is None else normalised(self.domain, self.mean)
+
+    @property
+    def normalised_error(self) -> float:
+        """The standard error on that scale."""
+        if self.domain is None:
+            return float("nan")
+        random, expert = REFERENCE[self.domain]
+        return 100 * self.standard_error / (expert - random)
+
+    def __str__(self) -> str:
+        text = f"{self.mean:.4g} ± {self.standard_error:.2g} over {len(self.returns)} episodes"
+        if self.domain is not None:
+            text += f" (normalised {self.normalised:.1f} ± {self.normalised_error:.1f})"
+        return text
+
+
+def score_of(
+    environment: str | Callable[[], Any],
+    policy: Callable[[FloatArray], Any],
+    *,
+    episodes: int = 20,
+    seed: int = 0,
+) -> Score:
+    """Play a policy and return what it earned, with its standard error.
+
+    Examples
+    --------
+    >>> print(score_of("CartPole-v1", lambda states: (states[:, 2] > 0).astype(int), episodes=5))
+    37.6 ± 4.2 over 5 episodes
+    """
+    domain = None
+    if isinstance(environment, str):
+        name = environment.rpartition(":")[2].rpartition("-v")[0].lower()
+        domain = name if name in REFERENCE else None
+    return Score(play(environment, policy, episodes=episodes, seed=seed), domain)

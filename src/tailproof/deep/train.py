@@ -18,9 +18,9 @@ from torch import Tensor
 from tailproof.arrays import FloatArray
 from tailproof.deep import checkpoint
 from tailproof.deep.critics import NeuralPolicy
-from tailproof.deep.environments import play
 from tailproof.deep.history import History, Measurements
 from tailproof.deep.settings import EarlyStopping, Run
+from tailproof.deep.tasks import play
 from tailproof.errors import FoldError
 
 _MOST_THREADS = 4

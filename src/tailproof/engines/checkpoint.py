@@ -1,9 +1,8 @@
 """Progress on disk: how many tasks are in the total, and the total, in one small file.
 
 Each pass over the data has a file of its own, named after what the pass computes, the source of
-policies included. A run that is
-started again does the same passes: those that were finished are read, the one that was not goes on
-where it stopped. Nothing that is read is executed.
+policies included. A run that is started again does the same passes: those that were finished are read,
+the one that was not goes on where it stopped. Nothing that is read is executed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import hashlib
 import importlib
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +21,12 @@ import numpy as np
 from tailproof.engines.fingerprint import fingerprint
 from tailproof.engines.packing import packed
 from tailproof.errors import StorageError, TailproofWarning
-from tailproof.files.container import SavedFileError, read_file, write_file
+from tailproof.files.container import read_file, write_file
 
 T = TypeVar("T")
 _KIND, _VERSION = "progress", 2
 _EVERY = 30.0  # seconds between two writes
+_DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError)
 
 
 class CheckpointWarning(TailproofWarning):
@@ -55,28 +55,26 @@ class Progress:
             progress._read()
         return progress
 
-    def watch(self, results: Iterator[T]) -> Iterator[T]:
-        """Pass results on, and write what was combined if anything goes wrong."""
+    def combined(self, results: Iterator[T], combine: Callable[[T, T], T]) -> T:
+        """Return the total with the rest of the results; it is written if anything goes wrong, too."""
         try:
-            yield from results
+            for result in results:
+                self.total = combine(self.total, result) if self.done else result
+                self.done += 1
+                if time.monotonic() - self.written > _EVERY:
+                    self._write()
         finally:
             self._write()
-
-    def advance(self, total: Any) -> None:
-        """Note that one more task is in the total."""
-        self.total = total
-        self.done += 1
-        if time.monotonic() - self.written > _EVERY:
-            self._write()
+        return self.total  # type: ignore[no-any-return]
 
     def _write(self) -> None:
         if self.done == self.saved:
             return
-        structure, arrays = _taken_apart(self.total)
-        page = {"items": self.digests[: self.done], "total": structure}
+        arrays: dict[str, Any] = {}
+        page = {"items": self.digests[: self.done], "total": _taken_apart(self.total, arrays)}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(self.path, _KIND, _VERSION, page, _numbered(arrays))
+            write_file(self.path, _KIND, _VERSION, page, arrays)
             self.saved = self.done
         except (OSError, StorageError) as error:
             warnings.warn(
@@ -93,53 +91,40 @@ class Progress:
             done = page["items"]
             if done != self.digests[: len(done)]:
                 return
-            arrays = [named[name] for name in _numbered(range(len(named)))]
-            self.total = _put_together(page["total"], arrays)
+            self.total = _put_together(page["total"], named)
             self.done = self.saved = len(done)
-        except (SavedFileError, LookupError, TypeError, ValueError, AttributeError) as error:
-            self._warn_of_damage(error)
-        except (ImportError, RecursionError) as error:
-            self._warn_of_damage(error)
-
-    def _warn_of_damage(self, error: Exception) -> None:
-        warnings.warn(
-            f"{self.path} is damaged and was not used: {error} This pass starts anew.",
-            CheckpointWarning,
-            stacklevel=4,
-        )
-
-
-def _numbered(values: Iterable[Any]) -> dict[str, Any]:
-    return {f"array_{place}": value for place, value in enumerate(values)}
+        except _DAMAGED as error:
+            warnings.warn(
+                f"{self.path} is damaged and was not used: {error} This pass starts anew.",
+                CheckpointWarning,
+                stacklevel=3,
+            )
 
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(packed(value)).hexdigest()
 
 
-def _taken_apart(total: Any) -> tuple[Any, list[Any]]:
-    """Return the arrays in a total, and where each of them belongs."""
-    arrays: list[Any] = []
-
-    def part(value: Any) -> Any:
-        if is_dataclass(value):
-            inner = {each.name: part(getattr(value, each.name)) for each in fields(value)}
-            return {"class": f"{type(value).__module__}:{type(value).__qualname__}", **inner}
-        if isinstance(value, tuple | list):
-            return [part(each) for each in value]
-        if value is None:
-            return None
-        arrays.append(np.asarray(value))
-        return len(arrays) - 1
-
-    return part(total), arrays
+def _taken_apart(value: Any, arrays: dict[str, Any]) -> Any:
+    """Return the structure of a total, with numbers for its arrays, which go into `arrays`."""
+    if is_dataclass(value):
+        kind = f"{type(value).__module__}:{type(value).__qualname__}"
+        inner = {each.name: getattr(value, each.name) for each in fields(value)}
+        return {"class": kind} | {key: _taken_apart(each, arrays) for key, each in inner.items()}
+    if isinstance(value, tuple | list):
+        return [_taken_apart(each, arrays) for each in value]
+    if value is None:
+        return None
+    arrays[f"array_{len(arrays)}"] = np.asarray(value)
+    return len(arrays) - 1
 
 
-def _put_together(structure: Any, arrays: list[Any]) -> Any:
+def _put_together(structure: Any, arrays: dict[str, Any]) -> Any:
     if structure is None:
         return None
     if isinstance(structure, int):
-        return arrays[structure] if arrays[structure].ndim else arrays[structure].item()
+        array = arrays[f"array_{structure}"]
+        return array if array.ndim else array.item()
     if isinstance(structure, list):
         return tuple(_put_together(each, arrays) for each in structure)
     module, name = structure["class"].split(":")

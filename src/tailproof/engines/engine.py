@@ -1,12 +1,13 @@
-"""What an engine is: it maps tasks in any order and hands their results back in order."""
+"""What an engine is: it runs tasks in any order and returns their results in order."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tailproof.engines.checkpoint import Progress
 from tailproof.errors import StorageError
@@ -64,10 +65,10 @@ class Engine(ABC):
         8
         """
         if self.checkpoint is None:
-            return _fold(self.results(function, items, shared=shared), combine, None)
+            return reduce(combine, self.results(function, items, shared=shared))
         progress = Progress.open(Path(self.checkpoint), function, shared, items)
         rest = self.results(function, items[progress.done :], shared=shared)
-        return _fold(progress.watch(rest), combine, progress)
+        return progress.combined(rest, combine)
 
     def close(self) -> None:  # noqa: B027 most engines have nothing to close
         """Stop the workers; a later call starts new ones."""
@@ -84,17 +85,8 @@ class Engine(ABC):
         return Local, ()  # whatever a task asks for within itself runs where the task runs
 
 
-def _fold(results: Iterator[T], combine: Callable[[T, T], T], progress: Progress | None) -> T:
-    total = cast(T, None if progress is None else progress.total)
-    for result in results:
-        total = result if total is None else combine(total, result)
-        if progress is not None:
-            progress.advance(total)
-    return total
-
-
 def attempt(function: Callable[..., T], item: Any, shared: Any, retries: int) -> T:
-    """Call a task, and again after a pause if its storage failed: networks have bad moments."""
+    """Call a task, and again after a pause if its storage failed, which may pass."""
     for failures in range(retries + 1):
         try:
             return function(item) if shared is None else function(shared, item)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import pickle
 import pickletools
 import sys
 import sysconfig
@@ -19,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tailproof.engines.packing import in_parts
+
 
 def fingerprint(value: Any) -> str:
     """Return a digest of a value and of the code that it refers to.
@@ -27,17 +28,13 @@ def fingerprint(value: Any) -> str:
     they import from their folder, tailproof with its version. What code reads from elsewhere when it
     runs is not seen.
     """
-    import cloudpickle  # type: ignore[import-untyped]
-
-    buffers: list[pickle.PickleBuffer] = []
-    content: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    content, arrays = in_parts(value)
     digest = hashlib.sha256(_version().encode())
     digest.update(content)
-    for buffer in buffers:
-        digest.update(buffer.raw())
+    for array in arrays:
+        digest.update(array)
     for path in sorted({each for module in _named(content) for each in _sources(module)}):
-        status = path.stat()
-        digest.update(_digest(path, status.st_mtime_ns, status.st_size))
+        digest.update(_digest(path, *_stamp(path)))
     return digest.hexdigest()
 
 
@@ -76,10 +73,14 @@ def _closure(start: Path, base: Path) -> set[Path]:
         for path in _files(waiting.pop()):
             if path not in found:
                 found.add(path)
-                status = path.stat()
-                names = _imported(path, status.st_mtime_ns, status.st_size)
-                waiting += [base / name for name in names]
+                waiting += [base / name for name in _imported(path, *_stamp(path))]
     return found
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return when a file was changed and its size: while they stay, what was read of it counts."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def _files(path: Path) -> Iterator[Path]:

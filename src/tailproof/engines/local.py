@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -59,12 +60,13 @@ class Local(Engine):
     ) -> Iterator[T]:
         """Yield ``function(item)``, or ``function(shared, item)``, for each item in order."""
         if self.kind == "processes":
-            if self._pool is None:
-                self._pool = Pool(self.workers)
-            return self._pool.results(function, items, shared, self.retries)
+            self._pool = self._pool or Pool()
+            serving = self._pool.serving(function, items, shared, self.retries)
+            return self._in_order(serving, len(items), 2 * self.workers)
         if self.workers == 1 or len(items) == 1:
             return (attempt(function, item, shared, self.retries) for item in items)
-        return self._in_threads(function, items, shared)
+        run = nullcontext(lambda place: attempt(function, items[place], shared, self.retries))
+        return self._in_order(run, len(items), self.workers)
 
     def close(self) -> None:
         """Stop the workers; a later call starts new ones."""
@@ -72,17 +74,19 @@ class Local(Engine):
             self._pool.close()
             self._pool = None
 
-    def _in_threads(
-        self, function: Callable[..., T], items: Sequence[Any], shared: Any
+    def _in_order(
+        self, serving: AbstractContextManager[Callable[[int], T]], count: int, most: int
     ) -> Iterator[T]:
+        """Yield the results of all places in order, of at most so many tasks begun ahead."""
         ahead: deque[Future[T]] = deque()
         executor = ThreadPoolExecutor(self.workers)
         try:
-            for item in items:
-                ahead.append(executor.submit(attempt, function, item, shared, self.retries))
-                if len(ahead) > self.workers:  # more results than this need not be held
+            with serving as run:
+                for place in range(count):
+                    ahead.append(executor.submit(run, place))
+                    if len(ahead) > most:  # more results than this need not be held
+                        yield ahead.popleft().result()
+                while ahead:
                     yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
         finally:
             executor.shutdown(wait=True, cancel_futures=True)

@@ -14,10 +14,10 @@ def packed(value: Any) -> bytes:
     return content
 
 
-def sent_bytes(value: Any) -> int:
-    """Return how many bytes another interpreter is sent for a value; its arrays are not copied."""
+def in_parts(value: Any) -> tuple[bytes, list[memoryview]]:
+    """Return a value as bytes and, beside them, its arrays, which are not copied."""
     import cloudpickle
 
     arrays: list[pickle.PickleBuffer] = []
-    rest: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=arrays.append)
-    return len(rest) + sum(array.raw().nbytes for array in arrays)
+    content: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=arrays.append)
+    return content, [array.raw() for array in arrays]

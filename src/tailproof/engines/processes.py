@@ -1,4 +1,4 @@
-"""Worker processes that outlive nobody: their tasks are redone if they die, and they end if we do."""
+"""Worker processes: a task whose process dies is done again in another, and all end with this one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from tailproof.engines.engine import attempt
@@ -30,94 +31,83 @@ class _Worker:
     connection: Connection
     lifeline: Connection  # nothing is ever sent: it closes when this process ends, however it ends
     knows: Any = None  # what is shared between its tasks
+    call: object = None  # of `Pool.serving`, while it works for one
+
+    def answer(self, task: bytes, shared: Any, content: bytes) -> bytes | None:
+        """Return what a task gave, or nothing if the process died."""
+        try:
+            if self.knows is not shared:
+                self.connection.send_bytes(content)
+                self.knows = shared
+            self.connection.send_bytes(task)
+            return self.connection.recv_bytes()
+        except (EOFError, OSError):
+            return None
 
 
 class Pool:
-    """Interpreters of our own, each at the other end of a pipe.
+    """Interpreters of our own, each at the other end of a pipe; threads send them tasks.
 
     They import what they need and nothing else: a script needs no main guard. Ctrl-C reaches this
     process alone, which then ends them; should it be killed, their pipes close and they end too.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._workers: list[_Worker] = []
+    def __init__(self) -> None:
+        self._workers: set[_Worker] = set()
+        self._lock = threading.Lock()
         self._shared: Any = None
         self._packed = b""
         weakref.finalize(self, _end_all, self._workers)
 
-    def results(
+    @contextmanager
+    def serving(
         self, function: Callable[..., T], items: Sequence[Any], shared: Any, retries: int
-    ) -> Iterator[T]:
-        """Yield the task's result for each item in order; tasks of dead workers are done again."""
+    ) -> Iterator[Callable[[int], T]]:
+        """Give what runs the task of an item's place in a worker; at the end, stop those under way."""
         if shared is not self._shared:
             self._shared, self._packed = shared, _SHARED + packed(shared)
-        waiting = deque(range(len(items)))
-        busy: dict[_Worker, int] = {}
-        done: dict[int, T] = {}
-        deaths = [0] * len(items)
+        content, call, stopped = self._packed, object(), threading.Event()
+
+        def run(place: int) -> T:
+            task = _TASK + packed((function, items[place], retries))
+            for _ in range(retries + 1):
+                with self._lock:
+                    if stopped.is_set():
+                        raise CancelledError
+                    worker = self._idle()
+                    worker.call = call
+                answer = worker.answer(task, shared, content)
+                worker.call = None
+                if answer is not None:
+                    result, error = pickle.loads(answer)
+                    if error is not None:
+                        raise error
+                    return result  # type: ignore[no-any-return]
+                self._workers.discard(worker)
+                _end_all({worker})
+            raise EngineError(
+                f"Task {place + 1} of {len(items)} ended its worker process {retries + 1} times "
+                f"(exit code {worker.process.returncode}). It may need more memory than there is: "
+                f"use fewer workers, or write the log in smaller row groups."
+            )
+
         try:
-            for place in range(len(items)):
-                while place not in done:
-                    # Results wait for the ones before them: not too many, or they fill the memory.
-                    while (
-                        waiting and waiting[0] < place + 2 * self._size and len(busy) < self._size
-                    ):
-                        number = waiting.popleft()
-                        task = _TASK + packed((function, items[number], retries))
-                        busy[self._send(task, busy)] = number
-                    for worker, answer in _answers(busy):
-                        number = busy.pop(worker)
-                        if answer is not None:
-                            done[number] = _result(answer)
-                            continue
-                        self._bury(worker)
-                        waiting.appendleft(number)
-                        deaths[number] += 1
-                        if deaths[number] > retries:
-                            raise EngineError(
-                                f"Task {number + 1} of {len(items)} ended its worker process "
-                                f"{deaths[number]} times (exit code {worker.process.returncode}). "
-                                f"It may need more memory than there is: use fewer workers, or "
-                                f"write the log in smaller row groups."
-                            )
-                yield done.pop(place)
+            yield run
         finally:
-            for worker in busy:  # what they are at is of no use to anyone
-                self._bury(worker)
+            with self._lock:
+                stopped.set()
+            for worker in self._workers.copy():
+                if worker.call is call:
+                    worker.process.kill()
 
     def close(self) -> None:
         """End every worker; a later call starts new ones."""
         _end_all(self._workers)
 
-    def _send(self, task: bytes, busy: dict[_Worker, int]) -> _Worker:
-        """Give a task to an idle worker, or to a new one."""
-        worker = next((each for each in self._workers if each not in busy), None)
-        if worker is None:
-            worker = _start()
-            self._workers.append(worker)
-        try:
-            if worker.knows is not self._shared:
-                worker.connection.send_bytes(self._packed)
-                worker.knows = self._shared
-            worker.connection.send_bytes(task)
-        except OSError:
-            pass  # it has died, as its pipe will say when it is asked for the answer
+    def _idle(self) -> _Worker:
+        worker = next((each for each in self._workers if each.call is None), None) or _start()
+        self._workers.add(worker)
         return worker
-
-    def _bury(self, worker: _Worker) -> None:
-        self._workers.remove(worker)
-        _end_all([worker])
-
-
-def _answers(busy: dict[_Worker, int]) -> Iterator[tuple[_Worker, bytes | None]]:
-    """Wait for news; yield the answers that came, and None for workers that died."""
-    ready = wait([worker.connection for worker in busy])
-    for worker in [each for each in busy if each.connection in ready]:
-        try:
-            yield worker, worker.connection.recv_bytes()
-        except (EOFError, OSError):
-            yield worker, None
 
 
 def _start() -> _Worker:
@@ -139,13 +129,13 @@ def _start() -> _Worker:
     return _Worker(process, ours, lifeline)
 
 
-def _end_all(workers: list[_Worker]) -> None:
+def _end_all(workers: set[_Worker]) -> None:
     while workers:
         worker = workers.pop()
-        worker.connection.close()
-        worker.lifeline.close()
         worker.process.kill()
         worker.process.wait()
+        worker.connection.close()
+        worker.lifeline.close()
 
 
 def work(descriptor: int, lifeline: int) -> None:
@@ -181,10 +171,3 @@ def _failure(error: Exception) -> bytes:
         return packed((None, error))
     except Exception:  # an error that holds something which cannot be sent
         return packed((None, EngineError(f"A task failed: {error!r}")))
-
-
-def _result(answer: bytes) -> Any:
-    result, error = pickle.loads(answer)
-    if error is not None:
-        raise error
-    return result

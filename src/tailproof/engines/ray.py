@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from tailproof.engines.engine import Engine, attempt
-from tailproof.engines.packing import sent_bytes
+from tailproof.engines.packing import in_parts
 from tailproof.engines.threads import one_thread
 from tailproof.errors import EngineError
 
@@ -62,12 +62,8 @@ class Ray(Engine):
         ray = self._connect()
         if self._reference is None or shared is not self._shared:
             self._shared, self._reference, self._key = shared, ray.put(shared), uuid4().hex
-        task = ray.remote(
-            num_cpus=1,
-            memory=self.memory,
-            max_retries=self.retries,
-            scheduling_strategy="SPREAD",
-        )(_run)
+        options = {"num_cpus": 1, "memory": self.memory, "max_retries": self.retries}
+        task = ray.remote(scheduling_strategy="SPREAD", **options)(_run)
         called = ray.put(function)
 
         def started(batch: list[Any]) -> tuple[list[Any], Any]:
@@ -151,7 +147,8 @@ def _run(
                 if not done:
                     raise
                 break  # it will fail in a task of its own, when the results before it are safe
-            filled += sent_bytes(done[-1])
+            content, arrays = in_parts(done[-1])
+            filled += len(content) + sum(array.nbytes for array in arrays)
             spent = max((time.monotonic() - began) / _LONG, filled / _LARGE)
             if spent >= 1:
                 break

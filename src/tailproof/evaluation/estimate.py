@@ -1,4 +1,4 @@
-"""Results: frozen, with the evidence they rest on, so that they can be asked again."""
+"""Estimates with the evidence they rest on: other levels and aggregates need no second fit."""
 
 from __future__ import annotations
 
@@ -147,11 +147,7 @@ class Estimate:
         return holding(make(values, level=level), self.value)
 
     def lower_bound(
-        self,
-        level: float = 0.9,
-        *,
-        kind: BoundKind | None = None,
-        tail_index: float | None = None,
+        self, level: float = 0.9, *, kind: BoundKind | None = None, tail_index: float | None = None
     ) -> Bound:
         """Return a value that J exceeds with at least this confidence; never above the estimate.
 

@@ -70,8 +70,8 @@ def evaluate(
     random_state
         Another name for `seed`, the one that scikit-learn uses.
     engine
-        Where passes over the log run: ``"local"`` for a thread a core, ``"ray"`` for a cluster, or an
-        `Engine`; by default the calling thread. It changes how long the result takes, never the
+        Where passes over the log run: ``"local"`` for one thread per core, ``"ray"`` for a cluster, or
+        an `Engine`; by default the calling thread. It changes how long the result takes, never the
         result.
     n_jobs
         Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.

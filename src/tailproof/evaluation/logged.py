@@ -22,11 +22,7 @@ from tailproof.algorithms.linear.samples import Found
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log, discounted_returns
-from tailproof.data.stored import (
-    AnyLog,
-    LazyLog,
-    action_counts,
-)
+from tailproof.data.stored import AnyLog, LazyLog, action_counts
 from tailproof.data.stored_views import with_one_action
 from tailproof.engines import Engine, Local
 from tailproof.evaluation.estimate import LoggedValue

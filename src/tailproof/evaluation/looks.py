@@ -1,4 +1,4 @@
-"""Bounds for logs that grow and are looked at again and again."""
+"""Intervals for logs that grow and are evaluated again and again."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def confidence_sequence(
     tightest: int = TIGHTEST,
     kind: Literal["asymptotic", "guaranteed"] = "asymptotic",
 ) -> Interval:
-    """Return an interval that may be looked at as often as the log grows, without losing its level.
+    """Return an interval that keeps its level however often a growing log is evaluated.
 
-    With probability `level` the value lies in all intervals that were ever asked for, whenever one
+    With probability `level` the value lies in all intervals that were ever computed, whenever one
     stops. Units must arrive in random order, as the rows of a running experiment do.
 
     Parameters
@@ -63,8 +63,7 @@ def confidence_sequence(
     True
     """
     check_level(level)
-    miss = 1 - level
-    choice = estimate.choice
+    miss, choice = 1 - level, estimate.choice
     if not isinstance(choice, OneStepChoice) or choice.unit == "episode":
         raise LevelError(
             f"A confidence sequence is for one-step logs, by 'auto', 'ips', 'snips' or 'bandit-dr'. "

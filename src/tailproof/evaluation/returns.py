@@ -134,13 +134,7 @@ class Returns:
         return found
 
     def _measured(
-        self,
-        name: str,
-        value: float,
-        ends: tuple[float, float],
-        level: float,
-        kind: str,
-        note: str,
+        self, name: str, value: float, ends: tuple[float, float], level: float, kind: str, note: str
     ) -> Measured:
         return Measured(
             name=name,
@@ -155,11 +149,7 @@ class Returns:
 
 
 def returns_under(
-    log: Log,
-    policy: Policy,
-    *,
-    gamma: float | None = None,
-    per: str | npt.ArrayLike | None = None,
+    log: Log, policy: Policy, *, gamma: float | None = None, per: str | npt.ArrayLike | None = None
 ) -> Returns:
     """Return the logged returns, weighted as the policy would have earned them.
 

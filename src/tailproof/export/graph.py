@@ -9,19 +9,16 @@ from __future__ import annotations
 import hashlib
 import importlib
 from base64 import b64encode
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tailproof.algorithms.learners.state_critics import StateCritics
-from tailproof.arrays import AnyArray
 from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, order_weights
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.export.scores import linear_values, scores_in
-from tailproof.features import Polynomial
 from tailproof.files.atomic import write_whole
 from tailproof.files.container import sealed_page
 from tailproof.policies.greedy import CriticPolicy, SoftmaxPolicy
@@ -48,14 +45,15 @@ def export_policy(policy: CriticPolicy, path: str | Path) -> None:
     values, dimension = _values(graph, policy)
     outputs: dict[str, Output] = {"values": (values, "DOUBLE", ["n", len(policy.actions)])}
     if isinstance(policy, SoftmaxPolicy):
-        chances = graph.softmax(values, policy.temperature)
+        scaled = graph.node("Div", values, float(policy.temperature))
+        chances = graph.node("Softmax", scaled, axis=1)
         spread = np.zeros((len(policy.actions), policy.n_actions))
         spread[np.arange(len(policy.actions)), list(policy.actions)] = 1.0
-        everywhere = graph.node("MatMul", chances, graph.constant(spread))
+        everywhere = graph.node("MatMul", chances, spread)
         outputs = {"probabilities": (everywhere, "DOUBLE", ["n", policy.n_actions]), **outputs}
     else:
         best = graph.node("ArgMax", values, axis=1, keepdims=0)
-        codes = graph.constant(np.asarray(policy.actions, dtype=np.int64))
+        codes = graph.integers(policy.actions)
         outputs = {"actions": (graph.node("Gather", codes, best), "INT64", ["n"]), **outputs}
     graph.write(Path(path), dimension, outputs, _metadata(policy))
 
@@ -88,24 +86,19 @@ def _values(graph: Graph, policy: CriticPolicy) -> tuple[str, int | str]:
 
     Trees look at some columns only, and take states of any size that has them.
     """
-    members = policy.critic.members
+    members, dimension = policy.critic.members, "p"
     if isinstance(members, StateCritics):
-        axis = graph.integers(0)
-        single = [
-            graph.node("Unsqueeze", scores_in(graph, "states", member), axis)
-            for member in members.members
-        ]
-        every = graph.node("Concat", *single, axis=0)  # (K, n, A)
-        combined = graph.aggregate(every, policy.critic.aggregate, members.count)
-        return graph.columns(combined, list(policy.actions)), "p"
-    if not isinstance(members, LinearCritics):
+        each = [scores_in(graph, "states", member) for member in members.members]
+        every = graph.node("Concat", *(graph.node("Unsqueeze", one, [0]) for one in each), axis=0)
+    elif isinstance(members, LinearCritics):
+        dimension = members.features.state_dimension  # type: ignore[attr-defined]
+        every = linear_values(graph, "states", members.features, members.theta)
+    else:
         raise PolicyError(
             f"Only linear critics over PerAction or Additive features, and trees, can be exported to "
             f"ONNX. Got {type(members).__name__}."
         )
-    each = linear_values(graph, "states", members.features, members.theta)  # (K, n, A)
-    combined = graph.aggregate(each, policy.critic.aggregate, members.count)
-    dimension = members.features.state_dimension  # type: ignore[attr-defined]
+    combined = graph.aggregate(every, policy.critic.aggregate, members.count)  # of (K, n, A)
     return graph.columns(combined, list(policy.actions)), dimension
 
 
@@ -117,70 +110,51 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def constant(self, values: AnyArray) -> str:
+    def constant(self, values: Any) -> str:
         """Add a constant and return its name."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
-    def single(self, values: Any) -> str:
-        """Return a constant in single precision."""
-        return self.constant(np.asarray(values, dtype=np.float32))
+    def integers(self, values: Any) -> str:
+        """Add a constant of integers and return its name."""
+        return self.constant(np.asarray(values, dtype=np.int64))
 
-    def integers(self, *values: int) -> str:
-        """Return a constant of integers, such as axes, shapes and places."""
-        return self.constant(np.array(values, dtype=np.int64))
-
-    def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node and return the name of its first output."""
+    def node(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> str:
+        """Add a node, with constants for numbers among its inputs; return its first output's name."""
+        given = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         names = [f"{kind.lower()}_{len(self.nodes)}_{i}" for i in range(outputs)]
-        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
+        self.nodes.append(self.onnx.helper.make_node(kind, given, names, **attributes))
         return names[0]
 
     def columns(self, values: str, which: list[int]) -> str:
         """Return some columns of values (n, p)."""
-        return self.node("Gather", values, self.constant(np.asarray(which, np.int64)), axis=1)
+        return self.node("Gather", values, self.integers(which), axis=1)
 
-    def polynomial(self, states: str, features: Polynomial, dimension: int) -> str:
-        """Return ψ(s), (n, p')."""
-        parts = [states]
-        if features.bias:
-            one = self.node("Mul", self.columns(states, [0]), self.constant(np.zeros(1)))
-            parts.insert(0, self.node("Add", one, self.constant(np.ones(1))))
-        pairs = list(combinations(range(dimension), 2)) if features.degree > 1 else []
-        if pairs:
-            left = self.columns(states, [i for i, _ in pairs])
-            parts.append(self.node("Mul", left, self.columns(states, [j for _, j in pairs])))
-        return self.node("Concat", *parts, axis=1)
+    def repeated(self, states: str, row: Any) -> str:
+        """Return the same numbers (q,) for each of n states, (n, q)."""
+        zero = self.node("Mul", self.columns(states, [0]), np.zeros(1))
+        return self.node("Add", zero, np.asarray(row, dtype=float))
 
     def aggregate(self, values: str, aggregate: Aggregate, count: int) -> str:
         """Return the aggregate over the first axis of values (K, n, A)."""
-        first = self.integers(0)
         if isinstance(aggregate, Mean | MeanMinusStd):
-            mean = self.node("ReduceMean", values, first, keepdims=0)
+            mean = self.node("ReduceMean", values, [0], keepdims=0)
             if isinstance(aggregate, Mean):
                 return mean
             centred = self.node("Sub", values, mean)
-            variance = self.node(
-                "ReduceMean", self.node("Mul", centred, centred), first, keepdims=0
-            )
-            factor = self.constant(np.asarray(aggregate.factor, dtype=float))
-            return self.node("Sub", mean, self.node("Mul", self.node("Sqrt", variance), factor))
+            squares = self.node("Mul", centred, centred)
+            std = self.node("Sqrt", self.node("ReduceMean", squares, [0], keepdims=0))
+            return self.node("Sub", mean, self.node("Mul", std, float(aggregate.factor)))
         weights = order_weights(aggregate, count)
         if weights is None:
             raise PolicyError(
                 f"Only Mean(), Median(), Quantile(q), TrimmedMean(fraction) and MeanMinusStd(factor) "
                 f"can be exported to ONNX. Got {aggregate!r}."
             )
-        every = self.integers(count)
-        ordered = self.node("TopK", values, every, outputs=2, axis=0, largest=0)
-        shares = self.constant(np.asarray(weights)[:, None, None])
-        return self.node("ReduceSum", self.node("Mul", ordered, shares), first, keepdims=0)
-
-    def softmax(self, values: str, temperature: float) -> str:
-        """Return the softmax of values (n, A) over the actions."""
-        scaled = self.node("Div", values, self.constant(np.asarray(float(temperature))))
-        return self.node("Softmax", scaled, axis=1)
+        ordered = self.node("TopK", values, [count], outputs=2, axis=0, largest=0)
+        shares = self.node("Mul", ordered, np.asarray(weights)[:, None, None])
+        return self.node("ReduceSum", shares, [0], keepdims=0)
 
     def write(
         self,

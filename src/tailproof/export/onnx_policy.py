@@ -6,6 +6,7 @@ import hashlib
 import re
 from base64 import b64decode
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, eq=False)
-class _Graph:
+class _OnnxGraph:
     """An ONNX graph with one input, states (n, p).
 
     It holds the bytes of the file: other processes and machines get them with the policy, and what is
@@ -39,56 +40,46 @@ class _Graph:
     state_names: tuple[str, ...] = ()
     action_labels: tuple[str, ...] | None = None
     taught: IntArray | None = field(default=None, repr=False)
-    _sessions: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
-    @property
+    @cached_property
     def session(self) -> Any:
         """The runtime's session, made when it is first needed."""
-        if "own" not in self._sessions:
-            self._sessions["own"] = _session(self.path, self.content)
-        return self._sessions["own"]
+        return _session(self.path, self.content)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sessions": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        return {name: value for name, value in self.__dict__.items() if name != "session"}
 
     def run(self, states: FloatArray, wanted: str) -> AnyArray:
         """Return one output of the graph, (n, ...)."""
         given = self.session.get_inputs()[0]
         names = [each.name for each in self.session.get_outputs()]
-        array = _as_input(states, given, self.path)
         output = wanted if wanted in names else names[0]
-        rows = given.shape[0]
-        size = rows if isinstance(rows, int) and rows > 0 else max(len(array), 1)
-        found = [
-            self._batch(array[first : first + size], size, given, output)
-            for first in range(0, max(len(array), 1), size)
-        ]
-        return np.concatenate(found)
-
-    def _batch(self, array: AnyArray, size: int, given: Any, output: str) -> AnyArray:
-        """Return one output for a batch of the size that the graph wants."""
+        array, fixed = _as_input(states, given, self.path), given.shape[0]
         count = len(array)
-        whole = array
-        if isinstance(given.shape[0], int) and count < size:
-            whole = np.concatenate([array, np.zeros((size - count, *array.shape[1:]), array.dtype)])
+        size = fixed if isinstance(fixed, int) and fixed > 0 else max(count, 1)
+        if size == fixed:  # fill up the last batch
+            array = np.pad(array, ((0, -count % size if count else size), (0, 0)))
+        batches = np.split(array, range(size, len(array), size))
+        return np.concatenate([self._answers(batch, given.name, output) for batch in batches])[
+            :count
+        ]
+
+    def _answers(self, batch: AnyArray, name: str, output: str) -> AnyArray:
         try:
-            values = np.asarray(self.session.run([output], {given.name: whole})[0])
+            values = np.asarray(self.session.run([output], {name: batch})[0])
         except Exception as error:  # onnxruntime has a type of its own for every way to fail
             reason = str(error).splitlines()[0]
             raise PolicyError(f"The policy in {self.path} could not be run: {reason}") from error
-        if values.ndim == 0 or len(values) != len(whole):
+        if values.ndim == 0 or len(values) != len(batch):
             raise PolicyError(
                 f"The policy in {self.path} must answer with a row for each state. Got the shape "
-                f"{values.shape} for {len(whole)} states."
+                f"{values.shape} for {len(batch)} states."
             )
-        return values[:count]
+        return values
 
 
 @dataclass(frozen=True, eq=False)
-class OnnxPolicy(_Graph):
+class OnnxPolicy(_OnnxGraph):
     """A deterministic policy in an ONNX graph: its output ``actions``, or its first.
 
     Examples
@@ -107,12 +98,12 @@ class OnnxPolicy(_Graph):
     """
 
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return an action a state, (n,) or (n, q)."""
+        """Return one action per state, (n,) or (n, q)."""
         return self.run(states, "actions")
 
 
 @dataclass(frozen=True, eq=False)
-class OnnxStochasticPolicy(_Graph):
+class OnnxStochasticPolicy(_OnnxGraph):
     """A law over discrete actions in an ONNX graph: its output ``probabilities``."""
 
     def probabilities(self, states: FloatArray) -> FloatArray:
@@ -144,7 +135,7 @@ def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
     stochastic = "probabilities" in (each.name for each in session.get_outputs())
     kind = OnnxStochasticPolicy if stochastic else OnnxPolicy
     policy = kind(str(path), content, **_described(session, str(path), sealed))
-    policy._sessions["own"] = session
+    vars(policy)["session"] = session
     return policy
 
 

@@ -22,7 +22,7 @@ from tailproof.judgement.rules import RULES
 from tailproof.policies.simple import action_probabilities
 
 _ROWS = 20_000  # at which the policy is evaluated
-_COLUMNS = 50  # of the state that are looked at
+_COLUMNS = 50  # of the state, at most
 _FEW_VALUES = 12  # of a column, each of which is a region of its own
 _BINS = 10  # quantiles of other columns
 _NAMED = 3  # regions at most
@@ -45,7 +45,7 @@ def coverage(task: Task) -> tuple[str, ...]:
     some = _some_episodes(log) if isinstance(log, LazyLog) else log
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
     if some is log and len(rows) == log.n_transitions:
-        chances = here = task.action_probabilities()
+        chances = here = task.action_probabilities
     else:
         places = some.table_rows.rows[rows]
         chances = here = action_probabilities(policy, some.states[rows], log.n_actions, rows=places)

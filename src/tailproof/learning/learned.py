@@ -37,7 +37,7 @@ from tailproof.statistics.intervals import Bound
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tailproof.deep.scores import Score
+    from tailproof.deep.tasks import Score
 
 KIND, VERSION = "learned policy", 1
 _SIZES = ("n_transitions", "n_episodes", "bad_folds", "state_names")
@@ -213,7 +213,7 @@ class Learned:
         >>> found.mean > 100, len(found.returns)
         (True, 5)
         """
-        from tailproof.deep.scores import score_of  # environments are for those who have one
+        from tailproof.deep.tasks import score_of  # environments are for those who have one
 
         return score_of(environment, self.policy, episodes=episodes, seed=seed)
 

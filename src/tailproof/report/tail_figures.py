@@ -14,8 +14,7 @@ from tailproof.report.blocks import Figure
 from tailproof.report.figures import finite
 from tailproof.report.tables import table
 from tailproof.report.text import number, percent
-from tailproof.statistics.tails.index import TailIndex
-from tailproof.statistics.tails.path import TailPath
+from tailproof.statistics.tails.index import TailIndex, TailPath
 from tailproof.statistics.tails.residuals import ResidualMonitor
 
 

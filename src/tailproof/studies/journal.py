@@ -14,20 +14,13 @@ from tailproof.files.atomic import sync_folder
 
 
 class Journal(dict[str, Any]):
-    """A file of records by key: appended, flushed to the disk line by line, never rewritten.
+    """Records by key in a file: appended, flushed to the disk line by line, never rewritten.
 
     Every line is a checksum and JSON. A line that was torn by a crash, or damaged later, does not
     match its checksum: it is left out, and its replicate runs again. The file is locked while it is
-    open, so that two runs cannot write into each other.
-
-    Parameters
-    ----------
-    path
-        The file; made if it is not there, with its folder. None keeps records in memory only.
-    about
-        What all records have in common. A file that says otherwise, or no longer says it, is refused.
-    differs
-        What may differ then, for the error.
+    open, so that two runs cannot write into each other. Without a `path`, records are only kept in
+    memory. `about` is what all records have in common: a file that says otherwise, or no longer says
+    it, is refused, and the error says what `differs`.
 
     Examples
     --------

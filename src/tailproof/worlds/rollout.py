@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ def draw_actions(
     densities = np.exp(log_densities(policy, states, actions))
     if densities.shape != (len(states),):
         raise PolicyError(
-            f"policy.log_prob must return one number a state, shape ({len(states)},). "
+            f"policy.log_prob must return one number per state, shape ({len(states)},). "
             f"Got {densities.shape} instead."
         )
     return actions, densities
@@ -217,13 +218,14 @@ def _environment_log(
         else SyncVectorEnv([lambda: environment], autoreset_mode=AutoresetMode.NEXT_STEP)
     )
     mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
-    space = as_space(vector.single_action_space, np.empty(0))
+    given: Any = vector.single_action_space
+    space = as_space(given, np.empty(0))
     policy_rng, seeding = np.random.default_rng(seed).spawn(2)
-    rows: list[list[tuple[Any, ...]]] = [[] for _ in range(episodes)]
+    rows: list[tuple[Any, ...]] = []
     first_seed: int | None = int(seeding.integers(2**31))
     with _bar(episodes, progress) as advance:
-        # Rounds of one episode a sub-environment: counting whichever episodes end first would
-        # prefer the short ones.
+        # Rounds of one episode per sub-environment: to count the episodes that end first would
+        # prefer short ones.
         for first in range(0, episodes, vector.num_envs):
             wanted = min(vector.num_envs, episodes - first)
             running = np.arange(vector.num_envs) < wanted
@@ -233,32 +235,32 @@ def _environment_log(
             while running.any():
                 states = _states(vector, observations)  # (n, p)
                 actions, propensity = draw_actions(policy, states, space, policy_rng)
-                observations, rewards, terminated, truncated, infos = vector.step(
-                    _environment_actions(vector, actions)
-                )
+                shaped = actions.reshape(vector.num_envs, *given.shape).astype(given.dtype)
+                observations, rewards, terminated, truncated, infos = vector.step(shaped)
                 taken += 1
                 over = np.asarray(terminated) | np.asarray(truncated)
                 next_states = _next_states(vector, observations, infos, over, mode)
                 for i in np.flatnonzero(running):
-                    likely = () if propensity is None else (propensity[i],)
-                    rows[first + i].append(
-                        (states[i], actions[i], rewards[i], next_states[i], terminated[i], *likely)
+                    row = (
+                        first + i,
+                        states[i],
+                        actions[i],
+                        rewards[i],
+                        next_states[i],
+                        terminated[i],
                     )
+                    rows.append(row if propensity is None else (*row, propensity[i]))
                 ended = running & (over if steps is None or taken < steps else True)
                 running &= ~ended
                 advance(int(ended.sum()))
                 if mode == AutoresetMode.DISABLED and over.any():
                     observations, _ = vector.reset(options={"reset_mask": over})
-    names = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
-    columns = zip(*(row for episode in rows for row in episode), strict=True)
+    names = ("episode", "states", "actions", "rewards", "next_states", "terminated", "propensity")
+    columns = zip(*sorted(rows, key=itemgetter(0)), strict=True)
     arrays: dict[str, Any] = {
         name: np.asarray(values) for name, values in zip(names, columns, strict=False)
     }
-    return Log.from_arrays(
-        **arrays,
-        episode=np.repeat(np.arange(episodes), [len(episode) for episode in rows]),
-        action_space=space,
-    )
+    return Log.from_arrays(**arrays, action_space=space)
 
 
 def _states(vector: Any, observations: Any) -> FloatArray:
@@ -289,11 +291,6 @@ def _next_states(
             final = flatten(vector.single_observation_space, infos["final_obs"][i])
             states[i] = np.asarray(final)
     return states
-
-
-def _environment_actions(vector: Any, actions: AnyArray) -> AnyArray:
-    space = vector.single_action_space
-    return actions.reshape(vector.num_envs, *space.shape).astype(space.dtype)
 
 
 @contextmanager

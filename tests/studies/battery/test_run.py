@@ -9,10 +9,9 @@ from tailproof.engines import Local
 from tailproof.errors import TailproofError
 from tailproof.methods.catalogue import method
 from tailproof.studies.battery.cells import Setting
-from tailproof.studies.battery.entrants import Named, Reply
-from tailproof.studies.battery.learners import Taught, school_report
+from tailproof.studies.battery.entrants import Named, Reply, Taught
 from tailproof.studies.battery.run import Battery, CellLog, run
-from tailproof.studies.battery.score import leaderboard
+from tailproof.studies.battery.score import leaderboard, school_report
 from tailproof.studies.battery.stories import CANDIDATES
 from tailproof.worlds.storage import HUBS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,9 +124,7 @@ def _evaluate(
     ridge: Any = None,
     timed: bool = False,
 ) -> tuple[Choice, Blend]:
-    target = Target.of(task)
-    if timed:
-        target = target.with_step()
+    target = Target.of(task).with_step() if timed else Target.of(task)
     log = target.log
     # constants are known exactly where nothing ends: rewards are then measured from their middle
     level = float(np.median(log.rewards)) if target.endless else 0.0
@@ -141,11 +140,7 @@ def _evaluate(
         phi = blend.features(log.states, log.actions)
         measured = replace(measured, phi=phi, fit=huber_regression(phi, rewards))
 
-    def valued(
-        estimator: Blend | Rung | LoggedReturns, *, paired: bool, floor: float = 0.0
-    ) -> Valued:
-        return _valued(estimator, target, measured, rewards, offset, paired=paired, floor=floor)
-
+    valued = partial(_valued, target, measured, rewards, offset)
     own = valued(blend, paired=target.starts_with_episodes, floor=blend.error)
     logged = valued(logged_rung(target, blend.rungs[0].system.groups), paired=True)
     mean, shape = own.mean, measured.shape
@@ -198,14 +193,14 @@ class Valued(NamedTuple):
 
 
 def _valued(
-    estimator: Blend | Rung | LoggedReturns,
     target: Target,
     measured: RewardFit,
     rewards: FloatArray,
     offset: float,
+    estimator: Blend | Rung | LoggedReturns,
     *,
     paired: bool,
-    floor: float,
+    floor: float = 0.0,
 ) -> Valued:
     """Value a policy by weights: of the policy to evaluate, or of the one that was logged.
 
@@ -258,7 +253,7 @@ def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: floa
     # what groups left out say holds for the plain mean of tamed rewards, not for a robust one
     least = max(mean.error, 0.0 if robust else floor)
     error = max(spread.error if np.isfinite(spread.error) else 0.0, least)
-    # Student's quantiles for a handful of groups, at the level that is asked for most
+    # Student's quantiles for a handful of groups, at the most usual level
     widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
     return Hall(value, error * widening, spread.skewness, unseen=getattr(spread, "unseen", False))
 
@@ -299,10 +294,8 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str |
             f"{least:.4g} to {most:.4g}: the critic extrapolates; log more episodes like the policy's"
         )
     if log.n_groups < FEWEST:
-        return (
-            f"there are only {log.n_groups} independent episodes or groups; at least {FEWEST} are "
-            f"needed"
-        )
+        few = f"there are only {log.n_groups} independent episodes or groups"
+        return f"{few}; at least {FEWEST} are needed"
     at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
     if blend.disagreement > RULES.apart and blend.allowance > RULES.matters * at_stake:
         return (

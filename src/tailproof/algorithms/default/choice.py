@@ -9,29 +9,21 @@ from typing import Any, Self
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import (
-    Mover,
-    PairedGain,
-    bound_of,
-    correlation_of,
-    interval_of,
-)
+from tailproof.algorithms.default.gain import Mover, PairedGain, Spreading, correlation_of
 from tailproof.algorithms.default.spreads import Spread
 from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
 from tailproof.files.frames import plain
 from tailproof.judgement.shape import RewardShape
-from tailproof.statistics.intervals import Bound, Interval
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class Scored(Spreading):
     """A value from independent observations, with its own spread and that of the logged policy.
 
-    What the log's rewards look like is `measured`, or how to measure that when somebody asks.
+    `measured` is what the log's rewards look like, or a function that measures it on demand.
     """
 
-    value: float
     estimator: str  # the mean that was taken
     unit: str  # over what
     units: int  # and how many of them there are
@@ -42,8 +34,6 @@ class Scored:
     influence: FloatArray = field(repr=False)  # (U,) how much each observation moves the value
     logged_influence: FloatArray = field(repr=False)  # (U,) the same of the logged value
     alternatives: dict[str, float]  # what other estimators say
-    limits: str  # what limits the interval, in words
-    declined: str | None = None  # why no interval is given
     on_log: PolicyOnLog | None = None  # what the policy does in the states of the log
     measured: RewardShape | Callable[[], RewardShape] | None = field(default=None, repr=False)
     weights: FloatArray | None = field(default=None, repr=False)  # (n,) of rows, in the log's order
@@ -52,11 +42,6 @@ class Scored:
     def shape(self) -> RewardShape | None:
         """What the log's rewards look like."""
         return self.measured() if callable(self.measured) else self.measured
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the value."""
-        return self.spread.error
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -113,14 +98,6 @@ class Scored:
             reference=reference,
             spread=Mover(self.spread, spread, correlation_of(self.influence, influence)),
         )
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return the ends that miss as often below as above; the estimate is always inside."""
-        return interval_of(self.spread, self.value, level, declined=self.declined, note=self.limits)
-
-    def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a number that the value exceeds with about this confidence."""
-        return bound_of(self.spread, self.value, level, declined=self.declined, note=self.limits)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.default.forest import cross_fit_forests
-from tailproof.algorithms.default.maps import Map
 from tailproof.algorithms.default.rungs import (
     Groups,
+    Map,
     Rung,
     System,
     fit_rung,
@@ -27,7 +27,8 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.errors import SingularError
 from tailproof.features import Basis, Features, Fourier, PerAction, table_for
-from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for, joined
+from tailproof.features.base import joined
+from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for
 from tailproof.judgement.rules import RULES
 
 
@@ -45,7 +46,7 @@ class Blend:
     left_out: FloatArray  # (G,) the value without each group of episodes
     allowance: float
     disagreement: float
-    lost: float  # share of the policy's visits for which the log has no row; 0 if nobody asked
+    lost: float  # share of the policy's visits for which the log has no row; 0 without a forest
     features: Features  # in which rewards are regressed
 
     @property
@@ -90,14 +91,8 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
 
         α = (var y − cov(x, y)) / (var(y − x) + (y − x)²),
 
-    for its value x and their average y.
-
-    Parameters
-    ----------
-    rewards
-        Tamed ones, (n,): one outlier must not decide which critic is right.
-    low
-        The features of the first rung: standardised polynomials.
+    for its value x and their average y. Rewards are tamed ones, (n,): one outlier must not decide which
+    critic is right. `low` are the features of the first rung.
     """
     log, groups = target.log, Groups.deal(target, seed=seed)
     high = table_for(log) or basis_for(log, knots=KNOTS)
@@ -190,11 +185,7 @@ def _alone(first: Rung, witnesses: Sequence[Rung], features: Features) -> Blend:
 
 
 def _mixed(
-    first: Rung | None,
-    rungs: tuple[Rung, ...],
-    witness: Rung,
-    low: Features,
-    high: Features,
+    first: Rung | None, rungs: tuple[Rung, ...], witness: Rung, low: Features, high: Features
 ) -> Blend:
     kept = _middle(rungs)
     value = float(np.mean([rung.value for rung in kept]))

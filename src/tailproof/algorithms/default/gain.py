@@ -122,51 +122,46 @@ def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
     return inf if step > 0 else -inf
 
 
-def interval_of(
-    spread: Spread | Mover | Quotient,
-    value: float,
-    level: float,
-    *,
-    declined: str | None = None,
-    note: str = "",
-) -> Interval:
-    """Return the ends that miss as often below as above, widened to hold the value."""
-    low, high = _ends(spread, level, (1 - level) / 2, declined, "interval")
-    return Interval(
-        low=min(low, value),
-        high=max(high, value),
-        level=level,
-        requested=level,
-        kind=spread.kind,
-        note=note,
-    )
+@dataclass(frozen=True, kw_only=True)
+class Spreading:
+    """A value with its interval and its lower bound at any level, or the reason why it has none."""
 
+    value: float
+    spread: Spread | Mover | Quotient
+    limits: str  # what limits the interval, in words
+    declined: str | None = None  # why no interval is given
 
-def bound_of(
-    spread: Spread | Mover | Quotient,
-    value: float,
-    level: float,
-    *,
-    declined: str | None,
-    note: str,
-) -> Bound:
-    """Return a number that is exceeded with about this confidence, never above the value."""
-    low, _ = _ends(spread, level, 1 - level, declined, "lower bound")
-    return Bound(value=min(low, value), level=level, requested=level, kind=spread.kind, note=note)
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the value."""
+        return self.spread.error
 
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return the ends that miss as often below as above; the value is always inside."""
+        low, high = self._ends(level, (1 - level) / 2, "interval")
+        kind, note = self.spread.kind, self.limits
+        found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
+        return holding(found, self.value)
 
-def _ends(
-    spread: Spread | Mover | Quotient, level: float, miss: float, declined: str | None, what: str
-) -> tuple[float, float]:
-    check_level(level)
-    if declined is not None:
-        raise LevelError(f"No honest {100 * level:g} % {what} exists for this log: {declined}.")
-    low, high = spread.ends(miss, miss)
-    return float(low), float(high)
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a number that the truth exceeds with about this confidence, never above the value."""
+        low, _ = self._ends(level, 1 - level, "lower bound")
+        kind, note = self.spread.kind, self.limits
+        return below(
+            Bound(value=low, level=level, requested=level, kind=kind, note=note), self.value
+        )
+
+    def _ends(self, level: float, miss: float, what: str) -> tuple[float, float]:
+        check_level(level)
+        if self.declined is not None:
+            reason = f"exists for this log: {self.declined}"
+            raise LevelError(f"No honest {100 * level:g} % {what} {reason}.")
+        low, high = self.spread.ends(miss, miss)
+        return float(low), float(high)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gain:
+class ValueGain:
     """How far one value is ahead of another."""
 
     value: float  # the difference of the two estimates
@@ -180,26 +175,14 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairedGain(Gain):
+class PairedGain(ValueGain, Spreading):
     """A gain paired by rows or episodes, with the spread of the difference.
 
     The spread is that before either estimate was moved towards a steadier one.
     """
 
     spread: Mover
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the difference."""
-        return self.spread.error
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return a two-sided interval of the difference, which always holds it."""
-        return interval_of(self.spread, self.value, level, declined=self.declined, note=_NOTE)
-
-    def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a value that the difference exceeds."""
-        return bound_of(self.spread, self.value, level, declined=self.declined, note=_NOTE)
+    limits: str = field(default=_NOTE, repr=False)
 
     def relative_interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of the gain over |reference|, the relative lift.
@@ -211,13 +194,15 @@ class PairedGain(Gain):
             raise LevelError("There is no relative gain over a reference that is 0.")
         sign = 1 if self.reference > 0 else -1
         ratio = Quotient(self.spread.ahead, self.spread.behind, self.spread.correlation, sign)
-        value = self.relative + sign
-        found = interval_of(ratio, value, level, declined=self.declined, note=_NOTE)
+        asked = Spreading(
+            value=self.relative + sign, spread=ratio, limits=_NOTE, declined=self.declined
+        )
+        found = asked.interval(level)
         return replace(found, low=found.low - sign, high=found.high - sign)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldGain(Gain):
+class FoldGain(ValueGain):
     """A gain paired by folds: `fold_values` are the differences where both are finite, (K,).
 
     Its value is the difference of the two estimates, not the median of these.

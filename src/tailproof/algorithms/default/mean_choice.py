@@ -55,14 +55,9 @@ class MeanChoice:
 
 
 def choose_mean(rewards: RewardFit, weights: FloatArray, transition: FloatArray) -> MeanChoice:
-    """Choose the mean of w·(r − r̃).
+    """Choose the mean of w·(r − r̃), with weights w, (n,).
 
-    Parameters
-    ----------
-    weights
-        w, (n,)
-    transition
-        w·δ with r̃ in place of the rewards, (n,): noise that every mean shares.
+    `transition` is w·δ with r̃ in place of the rewards, (n,): noise that every mean shares.
     """
     fit, shape = rewards.fit, rewards.shape
     unit, count = shape.unit_of_row, shape.units

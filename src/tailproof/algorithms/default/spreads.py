@@ -14,7 +14,7 @@ from scipy.special import chdtri, ndtri
 from tailproof.arrays import BoolArray, FloatArray
 
 _TAIL_WEIGHT = 0.25  # of the point beyond a tail, in variance and skewness
-_POOLED_WEIGHT = 0.15  # the same where the tail of all rows was looked at too
+_POOLED_WEIGHT = 0.15  # the same where the tail of all rows is used too
 _FEW_ROWS = 300  # rows under the policy below which it is
 _LIGHT = 4.0  # Hill indices above this need no point
 _LEAST_INDEX = 1.15  # below it no point would be finite enough

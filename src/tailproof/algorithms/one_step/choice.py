@@ -89,18 +89,9 @@ def one_step_choice(
 ) -> OneStepChoice:
     """Return a choice, with what was logged and what limits the interval.
 
-    Parameters
-    ----------
-    returns, sample_weights
-        Of each sample, (n,).
-    influence, spread
-        Of each observation on the value, (U,), and how uncertain the value is.
-    common, rare
-        The common return of each sample, (n,), if any; whether the spread is one of rare events.
-    cautions
-        What else limits the interval, in words.
-    own
-        The other attributes of the choice.
+    From the returns and weights of samples, (n,), the influence of observations, (U,), and the common
+    return of each sample, (n,), if there is one. `rare` says whether the spread is one of rare events,
+    `cautions` what else limits the interval; `own` are the other attributes of the choice.
     """
     return OneStepChoice(
         unit=observations.name,
@@ -132,10 +123,7 @@ def guarantee(
 
 
 def _limits(
-    observations: Observations,
-    spread: Spread,
-    influence: FloatArray,
-    weights: FloatArray,
+    observations: Observations, spread: Spread, influence: FloatArray, weights: FloatArray
 ) -> list[str]:
     """Return what limits the interval: rare events, one unit, the overlap, the tail or the size."""
     unit, count = observations.name, int((observations.sums(weights) > 0).sum())

@@ -197,10 +197,9 @@ def _reasons(
         )
     elif model == "none":
         used = "No model of the reward makes the scores vary clearly less: plain weighted rewards."
+    sampled = not rare and rows.count > 1.25 * TREE_ROWS
     more = {
-        "The trees learnt from a sample of 100,000 rows.": (
-            not rare and rows.count > 1.25 * TREE_ROWS
-        ),
+        "The trees learnt from a sample of 100,000 rows.": sampled,
         "Rows of one group count as one observation.": rows.observations.name == "group",
         point: True,
         f"Plain importance sampling has {gain:.1f} times the standard error.": gain > 1.05,

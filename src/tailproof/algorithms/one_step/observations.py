@@ -84,15 +84,10 @@ def rare_spread(
     *,
     common_error: float = 0.0,
 ) -> Rare:
-    """Return gamma intervals of what differs from a common value.
+    """Return gamma intervals of what differs from a common value, by `sizes` with `weights`, (n,).
 
-    Parameters
-    ----------
-    sizes, weights
-        By how much each sample differs, and with which weight it counts, (n,): the next may be as
-        large as the largest, and count with the mean weight.
-    common_error
-        Standard error of the common value, where it differs between rows.
+    The next event may be as large as the largest, and counts with the mean weight. `common_error` is
+    the standard error of the common value, where that differs between rows.
     """
     n, mean_weight = len(sizes), float(weights[weights > 0].mean())
     sides: list[Events] = []

@@ -41,17 +41,9 @@ def weighted_choice(
 ) -> OneStepChoice | None:
     """Return mean(w G), over mean(w) if self-normalised, with its spread; None if no weight is left.
 
-    Parameters
-    ----------
-    returns, weights
-        Of each episode, (E,): in one-step logs its reward.
-    guaranteed
-        Whether the weights are π/μ as they are, so that the guaranteed bound holds.
-    rare_below
-        Events under the policy below which the interval is one of rare events.
-    said
-        The name of the `estimator`; its `point`, where that is another mean than the plain one;
-        `cautions` about the interval.
+    With the returns and weights of episodes, (E,); `guaranteed` where the weights are π/μ as they are.
+    Below `rare_below` events under the policy the interval is one of rare events. `said` are the name
+    of the `estimator`, its `point` where that is another mean than the plain one, and `cautions`.
     """
     mean = float(weights.mean())
     if self_normalised and mean == 0:
@@ -83,20 +75,11 @@ def scored_choice(
     influence: FloatArray | None = None,
     **said: Any,
 ) -> OneStepChoice:
-    """Return the mean of scores, one for each episode, with its spread.
+    """Return the mean of scores, one for each episode, (E,), with its spread.
 
-    Parameters
-    ----------
-    scores
-        Whose mean is the value, (E,).
-    weights
-        Of each episode, to tell what the overlap is, (E,).
-    returns
-        What was logged, (E,); the rewards of a one-step log by default.
-    influence
-        Of each episode, centred at 0, where the scores are not independent of each other, (E,).
-    said
-        As in `weighted_choice`.
+    The weights tell what the overlap is; `returns` are what was logged, by default the rewards of a
+    one-step log. Where scores depend on each other, `influence` is that of each episode, centred at 0.
+    `said` is as in `weighted_choice`.
     """
     logged = log.rewards if returns is None else returns
     bound = "it is one of weighted rewards; ask 'ips' or 'tis' for it."

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.one_step.designs import quadratic
+from tailproof.algorithms.one_step.outcomes import quadratic
 from tailproof.algorithms.one_step.rows import FOLDS, OneStepRows
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.errors import LogError

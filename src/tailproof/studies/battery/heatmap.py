@@ -31,20 +31,10 @@ def heat_map(
     breaks: Sequence[int] = (),
     standalone: bool = False,
 ) -> str:
-    """Return a picture of ratios of at least 1: green where best, the browner the worse.
+    """Return a picture of ratios (R, M) of at least 1: green where best, the browner the worse.
 
-    Parameters
-    ----------
-    rows, columns
-        Labels, R and M of them.
-    ratios
-        (R, M).
-    alt
-        What it shows, in a sentence.
-    breaks
-        Rows above which a line is drawn.
-    standalone
-        Bring the colours along, for a file of its own.
+    Above the rows of `breaks` a line is drawn. A `standalone` picture brings its colours along, for a
+    file of its own.
     """
     step = max(46.0, min(64.0, 660.0 / len(columns)))
     axes = page_axes(

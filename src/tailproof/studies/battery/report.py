@@ -20,9 +20,14 @@ from tailproof.report.versions import versions
 from tailproof.studies.battery.cells import NOISES
 from tailproof.studies.battery.entrants import LEVELS
 from tailproof.studies.battery.heatmap import heat_map, ratio_text
-from tailproof.studies.battery.learners import SchoolReport, school_report
 from tailproof.studies.battery.run import Findings
-from tailproof.studies.battery.score import Leaderboard, geometric_mean, leaderboard
+from tailproof.studies.battery.score import (
+    Leaderboard,
+    SchoolReport,
+    geometric_mean,
+    leaderboard,
+    school_report,
+)
 from tailproof.studies.battery.stories import STORIES
 
 ONLY_STORIES = "Only the stories of the storage world were run."
@@ -30,24 +35,12 @@ ONLY_STORIES = "Only the stories of the storage world were run."
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The results of a run in every form.
+    """The results of a run in every form."""
 
-    Attributes
-    ----------
-    record
-        What ``--json`` prints.
-    tables
-        What a terminal shows.
-    page
-        The HTML page.
-    maps
-        Heat maps as SVG, by file name.
-    """
-
-    record: dict[str, Any]
-    tables: tuple[ResultTable, ...]
+    record: dict[str, Any]  # what ``--json`` prints
+    tables: tuple[ResultTable, ...]  # what a terminal shows
     page: Page
-    maps: dict[str, str] = field(default_factory=dict)
+    maps: dict[str, str] = field(default_factory=dict)  # heat maps as SVG, by file name
 
     def write(self, folder: Path) -> list[Path]:
         """Write scores.json, index.html and the heat maps to a folder."""

@@ -49,7 +49,7 @@ def installed_rivals() -> dict[str, Estimator]:
 class D3rlpyFQE:
     """d3rlpy's `DiscreteFQE`: two layers of units, Adam, a Huber loss of threshold 1.
 
-    Of a stochastic policy d3rlpy is given one drawn action a state and update, since it only knows
+    Of a stochastic policy d3rlpy is given one drawn action per state and update, since it only knows
     deterministic ones.
 
     Parameters

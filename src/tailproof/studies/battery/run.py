@@ -24,11 +24,18 @@ from tailproof.studies.battery.cells import (
     default_settings,
     seed_for,
 )
-from tailproof.studies.battery.entrants import LEVELS, Estimator, Reply, default_entrants, reply_of
-from tailproof.studies.battery.learners import taught
+from tailproof.studies.battery.entrants import (
+    LEVELS,
+    Estimator,
+    Reply,
+    default_entrants,
+    reply_of,
+    taught,
+)
 from tailproof.studies.battery.stories import CANDIDATES, STORIES, story
 from tailproof.studies.journal import Journal
-from tailproof.worlds import storage
+from tailproof.worlds.prices import HUBS
+from tailproof.worlds.storage import BEHAVIOUR
 
 SEED = 20261115
 Asks = Literal["value", "policy"]
@@ -40,35 +47,18 @@ Replies = dict[str, dict[str, Reply]]
 class Battery:
     """What is run: entrants × (settings × noises, and stories of the storage world).
 
-    Attributes
-    ----------
-    entrants
-        Estimators by name: callables of a `Problem` and a ``seed`` that return a number, an `Estimate`
-        or a `Reply`.
-    settings, noises
-        Every setting meets every noise.
-    stories
-        Letters of `stories.STORIES`.
-    asks
-        "value": entrants estimate a policy's value. "policy": they learn one, which is then worth what
-        it is worth; their `Problem` has the logging policy for its policy.
-    replicates
-        Logs of each setting.
-    draws
-        Logs of each hub and story.
-    story_entrants
-        Estimators that take part in the stories only.
-    seed
-        Where everything random starts.
+    Entrants are callables of a `Problem` and a ``seed``. Asked for a value, they return a number, an
+    `Estimate` or a `Reply`. Asked for a policy, they learn one, whose exact value is looked up; the
+    policy of their `Problem` is then the logging policy.
     """
 
     entrants: Mapping[str, Estimator] = field(default_factory=default_entrants)
     settings: tuple[Setting, ...] = field(default_factory=default_settings)
-    noises: tuple[str, ...] = tuple(NOISES)
+    noises: tuple[str, ...] = tuple(NOISES)  # every setting meets every noise
     stories: tuple[str, ...] = tuple(STORIES)
-    replicates: int = 100
-    draws: int = 12
-    story_entrants: Mapping[str, Estimator] = field(default_factory=dict)
+    replicates: int = 100  # logs of each setting
+    draws: int = 12  # logs of each hub and story
+    story_entrants: Mapping[str, Estimator] = field(default_factory=dict)  # in the stories only
     asks: Asks = "value"
     seed: int = SEED
 
@@ -98,7 +88,7 @@ class Battery:
             StoryLog(name, hub, draw)
             for draw in range(self.draws)
             for name in self.stories
-            for hub in storage.HUBS
+            for hub in HUBS
         ]
 
     def signature(self) -> dict[str, Any]:
@@ -148,10 +138,6 @@ class CellLog:
         """Return what a learned policy is worth."""
         return self.setting.ground.value(policy)
 
-    def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
-        """Return who takes part."""
-        return battery.entrants
-
 
 @dataclass(frozen=True)
 class StoryLog:
@@ -168,7 +154,7 @@ class StoryLog:
         """Yield the problem of each candidate, and a seed."""
         seed = int(seed_for(battery.seed, "storage", self.story, self.draw).generate_state(1)[0])
         log = story(self.story).log(self.hub, seed)
-        asked = CANDIDATES if battery.asks == "value" else {"policy": storage.BEHAVIOUR}
+        asked = CANDIDATES if battery.asks == "value" else {"policy": BEHAVIOUR}
         for name, policy in asked.items():
             yield name, Problem(log, policy, 1.0), seed
 
@@ -176,17 +162,15 @@ class StoryLog:
         """Return what a learned policy earns in the year decided for."""
         return story(self.story).decided.value(policy, self.hub)
 
-    def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
-        """Return who takes part."""
-        return {**battery.entrants, **battery.story_entrants}
-
 
 Item = CellLog | StoryLog
 
 
 def replies(battery: Battery, item: Item) -> Replies:
     """Return what every entrant says to every question of one item."""
-    entrants = item.entrants(battery)
+    entrants = dict(battery.entrants)
+    if isinstance(item, StoryLog):
+        entrants |= battery.story_entrants
     if battery.asks == "policy":
         entrants = {who: taught(learner, item.worth) for who, learner in entrants.items()}
     with one_thread():
@@ -198,21 +182,11 @@ def replies(battery: Battery, item: Item) -> Replies:
 
 @dataclass(frozen=True)
 class Sample:
-    """The replies of one cell.
+    """The replies of one cell: R logs, M entrants, L levels."""
 
-    Attributes
-    ----------
-    truth
-        What was asked for: the value of the policy to evaluate, or of the best one there is.
-    values
-        (R, M), NaN where an entrant failed.
-    ends
-        (R, M, L, 2): the intervals at `LEVELS`, NaN where one was declined.
-    """
-
-    truth: float
-    values: FloatArray
-    ends: FloatArray
+    truth: float  # the value of the policy to evaluate, or of the best one there is
+    values: FloatArray  # (R, M), NaN where an entrant failed
+    ends: FloatArray  # (R, M, L, 2): the intervals at `LEVELS`, NaN where one was declined
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.studies.battery.cells import Cell
 from tailproof.studies.battery.entrants import LEVELS
 from tailproof.studies.battery.run import Findings, Sample
-from tailproof.studies.battery.stories import StoryScore, story_score
+from tailproof.studies.battery.stories import StoryScore, story, story_score
 
 FEW = 20  # intervals printed in a cell below which its coverage is not called its lowest
 
@@ -47,37 +47,20 @@ def geometric_mean(ratios: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Standing:
-    """One entrant's line of the leaderboard.
-
-    Attributes
-    ----------
-    geometric_mean, worst, worst_cell
-        Of its RMSE relative to the best entrant of each cell.
-    by_steps
-        The same geometric mean for each log size.
-    coverage
-        For each level: share of the printed intervals that hold the truth, over all cells.
-    lowest, lowest_cell
-        For each level: the least coverage of a cell with at least 20 printed intervals, and which.
-    declined
-        For each level: share of all logs for which it printed no interval.
-    width
-        For each level: geometric mean over cells of the median width, in units of the best RMSE.
-    stories
-        Its scores in the storage world.
-    failures, failure
-        How often it failed, and what it said first.
-    """
+    """One entrant's line of the leaderboard; dicts of levels speak of its intervals."""
 
     entrant: str
-    geometric_mean: float = math.nan
+    geometric_mean: float = math.nan  # of its RMSE relative to the best entrant of each cell
     worst: float = math.nan
     worst_cell: str = ""
-    by_steps: dict[int, float] = field(default_factory=dict)
+    by_steps: dict[int, float] = field(default_factory=dict)  # geometric mean for each log size
+    #: Share of the printed intervals that hold the truth, over all cells.
     coverage: dict[float, float] = field(default_factory=dict)
+    #: The least coverage of a cell with at least 20 printed intervals.
     lowest: dict[float, float] = field(default_factory=dict)
     lowest_cell: dict[float, str] = field(default_factory=dict)
-    declined: dict[float, float] = field(default_factory=dict)
+    declined: dict[float, float] = field(default_factory=dict)  # share of logs without an interval
+    #: Geometric mean over cells of the median width, in units of the best RMSE.
     width: dict[float, float] = field(default_factory=dict)
     stories: dict[str, StoryScore] = field(default_factory=dict)
     failures: int = 0
@@ -86,32 +69,16 @@ class Standing:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The scores of a battery, cell by cell and entrant by entrant.
-
-    Attributes
-    ----------
-    entrants, cells
-        Names and cells, M and C of them.
-    replicates
-        Logs of each cell, (C,).
-    rmse
-        (C, M).
-    printed, covered
-        How many intervals were printed and how many of them hold the truth, (C, M, L) at `LEVELS`.
-    width
-        Their median width, (C, M, L).
-    standings
-        Lines of the table, best geometric mean first.
-    """
+    """The scores of a battery, of M entrants in C cells, with intervals at L `LEVELS`."""
 
     entrants: tuple[str, ...]
     cells: tuple[Cell, ...]
-    replicates: IntArray
-    rmse: FloatArray
-    printed: IntArray
-    covered: IntArray
-    width: FloatArray
-    standings: tuple[Standing, ...]
+    replicates: IntArray  # logs of each cell, (C,)
+    rmse: FloatArray  # (C, M)
+    printed: IntArray  # how many intervals were printed, (C, M, L)
+    covered: IntArray  # how many of them hold the truth, (C, M, L)
+    width: FloatArray  # their median width, (C, M, L)
+    standings: tuple[Standing, ...]  # best geometric mean first
 
     @property
     def sizes(self) -> list[int]:
@@ -253,3 +220,81 @@ def ratio_spread(
     ratios = np.sqrt(means[:, 0] / means[:, 1:].min(axis=1))
     low, high = np.quantile(ratios, [0.05, 0.95])
     return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Schooling:
+    """One learner's line; regrets are shares of what acting well gains over acting at random."""
+
+    learner: str
+    regret: float  # mean over cells
+    worst: float
+    worst_cell: str
+    by_noise: dict[str, float]
+    #: Mean and least $/day over the logs of each story, and the mean of the best candidate there.
+    stories: dict[str, tuple[float, float, float]]
+    failures: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class SchoolReport:
+    """The scores of learners; `regrets` is the mean share of each cell, (C, M)."""
+
+    learners: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    regrets: FloatArray
+    lines: tuple[Schooling, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        return {
+            "learners": list(self.learners),
+            "lines": [asdict(line) for line in self.lines],
+            "cells": [
+                {"cell": str(cell), **dict(zip(self.learners, row, strict=True))}
+                for cell, row in zip(self.cells, self.regrets.tolist(), strict=True)
+            ],
+        }
+
+
+def school_report(findings: Findings) -> SchoolReport:
+    """Score what learners were worth; a learner that failed is worth as much as acting at random."""
+    samples, learners, failures = findings.cells(), findings.entrants, findings.failures()
+    regrets = np.empty((len(samples), len(learners)))
+    for i, (cell, sample) in enumerate(samples.items()):
+        floor = cell.setting.ground.aimless
+        values = np.where(np.isnan(sample.values), floor, sample.values)
+        regrets[i] = (sample.truth - values.mean(axis=0)) / (sample.truth - floor)
+    cells, earned = tuple(samples), _earned(findings)
+    lines = []
+    for who, own in zip(learners, regrets.T, strict=True):
+        by_noise: dict[str, list[float]] = {}
+        for cell, regret in zip(cells, own.tolist(), strict=True):
+            by_noise.setdefault(cell.noise, []).append(regret)
+        lines.append(
+            Schooling(
+                learner=who,
+                regret=float(own.mean()) if cells else math.nan,
+                worst=float(own.max()) if cells else math.nan,
+                worst_cell=str(cells[own.argmax()]) if cells else "",
+                by_noise={noise: float(np.mean(each)) for noise, each in by_noise.items()},
+                stories={name: found[who] for name, found in earned.items()},
+                failures=failures[who][0],
+                failure=failures[who][1],
+            )
+        )
+    lines.sort(key=lambda line: (np.isnan(line.regret), line.regret))
+    return SchoolReport(learners, cells, regrets, tuple(lines))
+
+
+def _earned(findings: Findings) -> dict[str, dict[str, tuple[float, float, float]]]:
+    found = {}
+    for name in findings.battery.stories:
+        hubs, values = findings.story(name)
+        if hubs:
+            best = float(np.mean([max(story(name).decided.values(hub).values()) for hub in hubs]))
+            found[name] = {
+                who: (float(each.mean()), float(each.min()), best) for who, each in values.items()
+            }
+    return found

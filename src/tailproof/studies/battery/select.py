@@ -7,11 +7,12 @@ from tailproof.methods.catalogue import LEARNING, method
 from tailproof.studies.battery.cells import NOISES, default_settings
 from tailproof.studies.battery.entrants import (
     Estimator,
+    Taught,
     default_entrants,
+    default_learners,
     entrant_named,
     storage_entrants,
 )
-from tailproof.studies.battery.learners import Taught, default_learners
 from tailproof.studies.battery.rivals import installed_rivals
 from tailproof.studies.battery.run import SEED, Battery
 from tailproof.studies.battery.stories import STORIES
@@ -33,26 +34,7 @@ def chosen_battery(
     quick: bool = False,
     seed: int | None = None,
 ) -> Battery:
-    """Return the battery that these words ask for; every default is the whole.
-
-    Parameters
-    ----------
-    entrants
-        Names of methods, or ``file.py:function``, besides the default entrants.
-    only
-        Leave the default entrants out.
-    learners
-        Bench learners instead of estimators.
-    rivals
-        Add the other libraries that are installed.
-    worlds, noises, steps
-        Which to keep; noises by a part of their name.
-    replicates
-        Logs of each cell.
-    quick
-        4 logs of each cell, of 2,000 steps, and one of each hub of the storage world.
-    seed
-        Where everything random starts.
+    """Return the battery that the options of ``tailproof bench`` ask for; every default is the whole.
 
     Examples
     --------

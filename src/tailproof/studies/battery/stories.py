@@ -68,25 +68,13 @@ def story(name: str) -> Story:
 
 @dataclass(frozen=True)
 class StoryScore:
-    """How one entrant fared in a story, over hubs and draws.
+    """How one entrant fared in a story, over hubs and draws, in $/day."""
 
-    Attributes
-    ----------
-    rmse, rmse_calm
-        Of its estimates against the exact value in the logged year, and in that year without the
-        storm, $/day.
-    regret, regret_error
-        What its pick loses against the best candidate in the year decided for, $/day, and the
-        standard error of that mean over the draws of the behaviour.
-    best
-        Share of logs in which it picks that candidate.
-    """
-
-    rmse: float
-    rmse_calm: float
-    regret: float
-    regret_error: float
-    best: float
+    rmse: float  # against the exact value in the logged year
+    rmse_calm: float  # against that in the logged year without the storm
+    regret: float  # what its pick loses against the best candidate in the year decided for
+    regret_error: float  # standard error of that mean over the draws of the behaviour
+    best: float  # share of logs in which it picks that candidate
 
 
 def story_score(name: str, hubs: list[str], values: FloatArray) -> StoryScore:

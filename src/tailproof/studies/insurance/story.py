@@ -24,25 +24,13 @@ WINSORISED, PLAIN, DEFAULT = f"winsorised at {CAP}", "plain weighting", "the def
 
 @dataclass(frozen=True)
 class CapDemonstration:
-    """Logs of a portfolio, a new rule for deductibles, and its profit estimated in three ways.
+    """Logs of a portfolio, a new rule for deductibles, and its profit estimated in three ways."""
 
-    Attributes
-    ----------
-    rows
-        Policyholders of each log.
-    truth, capped_truth
-        Expected profit per policyholder, and what it would be if no loss went beyond the cap: exact.
-    cap
-        The profit at which the cap of the first log stands.
-    readings
-        The estimate and its interval, of each way in each log.
-    """
-
-    rows: int
-    truth: float
-    capped_truth: float
-    cap: float
-    readings: dict[str, tuple[Summary, ...]]
+    rows: int  # policyholders of each log
+    truth: float  # expected profit per policyholder, exactly
+    capped_truth: float  # what it would be if no loss went beyond the cap, exactly
+    cap: float  # the profit at which the cap of the first log stands
+    readings: dict[str, tuple[Summary, ...]]  # estimate and interval, of each way in each log
 
     @property
     def hidden(self) -> float:

@@ -35,21 +35,11 @@ from tailproof.studies.storm.story import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TONES: dict[str, Tone] = {
-    PLAIN: "warn",
-    DAYS: "third",
-    WEEKS: "main",
-    CLIPPED: "second",
-    AUTO: "good",
-}
-
-NAMES = {
-    PLAIN: "the plain average",
-    DAYS: "folds of days",
-    WEEKS: "folds of weeks",
-    CLIPPED: "clipping",
-    AUTO: "the default",
-}
+TONES: dict[str, Tone] = dict(
+    zip(ESTIMATORS, ("warn", "third", "main", "second", "good"), strict=True)
+)
+WORDS = ("the plain average", "folds of days", "folds of weeks", "clipping", "the default")
+NAMES = dict(zip(ESTIMATORS, WORDS, strict=True))
 
 
 def story_sentences(shown: Demonstration) -> dict[str, str]:

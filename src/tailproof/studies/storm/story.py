@@ -26,7 +26,7 @@ from tailproof.methods.catalogue import method
 from tailproof.methods.method import Method
 from tailproof.studies.battery.stories import STORIES, Story
 from tailproof.worlds import storage
-from tailproof.worlds.prices import STORM
+from tailproof.worlds.prices import HUBS, STORM
 
 HUB = "HB_NORTH"
 STORMY, CALM = STORIES.values()
@@ -62,24 +62,14 @@ LEARNERS: dict[str, Method] = {
 
 @dataclass(frozen=True)
 class Season:
-    """What one log said, beside the truth.
-
-    Attributes
-    ----------
-    truth, next_truth
-        The exact value of each candidate in $ a day, in the logged year and in the one decided for.
-    estimates
-        By estimator and candidate.
-    learned
-        The exact value of each learner's policy in the year decided for.
-    """
+    """What one log said, beside the truth, in $ a day."""
 
     hub: str
     story: Story
-    truth: dict[str, float]
-    next_truth: dict[str, float]
-    estimates: dict[str, dict[str, float]]
-    learned: dict[str, float]
+    truth: dict[str, float]  # of each candidate in the logged year, exactly
+    next_truth: dict[str, float]  # the same in the year decided for
+    estimates: dict[str, dict[str, float]]  # by estimator and candidate
+    learned: dict[str, float]  # of each learner's policy in the year decided for, exactly
 
     def error(self, estimator: str) -> float:
         """Return the root mean squared error over the candidates."""
@@ -163,22 +153,14 @@ class Demonstration:
 def demonstrate(
     *,
     hub: str = HUB,
-    others: Sequence[str] = storage.HUBS,
+    others: Sequence[str] = HUBS,
     seed: int = 0,
     advance: Callable[[], object] = lambda: None,
 ) -> Demonstration:
-    """Play both stories at a hub, and at the others.
+    """Tell both stories at a hub, whose log is diagnosed, and at the others.
 
-    Parameters
-    ----------
-    hub
-        One of `worlds.storage.HUBS`, whose log is diagnosed.
-    others
-        Where the stories are played as well.
-    seed
-        Of the logged dispatcher's choices and of the folds.
-    advance
-        Called after the diagnosis and after each story at each hub.
+    `seed` is that of the logged dispatcher's choices and of the folds; `advance` is called after the
+    diagnosis and after each story at each hub.
     """
     log = STORMY.log(hub, seed)
     days, (first, last) = log.episode_ids.astype("datetime64[D]"), STORM
