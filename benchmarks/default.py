@@ -41,7 +41,7 @@ from tailproof.noise import StudentT
 from tailproof.studies.battery import Battery, Findings, Leaderboard, leaderboard, run
 from tailproof.studies.battery.cells import NOISES
 from tailproof.studies.battery.entrants import LEVELS, Named
-from tailproof.studies.battery.run import Logged
+from tailproof.studies.battery.run import CellLog
 from tailproof.studies.battery.score import geometric_mean, ratio_spread
 from tailproof.studies.battery.select import chosen_battery
 from tailproof.worlds import CartPole
@@ -123,7 +123,7 @@ def frontier(battery: Battery, board: Leaderboard) -> dict[str, Any]:
     for setting in battery.settings:
         errors = []
         for replicate in range(battery.replicates):
-            item = Logged(setting, replicate)
+            item = CellLog(setting, replicate)
             problem = item.clean(battery)
             errors.append(Named(method("lstd"))(problem, seed=0).value - setting.ground.truth)
         clean[setting] = float(np.sqrt(np.mean(np.square(errors))))

@@ -10,7 +10,7 @@ from tailproof.plotting.marks import COLOURS, colour_of, page_axes
 from tailproof.plotting.svg import as_svg
 from tailproof.report.page import stylesheet
 from tailproof.studies.storm.page import TONES, estimates_axes
-from tailproof.studies.storm.story import DAYS, HUB, PLAIN, STORMY, WEEKS, play
+from tailproof.studies.storm.story import DAYS, HUB, PLAIN, STORMY, WEEKS, season_of
 
 SHOWN = (PLAIN, DAYS, WEEKS)
 
@@ -23,7 +23,7 @@ def alone(axes: Axes, said: str) -> str:
 
 def picture() -> str:
     """Return the estimates of one hub's stormy year beside the truth, with its own style."""
-    season = play(STORMY, HUB)
+    season = season_of(STORMY, HUB)
     axes = estimates_axes(season, SHOWN)
     for name in SHOWN:
         axes.scatter([], [], s=80, color=colour_of(TONES[name]), label=name)

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
     from tailproof.algorithms.learners.cloning import Cloning
     from tailproof.algorithms.linear.statistics import Absolute
-    from tailproof.algorithms.lspi import LSPI
-    from tailproof.algorithms.lstd import LSTD
+    from tailproof.algorithms.lstd import LSPI, LSTD
     from tailproof.algorithms.mis import MIS
     from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
     from tailproof.algorithms.weighting import (
@@ -43,20 +42,23 @@ if TYPE_CHECKING:
     from tailproof.methods.method import Method
     from tailproof.policies.by_row import Column, Logged
     from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
+    from tailproof.policies.naming import Policy
     from tailproof.policies.rules import on_frame
     from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform
     from tailproof.sources import read_log
     from tailproof.worlds.rollout import rollout
 
-__all__ = ["DR", "FQE", "FQI", "IPS", "LSPI", "LSTD", "MIS", "Absolute", "Always", "BanditDR"]
-__all__ += ["Bootstrap", "Clip", "Cloning", "Column", "Comparison", "ConstantRewards", "Continuous"]
-__all__ += ["Diagnosis", "Discrete", "EpisodeDR", "EpisodeIS", "EpsilonGreedy", "Estimate"]
-__all__ += ["ExponentialSmoothing", "GreedyPolicy", "HuberRewards", "ImplicitExploration", "Joint"]
-__all__ += ["Learned", "Log", "LogSumExp", "LogView", "Logged", "Mean", "MeanMinusStd", "Median"]
-__all__ += ["Method", "Mixture", "OutOfBag", "PerAction", "Polynomial", "PowerMean", "Quantile"]
-__all__ += ["Replicate", "Returns", "Shrink", "SoftmaxPolicy", "Split", "TrimmedMean", "Uniform"]
-__all__ += ["Whole", "compare", "confidence_sequence", "diagnose", "evaluate", "k_path", "learn"]
-__all__ += ["load_policy", "method", "on_frame", "read_log", "returns_under", "rollout"]
+__all__ = [
+    "DR", "FQE", "FQI", "IPS", "LSPI", "LSTD", "MIS", "Absolute", "Always", "BanditDR", "Bootstrap",
+    "Clip", "Cloning", "Column", "Comparison", "ConstantRewards", "Continuous", "Diagnosis",
+    "Discrete", "EpisodeDR", "EpisodeIS", "EpsilonGreedy", "Estimate", "ExponentialSmoothing",
+    "GreedyPolicy", "HuberRewards", "ImplicitExploration", "Joint", "Learned", "Log", "LogSumExp",
+    "LogView", "Logged", "Mean", "MeanMinusStd", "Median", "Method", "Mixture", "OutOfBag",
+    "PerAction", "Policy", "Polynomial", "PowerMean", "Quantile", "Replicate", "Returns", "Shrink",
+    "SoftmaxPolicy", "Split", "TrimmedMean", "Uniform", "Whole", "compare", "confidence_sequence",
+    "diagnose", "evaluate", "k_path", "learn", "load_policy", "method", "on_frame", "read_log",
+    "returns_under", "rollout",
+]  # fmt: skip
 
 _NAMES = {
     "algorithms.bandit": "BanditDR IPS",
@@ -65,8 +67,7 @@ _NAMES = {
     "algorithms.importance": "EpisodeDR EpisodeIS",
     "algorithms.learners.cloning": "Cloning",
     "algorithms.linear.statistics": "Absolute",
-    "algorithms.lspi": "LSPI",
-    "algorithms.lstd": "LSTD",
+    "algorithms.lstd": "LSPI LSTD",
     "algorithms.mis": "MIS",
     "algorithms.rewards": "ConstantRewards HuberRewards",
     "algorithms.weighting": "Clip ExponentialSmoothing ImplicitExploration LogSumExp PowerMean Shrink",
@@ -90,6 +91,7 @@ _NAMES = {
     "methods.method": "Method",
     "policies.by_row": "Column Logged",
     "policies.greedy": "GreedyPolicy SoftmaxPolicy",
+    "policies.naming": "Policy",
     "policies.rules": "on_frame",
     "policies.simple": "Always EpsilonGreedy Mixture Uniform",
     "sources": "read_log",

@@ -166,7 +166,7 @@ def test_no_memory_is_an_error_with_advice(odd_log, monkeypatch):
     def full(*_, **__):
         raise MemoryError("Unable to allocate 3.1 TiB for an array")
 
-    monkeypatch.setattr("tailproof.cli.outcome.diagnose", full)
+    monkeypatch.setattr("tailproof.cli.case.diagnose", full)
     done = run("diagnose", odd_log, "--gamma", 0.5)
     assert done.exit_code == 2
     said = " ".join(done.stderr.split())

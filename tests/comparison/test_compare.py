@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof import FQE, Comparison, Joint, Log, Mean, compare, evaluate, method
+from tailproof.algorithms.default.rungs import is_settled
 from tailproof.comparison.baselines import probability_first_is_best
 from tailproof.comparison.comparison import LOGGED
 from tailproof.data.log import discounted_returns
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
-from tailproof.evaluation.logged import is_settled, logged_value
+from tailproof.evaluation.logged import logged_value
 from tailproof.noise import StudentT
 from tailproof.statistics.means import AdaptiveHuber
 from tailproof.worlds import CartPole, storage

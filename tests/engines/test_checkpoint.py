@@ -21,7 +21,7 @@ from tailproof.errors import StorageError
 from tailproof.files.container import read_file, write_file
 from tailproof.sources import read_log, write_log
 from tailproof.statistics.means import AdaptiveHuber
-from tailproof.statistics.streaming import Extremes, FindExtremes
+from tailproof.statistics.roots import Extremes, FindExtremes
 
 
 class Count:

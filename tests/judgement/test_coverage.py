@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tailproof import Log, diagnose, evaluate, learn, read_log
+from tailproof.algorithms.task import Task
 from tailproof.errors import CoverageWarning, StateWarning
 from tailproof.judgement.coverage import coverage, missing_codes
 
@@ -26,6 +27,10 @@ def site_log(n: int = 600, *, offered_everywhere: bool = False, steps: int = 1) 
     )
 
 
+def asked(policy, log) -> tuple[str, ...]:
+    return coverage(Task(log, 0.0, policy))
+
+
 def second(states: np.ndarray) -> np.ndarray:
     return np.ones(len(states), dtype=int)
 
@@ -44,10 +49,10 @@ def test_a_site_that_never_offers_the_plan_is_named_by_evaluate_and_diagnose():
 
 
 def test_nothing_is_said_where_every_site_offers_it_or_nobody_asks():
-    assert coverage(second, site_log(offered_everywhere=True), None) == ()
-    assert coverage(lambda s: np.zeros(len(s), dtype=int), site_log(), None) == ()
+    assert asked(second, site_log(offered_everywhere=True)) == ()
+    assert asked(lambda s: np.zeros(len(s), dtype=int), site_log()) == ()
     avoids = lambda s: np.where(s[:, 0] == 3, 0, 1)  # noqa: E731
-    assert coverage(avoids, site_log(), None) == ()
+    assert asked(avoids, site_log()) == ()
 
 
 def test_a_range_of_a_continuous_column_is_named():
@@ -57,7 +62,7 @@ def test_a_range_of_a_continuous_column_is_named():
     log = Log.from_arrays(
         age, actions, rng.normal(size=2000), age, episode=range(2000), state_names=("age",)
     )
-    (said,) = coverage(second, log, None)
+    (said,) = asked(second, log)
     assert "Where age is 6" in said
     assert "to 80" in said
 
@@ -70,7 +75,7 @@ def test_few_rows_are_no_hole():
     plan = np.where(rare[:, 0] == 3, 0, log.actions)
     plan[200:400] = 1
     few = Log.from_arrays(rare, plan, log.rewards, rare, episode=range(600))
-    assert coverage(second, few, None) == ()
+    assert asked(second, few) == ()
 
 
 def test_stored_logs_are_probed_beyond_their_first_states(tmp_path):
@@ -86,7 +91,7 @@ def test_stored_logs_are_probed_beyond_their_first_states(tmp_path):
     policy = lambda s: np.where(s[:, 0] > 0, 2, 0)  # noqa: E731
     for lazy in (False, True):
         stored = read_log(tmp_path / "log.parquet", lazy=lazy)
-        (said,) = coverage(policy, stored, None)
+        (said,) = asked(policy, stored)
         assert said.startswith("The policy takes action 2 with probability 0.")
 
 
@@ -114,3 +119,18 @@ def test_numbers_that_only_look_like_codes_are_left_alone():
     states = np.column_stack([income, level])
     log = Log.from_arrays(states, np.zeros(303, int), income, states, episode=range(303))
     assert missing_codes(log) == ()
+
+
+def test_the_policy_is_evaluated_once_in_the_states_of_the_log():
+    """Coverage and the default method share what it does there."""
+    for steps in (1, 5):
+        log, asked_at = site_log(steps=steps), []
+
+        def policy(states, asked_at=asked_at):
+            asked_at.append(len(states))
+            return second(states)
+
+        with pytest.warns(CoverageWarning):
+            evaluate(log, policy, gamma=0.0 if steps == 1 else 0.9)
+        # in the states, and of episodes in the next states and where these start
+        assert sorted(n for n in asked_at if n > 10) == ([600] if steps == 1 else [120, 600, 600])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.plotting.marks import COLOURS, band, dots, line, name_axes, page_axes, rule
-from tailproof.plotting.rows import Row, draw_bars, draw_intervals, rows_axes
+from tailproof.plotting.rows import IntervalRow, draw_bars, draw_intervals, rows_axes
 from tailproof.plotting.svg import as_svg
 
 HOSTILE = '"<b>&$x$ $\\frac{'
@@ -54,7 +54,7 @@ def test_a_place_is_that_of_the_value():
 
 def test_whatever_a_log_says_is_text_and_nothing_else():
     axes = rows_axes([HOSTILE])
-    draw_intervals(axes, [Row(name=HOSTILE, value=1.0, low=0.0, high=2.0, tip=HOSTILE)])
+    draw_intervals(axes, [IntervalRow(name=HOSTILE, value=1.0, low=0.0, high=2.0, tip=HOSTILE)])
     name_axes(axes, x=HOSTILE, y=HOSTILE)
     rule(axes, x=1.0, label=HOSTILE)
     root = parsed(axes, HOSTILE)
@@ -98,7 +98,10 @@ def test_a_gap_and_a_missing_value_leave_nothing():
 def test_the_same_picture_is_the_same_text():
     def drawn():
         axes = rows_axes(["a", "b"])
-        draw_intervals(axes, [Row(name="a", value=1, low=0, high=np.inf), Row(name="b", value=2)])
+        draw_intervals(
+            axes,
+            [IntervalRow(name="a", value=1, low=0, high=np.inf), IntervalRow(name="b", value=2)],
+        )
         return as_svg(axes, "alt")
 
     assert drawn() == drawn()
@@ -115,5 +118,5 @@ def test_bars_start_at_zero_and_are_as_long_as_their_numbers():
 @pytest.mark.parametrize("low", [np.nan, -np.inf])
 def test_a_row_without_a_bound_has_no_whisker(low):
     axes = rows_axes(["a"])
-    draw_intervals(axes, [Row(name="a", value=1.0, low=low, high=np.inf)])
+    draw_intervals(axes, [IntervalRow(name="a", value=1.0, low=low, high=np.inf)])
     assert "bar main" not in as_svg(axes, "alt")

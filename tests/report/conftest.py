@@ -6,7 +6,7 @@ import pytest
 
 from tailproof import Log, evaluate, method
 from tailproof.diagnosis.diagnose import diagnose
-from tailproof.report.answers import answer
+from tailproof.report.answers import Answer
 from tailproof.report.pages import Context, diagnosis_page, evaluation_page
 from tailproof.worlds import CartPole
 
@@ -54,7 +54,7 @@ def page(tmp_path_factory):
     """An evaluation of a log with hostile names, as a page, its file and its answer."""
     log, policy = heavy_log(lambda i: f"{HOSTILE}{i}")
     diagnosis = diagnose(log, policy, gamma=0.9)
-    found = answer(evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6)))
+    found = Answer(evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6)))
     context = Context(
         source=f"{HOSTILE}.csv",
         settings={"columns": HOSTILE},

@@ -5,10 +5,8 @@ import pytest
 from tailproof import compare, diagnose, evaluate, learn
 from tailproof.learning.constants import best_constant
 from tailproof.policies.simple import Uniform
-from tailproof.report.answers import answer, learned_verdict
-from tailproof.report.comparison_page import comparison_page
-from tailproof.report.learning_page import learning_page
-from tailproof.report.pages import Context
+from tailproof.report.answers import Answer, learned_verdict
+from tailproof.report.pages import Context, comparison_page, learning_page
 from tailproof.report.text import minus, number, percent, signed
 
 DRAWN = """
@@ -198,7 +196,7 @@ def test_comparisons_and_learned_policies_are_pages_too(browser, cartpole, tmp_p
 
     learned = learn(log, method="fqi", gamma=0.9, holdout=0.5)
     judging = learned.held_out
-    found = answer(evaluate(judging, learned.policy, method="roam-dm", gamma=0.9))
+    found = Answer(evaluate(judging, learned.policy, method="roam-dm", gamma=0.9))
     diagnosis = diagnose(judging, learned.policy, gamma=0.9)
     constant = best_constant(judging, gamma=0.9)
     context = Context(source="log.csv")

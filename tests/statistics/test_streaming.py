@@ -5,15 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tailproof.statistics.streaming
 from tailproof.statistics.means import AdaptiveHuber, Catoni, SampleMean, TrimmedMean, Winsorised
-from tailproof.statistics.streaming import (
-    FindExtremes,
-    converse,
-    order_statistics,
-    quantiles,
-    streamed,
-)
+from tailproof.statistics.roots import FindExtremes
+from tailproof.statistics.streaming import converse, quantiles, ranked_samples, streamed
 
 numbers = st.floats(-1e12, 1e12) | st.sampled_from([0.0, -0.0, 1.0, 1e-300, -1e300, 5e-324])
 
@@ -42,7 +36,7 @@ def in_pieces(samples, sizes):
 def test_order_statistics_are_exact(samples, sizes, data):
     samples = np.array(samples)
     ranks = data.draw(st.lists(st.integers(0, len(samples) - 1), min_size=1, max_size=4))
-    (found,) = converse([order_statistics(ranks)], in_pieces(samples, sizes))
+    (found,) = converse([ranked_samples(ranks)], in_pieces(samples, sizes))
     assert found.tolist() == (np.sort(samples)[ranks] + 0.0).tolist()
 
 
@@ -78,10 +72,7 @@ def test_means_are_those_of_memory(mean, df):
 def test_extremes_of_long_arrays_are_found_without_sorting_all(seed, n, size, alike):
     rng = np.random.default_rng(seed)
     samples = rng.integers(0, alike, size=n).astype(float) if alike else rng.standard_cauchy(n)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tailproof.statistics.streaming, "_LONG", 1)
-        patch.setattr(tailproof.statistics.streaming, "_BLOCK", 3)
-        found = FindExtremes(size)(samples)
+    found = FindExtremes(size)(samples)
     ordered, most = np.sort(samples), min(size, n // 2)
     assert np.array_equal(found.low, ordered[:most])
     if n > 2 * size:
@@ -101,7 +92,7 @@ def test_several_conversations_share_the_passes():
         passes.append(sum(question is not None for question in questions))
         return [None if question is None else question(samples) for question in questions]
 
-    found = converse([order_statistics([9]), streamed(SampleMean(), 10)], ask)
+    found = converse([ranked_samples([9]), streamed(SampleMean(), 10)], ask)
     assert found[0].tolist() == [9.0]
     assert found[1] == 4.5
     assert passes == [2, 1, 1, 1]

@@ -76,7 +76,9 @@ def test_a_log_prob_of_the_wrong_shape_is_refused():
         def log_prob(self, states, actions):
             return np.zeros(len(states)) + actions
 
-    with pytest.raises(PolicyError, match=r"log_prob must return one number a state, shape \(5,\)"):
+    with pytest.raises(
+        PolicyError, match=r"log_prob must return one number per state, shape \(5,\)"
+    ):
         draw_actions(Wrong(), np.zeros((5, 1)), Continuous(1), np.random.default_rng(0))
 
 

@@ -7,8 +7,9 @@ from tailproof.errors import MethodError
 from tailproof.policies.simple import Uniform, action_probabilities
 from tailproof.worlds import storage
 from tailproof.worlds.prices import read_prices
-from tailproof.worlds.storage import BEHAVIOUR, CANDIDATES
-from tailproof.worlds.storage_battery import (
+from tailproof.worlds.storage import (
+    BEHAVIOUR,
+    CANDIDATES,
     CHARGE,
     DISCHARGE,
     HOLD,

@@ -9,7 +9,7 @@ import numpy as np
 from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import Fitted
 from tailproof.algorithms.task import Task
-from tailproof.arrays import AnyArray, FloatArray
+from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import RegressorCritics
@@ -46,65 +46,46 @@ def fit_regressors(
 
     scale = 1 / (1 - task.gamma) if from_reward and task.gamma < 1 else float(from_reward)
     critics = refit([log.rewards[chosen] * scale for chosen in rows])
-    every, weights = _next_actions(task)
+    if task.policy is not None:
+        every, weights = task.next_actions(slice(None))
+    else:
+        actions = logged_actions(log)
+        every, weights = np.broadcast_to(actions, (log.n_transitions, len(actions))), None
+
+    def at(critics: RegressorCritics, rows: Any) -> FloatArray:
+        """Return Q_k(s', a) at every next action, (K, L, m)."""
+        states, columns = log.next_states[rows], np.moveaxis(every[rows], 1, 0)
+        return np.stack([critics.values(states, column) for column in columns], axis=1)
+
+    def value(values: FloatArray, rows: Any) -> FloatArray:
+        """Return the maximum or the expectation over actions, from (…, L, m) to (…, m)."""
+        if weights is None:
+            return np.asarray(values.max(axis=-2))
+        return np.asarray(np.einsum("...lm,ml->...m", values, weights[rows]))
+
+    def after(critics: RegressorCritics) -> list[FloatArray]:
+        """Return the values of the next states in the rows of each fold."""
+        if backup is None:
+            alone = [critics.subset(np.array([k])) for k in range(folds.count)]
+            return [
+                value(at(own, chosen), chosen)[0] for own, chosen in zip(alone, rows, strict=True)
+            ]
+        values = at(critics, slice(None))
+        if aggregate_first:
+            shared = value(backup(values), slice(None))
+        else:
+            shared = backup(value(values, slice(None)))
+        return [shared[chosen] for chosen in rows]
+
     alive = (~log.terminated).astype(float)
     history = np.empty((iterations, folds.count))
     before = [np.zeros(len(chosen)) for chosen in rows]
     for moved in history:
-        if backup is None:
-            after = [
-                _value(critics.subset(np.array([k])), task, chosen, every, weights)[0]
-                for k, chosen in enumerate(rows)
-            ]
-        else:
-            shared = _shared(critics, task, every, weights, backup, aggregate_first)
-            after = [shared[chosen] for chosen in rows]
         targets = [
-            log.rewards[chosen] + task.gamma * alive[chosen] * value
-            for chosen, value in zip(rows, after, strict=True)
+            log.rewards[chosen] + task.gamma * alive[chosen] * found
+            for chosen, found in zip(rows, after(critics), strict=True)
         ]
         critics = refit(targets)
         moved[:] = [np.abs(new - old).max() for new, old in zip(targets, before, strict=True)]
         before = targets
     return Fitted(critics, history)
-
-
-def _next_actions(task: Task) -> tuple[AnyArray, FloatArray | None]:
-    if task.policy is not None:
-        return task.next_actions(slice(None))
-    actions = logged_actions(task.log)
-    return np.broadcast_to(actions, (task.log.n_transitions, len(actions))), None
-
-
-def _at(
-    critics: RegressorCritics, task: Task, rows: Any, every: AnyArray
-) -> FloatArray:  # (K, L, m)
-    states, actions = task.log.next_states[rows], every[rows]
-    return np.stack(
-        [critics.values(states, actions[:, i]) for i in range(actions.shape[1])], axis=1
-    )
-
-
-def _value(
-    critics: RegressorCritics, task: Task, rows: Any, every: AnyArray, weights: FloatArray | None
-) -> FloatArray:  # (K, m)
-    values = _at(critics, task, rows, every)
-    if weights is None:
-        return np.asarray(values.max(axis=1))
-    return np.asarray(np.einsum("klm,ml->km", values, weights[rows]))
-
-
-def _shared(
-    critics: RegressorCritics,
-    task: Task,
-    every: AnyArray,
-    weights: FloatArray | None,
-    backup: Aggregate,
-    aggregate_first: bool,
-) -> FloatArray:  # (n,)
-    if not aggregate_first:
-        return backup(_value(critics, task, slice(None), every, weights))
-    combined = backup(_at(critics, task, slice(None), every))  # (L, n)
-    if weights is None:
-        return np.asarray(combined.max(axis=0))
-    return np.asarray(np.einsum("ln,nl->n", combined, weights))

@@ -51,20 +51,8 @@ class Rows:
     n_blocks: int
     segments: tuple[Segment, ...]
     after: Any  # φ(s', ·) as Blocks or Dense, zero where terminated; None without looking ahead
-    chosen: IntArray | None  # (m,) what a deterministic policy does in s', in the chunk's order
+    chosen: IntArray | None  # (m,) what a deterministic policy does in s'
     next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; without a policy, neither
-
-    @property
-    def index(self) -> Any:
-        """The rows' places in the log: a slice or (m,) integers."""
-        if self.order is None:
-            return slice(self.chunk.first, self.chunk.first + len(self.chunk))
-        return self.chunk.first + self.order
-
-    @cached_property
-    def next_actions(self) -> IntArray | None:
-        """What a deterministic policy does in s', (m,)."""
-        return None if self.chosen is None else _take(self.chosen, self.order)
 
     def block(self, number: int) -> slice:
         """Return the places of a block's features."""
@@ -77,8 +65,7 @@ class Rows:
             return np.asarray(self.after.psi.T)
         if self.next_weights is not None:
             return np.asarray(self.after.mix(self.next_weights.T).T)
-        chosen: FloatArray = self.after.phi[:, 0].T
-        return chosen
+        return np.asarray(self.after.phi[:, 0].T)
 
     def following(self, block: int, rows: Any) -> FloatArray:
         """Return the part of φ' that lies in a block, in some rows that it may lie in, (w, m)."""
@@ -89,8 +76,7 @@ class Rows:
 
     def values(self, segment: Segment, theta: FloatArray) -> FloatArray:
         """Return φᵀθ in the rows of a segment, (…, m), for θ of shape (…, d)."""
-        values: FloatArray = theta[..., self.block(segment.block)] @ self.inner[:, segment.rows]
-        return values
+        return np.asarray(theta[..., self.block(segment.block)] @ self.inner[:, segment.rows])
 
     def add_moment(self, total: FloatArray, segment: Segment, values: FloatArray) -> None:
         """Add Σφv over the rows of a segment to the total of its member, (K, d)."""
@@ -101,15 +87,14 @@ class Rows:
         """Return φ'ᵀθ in some rows, (…, m), for θ of shape (…, d)."""
         inner = self.next_inner[:, rows]
         if self.n_blocks == 1:
-            whole: FloatArray = theta @ inner
-            return whole
+            return np.asarray(theta @ inner)
         values = np.zeros((*theta.shape[:-1], inner.shape[1]))
         for number in range(self.n_blocks):
             own = theta[..., self.block(number)] @ inner
             if self.next_weights is not None:
                 values += own * self.next_weights[number, rows]
-            elif self.next_actions is not None:
-                np.copyto(values, own, where=self.next_actions[rows] == number)
+            elif self.chosen is not None:
+                np.copyto(values, own, where=self.chosen[rows] == number)
         return values
 
 
@@ -184,7 +169,7 @@ def arrange(
         n_blocks=n_blocks,
         segments=tuple(segments),
         after=after,
-        chosen=following,
+        chosen=None if following is None else _take(following, order),
         next_weights=None if weights is None else _take(weights, order).T,
     )
 

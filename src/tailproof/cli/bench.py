@@ -3,102 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from tailproof.cli import options
 from tailproof.cli.command import command
 from tailproof.cli.engines import ClusterOptions
 from tailproof.cli.session import Session
 from tailproof.cli.tables import as_rich
 
-PANEL = "Battery"
+option = partial(options.option, panel="Battery")
 
 
 @dataclass(frozen=True)
-class BenchOptions:
-    """Who takes part, on which cells, and where the results go."""
+class BatteryOptions:
+    """Who takes part, and on which cells."""
 
-    entrant: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Who takes part besides the default entrants: file.py:function, module:function or "
-            "the name of a method. Several times for several.",
-            rich_help_panel=PANEL,
-            show_default=False,
-        ),
-    ] = None
-    only: Annotated[
-        bool, typer.Option("--only", help="Leave the default entrants out.", rich_help_panel=PANEL)
-    ] = False
-    learners: Annotated[
-        bool,
-        typer.Option(
-            "--learners",
-            help="Bench learners by the regret of what they learn.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
-    rivals: Annotated[
-        bool,
-        typer.Option(
-            "--rivals",
-            help="With d3rlpy's FQE and SCOPE-RL's estimators, where they are installed.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
-    world: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only these worlds: cartpole, tabular, linear, storage.",
-            rich_help_panel=PANEL,
-            show_default=False,
-        ),
-    ] = None
-    noise: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only noises whose name contains this, such as Pareto.",
-            rich_help_panel=PANEL,
-            show_default=False,
-        ),
-    ] = None
-    steps: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Log sizes; 2,000 and 10,000 by default.",
-            rich_help_panel=PANEL,
-            show_default=False,
-        ),
-    ] = None
-    replicates: Annotated[
-        int, typer.Option(help="Logs of each cell.", min=1, rich_help_panel=PANEL)
-    ] = 100
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="4 logs a cell, of 2,000 steps only.", rich_help_panel=PANEL),
-    ] = False
-    jobs: Annotated[
-        int, typer.Option(help="Worker processes; 0 for one a core.", min=0, rich_help_panel=PANEL)
-    ] = 0
-    seed: Annotated[
-        int | None, typer.Option(help="Everything random starts here.", rich_help_panel=PANEL)
-    ] = None
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder for the page, the heat maps, the scores and a record from which a stopped "
-            "run goes on.",
-            file_okay=False,
-            rich_help_panel="Output",
-            show_default=False,
-        ),
-    ] = None
+    entrants: list[str] = option(
+        "Who takes part besides the default entrants: file.py:function, module:function or the name "
+        "of a method. Several times for several.",
+        "--entrant",
+        default=[],
+    )
+    only: bool = option("Leave the default entrants out.", "--only", default=False)
+    learners: bool = option(
+        "Bench learners by the regret of what they learn.", "--learners", default=False
+    )
+    rivals: bool = option(
+        "With d3rlpy's FQE and SCOPE-RL's estimators, where they are installed.",
+        "--rivals",
+        default=False,
+    )
+    worlds: list[str] = option(
+        "Only these worlds: cartpole, tabular, linear, storage.", "--world", default=[]
+    )
+    noises: list[str] = option(
+        "Only noises whose name contains this, such as Pareto.", "--noise", default=[]
+    )
+    steps: list[int] = option("Log sizes; 2,000 and 10,000 by default.", default=[])
+    replicates: int = option("Logs of each cell.", default=100, min=1)
+    quick: bool = option("4 logs a cell, of 2,000 steps only.", "--quick", default=False)
+    seed: int | None = option("Everything random starts here.")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How the battery runs, and where the results go."""
+
+    jobs: int = option("Worker processes; 0 for one a core.", default=0, min=0)
+    out: Path | None = option(
+        "A folder for the page, the heat maps, the scores and a record from which a stopped run "
+        "goes on.",
+        panel=options.OUTPUT,
+        file_okay=False,
+    )
 
 
 @command
-def bench(session: Session, engine: ClusterOptions, asked: BenchOptions) -> None:
+def bench(
+    session: Session, engine: ClusterOptions, asked: BatteryOptions, running: RunOptions
+) -> None:
     """Bench estimators on heavy tails: worlds with a known truth, many noises, sizes and overlaps.
 
     Example: tailproof bench --quick --entrant mine.py:estimate --out bench
@@ -108,23 +72,12 @@ def bench(session: Session, engine: ClusterOptions, asked: BenchOptions) -> None
     from tailproof.studies.battery.run import run
     from tailproof.studies.battery.select import chosen_battery
 
-    battery = chosen_battery(
-        entrants=tuple(asked.entrant or ()),
-        only=asked.only,
-        learners=asked.learners,
-        rivals=asked.rivals,
-        worlds=tuple(asked.world or ()),
-        noises=tuple(asked.noise or ()),
-        steps=tuple(asked.steps or ()),
-        replicates=asked.replicates,
-        quick=asked.quick,
-        seed=asked.seed,
-    )
-    out = asked.out
+    battery = chosen_battery(**vars(asked))
+    out = running.out
     with (
         session.working("Running the battery", len(battery.items())) as advance,
         engine.cluster() as cluster,
-        Local(workers=asked.jobs, kind="processes") as processes,
+        Local(workers=running.jobs, kind="processes") as processes,
     ):
         record = None if out is None else out / "record.jsonl"
         findings = run(battery, engine=cluster or processes, record=record, advance=advance)

@@ -8,13 +8,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from enum import IntEnum
 from typing import Any, get_type_hints
 
 import typer
 
-from tailproof.cli.session import OutputOptions, Session
+from tailproof.cli.session import Session
 from tailproof.errors import TailproofError
 from tailproof.report.record import as_json
 
@@ -44,54 +44,34 @@ _MEMORY = (
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Turn a function of option groups into one that typer understands.
 
-    A parameter whose type is a dataclass stands for the options that are its fields. The last of
-    them is `OutputOptions`, in whose place the function receives a `Session`.
+    Every parameter is a dataclass, whose fields are options; one of them is the `session`.
     """
-    hints = get_type_hints(function, include_extras=True)
-    signature = inspect.signature(function)
-    groups = {name: hints[name] for name in signature.parameters if is_dataclass(hints[name])}
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in signature.parameters.items():
-        if hints[name] is Session:
-            groups[name] = OutputOptions
-        if name in groups:
-            parameters.extend(_options(groups[name]))
-        else:
-            parameters.append(
-                parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-            )
+    groups = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
+    options = {name: [each for each in fields(groups[name]) if each.init] for name in groups}
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
-        arguments = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
+        asked = {
+            name: groups[name](**{each.name: given[each.name] for each in options[name]})
+            for name in groups
         }
-        output = next(each for each in arguments.values() if isinstance(each, OutputOptions))
-        session = Session(output)
-        for name, value in arguments.items():
-            if value is output:
-                arguments[name] = session
-        raise typer.Exit(_run(functools.partial(function, **arguments, **given), session))
+        raise typer.Exit(_run(functools.partial(function, **asked), asked["session"]))
 
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    types = {key: hint for group in groups.values() for key, hint in get_type_hints(group).items()}
+    parameters = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=types[each.name],
+        )
+        for group in options.values()
+        for each in group
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     del run.__wrapped__
     return run
-
-
-def _options(group: type) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    defaults = inspect.signature(group).parameters
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=defaults[field.name].default,
-            annotation=hints[field.name],
-        )
-        for field in fields(group)
-    ]
 
 
 def _run(call: Callable[[], int | None], session: Session) -> int:
@@ -118,7 +98,7 @@ def _run(call: Callable[[], int | None], session: Session) -> int:
 
 def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> int:
     session.print_warnings(session.err)
-    if session.options.debug:
+    if session.debug:
         traceback.print_exception(error, file=sys.stderr)
     elif code is ExitCode.UNEXPECTED:
         message += "\nThis is not your log's fault alone; run again with --debug and report it."

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
 
 from tailproof import noise as noises
 from tailproof.cli.command import command
-from tailproof.cli.options import Seed
+from tailproof.cli.options import SEED
 from tailproof.cli.session import Session
 from tailproof.data.log import Log
 from tailproof.data.spaces import as_space
@@ -52,71 +53,51 @@ def list_worlds(session: Session) -> None:
     session.answer({"command": "data list", "worlds": WORLDS, "noises": list(NOISES)}, table)
 
 
+@dataclass(frozen=True)
+class MakeOptions:
+    """Which world, how much of it, and where the log goes."""
+
+    name: str = typer.Argument(help="cartpole, storage, or a Gymnasium id such as Hopper-v5.")
+    out: Path | None = typer.Option(None, help="A .parquet or .csv file; NAME.parquet by default.")
+    episodes: int = typer.Option(100, help="How many (not storage: one a day).")
+    steps: int | None = typer.Option(None, help="Longest episode.")
+    noise: str | None = typer.Option(
+        None,
+        help="Noise to add to the rewards, as student-t:1.1 or pareto:1.5.",
+        metavar="NAME:NUMBER",
+    )
+    hub: str = typer.Option("HB_NORTH", help="storage: the hub.")
+    year: int | None = typer.Option(None, help="storage: 2021 or 2022; both if left out.")
+    storm: bool = typer.Option(True, help="storage: keep the winter storm's days.")
+    policy: str | None = typer.Option(None, help="Gymnasium: who acts, as in `tailproof evaluate`.")
+    seed: int = SEED
+
+
 @data.command()
 @command
-def make(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="cartpole, storage, or a Gymnasium id such as Hopper-v5.", show_default=False
-        ),
-    ],
-    session: Session,
-    out: Annotated[
-        Path | None, typer.Option(help="A .parquet or .csv file; NAME.parquet by default.")
-    ] = None,
-    episodes: Annotated[int, typer.Option(help="How many (not storage: one a day).")] = 100,
-    steps: Annotated[int | None, typer.Option(help="Longest episode.", show_default=False)] = None,
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="Noise to add to the rewards, as student-t:1.1 or pareto:1.5.",
-            metavar="NAME:NUMBER",
-            show_default=False,
-        ),
-    ] = None,
-    hub: Annotated[str, typer.Option(help="storage: the hub.")] = "HB_NORTH",
-    year: Annotated[
-        int | None, typer.Option(help="storage: 2021 or 2022; both if left out.")
-    ] = None,
-    storm: Annotated[bool, typer.Option(help="storage: keep the winter storm's days.")] = True,
-    policy: Annotated[
-        str | None,
-        typer.Option(help="Gymnasium: who acts, as in `tailproof evaluate`.", show_default=False),
-    ] = None,
-    seed: Seed = 0,
-) -> None:
+def make(session: Session, asked: MakeOptions) -> None:
     """Make a log and write it to a file.
 
     Example: tailproof data make cartpole --noise student-t:1.1 --out log.parquet
     """
-    path = out if out is not None else Path(f"{name}.parquet")
+    path = asked.out if asked.out is not None else Path(f"{asked.name}.parquet")
     if path.suffix not in (".parquet", ".csv"):
         raise TailproofError(f"--out must end in .parquet or .csv. Got {str(path)!r}.")
-    with session.working(f"Making {name}"):
-        log = _made(
-            name,
-            episodes=episodes,
-            steps=steps,
-            hub=hub,
-            year=year,
-            storm=storm,
-            policy=policy,
-            seed=seed,
-        )
-        if noise is not None:
-            log = noises.add_noise(log, named_noise(noise), seed=seed)
+    with session.working(f"Making {asked.name}"):
+        log = _made(asked)
+        if asked.noise is not None:
+            log = noises.add_noise(log, named_noise(asked.noise), seed=asked.seed)
         if path.suffix == ".csv":
             _write_csv(log, path)
         else:
             log.to_parquet(path)
     record = {
         "command": "data make",
-        "name": name,
+        "name": asked.name,
         "path": str(path),
         "transitions": log.n_transitions,
         "episodes": log.n_episodes,
-        "seed": seed,
+        "seed": asked.seed,
     }
     session.answer(record, f"{path}: {log!r}")
 
@@ -140,29 +121,17 @@ def named_noise(text: str) -> Any:
         ) from error
 
 
-def _made(
-    name: str,
-    *,
-    episodes: int,
-    steps: int | None,
-    hub: str,
-    year: int | None,
-    storm: bool,
-    policy: str | None,
-    seed: int,
-) -> Log:
+def _made(asked: MakeOptions) -> Log:
     from tailproof.worlds import CartPole, storage
 
-    if name == "cartpole":
-        return CartPole().log(episodes, steps, seed=seed)
-    if name == "storage":
-        return storage.log(hub, year, seed, storm=storm)
-    return _environment_log(name, policy, episodes=episodes, steps=steps, seed=seed)
+    if asked.name == "cartpole":
+        return CartPole().log(asked.episodes, asked.steps, seed=asked.seed)
+    if asked.name == "storage":
+        return storage.log(asked.hub, asked.year, asked.seed, storm=asked.storm)
+    return _played(asked)
 
 
-def _environment_log(
-    name: str, policy: str | None, *, episodes: int, steps: int | None, seed: int
-) -> Log:
+def _played(asked: MakeOptions) -> Log:
     import gymnasium
     import numpy as np
 
@@ -170,19 +139,23 @@ def _environment_log(
     from tailproof.worlds.rollout import rollout
 
     try:
-        environment = make_environment(name)
+        environment = make_environment(asked.name)
     except gymnasium.error.Error as error:
         raise TailproofError(
-            f"There is no world or Gymnasium environment {name!r}: {error}. `tailproof data list` "
-            f"names the worlds; MuJoCo needs pip install 'tailproof[mujoco]'."
+            f"There is no world or Gymnasium environment {asked.name!r}: {error}. `tailproof data "
+            f"list` names the worlds; MuJoCo needs pip install 'tailproof[mujoco]'."
         ) from error
-    if policy is None:
-        raise TailproofError(f"{name} needs --policy: who is to act in it?")
+    if asked.policy is None:
+        raise TailproofError(f"{asked.name} needs --policy: who is to act in it?")
     try:
-        space = as_space(environment.action_space, np.empty(0))
-        acting = policy_from_text(policy, space)
+        acting = policy_from_text(asked.policy, as_space(environment.action_space, np.empty(0)))
         return rollout(
-            environment, acting, episodes=episodes, steps=steps, seed=seed, progress=False
+            environment,
+            acting,
+            episodes=asked.episodes,
+            steps=asked.steps,
+            seed=asked.seed,
+            progress=False,
         )
     finally:
         environment.close()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -12,53 +13,54 @@ from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli.command import command
-from tailproof.cli.options import Seed
+from tailproof.cli.options import SEED
 from tailproof.cli.session import Session
 from tailproof.report.text import count
 
 
-class Story(StrEnum):
+class DemoName(StrEnum):
     """The demonstrations."""
 
     storm = "storm"
     insurance = "insurance"
 
 
+@dataclass(frozen=True)
+class DemoOptions:
+    """What to show, and where the report goes."""
+
+    story: DemoName = typer.Argument(
+        DemoName.storm, help="storm (a battery and its prices) or insurance (a cap and a profit)."
+    )
+    hub: str = typer.Option("HB_NORTH", help="HB_HOUSTON, HB_NORTH, HB_PAN, HB_SOUTH or HB_WEST.")
+    report: Path = typer.Option(
+        Path("demo-report.html"), help="Where the report goes.", dir_okay=False, metavar="FILE.html"
+    )
+    quick: bool = typer.Option(
+        False, "--quick", help="This hub only, not all five; 3 logs, not 20."
+    )
+    seed: int = SEED
+
+
 @command
-def demo(
-    session: Session,
-    story: Annotated[
-        Story,
-        typer.Argument(help="storm (a battery and its prices) or insurance (a cap and a profit)."),
-    ] = Story.storm,
-    hub: Annotated[
-        str, typer.Option(help="HB_HOUSTON, HB_NORTH, HB_PAN, HB_SOUTH or HB_WEST.")
-    ] = "HB_NORTH",
-    report: Annotated[
-        Path, typer.Option(help="Where the report goes.", dir_okay=False, metavar="FILE.html")
-    ] = Path("demo-report.html"),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="This hub only, not all five; 3 logs, not 20.")
-    ] = False,
-    seed: Seed = 0,
-) -> None:
+def demo(session: Session, asked: DemoOptions) -> None:
     """Show what one winter storm does to an average, or what a cap does to an insurer's profit.
 
     Example: tailproof demo
     """
-    if story is Story.insurance:
-        _insurance(session, quick=quick, seed=seed)
+    if asked.story is DemoName.insurance:
+        _insurance(session, quick=asked.quick, seed=asked.seed)
         return
     from tailproof.studies.storm.page import story_page
     from tailproof.studies.storm.story import demonstrate
-    from tailproof.worlds.storage import HUBS
+    from tailproof.worlds.prices import HUBS
 
-    others = () if quick else HUBS
-    with session.working("Two years of a battery", total=3 if quick else 11) as advance:
-        shown = demonstrate(hub=hub, others=others, seed=seed, advance=advance)
-        story_page(shown).write(report)
-    record = {"command": "demo", **shown.to_dict(), "report": str(report)}
-    session.answer(record, *story_lines(shown), "", f"The report is in {report}.")
+    others = () if asked.quick else HUBS
+    with session.working("Two years of a battery", total=3 if asked.quick else 11) as advance:
+        shown = demonstrate(hub=asked.hub, others=others, seed=asked.seed, advance=advance)
+        story_page(shown).write(asked.report)
+    record = {"command": "demo", **shown.to_dict(), "report": str(asked.report)}
+    session.answer(record, *story_lines(shown), "", f"The report is in {asked.report}.")
 
 
 def _insurance(session: Session, *, quick: bool, seed: int) -> None:

@@ -2,58 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-import typer
 from rich.text import Text
 
+from tailproof.cli.case import POLICY_HELP, opened
 from tailproof.cli.command import command
-from tailproof.cli.inputs import POLICY_HELP, policy_for, read_the_log
-from tailproof.cli.options import Gamma, LogOptions, Report, Seed
-from tailproof.cli.outcome import Outcome, conclude, diagnosed
+from tailproof.cli.options import GAMMA, REPORT, SEED, LogOptions, option
 from tailproof.cli.session import Session
 from tailproof.cli.tables import as_rich, points
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.report.evidence import influence_sentence, influence_table, tail_table
+from tailproof.report.answers import influence_sentence, influence_table, tail_table
+
+
+@dataclass(frozen=True)
+class DiagnoseOptions:
+    """What the diagnosis depends on, and where its report goes."""
+
+    policy: str | None = option(
+        f"Whom you want to evaluate, for weights and overlap: {POLICY_HELP}."
+    )
+    gamma: float | None = GAMMA
+    seed: int = SEED
+    report: Path | None = REPORT
 
 
 @command
-def diagnose(
-    log: LogOptions,
-    session: Session,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Whom you want to evaluate, for weights and overlap: {POLICY_HELP}.",
-            rich_help_panel="Method",
-            show_default=False,
-        ),
-    ] = None,
-    gamma: Gamma = None,
-    seed: Seed = 0,
-    report: Report = None,
-) -> None:
+def diagnose(log: LogOptions, session: Session, asked: DiagnoseOptions) -> None:
     """Say how heavy the tails are, which episodes decide, and which method is safe.
 
     Example: tailproof diagnose log.csv --report diagnosis.html
     """
     from tailproof.report.pages import diagnosis_page  # --help needs no pages
 
-    reading = read_the_log(log, session, outputs=[report])
-    target = None if policy is None else policy_for(policy, reading.log)
-    shown, diagnosis = diagnosed(reading.log, target, session, gamma=gamma, seed=seed)
-    conclude(
-        session,
-        "diagnose",
-        log,
-        reading,
-        Outcome(
-            asked={"policy": policy, "gamma": diagnosis.gamma, "seed": seed},
-            found=_numbers(diagnosis),
-            answer=[Text(diagnosis.verdict.summary, style="bold")],
-            evidence=diagnosis_lines(diagnosis),
-        ),
-        report=report,
+    case = opened("diagnose", log, session, asked.report)
+    policy = None if asked.policy is None else case.policy(asked.policy)
+    shown, diagnosis = case.diagnosed(case.log, policy, gamma=asked.gamma, seed=asked.seed)
+    case.conclude(
+        asked={"policy": asked.policy, "gamma": diagnosis.gamma, "seed": asked.seed},
+        found=_numbers(diagnosis),
+        answer=[Text(diagnosis.verdict.summary, style="bold")],
+        evidence=_evidence(diagnosis),
         look=lambda: (shown, diagnosis),
         page=diagnosis_page,
     )
@@ -90,7 +81,7 @@ def _numbers(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def diagnosis_lines(diagnosis: Diagnosis) -> list[Any]:
+def _evidence(diagnosis: Diagnosis) -> list[Any]:
     """Return what a terminal shows of a diagnosis below its summary."""
     verdict = diagnosis.verdict
     lines: list[Any] = ["", points(verdict.reasons)]

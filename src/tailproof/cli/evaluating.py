@@ -3,57 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
+from tailproof.algorithms.bandit import IPS, BanditDR
+from tailproof.cli.case import POLICY_HELP, opened
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.experiment import ExperimentOptions, experiment_findings, sentences
-from tailproof.cli.inputs import (
-    POLICY_HELP,
-    chosen_method,
-    needs_propensities,
-    policy_for,
-    read_the_log,
-    with_propensities,
-)
-from tailproof.cli.options import (
-    Gamma,
-    Level,
-    LogOptions,
-    MethodOptions,
-    Report,
-    Seed,
-)
-from tailproof.cli.outcome import Outcome, conclude, diagnosed
+from tailproof.cli.options import AnswerOptions, LogOptions, MethodOptions, option
 from tailproof.cli.session import Session
 from tailproof.evaluation.evaluate import evaluate as run_evaluate
 from tailproof.methods.catalogue import EVALUATION, LEARNING, deep
 from tailproof.policies.text import name_and_policy
-from tailproof.report.answers import Answer, answer
+from tailproof.report.answers import Answer
 from tailproof.report.text import count, number
 
-Policy = Annotated[
-    str,
-    typer.Option(help=f"What to evaluate: {POLICY_HELP}.", rich_help_panel="Method"),
-]
+
+@dataclass(frozen=True)
+class Target:
+    """What to evaluate."""
+
+    policy: str = option(f"What to evaluate: {POLICY_HELP}.", default=...)
 
 
 @command
 def evaluate(
     log: LogOptions,
-    policy: Policy,
+    target: Target,
     method: MethodOptions,
     experiment: ExperimentOptions,
     engine: EngineOptions,
     session: Session,
-    gamma: Gamma = None,
-    level: Level = 0.9,
-    seed: Seed = 0,
-    report: Report = None,
+    asked: AnswerOptions,
 ) -> None:
     """Estimate how good a policy would have been, with an interval and a lower bound.
 
@@ -61,38 +46,28 @@ def evaluate(
     """
     from tailproof.report.pages import evaluation_page  # --help needs no pages
 
+    level, seed = asked.level, asked.seed
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where, outputs=[report])
-        target = policy_for(policy, reading.log)
-        chosen = chosen_method(method)
-        if needs_propensities(chosen, reading.log):
-            reading = with_propensities(reading, session)
+        case = opened("evaluate", log, session, asked.report, engine=where)
+        policy = case.policy(target.policy)
+        chosen = method.chosen()
+        if isinstance(chosen.base, IPS | BanditDR) and not case.log.has_propensity:
+            case = case.with_propensities()
         with session.working(f"Evaluating by {chosen}"):
             estimate = run_evaluate(
-                reading.log, target, method=chosen, gamma=gamma, seed=seed, engine=where
+                case.log, policy, method=chosen, gamma=asked.gamma, seed=seed, engine=where
             )
-            found = answer(estimate, level=level)
-        asked, rows = experiment_findings(experiment, reading.log, target, estimate, level=level)
-    conclude(
-        session,
-        "evaluate",
-        log,
-        reading,
-        Outcome(
-            asked={"policy": policy, "level": level},
-            found={**estimate.to_dict(level=level), **asked},
-            answer=[Text(found.first_line(), style="bold"), *ends_lines(found)],
-            evidence=[evidence_table(found, rows)],
-        ),
-        report=report,
-        look=lambda: diagnosed(reading.log, target, session, gamma=estimate.gamma, seed=seed),
+            found, numbers = Answer(estimate, level), estimate.to_dict(level=level)
+        more, rows = experiment_findings(experiment, case.log, policy, estimate, level=level)
+    name = name_and_policy(target.policy)[0]
+    case.conclude(
+        asked={"policy": target.policy, "level": level},
+        found={**numbers, **more},
+        answer=[Text(found.first_line(), style="bold"), *ends_lines(found)],
+        evidence=[evidence_table(found, rows)],
+        look=lambda: case.diagnosed(case.log, policy, gamma=estimate.gamma, seed=seed),
         page=lambda shown, diagnosis, context: evaluation_page(
-            shown,
-            found,
-            diagnosis,
-            context,
-            name=name_and_policy(policy)[0],
-            more=sentences(rows),
+            shown, found, diagnosis, context, name=name, more=sentences(rows)
         ),
     )
 
@@ -130,10 +105,11 @@ def methods(session: Session) -> None:
     session.answer({"command": "methods", "methods": rows}, *tables[:-1])
 
 
-def ends_lines(found: Answer) -> list[Any]:
-    """Return what stands below the first line: what the policy does, how sure its value is."""
-    said = [each for each in (str(found.estimate.on_log), found.value_ends()) if each]
-    return [*map(Text, said), *(Text(each, style="dim") for each in found.caveats())]
+def ends_lines(found: Answer, *, quoted: bool = True) -> list[Any]:
+    """Return what stands below the first line: what the policy does, and how sure a quoted value is."""
+    said = [str(found.estimate.on_log), found.value_ends() if quoted else ""]
+    caveats = found.caveats() if quoted else ()
+    return [*(Text(each) for each in said if each), *(Text(each, style="dim") for each in caveats)]
 
 
 def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from tailproof.algorithms.one_step.choice import OneStepChoice
-from tailproof.cli.options import METHOD
+from tailproof.cli.options import option
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, in_memory
 from tailproof.errors import LevelError
@@ -23,36 +21,24 @@ from tailproof.statistics.intervals import Interval
 _WORTH_SAYING = 0.005  # relative change of the value by a cap
 
 
-def _option(flag: str, text: str, **more: Any) -> Any:
-    return typer.Option(flag, help=text, rich_help_panel=METHOD, show_default=False, **more)
-
-
 @dataclass(frozen=True)
 class ExperimentOptions:
     """Which of these to add to the answer."""
 
-    quantile: Annotated[
-        list[float] | None,
-        _option(
-            "--quantile", "Also this quantile of the return, as 0.5; may be repeated.", metavar="Q"
-        ),
-    ] = None
-    cvar: Annotated[
-        list[float] | None,
-        _option(
-            "--cvar", "Also the mean of this worst share of returns; may be repeated.", metavar="Q"
-        ),
-    ] = None
-    per: Annotated[
-        str | None,
-        _option("--per", "Also the reward per unit of this column, as sessions.", metavar="COLUMN"),
-    ] = None
-    sequential: Annotated[
-        bool,
-        _option(
-            "--sequential", "Also an interval that holds however often one looks at a growing log."
-        ),
-    ] = False
+    quantile: list[float] = option(
+        "Also this quantile of the return, as 0.5; may be repeated.", default=[], metavar="Q"
+    )
+    cvar: list[float] = option(
+        "Also the mean of this worst share of returns; may be repeated.", default=[], metavar="Q"
+    )
+    per: str | None = option(
+        "Also the reward per unit of this column, as sessions.", metavar="COLUMN"
+    )
+    sequential: bool = option(
+        "Also an interval that holds however often one looks at a growing log.",
+        "--sequential",
+        default=False,
+    )
 
     @property
     def about_returns(self) -> bool:
@@ -80,8 +66,8 @@ def experiment_findings(
         log = in_memory(whole, "The distribution of returns")
         returns = returns_under(log, policy, gamma=estimate.gamma, per=options.per)
     if returns is not None:
-        asked = [returns.quantile(q, level=level) for q in options.quantile or ()]
-        asked += [returns.cvar(q, level=level) for q in options.cvar or ()]
+        asked = [returns.quantile(q, level=level) for q in options.quantile]
+        asked += [returns.cvar(q, level=level) for q in options.cvar]
         if options.per is not None:
             asked.append(replace(returns.ratio(level=level), name=f"per {options.per}"))
         for each in asked:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.text import Text
 
+from tailproof.cli.case import opened
 from tailproof.cli.command import command
 from tailproof.cli.engines import EngineOptions
 from tailproof.cli.evaluating import ends_lines, evidence_table
-from tailproof.cli.inputs import chosen_method, read_the_log
-from tailproof.cli.networks import NETWORKS, network_settings, saved_in, score_facts
 from tailproof.cli.options import (
     AUTO,
-    Gamma,
-    Level,
+    GAMMA,
+    LEVEL,
+    OUTPUT,
+    REPORT,
+    SEED,
     LogOptions,
     MethodOptions,
-    Report,
-    Seed,
     level_option,
+    option,
 )
-from tailproof.cli.outcome import Outcome, conclude, diagnosed
 from tailproof.cli.session import Session
 from tailproof.cli.tables import points
 from tailproof.data.log import Log
@@ -33,238 +31,185 @@ from tailproof.data.stored import AnyLog
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.engines import Engine
 from tailproof.errors import MethodError, TailproofError
-from tailproof.evaluation.evaluate import evaluate as run_evaluate
+from tailproof.evaluation.evaluate import evaluate
 from tailproof.learning.careful.candidates import MOST
 from tailproof.learning.constants import ConstantAction, best_constant
 from tailproof.learning.learn import learn as run_learn
 from tailproof.learning.learned import Learned
+from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
-from tailproof.report.answers import Answer, answer, learned_line
+from tailproof.report.answers import Answer, learned_line
 from tailproof.report.text import count, method_text, number
 
 if TYPE_CHECKING:
     from tailproof.report.page import Page
     from tailproof.report.pages import Context
-    from tailproof.sources import Reading
+
+NETWORKS = "Networks"
 
 
 @dataclass(frozen=True)
-class LearningOptions(MethodOptions):
-    """A method that learns."""
+class LearningMethodOptions(MethodOptions):
+    """A method that learns, and the settings of its networks."""
 
-    method: Annotated[
-        str,
-        typer.Option(
-            help="auto teaches, chooses and judges on different episodes; `tailproof methods` lists "
-            "the others.",
-            rich_help_panel="Method",
-        ),
-    ] = AUTO
-
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            help="Gradient steps of a network, of its critics and its policy alike.",
-            min=1,
-            rich_help_panel=NETWORKS,
-            show_default=False,
-        ),
-    ] = None
-    hidden: Annotated[
-        str | None,
-        typer.Option(
-            help="Widths of a network's hidden layers.",
-            metavar="256,256",
-            rich_help_panel=NETWORKS,
-            show_default=False,
-        ),
-    ] = None
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="Where networks train: cpu, cuda, cuda:1, ….",
-            rich_help_panel=NETWORKS,
-            show_default=False,
-        ),
-    ] = None
+    method: str = option(
+        "auto teaches, chooses and judges on different episodes; `tailproof methods` lists the "
+        "others.",
+        default=AUTO,
+    )
+    steps: int | None = option(
+        "Gradient steps of a network, of its critics and its policy alike.", panel=NETWORKS, min=1
+    )
+    hidden: str | None = option(
+        "Widths of a network's hidden layers.", panel=NETWORKS, metavar="256,256"
+    )
+    device: str | None = option("Where networks train: cpu, cuda, cuda:1, ….", panel=NETWORKS)
 
     def changes(self) -> dict[str, Any]:
         """Return the keyword arguments of `tailproof.methods.method`."""
-        return {**super().changes(), **network_settings(self)}
+        changed = super().changes()
+        if self.steps is not None:
+            base: Any = named_method(self.method, base=self.base).base
+            own = {each.name for each in fields(base)} & {"policy_steps"}
+            changed |= dict.fromkeys(("steps", *own), self.steps)
+        if self.hidden is not None:
+            changed["hidden"] = widths(self.hidden)
+        if self.device is not None:
+            from tailproof.deep.settings import Run
+
+            changed["run"] = Run(device=self.device)
+        return changed
+
+    def learning(self, log: AnyLog, checkpoint: Path | None) -> str | Method:
+        """Return the method; its networks, if any, save their training in the folder `checkpoint`."""
+        if self.method == AUTO:
+            if changes := self.changes():
+                raise MethodError(
+                    f"--method auto chooses for itself. Got {', '.join(sorted(changes))} as well; "
+                    f"name a method to change, such as --method room-fqi."
+                )
+            return AUTO
+        chosen = self.chosen()
+        if checkpoint is None:
+            return chosen
+        if hasattr(chosen.base, "for_log"):
+            chosen = replace(chosen, base=chosen.base.for_log(log))
+        run = getattr(chosen.base, "run", None)
+        if run is None:
+            return chosen
+        return chosen.with_settings(run=replace(run, checkpoint=checkpoint / "training"))
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """How the policy is judged, and where it goes."""
+
+    out: Path | None = option(
+        "Where to save the policy: NAME.onnx for any ONNX runtime, or any other name for `--policy` "
+        "of these commands.",
+        panel=OUTPUT,
+    )
+    holdout: float | None = option(
+        "Share of the episodes (or groups) kept away from learning, to judge the policy by: by "
+        "default a quarter, and 0.3 for a method that is named."
+    )
+    at_least: float = level_option(
+        "With --method auto: confidence that the policy is better than what was logged; below it, "
+        "the logged behaviour is kept."
+    )
+    evaluate: str | None = option(
+        "Also play the policy in this Gymnasium environment.", metavar="ENVIRONMENT"
+    )
+    episodes: int = option("Episodes to play there.", default=20, min=1)
+    gamma: float | None = GAMMA
+    level: float = LEVEL
+    seed: int = SEED
+    report: Path | None = REPORT
 
 
 @command
 def learn(
     log: LogOptions,
-    method: LearningOptions,
+    method: LearningMethodOptions,
     engine: EngineOptions,
     session: Session,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where to save the policy: NAME.onnx for any ONNX runtime, or any other name for "
-            "`--policy` of these commands.",
-            rich_help_panel="Output",
-            show_default=False,
-        ),
-    ] = None,
-    holdout: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of the episodes (or groups) kept away from learning, to judge the policy by: "
-            "by default a quarter, and 0.3 for a method that is named.",
-            rich_help_panel="Method",
-            show_default=False,
-        ),
-    ] = None,
-    at_least: Annotated[
-        float,
-        level_option(
-            "With --method auto: confidence that the policy is better than what was logged; below it, "
-            "the logged behaviour is kept."
-        ),
-    ] = 0.9,
-    evaluate: Annotated[
-        str | None,
-        typer.Option(
-            help="Also play the policy in this Gymnasium environment.",
-            metavar="ENVIRONMENT",
-            rich_help_panel="Method",
-            show_default=False,
-        ),
-    ] = None,
-    episodes: Annotated[
-        int, typer.Option(help="Episodes to play there.", min=1, rich_help_panel="Method")
-    ] = 20,
-    gamma: Gamma = None,
-    level: Level = 0.9,
-    seed: Seed = 0,
-    report: Report = None,
+    asked: LearnOptions,
 ) -> None:
     """Learn a policy, judge it by episodes that it has not seen, and save it.
 
     Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
     """
     with engine.running() as where:
-        reading = read_the_log(log, session, engine=where, outputs=[report, out])
-        if report is not None and not reading.log.is_discrete:
+        case = opened("learn", log, session, asked.report, engine=where, out=asked.out)
+        if asked.report is not None and not case.log.is_discrete:
             raise TailproofError("Reports are of discrete actions. Leave out --report.")
-        chosen = saved_in(_learning_method(method), reading.log, engine.checkpoint)
-        if holdout is None and chosen != AUTO:
-            holdout = 0.3
-        with session.working(f"Learning by {chosen}", _steps(chosen)) as advance:
+        chosen = method.learning(case.log, engine.checkpoint)
+        holdout = 0.3 if asked.holdout is None and chosen != AUTO else asked.holdout
+        with session.working(f"Learning by {chosen}", MOST if chosen == AUTO else None) as advance:
             learned = run_learn(
-                reading.log,
+                case.log,
                 method=chosen,
-                gamma=gamma,
-                seed=seed,
+                gamma=asked.gamma,
+                seed=asked.seed,
                 holdout=holdout,
-                at_least=at_least,
+                at_least=asked.at_least,
                 engine=where,
                 advance=advance,
             )
-        if out is not None:
-            _save(learned, out)
-        if report is not None and learned.held_out is None:
+        if asked.out is not None:
+            _save(learned, asked.out)
+        if asked.report is not None and learned.held_out is None:
             raise TailproofError("A report judges the policy by other episodes: use --holdout 0.3.")
-        judged = None if learned.held_out is None else _judged(learned, session, level, where)
-    played = None
-    if evaluate is not None:
-        with session.working(f"Playing {episodes} episodes of {evaluate}"):
-            played = learned.score(evaluate, episodes=episodes, seed=seed)
-    asked = {
-        "method": method_text(learned.method),
-        "holdout": holdout,
-        "at_least": at_least if learned.improves is not None else None,
-        "gamma": learned.gamma,
-        "level": level,
-        "seed": seed,
+        found, constant = _judged(learned, session, asked.level, where)
+    beside: dict[str, Any] = {
+        "saved": None if asked.out is None else str(asked.out),
+        "played": _played(learned, session, asked),
     }
-    beside = {
-        "saved": None if out is None else str(out),
-        "played": None if played is None else score_facts(evaluate, played),
-    }
-    _conclude(session, log, reading, learned, judged, asked, beside, report)
-
-
-class Judged(NamedTuple):
-    """What the held-out episodes say: the policy's answer, and the best single action."""
-
-    log: AnyLog
-    found: Answer
-    constant: ConstantAction | None
-
-
-def _judged(learned: Learned, session: Session, level: float, engine: Engine | None) -> Judged:
-    assert learned.held_out is not None
-    log, gamma, seed = learned.held_out, learned.gamma, learned.seed
-    with session.working("Judging it by the other episodes"):
-        estimate = run_evaluate(log, learned.policy, gamma=gamma, seed=seed, engine=engine)
-        constant = best_constant(log, gamma=gamma, seed=seed)
-        return Judged(log, answer(estimate, level=level), constant)
-
-
-def _conclude(
-    session: Session,
-    options: LogOptions,
-    reading: Reading,
-    learned: Learned,
-    judged: Judged | None,
-    asked: Mapping[str, Any],
-    beside: Mapping[str, Any],
-    report: Path | None,
-) -> None:
-    found = None if judged is None else judged.found
-    constant = None if judged is None else judged.constant
-    line = learned_line(learned, found, constant)
-
-    def look() -> tuple[Log, Diagnosis]:
-        assert judged is not None
-        policy = learned.policy
-        return diagnosed(judged.log, policy, session, gamma=learned.gamma, seed=learned.seed)
 
     def page(shown: Log, diagnosis: Diagnosis, context: Context) -> Page:
-        from tailproof.report.learning_page import learning_page  # --help needs no pages
+        from tailproof.report.pages import learning_page  # --help needs no pages
 
         assert found is not None
         return learning_page(shown, learned, found, diagnosis, context, constant=constant)
 
-    conclude(
-        session,
-        "learn",
-        options,
-        reading,
-        Outcome(
-            asked=asked,
-            found={
-                "learned": learned.to_dict(),
-                "held_out": None if found is None else found.estimate.to_dict(level=found.level),
-                "best_constant": None if constant is None else constant._asdict(),
-                **beside,
-            },
-            answer=[Text(line, style="bold"), *([] if found is None else ends_lines(found))],
-            evidence=_evidence(learned, found, beside),
-        ),
-        report=report,
-        look=look if judged is not None and judged.log.is_discrete else None,
+    judging, gamma, seed = learned.held_out, learned.gamma, learned.seed
+    case.conclude(
+        asked={
+            "method": method_text(learned.method),
+            "holdout": holdout,
+            "at_least": asked.at_least if learned.improves is not None else None,
+            "gamma": gamma,
+            "level": asked.level,
+            "seed": seed,
+        },
+        found={
+            "learned": learned.to_dict(),
+            "held_out": None if found is None else found.estimate.to_dict(level=found.level),
+            "best_constant": None if constant is None else constant._asdict(),
+            **beside,
+        },
+        answer=[
+            Text(learned_line(learned, found), style="bold"),
+            *([] if found is None else ends_lines(found, quoted=learned.improves is None)),
+        ],
+        evidence=_evidence(learned, found, constant, **beside),
+        look=None
+        if judging is None or not judging.is_discrete
+        else lambda: case.diagnosed(judging, learned.policy, gamma=gamma, seed=seed),
         page=page,
     )
 
 
-def _steps(chosen: str | Method) -> int | None:
-    """Return how many steps the bar has: those of the careful default are known."""
-    return MOST if chosen == AUTO else None
+def widths(text: str) -> tuple[int, ...]:
+    """Return the widths of hidden layers.
 
-
-def _learning_method(options: LearningOptions) -> str | Method:
-    if options.method != AUTO:
-        return chosen_method(options)
-    if changes := options.changes():
-        raise MethodError(
-            f"--method auto chooses for itself. Got {', '.join(sorted(changes))} as well; name a "
-            f"method to change, such as --method room-fqi."
-        )
-    return AUTO
+    >>> widths("256,256")
+    (256, 256)
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise MethodError(f"--hidden takes widths such as 256,256. Got {text!r}.") from None
 
 
 def _save(learned: Learned, out: Path) -> None:
@@ -276,14 +221,54 @@ def _save(learned: Learned, out: Path) -> None:
         learned.save(out)
 
 
-def _evidence(learned: Learned, found: Answer | None, beside: Mapping[str, Any]) -> list[Any]:
+def _judged(
+    learned: Learned, session: Session, level: float, engine: Engine
+) -> tuple[Answer | None, ConstantAction | None]:
+    """Return what the held-out episodes say: the policy's answer, and the best single action."""
+    log, gamma, seed = learned.held_out, learned.gamma, learned.seed
+    if log is None:
+        return None, None
+    with session.working("Judging it by the other episodes"):
+        estimate = evaluate(log, learned.policy, gamma=gamma, seed=seed, engine=engine)
+        return Answer(estimate, level), best_constant(log, gamma=gamma, seed=seed)
+
+
+def _played(learned: Learned, session: Session, asked: LearnOptions) -> dict[str, Any] | None:
+    if asked.evaluate is None:
+        return None
+    with session.working(f"Playing {asked.episodes} episodes of {asked.evaluate}"):
+        score = learned.score(asked.evaluate, episodes=asked.episodes, seed=asked.seed)
+    return {
+        "environment": asked.evaluate,
+        "episodes": len(score.returns),
+        "mean_return": score.mean,
+        "standard_error": score.standard_error,
+        "normalised": score.normalised,
+        "returns": score.returns,
+    }
+
+
+def _evidence(
+    learned: Learned,
+    found: Answer | None,
+    constant: ConstantAction | None,
+    *,
+    saved: str | None,
+    played: dict[str, Any] | None,
+) -> list[Any]:
     """Return what a terminal shows below the answer."""
     made = f"Learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}."
     lines: list[Any] = ["", made, points(learned.reasons)]
-    lines += [] if found is None else [evidence_table(found)]
-    if (played := beside["played"]) is not None:
+    if found is not None:
+        best = (
+            []
+            if constant is None
+            else [("best constant", f"{constant.action} {number(constant.value)}")]
+        )
+        lines.append(evidence_table(found, best))
+    if played is not None:
         error = number(played["standard_error"], 2)
         lines += ["", f"Played: return {number(played['mean_return'])} (standard error {error})."]
-    if (out := beside["saved"]) is not None:
-        lines += ["", f"Saved to {out}; on new data, evaluate it with --policy {out}."]
+    if saved is not None:
+        lines += ["", f"Saved to {saved}; on new data, evaluate it with --policy {saved}."]
     return lines

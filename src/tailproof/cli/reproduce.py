@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from tailproof.cli import options
 from tailproof.cli.command import command
 from tailproof.cli.engines import ClusterOptions
-from tailproof.cli.options import Seed
 from tailproof.cli.session import Session
 from tailproof.studies.paper.command import EXPERIMENTS, GROUPS
 from tailproof.studies.paper.command import reproduce as run_reproduce
 from tailproof.studies.paper.experiment import Reproduced
 
-PANEL = "Reproduction"
+option = partial(options.option, panel="Reproduction")
 COLOURS = {
     "holds": "green",
     "holds in part": "yellow",
@@ -34,48 +34,25 @@ def _complete_name(incomplete: str) -> list[str]:
 class ReproduceOptions:
     """What to run again, how often, and where the results go."""
 
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help=f"{', '.join(EXPERIMENTS)}; or {', '.join(GROUPS)} for several.",
-            metavar="[NAME]...",
-            autocompletion=_complete_name,
-            show_default="all",
-        ),
-    ] = None
-    replicates: Annotated[
-        int | None,
-        typer.Option(
-            help="Repetitions of every cell; 100 where the paper has 100.",
-            min=1,
-            rich_help_panel=PANEL,
-            show_default=False,
-        ),
-    ] = None
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Small grids, to see it run.", rich_help_panel=PANEL),
-    ] = False
-    jobs: Annotated[
-        int, typer.Option(help="Processes; 0 for one a core.", min=0, rich_help_panel=PANEL)
-    ] = 0
-    out: Annotated[
-        Path, typer.Option(help="Folder for results and figures.", rich_help_panel=PANEL)
-    ] = Path("reproduction")
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of continuous-control data for the deep experiments.",
-            rich_help_panel=PANEL,
-            show_default=False,
-        ),
-    ] = None
+    names: list[str] = typer.Argument(
+        ["all"],
+        help=f"{', '.join(EXPERIMENTS)}; or {', '.join(GROUPS)} for several.",
+        metavar="[NAME]...",
+        autocompletion=_complete_name,
+        show_default="all",
+    )
+    replicates: int | None = option(
+        "Repetitions of every cell; 100 where the paper has 100.", min=1
+    )
+    quick: bool = option("Small grids, to see it run.", "--quick", default=False)
+    jobs: int = option("Processes; 0 for one a core.", default=0, min=0)
+    out: Path = option("Folder for results and figures.", default=Path("reproduction"))
+    data: Path | None = option("Folder of continuous-control data for the deep experiments.")
+    seed: int = options.SEED
 
 
 @command
-def reproduce(
-    session: Session, engine: ClusterOptions, asked: ReproduceOptions, seed: Seed = 0
-) -> None:
+def reproduce(session: Session, engine: ClusterOptions, asked: ReproduceOptions) -> None:
     """Rerun the paper's figures and tables, and say which of its claims hold here.
 
     Started again, a run that was stopped goes on where it was.
@@ -97,17 +74,7 @@ def reproduce(
             session.note(f"{outcome.name}: {outcome.files['svg']}, {outcome.seconds:.0f} s")
 
     with engine.cluster(aside=session.json) as where:
-        outcomes = run_reproduce(
-            asked.names or ["all"],
-            replicates=asked.replicates,
-            quick=asked.quick,
-            jobs=asked.jobs,
-            out=asked.out,
-            data=asked.data,
-            seed=seed,
-            progress=None if session.talks else False,
-            each=say,
-            engine=where,
-        )
+        progress = None if session.talks else False
+        outcomes = run_reproduce(**vars(asked), progress=progress, each=say, engine=where)
     if session.json:
         session.answer({"command": "reproduce", "outcomes": outcomes})

@@ -7,17 +7,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from tailproof.cli.options import OUTPUT, option
 from tailproof.cli.terminal import Visible, visible
 from tailproof.report.record import as_json
 
-PANEL = "Output"
 #: What `--json=full` is to the parser, whose flags take no values.
 FULL = "--json-full"
 #: Keyword arguments of the library that are options here.
@@ -27,53 +27,33 @@ KEYWORDS = (
 )
 
 
-@dataclass(frozen=True)
-class OutputOptions:
-    """How a command speaks."""
-
-    json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print one JSON object and nothing else: a page of numbers. --json=full adds all "
-            "evidence.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
-    full: Annotated[bool, typer.Option(FULL, hidden=True)] = False
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet", "-q", help="Print the answer and its warnings only.", rich_help_panel=PANEL
-        ),
-    ] = False
-    debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Show tracebacks of errors.", rich_help_panel=PANEL),
-    ] = False
+def _flag(text: str, *flags: str, **more: Any) -> Any:
+    return option(text, *flags, default=False, panel=OUTPUT, **more)
 
 
 @dataclass
 class Session:
     """The output of one command. Answers go to stdout, everything else to stderr.
 
-    Attributes
-    ----------
-    options
-        As given on the command line.
-    notes, warnings
-        What was said on the way, for the JSON and the report.
+    Its options say how the command speaks; `notes` and `warnings` are what was said on the way, for
+    the JSON and the report.
     """
 
-    options: OutputOptions
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    _printed: int = 0  # how many of the warnings
+    numbers: bool = _flag(
+        "Print one JSON object and nothing else: a page of numbers. --json=full adds all evidence.",
+        "--json",
+    )
+    full: bool = _flag("", FULL, hidden=True)
+    quiet: bool = _flag("Print the answer and its warnings only.", "--quiet", "-q")
+    debug: bool = _flag("Show tracebacks of errors.", "--debug")
+    notes: list[str] = field(default_factory=list, init=False)
+    warnings: list[str] = field(default_factory=list, init=False)
+    _printed: int = field(default=0, init=False)  # how many of the warnings
 
     @property
     def json(self) -> bool:
         """Whether a program reads the answer."""
-        return self.options.json or self.options.full
+        return self.numbers or self.full
 
     @property
     def out(self) -> Console:
@@ -88,7 +68,7 @@ class Session:
     @property
     def talks(self) -> bool:
         """Whether there is someone to talk to beside the answer."""
-        return not (self.json or self.options.quiet)
+        return not (self.json or self.quiet)
 
     def note(self, text: str) -> None:
         """Say how something was understood."""
@@ -114,7 +94,7 @@ class Session:
         for each in answer:
             self.out.print(Visible(each))
         self.print_warnings(self.out)
-        if not self.options.quiet:
+        if not self.quiet:
             for each in evidence:
                 self.out.print(Visible(each))
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table as RichTable
+from rich.table import Table
 from rich.text import Text
 
-from tailproof.report.tables import Table
+from tailproof.report.tables import ResultTable
 from tailproof.report.text import number
 
 
-def as_rich(table: Table) -> RichTable:
+def as_rich(table: ResultTable) -> Table:
     """Return a table of a page for the terminal."""
-    shown = RichTable(
+    shown = Table(
         title=table.caption or None,
         title_justify="left",
         box=None,
@@ -28,9 +28,9 @@ def as_rich(table: Table) -> RichTable:
     return shown
 
 
-def points(sentences: Sequence[str]) -> RichTable:
+def points(sentences: Sequence[str]) -> Table:
     """Return a list of sentences, each hanging from its dash."""
-    grid = RichTable.grid(padding=(0, 1, 0, 0))
+    grid = Table.grid(padding=(0, 1, 0, 0))
     for sentence in sentences:
         grid.add_row("-", Text(sentence))
     return grid

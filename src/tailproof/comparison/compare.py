@@ -9,7 +9,7 @@ from typing import Any
 from tailproof.comparison.baselines import Baseline, baseline_of
 from tailproof.comparison.comparison import Candidate, Comparison
 from tailproof.comparison.differences import Difference, bound_or_reason, gain_over
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.partition import Split
 from tailproof.engines import Engine, running
 from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
@@ -19,14 +19,15 @@ from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
+from tailproof.policies.naming import Policy
 from tailproof.statistics.intervals import folds_for
 
 _EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
 
 
 def compare(
-    log: Any,
-    policies: Mapping[str, Any],
+    log: LogSource,
+    policies: Mapping[str, Policy],
     *,
     gamma: float | None = None,
     method: str | Method = "auto",

@@ -188,7 +188,7 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        from tailproof.report.ranking import comparison_text  # the words of the command line
+        from tailproof.report.answers import comparison_text  # the words of the command line
 
         return comparison_text(self)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import Exactly, PairedGain
+from tailproof.algorithms.default.gain import FoldGain, PairedGain
+from tailproof.algorithms.default.spreads import Hall
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.evaluation.estimate import Estimate
-from tailproof.evaluation.gain import FoldGain
 from tailproof.statistics.intervals import Bound, Interval
 
 
@@ -72,7 +72,7 @@ def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain 
     if estimate.choice is not None:
         if isinstance(rival, float):
             return replace(
-                estimate.choice.ahead_of(value, Exactly(value), None),
+                estimate.choice.ahead_of(value, Hall(value), None),
                 declined=estimate.choice.declined,
             )
         if rival.choice is not None:

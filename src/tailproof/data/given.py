@@ -5,14 +5,42 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from os import PathLike
+from typing import Any, Protocol
 
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog
+from tailproof.data.view import LogView
 from tailproof.errors import LogError
 
 
-def as_log(given: Any, columns: Mapping[str, Any], door: Callable[..., Any]) -> AnyLog:
+class ArrowFrame(Protocol):
+    """A frame of pandas, polars, Arrow or another library that speaks Arrow's PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the table as a stream."""
+
+
+class MinariData(Protocol):
+    """A Minari data set."""
+
+    def iterate_episodes(self, episode_indices: Any = None) -> Any:
+        """Yield the episodes."""
+
+
+class ReplayData(Protocol):
+    """A data set or buffer of d3rlpy."""
+
+    @property
+    def episodes(self) -> Any:
+        """The episodes."""
+
+
+#: A log, or what `read_log` reads one from.
+LogSource = LogView | str | PathLike[str] | Mapping[str, Any] | ArrowFrame | MinariData | ReplayData
+
+
+def as_log(given: LogSource, columns: Mapping[str, Any], door: Callable[..., Any]) -> AnyLog:
     """Return the log, or read one from a frame, a file or a query with columns named as in `read_log`.
 
     Parameters

@@ -59,15 +59,16 @@ class Partition(Protocol):
         """Deal the log's episodes."""
 
 
-def shuffled_groups(log: AnyLog, rng: np.random.Generator) -> IntArray:
-    """Return the groups of a log (without groups, its episodes) in an order drawn from `rng`, (G,).
+def shuffled_groups(log: AnyLog, key: int | np.random.Generator) -> IntArray:
+    """Return the groups of a log (without groups, its episodes) in an order that the key decides, (G,).
 
-    They are sorted by a hash of their labels, keyed from `rng`. Which fold a group falls into thus
-    depends on the labels and the seed alone: not on the order of the rows, nor on whether the log is
-    in memory.
+    They are sorted by a hash of their labels, with this key or one drawn from the generator. Which
+    fold a group falls into thus depends on the labels and the seed alone: not on the order of the
+    rows, nor on whether the log is in memory.
     """
     labels = log.episode_ids if log.group_ids is None else np.unique(log.group_ids)
-    return np.argsort(label_hash(labels, int(rng.integers(2**63))), kind="stable")
+    number = int(key.integers(2**63)) if isinstance(key, np.random.Generator) else key
+    return np.argsort(label_hash(labels, number), kind="stable")
 
 
 def label_hash(labels: AnyArray, key: int) -> IntArray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
 from tailproof.data.stored_views import held
 from tailproof.diagnosis.diagnosis import Diagnosis
@@ -40,11 +40,12 @@ from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
+from tailproof.policies.naming import Policy
 
 
 def diagnose(
-    log: Any,
-    policy: Any = None,
+    log: LogSource,
+    policy: Policy | None = None,
     *,
     gamma: float | None = None,
     method: str | Method | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tailproof.arrays import FloatArray
@@ -79,16 +79,11 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
-        apart = ("verdict", "weights")
-        converted: dict[str, Any] = {
-            each.name: plain(getattr(self, each.name))
-            for each in fields(self)
-            if each.name not in apart
-        }
+        kept = {name: value for name, value in vars(self).items() if name != "weights"}
+        converted: dict[str, Any] = plain({**kept, "verdict": self.verdict.to_dict()})
         for name, report in self.tails.items():
             converted["tails"][name]["skew"] = report.skew
         converted["k_path"] |= {"drift": plain(self.k_path.drift), "drifts": self.k_path.drifts}
-        converted["verdict"] = self.verdict.to_dict()
         return converted
 
     def to_frame(self) -> Any:
@@ -96,7 +91,8 @@ class Diagnosis:
 
         Columns: what it is about, the quantity, its value and its interval where it has one.
         """
-        return as_frame([dict(zip(_COLUMNS, row, strict=True)) for row in self._rows()])
+        columns = ("about", "quantity", "value", "low", "high")
+        return as_frame([dict(zip(columns, row, strict=True)) for row in self._rows()])
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.transitions:,} rows: {self.verdict.summary}>"
@@ -161,8 +157,8 @@ class Diagnosis:
             rows += [("overlap", name, value, nan, nan) for name, value in found.items()]
         if self.residuals is not None:
             monitor = self.residuals.monitor
-            rows.append(("Bellman residuals", "std / MAD", monitor.ratio, nan, nan))
-            rows.append(("Bellman residuals", "swing", monitor.swing, nan, nan))
+            found = {"std / MAD": monitor.ratio, "swing": monitor.swing}
+            rows += [("Bellman residuals", name, value, nan, nan) for name, value in found.items()]
         path = self.k_path
         for folds, value, error in zip(path.folds, path.values, path.errors, strict=True):
             low, high = value - 2 * error, value + 2 * error
@@ -172,6 +168,3 @@ class Diagnosis:
                 ("folds", f"fold {k}", value, nan, nan) for k, value in enumerate(self.folds.values)
             ]
         return rows
-
-
-_COLUMNS = ("about", "quantity", "value", "low", "high")

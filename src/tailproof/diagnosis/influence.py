@@ -26,26 +26,14 @@ _SPARE = 40
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeInfluence:
-    """What one episode does to the estimate.
+    """What one episode does to the estimate."""
 
-    Attributes
-    ----------
-    episode, group, steps
-        Its id, the id of its group (None without groups), its length.
-    effect
-        Ĵ − Ĵ₍₋ₑ₎: the estimate, minus the one refitted without this episode.
-    value_without
-        Ĵ₍₋ₑ₎.
-    median_effect
-        The same for the median of the values of K folds, averaged over a few partitions.
-    """
-
-    episode: Any
-    group: Any
+    episode: Any  # its id
+    group: Any  # the id of its group; None without groups
     steps: int
-    effect: float
-    value_without: float
-    median_effect: float
+    effect: float  # Ĵ − Ĵ₍₋ₑ₎: the estimate, minus the one refitted without this episode
+    value_without: float  # Ĵ₍₋ₑ₎
+    median_effect: float  # on the median of the values of K folds, averaged over a few partitions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,10 +100,10 @@ def influence(
 ) -> Influence:
     """Name the episodes that move the plain estimate most, with the exact effect of each.
 
-    The first-order effect of every episode, Σ_{i∈e} w_i δ_i / n for LSTD, chooses the candidates;
-    each of them is then left out exactly, by a small solve with the statistics that remain, not by
-    a new pass over the log (`reference.LinearReference` has the equations). The effect equals that
-    of `evaluate` on the log without the episode, whose first state then does not count either.
+    The first-order effect of every episode chooses the candidates; each of them is then left out
+    exactly, by a small solve and not by a new pass over the log (`reference.LinearReference` has the
+    equations). The effect equals that of `evaluate` on the log without the episode, whose first state
+    then does not count either.
 
     Parameters
     ----------
@@ -161,16 +149,12 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
         chosen = candidates[_largest(np.abs(exact), top)]
     values = estimate.without(chosen)
     orders = dealings(estimate, folds * max(len(chosen), 1), seed)
-    median = float(np.mean([np.nanmedian(estimate.fold_values(folds, order=o)) for o in orders]))
-    medians = np.mean(
-        [
-            np.nanmedian(estimate.folds_without(chosen, folds=folds, order=order), axis=1)
-            for order in orders
-        ],
-        axis=0,
-    )
+    dealt = [estimate.fold_values(folds, order=order) for order in orders]
+    median = float(np.mean(np.nanmedian(dealt, axis=1)))
+    left = [estimate.folds_without(chosen, folds=folds, order=order) for order in orders]
+    medians = np.mean(np.nanmedian(left, axis=2), axis=0)
     group_effects = np.bincount(log.group_of_episode, effects).astype(float)
-    total = float(sizes.sum())
+    scale, total = float(np.abs(group_effects).max()) or 1.0, float(sizes.sum())
     return Influence(
         estimator=estimate.name,
         value=estimate.value,
@@ -191,14 +175,8 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
             estimate.without_all(chosen) if len(chosen) < log.n_episodes else float("nan")
         ),
         share=float(sizes[chosen].sum()) / total if total > 0 else 0.0,
-        standard_error=_length(group_effects),
+        standard_error=scale * float(np.linalg.norm(group_effects / scale)),  # never overflows
     )
-
-
-def _length(vector: FloatArray) -> float:
-    """Return √Σx², without overflow."""
-    scale = float(np.abs(vector).max()) or 1.0
-    return scale * float(np.linalg.norm(vector / scale))
 
 
 def _largest(values: FloatArray, count: int) -> IntArray:

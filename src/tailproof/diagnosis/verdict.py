@@ -9,6 +9,7 @@ from tailproof.data.log import Log
 from tailproof.diagnosis.evidence import Overlap
 from tailproof.diagnosis.influence import Influence
 from tailproof.evaluation.estimate import Estimate
+from tailproof.files.frames import plain
 from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import RewardShape, Tails
 from tailproof.methods.catalogue import method as named_method
@@ -36,8 +37,6 @@ class Verdict:
         Why `evaluate` gives no interval, or None; and what limits the one it gives.
     reasons, improvements
         Sentences: why, and what would make the answer better.
-    summary
-        All of it in one sentence.
     """
 
     method: str
@@ -51,7 +50,6 @@ class Verdict:
     limits: str
     reasons: tuple[str, ...]
     improvements: tuple[str, ...]
-    summary: str
 
     @property
     def tails(self) -> Tails:
@@ -70,21 +68,28 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
-        return {
-            "method": self.method,
-            "call": self.call,
-            "estimator": self.estimator,
-            "unit": self.unit,
-            "units": self.units,
-            "tails": self.tails,
-            "skewed": self.skewed,
-            "shape": self.shape.to_dict(),
-            "declined": self.declined,
-            "limits": self.limits,
-            "reasons": list(self.reasons),
-            "improvements": list(self.improvements),
-            "summary": self.summary,
-        }
+        more = {"call": self.call, "tails": self.tails, "summary": self.summary}
+        converted: dict[str, Any] = plain({**vars(self), **more, "shape": self.shape.to_dict()})
+        del converted["settings"]  # in `call`
+        return converted
+
+    @property
+    def summary(self) -> str:
+        """All of it in one sentence."""
+        shape = self.shape
+        lead = {
+            "light": "Rewards have light tails",
+            "heavy": f"Rewards have heavy{', skewed' if shape.skewed else ''} tails",
+            "sparse": "Most rewards are alike, and few differ",
+        }[shape.tails]
+        if shape.tails == "heavy" and shape.unit not in ("row", "step"):
+            lead += ", and extremes come in clusters"
+        said = f"{lead}: use {self.call if self.settings else 'the default method'}"
+        if self.estimator is not None:
+            said += f", which takes the {self.estimator} over {self.units:,} {self.unit}s"
+        if self.declined is not None:
+            said += " and gives no interval" if self.estimator else ", which cannot answer here"
+        return f"{said}."
 
 
 def decide(
@@ -98,16 +103,9 @@ def decide(
     heaviest: float | None,
     failed: str | None = None,
 ) -> Verdict:
-    """Explain the choice of an estimate; without one, say what the rewards alone show.
+    """Explain the choice of an estimate by the default method; without one, what the rewards show.
 
-    Parameters
-    ----------
-    estimate
-        By the default method, or None without a policy.
-    heaviest
-        The smallest tail index that was found, or None.
-    failed
-        Why `evaluate` gives no answer at all, or None.
+    `heaviest` is the smallest tail index that was found, and `failed` why `evaluate` gives no answer.
     """
     choice = None if estimate is None else estimate.choice
     reasons = list(shape.sentences if choice is None else choice.reasons)
@@ -133,7 +131,7 @@ def decide(
             f"Look at episode {first.episode} first: alone it moves the plain estimate by "
             f"{first.effect:+.4g}, from {first.value_without:.4g} to {influence.value:.4g}."
         )
-    verdict = Verdict(
+    return Verdict(
         method="auto",
         settings=settings,
         shape=shape,
@@ -145,28 +143,7 @@ def decide(
         limits="" if choice is None else choice.limits,
         reasons=tuple(reasons),
         improvements=tuple(improvements),
-        summary="",
     )
-    object.__setattr__(verdict, "summary", _summary(verdict))
-    return verdict
-
-
-def _summary(verdict: Verdict) -> str:
-    """Return the verdict in one sentence."""
-    shape = verdict.shape
-    lead = {
-        "light": "Rewards have light tails",
-        "heavy": f"Rewards have heavy{', skewed' if shape.skewed else ''} tails",
-        "sparse": "Most rewards are alike, and few differ",
-    }[shape.tails]
-    if shape.tails == "heavy" and shape.unit not in ("row", "step"):
-        lead += ", and extremes come in clusters"
-    said = f"{lead}: use {verdict.call if verdict.settings else 'the default method'}"
-    if verdict.estimator is not None:
-        said += f", which takes the {verdict.estimator} over {verdict.units:,} {verdict.unit}s"
-    if verdict.declined is not None:
-        said += " and gives no interval" if verdict.estimator else ", which cannot answer here"
-    return f"{said}."
 
 
 def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:

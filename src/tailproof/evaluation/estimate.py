@@ -1,4 +1,4 @@
-"""Results: frozen, with the evidence they rest on, so that they can be asked again."""
+"""Estimates with the evidence they rest on: other levels and aggregates need no second fit."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import numpy as np
 
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.default.choice import Scored
-from tailproof.algorithms.default.gain import PairedGain
+from tailproof.algorithms.default.gain import FoldGain, PairedGain, below, fold_error, holding
 from tailproof.algorithms.on_log import PolicyOnLog, asked_on_log
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Split, Whole
+from tailproof.data.stored import AnyLog
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import Critics
 from tailproof.errors import LevelError, MethodError
-from tailproof.evaluation.gain import FoldGain, below, fold_error, holding
-from tailproof.evaluation.unit import ValueUnit
 from tailproof.files.frames import as_frame, plain
 from tailproof.methods.method import Method
 from tailproof.statistics.intervals import (
@@ -38,25 +37,49 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LOST = "needs the log, which a stored estimate no longer has: ask before it is stored or sent."
+_INSTEAD = "Use method('roam-dm', folds=6), or 'auto'."
 IntervalKind = Literal["order", "t"]
 BoundKind = Literal["order", "t", "tail-aware", "guaranteed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedValue:
-    """How good the logged policy was.
-
-    Attributes
-    ----------
-    value, fold_values
-        The aggregate, and the value of each fold, (K,), NaN for one that diverged.
-    how
-        "returns" or "continued", as `tailproof.evaluation.logged` says.
-    """
+    """How good the logged policy was."""
 
     value: float
-    fold_values: FloatArray
-    how: str
+    fold_values: FloatArray  # (K,), NaN for a fold that diverged
+    how: str  # "returns" or "continued", as `tailproof.evaluation.logged` says
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueUnit:
+    """The quantity that an estimate estimates: which reward, with which discount, per what."""
+
+    reward: str  # the name of its column
+    gamma: float
+    per: str  # "row" in one-step logs, otherwise "episode"
+    endless: bool  # whether no logged episode terminates, so that rewards are counted without end
+
+    @classmethod
+    def of(cls, log: AnyLog, gamma: float) -> ValueUnit:
+        """Return the unit of values of a log."""
+        per = "row" if log.is_bandit and gamma == 0 else "episode"
+        endless = gamma > 0 and not bool(np.any(log.ends))
+        return cls(reward=log.reward_name, gamma=gamma, per=per, endless=endless)
+
+    def __str__(self) -> str:
+        """Return the unit in words.
+
+        >>> print(ValueUnit(reward="revenue", gamma=0.9, per="episode", endless=True))
+        discounted revenue per episode (γ 0.9, endless)
+        >>> print(ValueUnit(reward="spend", gamma=0.0, per="row", endless=False))
+        spend per row
+        """
+        if self.per == "row":
+            return f"{self.reward} per row"
+        kind = "total" if self.gamma == 1 else "discounted"
+        end = ", endless" if self.endless else ""
+        return f"{kind} {self.reward} per {self.per} (γ {self.gamma:g}{end})"
 
 
 @dataclass(frozen=True)
@@ -104,7 +127,7 @@ class Estimate:
         """Standard error of the value; NaN where the method gives none (see `interval`)."""
         if self.choice is not None:
             return self.choice.standard_error
-        return float("nan") if self._dependent else fold_error(self.fold_values)
+        return float("nan") if self.why_no_folds else fold_error(self.fold_values)
 
     def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
         """Return a two-sided interval, which always holds the value.
@@ -124,11 +147,7 @@ class Estimate:
         return holding(make(values, level=level), self.value)
 
     def lower_bound(
-        self,
-        level: float = 0.9,
-        *,
-        kind: BoundKind | None = None,
-        tail_index: float | None = None,
+        self, level: float = 0.9, *, kind: BoundKind | None = None, tail_index: float | None = None
     ) -> Bound:
         """Return a value that J exceeds with at least this confidence; never above the estimate.
 
@@ -139,7 +158,12 @@ class Estimate:
         """
         _check_kind(kind, BoundKind)
         if kind == "guaranteed":
-            return self._guaranteed(level)
+            if isinstance(self.choice, OneStepChoice):
+                return self.choice.guaranteed_lower_bound(level)
+            raise LevelError(
+                f"There is no guaranteed bound: it is for weighted rewards, such as those of 'auto' on "
+                f"one-step logs, 'ips' and 'tis'. Got {self.method}."
+            )
         if self.choice is not None and kind is None:
             return self.choice.lower_bound(level)
         values = self._independent_values(level, "lower bound")
@@ -206,14 +230,6 @@ class Estimate:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "task": None, "logged": None}  # a log may be large
 
-    def _guaranteed(self, level: float) -> Bound:
-        if isinstance(self.choice, OneStepChoice):
-            return self.choice.guaranteed_lower_bound(level)
-        raise LevelError(
-            f"There is no guaranteed bound: it is for weighted rewards, such as those of 'auto' on "
-            f"one-step logs, 'ips' and 'tis'. Got {self.method}."
-        )
-
     def quantile_bound(self, q: float = 0.1, **options: Any) -> Bound:
         """Return the paper's lower bound Q_q({Ĵ_k}) with its true level; see `quantile_bound`."""
         return quantile_bound(self._independent_values(1 - q, "quantile bound"), q=q, **options)
@@ -260,20 +276,15 @@ class Estimate:
 
     def to_dict(self, *, level: float = 0.9) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON; intervals have this level."""
-        gain = self.gain
         return {
             "value": self.value,
             "unit": {**plain(self.unit), "text": str(self.unit)},
-            "standard_error": plain(self.standard_error),
-            "interval": _or_why_not(lambda: self.interval(level)),
-            "lower_bound": _or_why_not(lambda: self.lower_bound(level)),
+            **_uncertainty(self, level),
             "logged_value": plain(self.logged_value),
             "gain": {
-                "value": plain(gain.value),
-                "relative": plain(gain.relative),
-                "standard_error": plain(gain.standard_error),
-                "interval": _or_why_not(lambda: gain.interval(level)),
-                "lower_bound": _or_why_not(lambda: gain.lower_bound(level)),
+                "value": plain(self.gain.value),
+                "relative": plain(self.gain.relative),
+                **_uncertainty(self.gain, level),
             },
             "on_log": {**plain(self.on_log), "text": str(self.on_log)},
             "cautions": list(self.cautions),
@@ -288,10 +299,9 @@ class Estimate:
         }
 
     def to_frame(self) -> Any:
-        """Return a row a fold: a pandas frame, or a pyarrow table where pandas is missing."""
-        return as_frame(
-            [{"fold": k, "value": float(value)} for k, value in enumerate(self.fold_values)]
-        )
+        """Return one row per fold: a pandas frame, or a pyarrow table where pandas is missing."""
+        values = enumerate(self.fold_values)
+        return as_frame([{"fold": k, "value": float(value)} for k, value in values])
 
     def plot(self, *, level: float = 0.9, ax: Axes | None = None) -> Axes:
         """Draw the value with its interval, beside the logged policy or the folds; return the Axes."""
@@ -307,27 +317,22 @@ class Estimate:
     @property
     def why_no_folds(self) -> str | None:
         """Why the members' values give no interval: they are dependent, or only one; or None."""
-        if self._dependent or len(self.fold_values) > 1:
-            return self._dependent
-        return (
-            f"An interval needs the values of several folds. {self.method} has one; use for "
-            f"instance method('roam-dm', folds=6), or Method(..., partition=Split(6))."
-        )
-
-    @property
-    def _dependent(self) -> str | None:
         if self.method.at == "backup":
             return (
                 f"The members of {self.method} are combined in every backup, so that their values "
-                f"depend on each other and no interval of them would hold. Use method('roam-dm', "
-                f"folds=6), or 'auto'."
+                f"depend on each other and no interval of them would hold. {_INSTEAD}"
             )
         if not isinstance(self.method.partition, Split | Whole):
             return (
                 f"The members of {self.method} share data ({self.method.partition}), so that no "
-                f"interval of their values would hold. Use method('roam-dm', folds=6), or 'auto'."
+                f"interval of their values would hold. {_INSTEAD}"
             )
-        return None
+        if len(self.fold_values) > 1:
+            return None
+        return (
+            f"An interval needs the values of several folds. {self.method} has one; use for "
+            f"instance method('roam-dm', folds=6), or Method(..., partition=Split(6))."
+        )
 
     def _independent_values(self, level: float, what: str) -> FloatArray:
         if why := self.why_no_folds:
@@ -341,12 +346,14 @@ class Estimate:
         return f"{self.value:.4g} ({self.method}; {self.n_episodes} episodes, γ = {self.gamma:g})"
 
 
-def _or_why_not(ask: Callable[[], Interval | Bound]) -> dict[str, Any]:
-    """Return an interval or a bound, or why there is none."""
-    try:
-        found: dict[str, Any] = plain(ask())
-    except LevelError as error:
-        return {"why_not": str(error)}
+def _uncertainty(of: Estimate | PairedGain | FoldGain, level: float) -> dict[str, Any]:
+    """Return the standard error, and intervals and bounds or why there are none."""
+    found = {"standard_error": plain(of.standard_error)}
+    for name, ask in (("interval", of.interval), ("lower_bound", of.lower_bound)):
+        try:
+            found[name] = plain(ask(level))
+        except LevelError as error:
+            found[name] = {"why_not": str(error)}
     return found
 
 

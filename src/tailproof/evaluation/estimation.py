@@ -6,49 +6,40 @@ import numpy as np
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.ensemble.critics import Critics
-from tailproof.evaluation.estimate import Estimate, combine
-from tailproof.evaluation.unit import ValueUnit
+from tailproof.evaluation.estimate import Estimate, ValueUnit, combine
 from tailproof.methods.fit import fit_members, require_healthy
 from tailproof.methods.method import Method
 
 
 def estimate_of(task: Task, method: Method) -> Estimate:
     """Evaluate the policy of a task, whose log is as the method fits it."""
-    data = task.log
     members = fit_members(task, method, np.random.default_rng(task.seed))
-    critics: Critics | None = None
-    point_values: FloatArray | None = None
-    point_weights: FloatArray | None = None
+    critics = point_values = point_weights = None
     values: FloatArray
     if members.fitted is not None:
-        critics = members.fitted.critics
-        points = task.initial_points()
+        critics, points = members.fitted.critics, task.initial_points()
+        point_weights = points.weights
         with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out below
             point_values = critics.values(points.states, points.actions)  # (K, P)
-            values = point_values @ points.weights
-        point_weights = points.weights
+            values = point_values @ point_weights
         healthy = critics.healthy() & np.isfinite(values)
     else:
         assert members.numbers is not None
         values = members.numbers.values
         healthy = np.isfinite(values)
-    require_healthy(healthy, values, data, members.folds)
-    if not healthy.all():
-        kept = np.flatnonzero(healthy)
-        critics = None if critics is None else critics.subset(kept)
-        point_values = None if point_values is None else point_values[kept]
-    fold_values = values[healthy]
+    require_healthy(healthy, values, task.log, members.folds)
+    if critics is not None and point_values is not None and not healthy.all():
+        critics, point_values = critics.subset(np.flatnonzero(healthy)), point_values[healthy]
     return Estimate(
-        value=combine(method, fold_values, point_values, point_weights),
-        fold_values=fold_values,
+        value=combine(method, values[healthy], point_values, point_weights),
+        fold_values=values[healthy],
         bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
         method=method,
         gamma=task.gamma,
         seed=task.seed,
-        n_transitions=data.n_transitions,
-        n_episodes=data.n_episodes,
-        unit=ValueUnit.of(data, task.gamma),
+        n_transitions=task.log.n_transitions,
+        n_episodes=task.log.n_episodes,
+        unit=ValueUnit.of(task.log, task.gamma),
         critics=critics,
         numbers=members.numbers,
         point_values=point_values,

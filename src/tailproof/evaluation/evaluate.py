@@ -12,31 +12,27 @@ import numpy.typing as npt
 
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, as_array, require_finite
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import warn_of_taught_episodes
 from tailproof.data.partition import Split
 from tailproof.data.stored import AnyLog
 from tailproof.engines import Engine, Local, running
-from tailproof.errors import CoverageWarning, MethodError, TailproofError
+from tailproof.errors import CoverageWarning, MethodError, StateWarning, TailproofError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.estimation import estimate_of
 from tailproof.evaluation.logged import logged_value
-from tailproof.judgement.coverage import coverage, warn_of_missing_codes
+from tailproof.judgement.coverage import coverage, missing_codes
 from tailproof.methods.catalogue import method as named_method
-from tailproof.methods.fit import (
-    check_gamma,
-    prepare,
-    warn_of_a_hidden_horizon,
-)
+from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
-from tailproof.policies.naming import for_log
+from tailproof.policies.naming import Policy, for_log
 
 
 def evaluate(
-    log: Any,
-    policy: Any,
+    log: LogSource,
+    policy: Policy,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
@@ -74,8 +70,8 @@ def evaluate(
     random_state
         Another name for `seed`, the one that scikit-learn uses.
     engine
-        Where passes over the log run: ``"local"`` for a thread a core, ``"ray"`` for a cluster, or an
-        `Engine`; by default the calling thread. It changes how long the result takes, never the
+        Where passes over the log run: ``"local"`` for one thread per core, ``"ray"`` for a cluster, or
+        an `Engine`; by default the calling thread. It changes how long the result takes, never the
         result.
     n_jobs
         Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
@@ -104,16 +100,21 @@ def evaluate(
         discount = check_gamma(gamma, data)
         if not chosen.base.capabilities.counts_steps:
             warn_of_a_hidden_horizon(data, discount)
-        policy = for_log(policy, data)
         starts = _starts(data, initial_states)
         rows = data.first_rows if initial_states is None and isinstance(data, Log) else None
-        cautions = _cautions(policy, data, None if initial_states is None else starts)
-        warn_of_taught_episodes(policy, data)
-        task = Task(data, discount, policy, starts, seed=seed, engine=where, initial_rows=rows)
+        acts = for_log(policy, data)
+        task = Task(data, discount, acts, starts, seed=seed, engine=where, initial_rows=rows)
+        cautions: list[tuple[str, type[Warning]]] = [
+            (text, CoverageWarning) for text in coverage(task)
+        ]
+        cautions += [(text, StateWarning) for text in missing_codes(data)]
+        for text, category in cautions:
+            warnings.warn(text, category, stacklevel=2)
+        warn_of_taught_episodes(acts, data)
         estimate = estimate_of(task, chosen)
     return replace(
         estimate,
-        cautions=cautions,
+        cautions=tuple(text for text, _ in cautions),
         # what the policy does on the log needs no starts, which many estimates would each hold
         task=replace(task, engine=Local(), initial_states=None, initial_rows=None),
         logged=partial(logged_value, data, gamma=discount, seed=seed),
@@ -122,42 +123,32 @@ def evaluate(
 
 def k_path(
     log: AnyLog,
-    policy: Any,
+    policy: Policy,
     *,
-    gamma: float | None = None,
     method: str | Method = "roam-dm",
     folds: Sequence[int] = (1, 3, 5, 9, 15, 21, 31),
-    initial_states: npt.ArrayLike | None = None,
-    seed: int = 0,
-    engine: str | Engine | None = None,
+    **options: Any,
 ) -> dict[int, float]:
     """Return the estimate for each number of folds that the log allows.
 
     A flat path says that the folds' law is symmetric, so that robustness costs no bias; a path that
     drifts with K says that the rewards are skewed and that a large K is biased.
+
+    Parameters
+    ----------
+    log, policy, method, options
+        As in `evaluate`.
+    folds
+        The numbers of folds to try.
     """
     chosen = named_method(method) if isinstance(method, str) else method
     return {
         count: evaluate(
-            log,
-            policy,
-            method=replace(chosen, partition=Split(count)),
-            gamma=gamma,
-            initial_states=initial_states,
-            seed=seed,
-            engine=engine,
+            log, policy, method=replace(chosen, partition=Split(count)), **options
         ).value
         for count in folds
         if count <= log.n_groups
     }
-
-
-def _cautions(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, ...]:
-    """Warn of what the log cannot say about the policy, and return the sentences."""
-    uncovered = coverage(policy, log, starts)
-    for text in uncovered:
-        warnings.warn(text, CoverageWarning, stacklevel=3)
-    return (*uncovered, *warn_of_missing_codes(log))
 
 
 def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:

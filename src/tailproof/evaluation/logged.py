@@ -17,15 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.algorithms.default.rungs import is_settled
 from tailproof.algorithms.linear.samples import Found
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log, discounted_returns
-from tailproof.data.stored import (
-    AnyLog,
-    LazyLog,
-    action_counts,
-)
+from tailproof.data.stored import AnyLog, LazyLog, action_counts
 from tailproof.data.stored_views import with_one_action
 from tailproof.engines import Engine, Local
 from tailproof.evaluation.estimate import LoggedValue
@@ -35,21 +32,7 @@ from tailproof.methods.fit import prepare
 from tailproof.methods.method import Method
 from tailproof.statistics.means import Mean, SampleMean
 
-_NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _REPRESENTATIVES = 16  # logged actions that continuous features are averaged over
-
-
-def is_settled(log: AnyLog, gamma: float) -> bool:
-    """Return whether what happened after the logged steps no longer counts.
-
-    >>> log = Log.from_arrays([0.0] * 2, [0] * 2, [1.0, 1.0], [0.0] * 2, episode=[0, 0])
-    >>> is_settled(log, 0.99), is_settled(log, 0.01)
-    (False, True)
-    """
-    if gamma == 0:
-        return True
-    open_ended = ~log.ends
-    return bool((gamma ** log.lengths[open_ended] <= _NEGLIGIBLE).all())
 
 
 def logged_value(

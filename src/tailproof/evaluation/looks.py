@@ -1,4 +1,4 @@
-"""Bounds for logs that grow and are looked at again and again."""
+"""Intervals for logs that grow and are evaluated again and again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.errors import LevelError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.statistics.intervals import Interval
 from tailproof.statistics.sequences import TIGHTEST, sequential_miss, smoothing_sequence
+from tailproof.statistics.tails.sample import check_level
 
 _ASSUMES = (
     "holds at all sizes of a growing log at once, however often one looks; for large logs of "
@@ -31,9 +31,9 @@ def confidence_sequence(
     tightest: int = TIGHTEST,
     kind: Literal["asymptotic", "guaranteed"] = "asymptotic",
 ) -> Interval:
-    """Return an interval that may be looked at as often as the log grows, without losing its level.
+    """Return an interval that keeps its level however often a growing log is evaluated.
 
-    With probability `level` the value lies in all intervals that were ever asked for, whenever one
+    With probability `level` the value lies in all intervals that were ever computed, whenever one
     stops. Units must arrive in random order, as the rows of a running experiment do.
 
     Parameters
@@ -62,8 +62,8 @@ def confidence_sequence(
     >>> always.low < once.low < once.high < always.high
     True
     """
-    miss = 1 - check_level(level)
-    choice = estimate.choice
+    check_level(level)
+    miss, choice = 1 - level, estimate.choice
     if not isinstance(choice, OneStepChoice) or choice.unit == "episode":
         raise LevelError(
             f"A confidence sequence is for one-step logs, by 'auto', 'ips', 'snips' or 'bandit-dr'. "

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.algorithms.default.levels import check_level
-from tailproof.algorithms.default.ratio import Quotient
-from tailproof.algorithms.default.spreads import Constant, Spread, hall_spread
+from tailproof.algorithms.default.gain import Quotient, correlation_of
+from tailproof.algorithms.default.spreads import AllEqual, Spread, hall_spread
 from tailproof.algorithms.importance import cumulative_weights, warn_of_the_horizon
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.one_step.observations import Observations, rare_spread
@@ -22,12 +20,14 @@ from tailproof.data.validation import column
 from tailproof.errors import LevelError, LogError
 from tailproof.judgement.rules import RULES
 from tailproof.methods.fit import check_gamma
-from tailproof.policies.naming import for_log
+from tailproof.policies.naming import Policy, for_log
 from tailproof.sources.propensities import with_estimated_propensities
 from tailproof.statistics.caps import USUAL, Cap
 from tailproof.statistics.intervals import Interval
 from tailproof.statistics.quantiles import quantile_ends, tail_mean, weighted_quantile
+from tailproof.statistics.tails.sample import check_level
 
+_NO_QUANTILE_NOTE = "too few returns lie beyond this quantile to bound it"
 _TAIL_NOTE = "assumes that no return far beyond the most extreme of the log is likely"
 _CONSTANT_NOTE = (
     "all logged returns of this tail are equal: how far another would differ is a guess"
@@ -37,15 +37,7 @@ _RATIO_NOTE = "the intervals of both means, combined with the correlation of the
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Interval):
-    """A number with its interval.
-
-    Attributes
-    ----------
-    name
-        What it is.
-    value
-        The estimate.
-    """
+    """The estimate of a number, by name, with its interval."""
 
     name: str
     value: float
@@ -57,41 +49,22 @@ class Returns:
 
     Every statistic is one of the self-normalised weighted sample. Rows or episodes of one group count
     as one observation.
-
-    Attributes
-    ----------
-    log
-        Whose groups say what is independent.
-    values, weights
-        The return of each episode and π/μ of its actions, (E,): in one-step logs its reward.
-    units
-        What `ratio` divides by, of each episode, (E,).
-    cautions
-        What every interval assumes.
     """
 
-    log: Log = field(repr=False)
-    values: FloatArray
-    weights: FloatArray
-    units: FloatArray | None = None
-    cautions: tuple[str, ...] = ()
+    log: Log = field(repr=False)  # whose groups say what is independent
+    values: FloatArray  # (E,) the return of each episode: in one-step logs its reward
+    weights: FloatArray  # (E,) π/μ of its actions
+    units: FloatArray | None = None  # (E,) what `ratio` divides by
+    cautions: tuple[str, ...] = ()  # what every interval assumes
 
     def quantile(self, q: float = 0.5, *, level: float = 0.9) -> Measured:
         """Return the value that a share q of the policy's returns does not exceed."""
-        miss = (1 - check_level(level)) / 2
-        _require_share(q)
-        grouped = self.log.group_ids is not None
-        low, high = quantile_ends(
-            self.values,
-            self.weights,
-            q,
-            below=miss,
-            above=miss,
-            unit=self.log.group_of_episode if grouped else None,
-        )
+        miss = _miss(level, q)
+        groups = None if self.log.group_ids is None else self.log.group_of_episode
+        ends = quantile_ends(self.values, self.weights, q, below=miss, above=miss, unit=groups)
         value = weighted_quantile(self.values, self.weights, q)
-        note = "" if np.isfinite(high) else "too few returns lie beyond this quantile to bound it"
-        return self._measured(f"quantile {q:g}", value, (low, high), level, "binomial", note)
+        note = "" if np.isfinite(ends[1]) else _NO_QUANTILE_NOTE
+        return self._measured(f"quantile {q:g}", value, ends, level, "binomial", note)
 
     def cvar(self, q: float = 0.05, *, level: float = 0.9, upper: bool = False) -> Measured:
         """Return the mean of the worst share q of the policy's returns; of the best with `upper`.
@@ -100,16 +73,13 @@ class Returns:
         one more as bad as the worst of the log; otherwise Hall's, with a point for the part of a heavy
         tail that was not seen.
         """
-        miss = (1 - check_level(level)) / 2
-        _require_share(q)
-        sign = -1 if upper else 1
+        miss, sign = _miss(level, q), -1 if upper else 1
         value, influence = tail_mean(sign * self.values, self.weights, q)
         spread = self._tail_spread(sign * self.values, value, influence, q)
-        low, high = spread.ends(miss, miss)
-        ends = (low, high) if sign > 0 else (-high, -low)
+        low, high = sorted(sign * end for end in spread.ends(miss, miss))
         name = f"mean of the {'best' if upper else 'worst'} {100 * q:g} %"
-        note = _CONSTANT_NOTE if isinstance(spread, Constant) else _TAIL_NOTE
-        return self._measured(name, sign * value, ends, level, spread.kind, note)
+        note = _CONSTANT_NOTE if isinstance(spread, AllEqual) else _TAIL_NOTE
+        return self._measured(name, sign * value, (low, high), level, spread.kind, note)
 
     def ratio(self, *, level: float = 0.9) -> Measured:
         """Return Σ returns / Σ units under the policy, such as revenue per session.
@@ -117,7 +87,7 @@ class Returns:
         The spreads of the two weighted means, combined with the correlation of their scores: Fieller's
         interval for skewed and rare returns. An end is infinite where the units may average 0.
         """
-        miss = (1 - check_level(level)) / 2
+        miss = _miss(level)
         if self.units is None:
             raise LogError(
                 "A ratio needs what to divide by, for each row: pass per= to returns_under."
@@ -128,9 +98,8 @@ class Returns:
                 f"The policy's units must average more than 0. Got {below.spread.centre:g}; check what "
                 f"per= holds."
             )
-        sizes = float((above.influence**2).sum() * (below.influence**2).sum())
-        product = float((above.influence * below.influence).sum())
-        found = Quotient(above.spread, below.spread, product / sizes**0.5 if sizes > 0 else 0.0)
+        correlation = correlation_of(above.influence, below.influence)
+        found = Quotient(above.spread, below.spread, correlation)
         ends = found.ends(miss, miss)
         return self._measured("ratio", found.centre, ends, level, found.kind, _RATIO_NOTE)
 
@@ -149,13 +118,7 @@ class Returns:
         observations, w = Observations.of(self.log), self.weights / self.weights.mean()
         short = np.maximum(weighted_quantile(values, w, q) - values, 0) / q
         if observations.events((short > 0) & (w > 0)) < RULES.few_events and short.any():
-            return rare_spread(
-                observations,
-                value + float((w * short).mean()),
-                weighted=-w * short,
-                sizes=-short,
-                mean_weight=float(w[w > 0].mean()),
-            )
+            return rare_spread(observations, value + float((w * short).mean()), -short, w)
         return hall_spread(value, observations.influence(influence), observations.sums(w) > 0)
 
     def _mean(self, values: FloatArray) -> OneStepChoice:
@@ -171,20 +134,13 @@ class Returns:
         return found
 
     def _measured(
-        self,
-        name: str,
-        value: float,
-        ends: tuple[float, float],
-        level: float,
-        kind: str,
-        note: str,
+        self, name: str, value: float, ends: tuple[float, float], level: float, kind: str, note: str
     ) -> Measured:
-        low, high = (float(end) for end in ends)
         return Measured(
             name=name,
             value=value,
-            low=min(low, value),
-            high=max(high, value),
+            low=min(float(ends[0]), value),
+            high=max(float(ends[1]), value),
             level=level,
             requested=level,
             kind=kind,
@@ -193,11 +149,7 @@ class Returns:
 
 
 def returns_under(
-    log: Log,
-    policy: Any,
-    *,
-    gamma: float | None = None,
-    per: str | npt.ArrayLike | None = None,
+    log: Log, policy: Policy, *, gamma: float | None = None, per: str | npt.ArrayLike | None = None
 ) -> Returns:
     """Return the logged returns, weighted as the policy would have earned them.
 
@@ -280,6 +232,9 @@ def _table_column(log: Log, name: str) -> AnyArray:
     return values
 
 
-def _require_share(q: float) -> None:
+def _miss(level: float, q: float = 0.5) -> float:
+    """Return the chance of a miss on either side, after both numbers are checked."""
+    check_level(level)
     if not 0 < q < 1:  # NaN fails too
         raise LevelError(f"q must lie strictly between 0 and 1. Got {q!r} instead.")
+    return (1 - level) / 2

@@ -21,7 +21,7 @@ from tailproof.errors import PolicyError, TailproofError
 from tailproof.export.scores import linear_values, scores_in
 from tailproof.files.atomic import write_whole
 from tailproof.files.container import sealed_page
-from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.policies.greedy import CriticPolicy, SoftmaxPolicy
 
 _OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
 #: Under which properties of a graph its description stands, and the SHA-256 of its bytes.
@@ -30,7 +30,7 @@ UNSEALED = b"0" * 64  # what stands for the checksum while it is computed
 Output = tuple[str, str, list[Any]]  # its name in the graph, the kind of its numbers, its shape
 
 
-def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> None:
+def export_policy(policy: CriticPolicy, path: str | Path) -> None:
     """Write a policy over linear critics or trees as ONNX.
 
     Input ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
@@ -58,7 +58,7 @@ def export_policy(policy: GreedyPolicy | SoftmaxPolicy, path: str | Path) -> Non
     graph.write(Path(path), dimension, outputs, _metadata(policy))
 
 
-def _metadata(policy: GreedyPolicy | SoftmaxPolicy) -> dict[str, Any]:
+def _metadata(policy: CriticPolicy) -> dict[str, Any]:
     """Return what states and actions are called and who taught it, for whoever loads the policy."""
     marks = None if policy.taught is None else np.asarray(policy.taught, dtype="<i8").tobytes()
     return {
@@ -81,7 +81,7 @@ def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
     return head + digest + tail
 
 
-def _values(graph: Graph, policy: GreedyPolicy | SoftmaxPolicy) -> tuple[str, int | str]:
+def _values(graph: Graph, policy: CriticPolicy) -> tuple[str, int | str]:
     """Return the aggregated Q(s, a) of the actions to choose from, (n, A), and the states' size.
 
     Trees look at some columns only, and take states of any size that has them.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import groupby, pairwise
 
 import numpy as np
 
+from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog, action_counts
@@ -22,7 +22,7 @@ from tailproof.judgement.rules import RULES
 from tailproof.policies.simple import action_probabilities
 
 _ROWS = 20_000  # at which the policy is evaluated
-_COLUMNS = 50  # of the state that are looked at
+_COLUMNS = 50  # of the state, at most
 _FEW_VALUES = 12  # of a column, each of which is a region of its own
 _BINS = 10  # quantiles of other columns
 _NAMED = 3  # regions at most
@@ -30,66 +30,50 @@ _CODES = (-99, -999, -9999, -99999, 999, 9999, 99999, 999999)
 _FAR = 3.0  # ranges of the other values between them and a code
 
 
-class Hole(NamedTuple):
-    """A region of one state column in which the policy takes an action that was never logged."""
-
-    column: str
-    region: str
-    action: str
-    rows: int
-    share: float  # of the action under the policy, there
-
-    def __str__(self) -> str:
-        return (
-            f"Where {self.column} is {self.region} ({self.rows:,} rows) the policy takes action "
-            f"{self.action} in {self.share:.0%}, but the log never does: nothing there says what it is "
-            f"worth."
-        )
-
-
-def some_rows(log: AnyLog, rows: int = _ROWS) -> Log:
-    """Return evenly spaced episodes with about so many rows; all of a log in memory."""
-    if not isinstance(log, LazyLog):
-        return log
-    allowed = min(rows, int(log.memory_budget * log.n_transitions / log.bytes_in_memory))
-    every = max(1, -(-log.n_transitions // max(allowed, 1)))
-    return take_episodes(log, np.arange(0, log.n_episodes, every)).load()
-
-
-def coverage(policy: Any, log: AnyLog, starts: FloatArray | None) -> tuple[str, ...]:
+def coverage(task: Task) -> tuple[str, ...]:
     """Return what the log says nothing about, for one evaluation of the policy.
 
     Actions that were never logged at all, and regions of a state column in which an action that the
     policy takes was never logged though it is common elsewhere.
     """
+    log, policy = task.log, task.policy
     if not log.is_discrete:
         return ()
     logged = action_counts(log) > 0
     if isinstance(log, LazyLog) and logged.all():
         return ()  # a pass over a log on disk costs more than regions without an action are worth
-    some = some_rows(log)
+    some = _some_episodes(log) if isinstance(log, LazyLog) else log
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
-    places = some.table_rows.rows[rows]
-    chances = action_probabilities(policy, some.states[rows], log.n_actions, rows=places)
-    if starts is not None:  # those of the log are among its rows
-        begins = starts[:: max(1, len(starts) // _ROWS)]
-        chances = np.concatenate([chances, action_probabilities(policy, begins, log.n_actions)])
+    if some is log and len(rows) == log.n_transitions:
+        chances = here = task.action_probabilities
+    else:
+        places = some.table_rows.rows[rows]
+        chances = here = action_probabilities(policy, some.states[rows], log.n_actions, rows=places)
+    if task.initial_states is not None and task.initial_rows is None:  # those of the log are rows
+        begins = task.initial_states[:: max(1, len(task.initial_states) // _ROWS)]
+        chances = np.concatenate([here, action_probabilities(policy, begins, log.n_actions)])
     share = chances.mean(axis=0)
     found = [
         f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but the "
         f"log never does: nothing is known of its value, and the critics assume zero."
         for action in np.flatnonzero(~logged & (share > 0)).tolist()
     ]
-    there = sorted(
-        holes(some, rows, chances[: len(rows)]), key=lambda each: -each.rows * each.share
-    )
-    return (*found, *map(str, there[:_NAMED]))
+    largest = sorted(_holes(some, rows, here), key=lambda hole: -hole[0])
+    return (*found, *(said for _, said in largest[:_NAMED]))
 
 
-def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
+def _some_episodes(log: LazyLog) -> Log:
+    """Return evenly spaced episodes with about 20,000 rows."""
+    allowed = min(_ROWS, int(log.memory_budget * log.n_transitions / log.bytes_in_memory))
+    every = max(1, -(-log.n_transitions // max(allowed, 1)))
+    return take_episodes(log, np.arange(0, log.n_episodes, every)).load()
+
+
+def _holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[tuple[float, str]]:
     """Yield the regions of single columns in which the policy's action was never logged.
 
-    `chances` are the policy's probabilities at some rows, (m, A).
+    Each as the number of times that the policy takes the action there, and a sentence. `chances` are
+    the policy's probabilities at some rows, (m, A).
     """
     n_actions = log.n_actions
     overall = np.bincount(log.actions, minlength=n_actions) / log.n_transitions
@@ -102,20 +86,20 @@ def holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[Hole]:
         for action in np.flatnonzero(overall > 0).tolist():
             own = np.bincount(region[rows], chances[:, action], minlength=len(edges)) / asked
             empty = (counts[:, action] == 0) & (own >= RULES.hole_policy)
-            for first, last in _runs(empty):
-                taken = slice(first, last + 1)
-                low, high = edges[first][0], edges[last][1]
-                rows_there = int(size[taken].sum())
+            for is_empty, run in groupby(range(len(edges)), key=empty.__getitem__):
+                there = list(run)
+                (low, _), (_, high), count = edges[there[0]], edges[there[-1]], size[there].sum()
                 least = RULES.hole_rows if low == high else RULES.hole_range
-                if rows_there < least or overall[action] * rows_there < RULES.hole_expected:
-                    continue
-                yield Hole(
-                    name,
-                    f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}",
-                    _label(log, action),
-                    rows_there,
-                    float(np.average(own[taken], weights=size[taken])),
-                )
+                enough = count >= least and overall[action] * count >= RULES.hole_expected
+                if is_empty and enough:
+                    share = float(np.average(own[there], weights=size[there]))
+                    place = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+                    yield (
+                        count * share,
+                        f"Where {name} is {place} ({count:,} rows) the policy takes action "
+                        f"{_label(log, action)} in {share:.0%}, but the log never does: nothing there "
+                        f"says what it is worth.",
+                    )
 
 
 def missing_codes(log: AnyLog) -> tuple[str, ...]:
@@ -140,12 +124,10 @@ def missing_codes(log: AnyLog) -> tuple[str, ...]:
     return tuple(found)
 
 
-def warn_of_missing_codes(log: AnyLog) -> tuple[str, ...]:
-    """Warn of the state columns that seem to hold a code for a missing value; return the sentences."""
-    found = missing_codes(log)
-    for text in found:
+def warn_of_missing_codes(log: AnyLog) -> None:
+    """Warn of the state columns that seem to hold a code for a missing value."""
+    for text in missing_codes(log):
         warnings.warn(text, StateWarning, stacklevel=4)
-    return found
 
 
 def _regions(column: FloatArray) -> tuple[list[tuple[float, float]], IntArray]:
@@ -157,17 +139,6 @@ def _regions(column: FloatArray) -> tuple[list[tuple[float, float]], IntArray]:
         ends = [float(values[0]), *map(float, inner), float(values[-1])]
         return list(pairwise(ends)), region
     return [(float(each),) * 2 for each in values], np.searchsorted(values, column)
-
-
-def _runs(marked: FloatArray) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last place of each run of marked ones."""
-    padded = np.concatenate([[False], marked, [False]]).astype(int)
-    change = np.diff(padded)
-    yield from zip(
-        np.flatnonzero(change == 1).tolist(),
-        (np.flatnonzero(change == -1) - 1).tolist(),
-        strict=True,
-    )
 
 
 def _label(log: AnyLog, action: int) -> str:

@@ -25,12 +25,8 @@ class Rules:
     action_rows: int = 50  # [learning] rows of an action that show its skew
     skewed_mean: float = 0.1  # [one-step] skewness of a mean beyond which it is not normal
     # tails
-    light: float = (
-        1.2  # [learning] the plain mean's error over a robust one's, up to which it is safe
-    )
-    settled: int = (
-        200_000  # [none] residuals that settle symmetry beyond doubt: more cost time only
-    )
+    light: float = 1.2  # [learning] the plain mean's error over a robust one's: it is safe so far
+    settled: int = 200_000  # [none] residuals that settle symmetry: more cost time only
     rare_share: float = 0.2  # [one-step] rewards that differ from the common one: fewer are events
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's
     few_events: int = 200  # [experiment] the same for ratios and tail means, where Hall's held 87 %
@@ -45,6 +41,12 @@ class Rules:
     fewest: int = 10  # [outside] independent groups below which no interval is given
     apart: float = 5.0  # [outside] standard errors between critics beyond which they contradict
     matters: float = 0.5  # [outside] of the gain, or the spread of returns, that this must be worth
+    witness_agrees: float = 1.5  # [outside] standard errors up to which a witness agrees
+    negligible: float = 0.2  # [outside] of the first rung's error: a difference that is none
+    precise: float = 1.1  # [outside] how much less precise than a witness the first rung may be
+    waves: int = 24  # [outside] of the Fourier witness
+    fine_waves: int = 150  # [outside] of the Fourier rung
+    fine_bandwidth: float = 0.5  # [outside] of the same, in median distances
     # overlap
     poor: float = 0.1  # [one-step] effective share of the rows below which the overlap limits
     few: int = 30  # [one-step] observations under the policy

@@ -30,30 +30,18 @@ _LARGE = 100  # an asymmetry beyond which its size says nothing more
 class RewardShape:
     """Tails, skew and clustering of the rewards, once their dependence on state and action is removed.
 
-    Attributes
-    ----------
-    unit, units, unit_of_row
-        The smallest unit whose extremes come alone ("row" of a one-step log, "step", "episode",
-        "group", or "block" of neighbouring episodes), how many there are, and that of each row, (n,).
-    gain
-        The plain mean's standard error as a multiple of the best Huber mean's.
-    asymmetry
-        See `tailproof.statistics.huber_path.Path.asymmetry`: about 3 by chance. The largest of all
-        units, and of the rows of any action, whose opposite skews would cancel.
-    sparse
-        Whether more than four of five rewards are the common one (of their action).
-    worthwhile
-        Whether a robust mean would cut the variance by more than the bias is worth that so few units
-        could hide.
+    The unit is the smallest whose extremes come alone: "row" of a one-step log, "step", "episode",
+    "group", or "block" of neighbouring episodes. The asymmetry (`huber_path.Path.asymmetry`, about 3 by
+    chance) is the largest of all units and of the rows of any action: opposite skews would cancel.
     """
 
     unit: str
     units: int
-    gain: float
+    gain: float  # the plain mean's standard error as a multiple of the best Huber mean's
     asymmetry: float
-    sparse: bool
-    worthwhile: bool
-    unit_of_row: IntArray = field(repr=False)
+    sparse: bool  # whether more than four of five rewards are the common one (of their action)
+    worthwhile: bool  # whether a robust mean cuts the variance by more than its bias may cost
+    unit_of_row: IntArray = field(repr=False)  # (n,)
 
     @property
     def tails(self) -> Tails:
@@ -103,20 +91,20 @@ class RewardShape:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """The shape of a log's rewards, and their regression on standardised polynomials."""
+class RewardFit:
+    """The shape of a log's rewards, and a regression r̃ of them."""
 
     shape: RewardShape
     features: Features
     phi: FloatArray  # (n, d)
-    fit: Regression  # of the rewards from their median
+    fit: Regression
 
 
-def measure(log: Log) -> Measured:
-    """Measure the rewards of a log.
+def measure(log: Log) -> RewardFit:
+    """Measure the rewards of a log, and regress them (from their median) on standardised polynomials.
 
     Where tails look heavy or skewed, and splines or a table of few states leave residuals that are
-    clearly smaller, these are looked at: what polynomials miss of a stepped reward is no tail.
+    clearly smaller, these are used: what polynomials miss of a stepped reward is no tail.
     """
     low, rewards = basis_for(log), log.rewards - float(np.median(log.rewards))
     phi = low(log.states, log.actions)
@@ -130,7 +118,7 @@ def measure(log: Log) -> Measured:
             if robust_scale(richer.residuals) < RULES.richer * robust_scale(fit.residuals):
                 every = high(log.states, log.actions)
                 shape = _shape(log, huber_regression(every, rewards).residuals)
-    return Measured(shape, low, phi, fit)
+    return RewardFit(shape, low, phi, fit)
 
 
 def reward_shape(log: Log) -> RewardShape:

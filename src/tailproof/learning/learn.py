@@ -5,16 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from tailproof.algorithms.backups import logged_actions
 from tailproof.algorithms.base import ExtractingAlgorithm
-from tailproof.algorithms.default.levels import check_level
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.given import as_log
+from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
@@ -25,7 +24,7 @@ from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
 from tailproof.judgement.coverage import warn_of_missing_codes
-from tailproof.learning.careful.learning import learn_carefully
+from tailproof.learning.careful.learning import CarefulLearning
 from tailproof.learning.learned import Learned, extract_policy
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
@@ -37,14 +36,15 @@ from tailproof.methods.fit import (
 )
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
-from tailproof.policies.greedy import GreedyPolicy
+from tailproof.policies.greedy import critic_policy
+from tailproof.statistics.tails.sample import check_level
 
 _CAREFUL = 0.25  # of the groups judge what was learned by default
 _JUDGED = 0.2  # the same where actions are continuous
 
 
 def learn(
-    log: Any,
+    log: LogSource,
     *,
     method: str | Method = "auto",
     gamma: float | None = None,
@@ -153,23 +153,11 @@ def _taught(task: Task, chosen: Method) -> Learned:
     critic = Ensemble(critics, chosen.aggregate)
     fitted = replace(members.fitted, critics=critics)
     taught = episode_marks(task.log) if isinstance(task.log, Log) else None
-    policy, training = extract_policy(
-        chosen,
-        critic,
-        fitted,
-        task,
-        seed=seed,
-        like=None
-        if extracting
-        else GreedyPolicy(
-            critic,
-            data.n_actions,
-            actions,
-            state_names=data.state_names,
-            action_labels=getattr(data.action_space, "labels", None),
-            taught=taught,
-        ),
-    )
+    like = None
+    if not extracting:
+        named = {"state_names": data.state_names, "taught": taught}
+        like = critic_policy(critic, data.action_space, actions, **named)
+    policy, training = extract_policy(chosen, critic, fitted, task, seed=seed, like=like)
     return Learned(
         policy=policy,
         critic=critic,
@@ -217,22 +205,18 @@ def _learn_by_default(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # said above, once for all parts
-        return learn_carefully(
-            data,
-            discount,
+        return CarefulLearning(
+            log=data,
+            gamma=discount,
             seed=seed,
             holdout=_CAREFUL if holdout is None else holdout,
             at_least=at_least,
             teach=teach,
             advance=advance,
-        )
+        ).learn()
 
 
-@overload
-def split_off(log: Log, share: float, *, seed: int) -> tuple[Log, Log | None]: ...
-@overload
-def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog | None]: ...
-def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog | None]:
+def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[Any, Any]:
     """Return the log without a random share of its groups, and the log of that share.
 
     Examples
@@ -255,8 +239,7 @@ def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[AnyLog, AnyLog |
         )
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
     away = np.isin(log.group_of_episode, order[:kept_away])
-    both = np.flatnonzero(~away), np.flatnonzero(away)
-    return log.take(both[0]), log.take(both[1])
+    return log.take(np.flatnonzero(~away)), log.take(np.flatnonzero(away))
 
 
 def _learning_method(method: str | Method) -> Method:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tailproof.algorithms.base import CriticAlgorithm, ExtractingAlgorithm, Fitted
 from tailproof.algorithms.task import Task
 from tailproof.arrays import IntArray
-from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.data.spaces import ActionSpace
 from tailproof.data.stored import AnyLog
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import Critics, Ensemble
@@ -25,7 +25,12 @@ from tailproof.learning.careful.judgement import Judgement
 from tailproof.learning.files import parts_of, restored
 from tailproof.methods.method import Method
 from tailproof.methods.specs import from_plain, to_plain
-from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.policies.greedy import (
+    CriticPolicy,
+    GreedyPolicy,
+    critic_policy,
+    require_discrete,
+)
 from tailproof.policies.simple import EpsilonGreedy
 from tailproof.statistics.intervals import Bound
 
@@ -35,37 +40,24 @@ if TYPE_CHECKING:
     from tailproof.deep.tasks import Score
 
 KIND, VERSION = "learned policy", 1
+_SIZES = ("n_transitions", "n_episodes", "bad_folds", "state_names")
+_SAVED = ("gamma", "seed", "reasons", "improves", *_SIZES)
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How good a learned policy is, judged by episodes that it was not learned from.
-
-    Attributes
-    ----------
-    estimate
-        Its value.
-    lower_bound
-        A number that the value exceeds, or None where no bound is honest.
-    why_no_bound
-        The reason, or None.
-    """
+    """How good a learned policy is, judged by episodes that it was not learned from."""
 
     estimate: Estimate
-    lower_bound: Bound | None
+    lower_bound: Bound | None  # that the value exceeds; None where no bound is honest
     why_no_bound: str | None = None
 
     def __str__(self) -> str:
-        bound = self.lower_bound
+        value, bound = f"{self.estimate.value:.4g}", self.lower_bound
+        by = f"({self.estimate.n_episodes} held-out episodes)"
         if bound is None:
-            return (
-                f"{self.estimate.value:.4g} ({self.estimate.n_episodes} held-out episodes). "
-                f"{self.why_no_bound}"
-            )
-        return (
-            f"{self.estimate.value:.4g}, above {bound.value:.4g} with confidence {bound.level:.3g} "
-            f"({self.estimate.n_episodes} held-out episodes)"
-        )
+            return f"{value} {by}. {self.why_no_bound}"
+        return f"{value}, above {bound.value:.4g} with confidence {bound.level:.3g} {by}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,20 +219,13 @@ class Learned:
 
     def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
         """Return the policy with uniform exploration: ε of the time any action at all."""
-        return EpsilonGreedy(self.policy, epsilon, n_actions=self._n_actions())
+        return EpsilonGreedy(self.policy, epsilon, n_actions=require_discrete(self.action_space).n)
 
-    def softmax(self, temperature: float) -> SoftmaxPolicy:
+    def softmax(self, temperature: float) -> CriticPolicy:
         """Return π(a|s) ∝ exp(Q(s, a) / temperature)."""
         actions = self.policy.actions if isinstance(self.policy, GreedyPolicy) else ()
-        return SoftmaxPolicy(
-            self.critic,
-            self._n_actions(),
-            actions,
-            temperature,
-            state_names=self.state_names,
-            action_labels=getattr(self.action_space, "labels", None),
-            taught=self.taught,
-        )
+        named = {"state_names": self.state_names, "taught": self.taught}
+        return critic_policy(self.critic, self.action_space, actions, temperature, **named)
 
     def save(self, path: str | Path) -> None:
         """Write policy, critics and settings to one file, which `Learned.load` reads.
@@ -253,16 +238,9 @@ class Learned:
         described, arrays = parts_of(self.policy, self.members, self.history, self.policy_history)
         header = {
             **described,
+            **{name: getattr(self, name) for name in _SAVED},
             "method": to_plain(self.method),
             "action_space": to_plain(self.action_space),
-            "state_names": list(self.state_names),
-            "gamma": self.gamma,
-            "seed": self.seed,
-            "n_transitions": self.n_transitions,
-            "n_episodes": self.n_episodes,
-            "bad_folds": list(self.bad_folds),
-            "reasons": list(self.reasons),
-            "improves": self.improves,
             "judged": None if self.judged is None else self.judged.to_dict(),
         }
         if self.taught is not None:
@@ -295,37 +273,23 @@ class Learned:
             if getattr(known, "n_actions", None) not in (None, getattr(space, "n", None)):
                 raise SavedFileError("It does not fit together: its actions are miscounted.")
             critic = Ensemble(found.critics, method.aggregate)
-            names = tuple(str(name) for name in header["state_names"])
-            policy = found.policy
-            taught, judged = arrays.get("taught"), header.get("judged")
+            header = {"improves": None, "judged": None, **header}  # older files lack these
+            saved = {name: _tuple(header[name]) for name in _SAVED}
+            named = {"state_names": saved["state_names"], "taught": arrays.get("taught")}
+            policy, judged = found.policy, header["judged"]
             if policy is None:
-                named = {
-                    "state_names": names,
-                    "action_labels": space.labels,
-                    "taught": taught,
-                }
-                actions = tuple(header["actions"])
-                policy = GreedyPolicy(critic, space.n, actions, **named)
-                if "temperature" in header:
-                    warm = float(header["temperature"])
-                    policy = SoftmaxPolicy(critic, space.n, actions, warm, **named)
+                actions, temperature = tuple(header["actions"]), header.get("temperature")
+                policy = critic_policy(critic, space, actions, temperature, **named)
             return cls(
                 policy=policy,
                 critic=critic,
                 history=found.history,
-                bad_folds=tuple(header["bad_folds"]),
                 method=method,
-                gamma=float(header["gamma"]),
-                seed=header["seed"],
-                n_transitions=header["n_transitions"],
-                n_episodes=header["n_episodes"],
                 action_space=space,
-                state_names=names,
-                reasons=tuple(header["reasons"]),
                 policy_history=found.policy_history,
                 judged=None if judged is None else Judgement.from_dict(judged),
-                improves=header.get("improves"),
-                taught=taught,
+                taught=named["taught"],
+                **saved,
             )
         except KeyError as error:
             raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
@@ -363,18 +327,10 @@ class Learned:
             "reasons": list(self.reasons),
         }
 
-    def _n_actions(self) -> int:
-        if isinstance(self.action_space, Discrete):
-            return self.action_space.n
-        raise MethodError(
-            f"This needs discrete actions. The policy acts in {self.action_space}; use its `sample`."
-        )
-
     def __repr__(self) -> str:
-        better = {None: "not judged", True: "improves", False: "logged behaviour kept"}[
-            self.improves
-        ]
-        return f"<Learned by {self.method} from {self.n_episodes:,} episodes; {better}>"
+        better = {None: "not judged", True: "improves", False: "logged behaviour kept"}
+        judged = better[self.improves]
+        return f"<Learned by {self.method} from {self.n_episodes:,} episodes; {judged}>"
 
     def __str__(self) -> str:
         learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
@@ -394,14 +350,12 @@ class Learned:
         )
 
 
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def extract_policy(
-    method: Method,
-    critic: Ensemble,
-    fitted: Fitted,
-    task: Task | None,
-    *,
-    seed: int,
-    like: Any,
+    method: Method, critic: Ensemble, fitted: Fitted, task: Task | None, *, seed: int, like: Any
 ) -> tuple[Any, Any]:
     """Return the policy of an ensemble, and what training it measured: None for a greedy one."""
     base: CriticAlgorithm | Any = method.base

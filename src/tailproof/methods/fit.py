@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -63,13 +63,7 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
     return float(gamma)
 
 
-@overload
-def prepare(log: Log, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Log: ...
-@overload
-def prepare(
-    log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0
-) -> AnyLog: ...
-def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> AnyLog:
+def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Any:
     """Return the log that the method fits: in memory if it must be, with rewards clipped if asked.
 
     Of a log larger than memory, a base that needs a sample is given one, drawn with the seed.
@@ -99,7 +93,7 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
 
 def reward_quantiles(log: LazyLog, levels: Sequence[float], engine: Engine | None) -> FloatArray:
     """Return quantiles of the rewards, in four passes over their column."""
-    within = replace(log, parts=())
+    within = log.without_parts()
 
     def ask(questions: list[Reduction | None]) -> list[Any]:
         question = partial(_about_rewards, questions[0])

@@ -10,7 +10,7 @@ import numpy as np
 
 from tailproof.errors import LevelError, TailproofError
 from tailproof.plotting.marks import dots, name_axes, shown_axes
-from tailproof.plotting.rows import Row, draw_intervals
+from tailproof.plotting.rows import IntervalRow, draw_intervals
 from tailproof.plotting.tails import draw_hill
 
 if TYPE_CHECKING:
@@ -31,26 +31,18 @@ def plot_estimate(estimate: Estimate, *, level: float, ax: Axes | None) -> Axes:
         low, high = found.low, found.high
     except LevelError:  # a value without an interval is drawn without one
         pass
-    rows = [Row(name="policy", value=estimate.value, low=low, high=high)]
-    chosen = estimate.choice
+    rows = [IntervalRow(name="policy", value=estimate.value, low=low, high=high)]
+    chosen, folds = estimate.choice, estimate.fold_values
     if chosen is not None:
-        miss = (1 - level) / 2
+        miss, logged = (1 - level) / 2, chosen.logged_value
         low, high = chosen.logged_spread.ends(miss, miss)
-        logged = chosen.logged_value
-        rows.append(
-            Row(
-                name="logged",
-                value=logged,
-                low=min(low, logged),
-                high=max(high, logged),
-                tone="second",
-            )
-        )
-    elif len(estimate.fold_values) > 1:
-        rows.append(Row(name="folds", tone="second"))
+        low, high = min(low, logged), max(high, logged)
+        rows.append(IntervalRow(name="logged", value=logged, low=low, high=high, tone="second"))
+    elif len(folds) > 1:
+        rows.append(IntervalRow(name="folds", tone="second"))
     draw_intervals(axes, rows)
     if rows[-1].name == "folds":
-        dots(axes, estimate.fold_values, np.ones(len(estimate.fold_values)), "second")
+        dots(axes, folds, np.ones(len(folds)), "second")
         axes.autoscale_view(scaley=False)
     name_axes(axes, x=f"value ({level:.0%} interval)")
     return axes
@@ -59,19 +51,25 @@ def plot_estimate(estimate: Estimate, *, level: float, ax: Axes | None) -> Axes:
 def plot_comparison(comparison: Comparison, *, ax: Axes | None) -> Axes:
     """Draw the gain of every candidate over the baseline with its lower bound."""
     axes = shown_axes(ax, height=1.2 + 0.4 * len(comparison.candidates))
+    draw_gains(axes, comparison)
+    name_axes(axes, x=f"gain, with a lower bound ({comparison.level:.0%} for all at once)")
+    return axes
+
+
+def draw_gains(axes: Axes, comparison: Comparison) -> None:
+    """Draw the gain of every candidate with its lower bound, green where it passes the gate."""
     rows = [
-        Row(
+        IntervalRow(
             name=each.name,
             value=each.gain.value,
             low=each.gain.lower_bound.value,
             high=math.inf,
             tone="good" if each.passes else "main",
+            tip=f"{each.name}: {each.gain.value:+.4g}",
         )
         for each in comparison.candidates
     ]
     draw_intervals(axes, rows, line=(0.0, comparison.baseline, "warn"))
-    name_axes(axes, x=f"gain, with a lower bound ({comparison.level:.0%} for all at once)")
-    return axes
 
 
 def plot_diagnosis(diagnosis: Diagnosis, *, of: str, ax: Axes | None) -> Axes:
@@ -106,7 +104,7 @@ def plot_learned(learned: Learned, *, ax: Axes | None) -> Axes:
             "trained in steps. Evaluate it, and plot the estimate."
         )
     axes = shown_axes(ax, height=1.6)
-    row = Row(
+    row = IntervalRow(
         name="learned policy",
         value=found.gain,
         low=found.bound,

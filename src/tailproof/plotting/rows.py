@@ -29,19 +29,11 @@ LETTER = 7.1  # average width of a letter at the size of labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class IntervalRow:
     """A value with its interval, under a name.
 
-    Attributes
-    ----------
-    name
-        What stands beside it.
-    value, low, high
-        NaN where there is none; an infinite `high` makes `low` a lower bound.
-    tone, tip
-        Its colour, and what a pointer over it shows on a page.
-    note
-        Written where there is nothing to draw.
+    Numbers are NaN where there is none; an infinite `high` makes `low` a lower bound. The `tip` is what
+    a pointer over it shows on a page, the `note` is written where there is nothing to draw.
     """
 
     name: str
@@ -71,18 +63,11 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def draw_intervals(
-    axes: Axes, rows: Sequence[Row], *, line: tuple[float, str, Tone] | None = None
+    axes: Axes, rows: Sequence[IntervalRow], *, line: tuple[float, str, Tone] | None = None
 ) -> None:
-    """Draw each row's value and interval; a lower bound is an arrow, above which nothing is claimed.
+    """Draw each row's value and interval from top to bottom; a lower bound is an arrow.
 
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    rows
-        From top to bottom.
-    line
-        A value to compare with, its label and tone.
+    `line` is a value to compare with, its label and tone.
     """
     name_rows(axes, [each.name for each in rows])
     shown = [
@@ -117,26 +102,18 @@ def draw_intervals(
 def draw_bars(
     axes: Axes,
     names: Sequence[str],
-    series: Sequence[tuple[Sequence[Tone], Sequence[float], Sequence[str]]],
+    series: Sequence[tuple[Tone | Sequence[Tone], Sequence[float], Sequence[str]]],
     *,
     notes: Sequence[str] = (),
 ) -> None:
-    """Draw bars from zero, one of each series in every row, with a note at the end of the last.
+    """Draw bars from zero, one of each series in every row, and notes at the end of the last series.
 
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    names
-        Of the rows.
-    series
-        Tones, lengths and tips, one of each for every row.
-    notes
-        Written at the end of the last series' bars.
+    A series holds its tone or one for each row, and a length and a tip for each row.
     """
     name_rows(axes, names)
     height = 0.64 / len(series)
-    for j, (tones, lengths, tips) in enumerate(series):
+    for j, (given, lengths, tips) in enumerate(series):
+        tones = [given] * len(names) if isinstance(given, str) else given
         places = np.arange(len(names)) + (j - (len(series) - 1) / 2) * height * 1.15
         colours = [colour_of(tone) for tone in tones]
         drawn = axes.barh(places, lengths, height, color=colours, edgecolor=colours, linewidth=0.6)

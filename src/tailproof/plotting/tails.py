@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tailproof.plotting.marks import Tone, band, dots, line, name_axes, rule
-from tailproof.statistics.tails.index import TailIndex
-from tailproof.statistics.tails.path import TailPath
+from tailproof.statistics.tails.index import TailIndex, TailPath
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray, one_or_many
+from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.ensemble.critics import Ensemble
-from tailproof.errors import PolicyError
+from tailproof.errors import MethodError, PolicyError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GreedyPolicy:
-    """π(s) = argmax_a Q(s, a) over the actions that the log takes; the first of equals.
+class CriticPolicy:
+    """What `GreedyPolicy` and `SoftmaxPolicy` share.
 
     Parameters
     ----------
@@ -29,6 +31,47 @@ class GreedyPolicy:
         `tailproof.policies.naming`.
     taught
         Marks of the episodes that taught the critics (`tailproof.data.marks`), or None.
+    """
+
+    critic: Ensemble
+    n_actions: int
+    actions: tuple[int, ...] = ()
+    _: KW_ONLY
+    state_names: tuple[str, ...] = ()
+    action_labels: tuple[str, ...] | None = None
+    taught: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        actions = tuple(int(action) for action in self.actions) or tuple(range(self.n_actions))
+        if not all(0 <= action < self.n_actions for action in actions):
+            raise PolicyError(
+                f"actions must lie in 0..{self.n_actions - 1}. Got {list(actions)} instead."
+            )
+        object.__setattr__(self, "actions", actions)
+
+    def values(self, states: FloatArray) -> FloatArray:
+        """Return Q(s, a) of the actions to choose from, (n, len(actions))."""
+        values = self.critic.action_values(np.asarray(states, dtype=float), self.n_actions)
+        return values if len(self.actions) == self.n_actions else values[:, list(self.actions)]
+
+    def save(self, path: str | Path) -> None:
+        """Write features, critics, aggregate and choice as one ONNX graph; see `OnnxPolicy`."""
+        from tailproof.export.graph import export_policy
+
+        export_policy(self, path)
+
+    def __repr__(self) -> str:
+        count = self.critic.members.count
+        critics = "1 critic" if count == 1 else f"{self.critic.aggregate} of {count} critics"
+        more = f", temperature {self.temperature:g}" if isinstance(self, SoftmaxPolicy) else ""
+        return f"{type(self).__name__}({critics}, {len(self.actions)} actions{more})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GreedyPolicy(CriticPolicy):
+    """π(s) = argmax_a Q(s, a) over the actions that the log takes; the first of equals.
+
+    The parameters are those of `CriticPolicy`.
 
     Examples
     --------
@@ -42,44 +85,21 @@ class GreedyPolicy:
     array([1])
     """
 
-    critic: Ensemble
-    n_actions: int
-    actions: tuple[int, ...] = ()
-    state_names: tuple[str, ...] = ()
-    action_labels: tuple[str, ...] | None = None
-    taught: IntArray | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))
-
     @one_or_many
     def __call__(self, states: FloatArray) -> IntArray:
         """Return the best action in each state, (n,); of one state (p,), its action."""
         chosen: IntArray = np.asarray(self.actions)[self.values(states).argmax(axis=1)]
         return chosen
 
-    def values(self, states: FloatArray) -> FloatArray:
-        """Return Q(s, a) of the actions to choose from, (n, len(actions))."""
-        return _values(self.critic, states, self.n_actions, self.actions)
-
-    def save(self, path: str | Path) -> None:
-        """Write features, critics, aggregate and argmax as one ONNX graph; see `OnnxPolicy`."""
-        from tailproof.export.graph import export_policy
-
-        export_policy(self, path)
-
-    def __repr__(self) -> str:
-        return f"GreedyPolicy({_describe(self.critic, self.actions)})"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SoftmaxPolicy:
+class SoftmaxPolicy(CriticPolicy):
     """π(a|s) ∝ exp(Q(s, a) / temperature) over the actions that the log takes.
 
     Parameters
     ----------
     critic, n_actions, actions, state_names, action_labels, taught
-        As in `GreedyPolicy`.
+        As in `CriticPolicy`.
     temperature
         In units of Q: near 0 is greedy, large is uniform.
 
@@ -93,16 +113,10 @@ class SoftmaxPolicy:
     array([1., 1., 1.])
     """
 
-    critic: Ensemble
-    n_actions: int
-    actions: tuple[int, ...] = ()
     temperature: float = 1.0
-    state_names: tuple[str, ...] = ()
-    action_labels: tuple[str, ...] | None = None
-    taught: IntArray | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "actions", _actions(self.actions, self.n_actions))
+        super().__post_init__()
         if not 0 < self.temperature < np.inf:
             raise PolicyError(
                 f"temperature must be above 0 and finite. Got {self.temperature!r} instead; for the "
@@ -111,38 +125,29 @@ class SoftmaxPolicy:
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a|s), zero for actions that are not to be chosen, (n, A)."""
-        values = _values(self.critic, states, self.n_actions, self.actions) / self.temperature
+        values = self.values(states) / self.temperature
         likely = np.exp(values - values.max(axis=1, keepdims=True))
         chances = np.zeros((len(values), self.n_actions))
         chances[:, list(self.actions)] = likely / likely.sum(axis=1, keepdims=True)
         return chances
 
-    def save(self, path: str | Path) -> None:
-        """Write features, critics, aggregate and softmax as one ONNX graph; see `OnnxPolicy`."""
-        from tailproof.export.graph import export_policy
 
-        export_policy(self, path)
-
-    def __repr__(self) -> str:
-        described = _describe(self.critic, self.actions)
-        return f"SoftmaxPolicy({described}, temperature {self.temperature:g})"
-
-
-def _actions(given: tuple[int, ...], n_actions: int) -> tuple[int, ...]:
-    actions = tuple(int(action) for action in given) or tuple(range(n_actions))
-    if not all(0 <= action < n_actions for action in actions):
-        raise PolicyError(f"actions must lie in 0..{n_actions - 1}. Got {list(actions)} instead.")
-    return actions
+def critic_policy(
+    critic: Ensemble,
+    space: ActionSpace,
+    actions: tuple[int, ...],
+    temperature: float | None = None,
+    **named: Any,
+) -> CriticPolicy:
+    """Return the greedy policy over actions of a space, by their labels; a softmax if it is warm."""
+    n_actions, named["action_labels"] = require_discrete(space).n, require_discrete(space).labels
+    if temperature is None:
+        return GreedyPolicy(critic, n_actions, actions, **named)
+    return SoftmaxPolicy(critic, n_actions, actions, temperature, **named)
 
 
-def _values(
-    critic: Ensemble, states: FloatArray, n_actions: int, actions: tuple[int, ...]
-) -> FloatArray:
-    values = critic.action_values(np.asarray(states, dtype=float), n_actions)
-    return values if len(actions) == n_actions else values[:, list(actions)]
-
-
-def _describe(critic: Ensemble, actions: tuple[int, ...]) -> str:
-    count = critic.members.count
-    critics = "1 critic" if count == 1 else f"{critic.aggregate} of {count} critics"
-    return f"{critics}, {len(actions)} actions"
+def require_discrete(space: ActionSpace) -> Discrete:
+    """Return the actions of a learned policy, or say that they are continuous."""
+    if isinstance(space, Discrete):
+        return space
+    raise MethodError(f"This needs discrete actions. The policy acts in {space}; use its `sample`.")

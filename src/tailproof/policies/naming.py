@@ -8,12 +8,13 @@ then read as the policy means it; what is missing is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import GAP, OTHER, Episodes, Log, unnamed
@@ -24,11 +25,39 @@ from tailproof.policies.available import require_available, uniform_over_availab
 from tailproof.policies.blame import own_errors
 from tailproof.policies.by_row import RowPolicy, by_row, require_rows
 from tailproof.policies.rules import bind_rule
-from tailproof.policies.simple import EpsilonGreedy, Mixture, Uniform, chosen_integers
+from tailproof.policies.simple import (
+    EpsilonGreedy,
+    Mixture,
+    SampledPolicy,
+    StochasticPolicy,
+    Uniform,
+    chosen_integers,
+)
 from tailproof.policies.text import policy_from_text
 
 
-def for_log(policy: Any, log: Episodes) -> Any:
+class Predictor(Protocol):
+    """A fitted model of scikit-learn."""
+
+    def predict(self, X: Any) -> Any:
+        """Return an action for each state."""
+
+
+#: What a policy may be: a function of states, an object with ``probabilities`` or ``sample``, a column
+#: of the log's table or an answer for each of its rows, a fitted model, or text as on the command line.
+Policy = (
+    Callable[[Any], Any]
+    | StochasticPolicy
+    | SampledPolicy
+    | RowPolicy
+    | Predictor
+    | Sequence[Any]
+    | npt.NDArray[Any]
+    | str
+)
+
+
+def for_log(policy: Policy | None, log: Episodes) -> Any:
     """Return the policy as it acts on this log: its own states in, the log's action codes out.
 
     Parameters

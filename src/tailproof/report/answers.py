@@ -1,84 +1,77 @@
-"""An estimate in words and numbers: the same in the terminal, the report, the notebook and JSON."""
+"""Results in words and tables: the same in the terminal, the report and the notebook."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tailproof.errors import LevelError
-from tailproof.evaluation.estimate import Estimate
+from tailproof.report.tables import ResultTable, table
 from tailproof.report.text import count, method_text, number, percent, signed
 from tailproof.statistics.intervals import Bound, Interval
+from tailproof.statistics.tails.index import TailIndex
 
 if TYPE_CHECKING:
-    from tailproof.learning.constants import ConstantAction
+    from tailproof.comparison.comparison import Candidate, Comparison
+    from tailproof.diagnosis.diagnosis import Diagnosis
+    from tailproof.evaluation.estimate import Estimate
     from tailproof.learning.learned import Learned
-
-
-@dataclass(frozen=True, kw_only=True)
-class Offer:
-    """One interval or lower bound, or the reason why there is none.
-
-    Attributes
-    ----------
-    name
-        What a table calls it.
-    low, high
-        Its ends; NaN where there is none, an infinite `high` for a lower bound.
-    level
-        The level that it has.
-    note
-        What it assumes, or why there is none.
-    """
-
-    name: str
-    low: float
-    high: float
-    level: float
-    note: str
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is such an interval."""
-        return not math.isnan(self.low)
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether only the lower end is claimed."""
-        return self.high == math.inf
-
-    def __str__(self) -> str:
-        """Return the ends with their level."""
-        if not self.exists:
-            return "no interval"
-        if self.is_bound:
-            return f"above {number(self.low)} ({percent(self.level)} lower bound)"
-        return f"{number(self.low)} to {number(self.high)} ({percent(self.level)} interval)"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate, asked at one level for the intervals and bounds that Python gives.
-
-    Attributes
-    ----------
-    interval, bound
-        Of the value; None where there is no honest one.
-    gain_interval, gain_bound
-        Of the gain over the logged policy.
-    offers
-        Every interval and bound, those that do not exist included.
-    """
+    """An estimate, asked at one level for the intervals and bounds that Python gives."""
 
     estimate: Estimate
-    level: float
-    interval: Offer | None
-    bound: Offer | None
-    gain_interval: Offer | None
-    gain_bound: Offer | None
-    offers: tuple[Offer, ...]
+    level: float = 0.9
+
+    @cached_property
+    def offers(self) -> dict[str, Interval | Bound | str]:
+        """Every interval and bound of the value by its name, or the reason why there is none."""
+        estimate = self.estimate
+        offers = {
+            "interval": self._asked(estimate.interval),
+            "lower bound": self._asked(estimate.lower_bound),
+        }
+        if estimate.choice is None:
+            offers |= {
+                "fold t": self._asked(lambda level: estimate.interval(level, kind="t")),
+                "fold t, lower": self._asked(lambda level: estimate.lower_bound(level, kind="t")),
+            }
+        return offers
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval of the value; None where there is no honest one, as for those below."""
+        found = self.offers["interval"]
+        return found if isinstance(found, Interval) else None
+
+    @property
+    def bound(self) -> Bound | None:
+        """The lower bound of the value."""
+        found = self.offers["lower bound"]
+        return found if isinstance(found, Bound) else None
+
+    @cached_property
+    def gain_interval(self) -> Interval | None:
+        """The interval of the gain over the logged policy."""
+        found = self._asked(self.estimate.gain.interval)
+        return found if isinstance(found, Interval) else None
+
+    @cached_property
+    def gain_bound(self) -> Bound | None:
+        """The lower bound of the gain over the logged policy."""
+        found = self._asked(self.estimate.gain.lower_bound)
+        return found if isinstance(found, Bound) else None
+
+    def _asked(self, ask: Callable[[float], Interval | Bound]) -> Interval | Bound | str:
+        try:
+            return ask(self.level)
+        except LevelError as error:
+            return str(error)
 
     def first_line(self) -> str:
         """Return the value with its unit, what was logged, and the gain with its interval."""
@@ -101,20 +94,21 @@ class Answer:
 
     def value_ends(self) -> str:
         """Return the interval and the lower bound of the value, in words."""
-        ends = [str(each) for each in (self.interval, self.bound) if each is not None]
-        return f"value {', '.join(ends)}" if ends else ""
+        found = [ends_text(each) for each in (self.interval, self.bound) if each is not None]
+        return f"value {', '.join(found)}" if found else ""
 
     def caveats(self) -> tuple[str, ...]:
         """Return why there is no interval, or what intervals and bounds rest on."""
-        value, bound, *_ = self.offers
-        if not value.exists:
-            return (value.note,)
-        rests = [f"Interval of the value: {value.note}"]
-        if bound.note != value.note:
-            rests.append(f"Its lower bound: {bound.note}")
+        value, bound = self.offers["interval"], self.offers["lower bound"]
+        if isinstance(value, str):
+            return (value,)
+        rests = {"Interval of the value": value.note}
+        note = bound if isinstance(bound, str) else bound.note
+        if note != value.note:
+            rests["Its lower bound"] = note
         if self.gain_interval is not None and self.gain_interval.note != value.note:
-            rests.append(f"Interval of the gain: {self.gain_interval.note}")
-        return tuple(rests)
+            rests["Interval of the gain"] = self.gain_interval.note
+        return tuple(f"{what}: {why}" for what, why in rests.items())
 
     def how(self) -> str:
         """Return how the estimate was made, in a few words."""
@@ -125,32 +119,11 @@ class Answer:
         return f"{said}, chosen by the log" if chosen.alternatives else said
 
 
-def learned_line(
-    learned: Learned, found: Answer | None, constant: ConstantAction | None = None
-) -> str:
-    """Return whether a learned policy is better than what was logged, and the numbers behind that.
-
-    Parameters
-    ----------
-    learned, found
-        The policy, and the answer of the episodes that it was not learned from, if there are any.
-    constant
-        From `best_constant`.
-    """
-    if found is None:
-        return "Not judged: no episodes were held out from learning."
-    held_out = count(found.estimate.n_episodes, "held-out episode")
-    best = f"; best constant {constant.action} {number(constant.value)}" if constant else ""
-    return f"{learned_verdict(learned, found)} By {held_out}: {found.first_line()}{best}."
-
-
-def learned_verdict(learned: Learned, found: Answer) -> str:
-    """Return whether a learned policy is better than what was logged."""
-    if learned.improves is not None:
-        return learned.advice()
-    if found.gain_bound is not None and found.gain_bound.low > 0:
-        return f"Yes, better than what was logged with {percent(found.level)} confidence."
-    return "No, not shown to be better than what was logged."
+def ends_text(found: Interval | Bound) -> str:
+    """Return the ends of an interval or a bound with their level."""
+    if isinstance(found, Bound):
+        return f"above {number(found.value)} ({percent(found.level)} lower bound)"
+    return f"{number(found.low)} to {number(found.high)} ({percent(found.level)} interval)"
 
 
 def with_share(value: float, relative: float) -> str:
@@ -163,35 +136,154 @@ def with_share(value: float, relative: float) -> str:
     return f"{signed(value)}{share}"
 
 
-def answer(estimate: Estimate, *, level: float = 0.9) -> Answer:
-    """Return the estimate with its intervals and bounds at a level."""
-    gain = estimate.gain
-    interval = _offer("interval", level, estimate.interval)
-    bound = _offer("lower bound", level, estimate.lower_bound)
-    of_gain = _offer("interval", level, gain.interval)
-    above = _offer("lower bound", level, gain.lower_bound)
-    offers = [interval, bound]
-    if estimate.choice is None:
-        offers += [
-            _offer("fold t", level, lambda level: estimate.interval(level, kind="t")),
-            _offer("fold t, lower", level, lambda level: estimate.lower_bound(level, kind="t")),
-        ]
-    return Answer(
-        estimate=estimate,
-        level=level,
-        interval=interval if interval.exists else None,
-        bound=bound if bound.exists else None,
-        gain_interval=of_gain if of_gain.exists else None,
-        gain_bound=above if above.exists else None,
-        offers=tuple(offers),
+def learned_verdict(learned: Learned, found: Answer) -> str:
+    """Return whether a learned policy is better than what was logged."""
+    if learned.improves is not None:
+        return learned.advice()
+    if found.gain_bound is not None and found.gain_bound.value > 0:
+        return f"Yes, better than what was logged with {percent(found.level)} confidence."
+    return "No, not shown to be better than what was logged."
+
+
+def learned_line(learned: Learned, found: Answer | None) -> str:
+    """Return the verdict with the value behind it.
+
+    There is one gain: that of the episodes which decided about the policy if `learn` chose it
+    (`Learned.judged`), and otherwise that of the held-out ones (`found`).
+    """
+    if found is None:
+        return "Not judged: no episodes were held out from learning."
+    unit = found.estimate.unit
+    by = f"by {count(found.estimate.n_episodes, 'held-out episode')}"
+    if learned.improves and learned.judged is not None:
+        judged = learned.judged
+        said = f"Its value: {number(judged.value)} {unit}; logged {number(judged.logged_value)}"
+    elif learned.improves is not None:
+        said = f"The logged value: {number(found.estimate.logged_value)} {unit} {by}"
+    else:
+        said = f"{by.capitalize()}: {found.first_line()}"
+    return f"{learned_verdict(learned, found)} {said}."
+
+
+def ranking_table(comparison: Comparison) -> ResultTable:
+    """Return a row for each candidate, and one for the baseline."""
+
+    def low(bound: Bound, text: Callable[[float], str]) -> str:
+        return text(bound.value) if math.isfinite(bound.value) else "none"
+
+    rows = [
+        (
+            each.name,
+            number(each.value),
+            low(each.lower_bound, number),
+            gain_of(each),
+            low(each.gain.lower_bound, signed),
+            "passes" if each.passes else "",
+        )
+        for each in comparison.candidates
+    ]
+    rows.append((comparison.baseline, number(comparison.baseline_value), "", "", "", ""))
+    return table(("policy", "value", "above", "gain", "gain above", "gate"), rows)
+
+
+def comparison_line(comparison: Comparison) -> str:
+    """Return who ranks first, by how much, and whether anyone passes the gate."""
+    best = comparison.best
+    return (
+        f"{best.name} ranks first: {number(best.value)} {best.estimate.unit}; {comparison.baseline} "
+        f"{number(comparison.baseline_value)}; gain {gain_of(best)}, {gain_bound_of(best)}; "
+        f"{gate_line(comparison)}"
     )
 
 
-def _offer(name: str, level: float, ask: Callable[[float], Interval | Bound]) -> Offer:
-    try:
-        found = ask(level)
-    except LevelError as error:
-        no = math.nan
-        return Offer(name=name, low=no, high=no, level=no, note=str(error))
-    low, high = (found.low, found.high) if isinstance(found, Interval) else (found.value, math.inf)
-    return Offer(name=name, low=low, high=high, level=found.level, note=found.note)
+def comparison_text(comparison: Comparison) -> str:
+    """Return all of it as plain text."""
+    notes = (f"- {note}" for note in comparison_notes(comparison))
+    return "\n".join([comparison_line(comparison), *ranking_table(comparison).lines(), *notes])
+
+
+def gate_line(comparison: Comparison) -> str:
+    """Return who passes the gate."""
+    passing = [each.name for each in comparison.candidates if each.passes]
+    return f"the gate is passed by {', '.join(passing)}" if passing else "no policy passes the gate"
+
+
+def gain_of(candidate: Candidate) -> str:
+    """Return the gain with its share of the baseline's value."""
+    return with_share(candidate.gain.value, candidate.gain.relative)
+
+
+def gain_bound_of(candidate: Candidate) -> str:
+    """Return the lower bound of the gain, in words."""
+    bound = candidate.gain.lower_bound
+    if not math.isfinite(bound.value):
+        return "without a bound"
+    return f"above {signed(bound.value)} with {percent(bound.level)}"
+
+
+def comparison_notes(comparison: Comparison) -> tuple[str, ...]:
+    """Return at which levels the bounds hold, and what else to know before reading them."""
+    best = comparison.best
+    levels = (
+        f"Bounds of values hold with {percent(best.lower_bound.level)}; those of gains with "
+        f"{percent(best.gain.lower_bound.level)}, so that all of them hold at once with "
+        f"{percent(comparison.level)}. A bound of the gain above 0 passes the gate."
+    )
+    likely = f"{best.name} is the best with probability {comparison.probability_best:.2f}."
+    bounds = [each.gain.lower_bound for each in comparison.candidates]
+    missing = dict.fromkeys(bound.note for bound in bounds if not math.isfinite(bound.value))
+    return (*missing, levels, likely, *comparison.notes)
+
+
+def tail_table(diagnosis: Diagnosis) -> ResultTable:
+    """Return the index of both tails of everything that was looked at, and which moments exist."""
+
+    def index(found: TailIndex) -> str:
+        if not found.estimable:
+            return "unknown"
+        return f"{number(found.alpha, 3)} [{number(found.low, 3)}, {number(found.high, 3)}]"
+
+    return table(
+        ("tails of", "left α", "right α", "mean", "variance", "longer"),
+        [
+            (
+                name,
+                index(each.left),
+                index(each.right),
+                each.mean.exists,
+                each.variance.exists,
+                {"symmetric": "neither"}.get(each.skew, each.skew),
+            )
+            for name, each in diagnosis.tails.items()
+        ],
+    )
+
+
+def influence_sentence(diagnosis: Diagnosis) -> str:
+    """Return how much the most influential episodes decide."""
+    found = diagnosis.influence
+    first = found.episodes[0]
+    every = ""
+    if math.isfinite(found.value_without_all):
+        every = f", without all of them {number(found.value_without_all)}"
+    return (
+        f"{count(len(found.episodes), 'episode')} carry {percent(found.share)} of all influence on the "
+        f"plain estimate ({found.estimator}: {number(found.value)}). Without {first.episode} alone it "
+        f"would be {number(first.value_without)}{every}."
+    )
+
+
+def influence_table(diagnosis: Diagnosis) -> ResultTable:
+    """Return how far each of the most influential episodes moves the estimate."""
+    found = diagnosis.influence
+    median = f"on the median of {found.folds} folds"
+    if all(each.group is None for each in found.episodes):
+        rows = [(str(each.episode), each.effect, each.median_effect) for each in found.episodes]
+        return table(("episode", "effect", median), rows)
+    return table(
+        ("episode", "group", "effect", median),
+        [
+            (str(each.episode), str(each.group), each.effect, each.median_effect)
+            for each in found.episodes
+        ],
+    )

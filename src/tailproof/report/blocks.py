@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from markupsafe import Markup
 
-from tailproof.report.tables import Table
+from tailproof.plotting.marks import Tone
+from tailproof.report.tables import ResultTable
 from tailproof.report.text import minus
 
 Mood = Literal["plain", "good", "warn"]
@@ -23,20 +25,26 @@ class Figure:
         Its anchor on the page.
     caption
         A sentence that tells how to read it.
-    svg, legend
-        Markup from `plot`.
+    svg
+        Markup from `as_svg`.
     numbers
         The table behind the picture, folded away.
+    legend
+        What the tones of the picture mean.
     """
 
     key: str
     caption: str
     svg: str
-    numbers: Table
-    legend: str = ""
+    numbers: ResultTable
+    legend: Sequence[tuple[Tone, str]] = ()
 
     def html(self) -> Markup:
         """Return the figure as HTML."""
+        keys = Markup("").join(
+            Markup('<li><span class="key {}" aria-hidden="true"></span>{}</li>').format(*each)
+            for each in self.legend
+        )
         return Markup(
             '<figure id="figure-{key}">{legend}<div class="scroll">{svg}</div>'
             "<figcaption>{caption}</figcaption>"
@@ -44,7 +52,7 @@ class Figure:
             "</details></figure>"
         ).format(
             key=self.key,
-            legend=Markup(self.legend),
+            legend=Markup('<ul class="legend">{}</ul>').format(keys) if keys else "",
             svg=Markup(self.svg),
             caption=self.caption,
             table=self.numbers.html(),
@@ -93,7 +101,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Points:
+class Bullets:
     """A list of sentences."""
 
     sentences: tuple[str, ...]
@@ -111,7 +119,7 @@ class Points:
 class Wide:
     """A table of its own, which scrolls where it is too wide; folded away under a title if given."""
 
-    table: Table
+    table: ResultTable
     folded: str = ""
 
     def html(self) -> Markup:
@@ -124,7 +132,7 @@ class Wide:
         )
 
 
-Block = Figure | Facts | Prose | Points | Wide
+Block = Figure | Facts | Prose | Bullets | Wide
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ class Section:
 
     key: str
     title: str
-    blocks: tuple[Block, ...] = field(default_factory=tuple)
+    blocks: tuple[Block, ...] = ()
     short: str = ""
 
     def html(self) -> Markup:

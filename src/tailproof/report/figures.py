@@ -1,29 +1,43 @@
-"""The pictures of an evaluation: folds, intervals, K-path, episodes, influence, weights."""
+"""The pictures of results: folds, intervals, K-path, episodes, influence, weights, gains."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.ticker import AsinhLocator
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.plotting.marks import Tone, band, dots, line, name_axes, page_axes, rule
-from tailproof.plotting.rows import Row, draw_bars, draw_folds, draw_intervals, rows_axes
+from tailproof.plotting.results import draw_gains
+from tailproof.plotting.rows import (
+    IntervalRow,
+    draw_bars,
+    draw_folds,
+    draw_intervals,
+    rows_axes,
+)
 from tailproof.plotting.svg import as_svg
-from tailproof.report.answers import Answer, Offer
+from tailproof.report.answers import Answer, ends_text, influence_table
 from tailproof.report.blocks import Figure
 from tailproof.report.tables import table
 from tailproof.report.text import count, number, percent
+from tailproof.statistics.intervals import Bound, Interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tailproof.comparison.comparison import Comparison
+    from tailproof.diagnosis.diagnosis import Diagnosis
+    from tailproof.diagnosis.evidence import KPath
 
 
 def fold_figure(found: Answer) -> Figure:
     """Return the value of every fold, sorted, with the estimate across them."""
     estimate = found.estimate
-    values = np.sort(found.estimate.fold_values)
-    mean = float(values.mean())
+    values = np.sort(estimate.fold_values)
     axes = page_axes(58 + 18 * min(len(values), 12), left=16, top=26)
     draw_folds(
         axes,
@@ -34,89 +48,75 @@ def fold_figure(found: Answer) -> Figure:
         tips=[f"Fold value {number(value)}" for value in values],
     )
     name_axes(axes, x="value of the policy")
-    far = number(float(values[-1] - values[0]))
-    alt = (
-        f"{count(len(values), 'fold value')} from {number(values[0])} to {number(values[-1])}; the "
-        f"estimate is {number(estimate.value)}, the mean of the folds {number(mean)}."
-    )
     return Figure(
         key="folds",
         caption=f"Each dot is the value that one fold of the episodes gives, sorted. They spread "
-        f"over {far}. The dashed line is their mean: where it stands apart, a few folds pull it.",
-        svg=as_svg(axes, alt),
-        legend=legend([("main", "fold values and estimate"), ("warn", "mean of the folds")]),
+        f"over {number(float(np.ptp(values)))}. The dashed line is their mean: where it stands apart, "
+        f"a few folds pull it.",
+        svg=as_svg(
+            axes,
+            f"{count(len(values), 'fold value')} from {number(values[0])} to {number(values[-1])}; the "
+            f"estimate is {number(estimate.value)}, the mean of the folds {number(values.mean())}.",
+        ),
+        legend=[("main", "fold values and estimate"), ("warn", "mean of the folds")],
         numbers=table(("rank", "fold value"), enumerate(values.tolist(), start=1)),
     )
 
 
-def interval_figure(found: Answer, *, truth: float | None = None) -> Figure:
+def interval_figure(found: Answer) -> Figure:
     """Return every interval and bound on offer, one below the other."""
-    offers = found.offers
     value = found.estimate.value
-    axes = rows_axes([offer.name for offer in offers])
-    quoted = (found.interval, found.bound)
-    rows = [
-        Row(
-            name=offer.name,
-            low=offer.low,
-            high=offer.high,
-            tone="main" if offer in quoted else "second",
-            tip=_tip(offer),
-            note="" if offer.exists else "not reachable with these folds",
-        )
-        for offer in offers
-    ]
+    rows = [_offer_row(name, offer, found) for name, offer in found.offers.items()]
+    axes = rows_axes([row.name for row in rows])
     draw_intervals(axes, rows, line=(value, f"estimate {number(value)}", "main"))
-    if truth is not None:
-        rule(axes, x=truth, label=f"truth {number(truth)}", tone="truth")
     name_axes(axes, x="value of the policy")
     said = "; ".join(
-        f"{offer.name} {number(offer.low)} to {number(offer.high)}"
-        for offer in offers
-        if offer.exists and not offer.is_bound
+        f"{row.name} {number(row.low)} to {number(row.high)}"
+        for row in rows
+        if math.isfinite(row.high)
     )
     return Figure(
         key="intervals",
         caption="Every interval that these folds allow, with the level that it really has. "
         "An arrow is a lower bound: nothing is claimed above it.",
         svg=as_svg(axes, f"Intervals: {said or 'none'}; the estimate is {number(value)}."),
-        legend=legend([("main", "quoted above"), ("second", "alternatives")]),
+        legend=[("main", "quoted above"), ("second", "alternatives")],
         numbers=table(
             ("kind", "low", "high", "level", "what it assumes, or why there is none"),
             [
-                (
-                    offer.name,
-                    offer.low if offer.exists else None,
-                    None if offer.is_bound or not offer.exists else offer.high,
-                    percent(offer.level),
-                    offer.note,
-                )
-                for offer in offers
+                (name, None, None, percent(math.nan), offer)
+                if isinstance(offer, str)
+                else (name, *finite(row.low, row.high), percent(offer.level), offer.note)
+                for row, (name, offer) in zip(rows, found.offers.items(), strict=True)
             ],
         ),
     )
 
 
-def k_path_figure(
-    path: Mapping[int, float], *, used: int, errors: Sequence[float] | None = None
-) -> Figure:
-    """Return the estimate against the number of folds, within two standard errors if given."""
-    folds, values = list(path), list(path.values())
-    known = errors if errors is not None else [math.nan] * len(values)
-    lows = [value - 2 * error for value, error in zip(values, known, strict=True)]
-    highs = [value + 2 * error for value, error in zip(values, known, strict=True)]
+def _offer_row(name: str, offer: Interval | Bound | str, found: Answer) -> IntervalRow:
+    tone: Tone = "main" if offer in (found.interval, found.bound) else "second"
+    if isinstance(offer, str):
+        return IntervalRow(name=name, tone=tone, note="not reachable with these folds")
+    tip = f"{name}: {ends_text(offer)}"
+    if isinstance(offer, Bound):
+        return IntervalRow(name=name, low=offer.value, high=math.inf, tone=tone, tip=tip)
+    return IntervalRow(name=name, low=offer.low, high=offer.high, tone=tone, tip=tip)
+
+
+def k_path_figure(path: KPath) -> Figure:
+    """Return the estimate against the number of folds, within two standard errors."""
+    folds, values, errors = path.folds, np.array(path.values), np.array(path.errors)
     axes = page_axes(250)
     axes.set_xscale("log")
     axes.margins(x=0.05, y=0.08)
-    band(axes, folds, lows, highs, "main")
+    band(axes, folds, values - 2 * errors, values + 2 * errors, "main")
     line(axes, folds, values, "main")
-    tips = [f"K = {k}: {number(value)}" for k, value in path.items()]
+    tips = [f"K = {k}: {number(value)}" for k, value in zip(folds, values, strict=True)]
     dots(axes, folds, values, "main", tips=tips, radius=5)
-    if used in path:
-        dots(axes, [used], [path[used]], "warn", tips=[f"used: K = {used}"], radius=7)
+    plain = [value for k, value in zip(folds, values, strict=True) if k == 1]
+    dots(axes, [1] * len(plain), plain, "warn", tips=["used: K = 1"] * len(plain), radius=7)
     name_axes(axes, x="number of folds K", y="estimate")
     axes.set_xticks(folds)
-    drift = max(values) - min(values)
     return Figure(
         key="k-path",
         caption="K = 1 is the plain average. A path that levels off says that the folds err on both "
@@ -125,14 +125,14 @@ def k_path_figure(
         svg=as_svg(
             axes,
             f"The estimate for {', '.join(map(str, folds))} folds: "
-            f"{', '.join(map(number, values))}; it moves over {number(drift)}.",
+            f"{', '.join(map(number, values))}; it moves over {number(float(np.ptp(values)))}.",
         ),
-        legend=legend([("main", "estimate"), ("warn", "number of folds that was used")]),
+        legend=[("main", "estimate"), ("warn", "number of folds that was used")],
         numbers=table(
             ("folds K", "estimate", "standard error"),
             [
-                (k, value, error if math.isfinite(error) else None)
-                for (k, value), error in zip(path.items(), known, strict=True)
+                (k, value, *finite(error))
+                for k, value, error in zip(folds, values, errors, strict=True)
             ],
         ),
     )
@@ -163,11 +163,8 @@ def returns_figure(
         dots(axes, rows, returns[rows], tone, tips=tips, radius=radius)
     if returns.min() < 0 < returns.max():
         rule(axes, y=0.0, dashed=False)
-    name_axes(
-        axes,
-        x="episode, in the order of the log",
-        y=f"return{f' ({unit})' if unit else ''}",
-    )
+    y_title = f"return ({unit})" if unit else "return"
+    name_axes(axes, x="episode, in the order of the log", y=y_title)
     largest = keep[np.argsort(-np.abs(returns[keep]), kind="stable")[:20]]
     beyond = " The axis is linear near zero and logarithmic beyond." if wild else ""
     thinned = f" {len(keep):,} of {n:,} are drawn." if len(keep) < n else ""
@@ -180,9 +177,7 @@ def returns_figure(
             f"Returns of {n:,} episodes from {number(low)} to {number(high)}, "
             f"median {number(float(np.median(returns)))}.",
         ),
-        legend=legend(
-            [("main", "episodes"), ("warn", "most influential")] if special.any() else []
-        ),
+        legend=[("main", "episodes"), ("warn", "most influential")] if special.any() else [],
         numbers=table(
             ("episode", "return"),
             [(str(ids[i]), float(returns[i])) for i in largest],
@@ -222,7 +217,7 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
             f"Share of the total weight by the largest weights: {'; '.join(tips)}. "
             f"Effective sample size {number(effective, 3)} of {n:,}.",
         ),
-        legend=legend([("main", "this log and policy"), ("muted", "equal weights")]),
+        legend=[("main", "this log and policy"), ("muted", "equal weights")],
         numbers=table(
             ("largest weights", "their share of all weight"),
             [(percent(a), percent(b)) for a, b in rows],
@@ -230,95 +225,103 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
     )
 
 
-def influence_figure(
-    rows: Sequence[tuple[str, float, float]], *, plain: str, robust: str
-) -> Figure:
-    """Return the effect of the most influential episodes: (id, on the average, on the median)."""
-    names = [name for name, _, _ in rows]
+def influence_figure(diagnosis: Diagnosis) -> Figure:
+    """Return the effect of the most influential episodes, on the average and on a median of folds."""
+    found = diagnosis.influence
+    plain, robust = "plain estimate", f"median of {found.folds} folds"
+    names = [str(each.episode) for each in found.episodes]
+    effects = {
+        plain: [each.effect for each in found.episodes],
+        robust: [each.median_effect for each in found.episodes],
+    }
     axes = rows_axes(names)
-    both: tuple[tuple[Tone, str, list[float]], ...] = (
-        ("warn", plain, [effect for _, effect, _ in rows]),
-        ("good", robust, [effect for _, _, effect in rows]),
-    )
-    draw_bars(
-        axes,
-        names,
-        [
-            (
-                [tone] * len(rows),
-                effects,
-                [f"{row[0]}: {x:+.4g} on the {what}" for row, x in zip(rows, effects, strict=True)],
-            )
-            for tone, what, effects in both
-        ],
-    )
+    _draw_pairs(axes, names, effects, ("warn", "good"), lambda what, x: f"{x:+.4g} on the {what}")
     name_axes(axes, x="effect on the estimate")
+    first = " and the ".join(f"{what} by {number(values[0])}" for what, values in effects.items())
     return Figure(
         key="influence",
         caption="How far each episode alone moves the answer: the estimate with it, minus the "
         "estimate without it.",
         svg=as_svg(
             axes,
-            f"The {len(rows)} most influential episodes; the first is {names[0]}, which moves the "
-            f"{plain} by {number(rows[0][1])} and the {robust} by {number(rows[0][2])}."
-            if rows
-            else "No episode can be left out.",
+            f"The {len(names)} most influential episodes; the first is {names[0]}, which moves the "
+            f"{first}.",
         ),
-        legend=legend([("warn", plain), ("good", robust)]),
-        numbers=table(("episode", f"effect on the {plain}", f"effect on the {robust}"), rows),
+        legend=[("warn", plain), ("good", robust)],
+        numbers=influence_table(diagnosis),
     )
 
 
-def forest_figure(
-    rows: Sequence[tuple[str, float, float, float]],
-    *,
-    key: str,
-    caption: str,
-    x_title: str,
-    line: tuple[float, str] | None = None,
-) -> Figure:
-    """Return a row for each candidate: its name, value and interval (NaN where there is none)."""
-    axes = rows_axes([row[0] for row in rows])
-    drawn = [
-        Row(name=name, value=value, low=low, high=high, tip=f"{name}: {number(value)}")
-        for name, value, low, high in rows
-    ]
-    draw_intervals(axes, drawn, line=None if line is None else (*line, "warn"))
-    name_axes(axes, x=x_title)
-    bounds = all(high == math.inf for *_, high in rows)
-    said = "estimate and lower bound" if bounds else "estimate and interval"
+def share_figure(shares: Mapping[str, tuple[float, float]], *, most: int = 20) -> Figure:
+    """Return how often the policy and the log take each action."""
+    rows = sorted(shares.items(), key=lambda each: -max(each[1]))[:most]
+    names = [name for name, _ in rows]
+    percents = {
+        "policy": [100 * policy for _, (policy, _) in rows],
+        "log": [100 * log for _, (_, log) in rows],
+    }
+    axes = rows_axes(names, row=32, right=24)
+    _draw_pairs(
+        axes, names, percents, ("main", "second"), lambda who, x: f"the {who} {percent(x / 100)}"
+    )
+    axes.set_xlim(0, 100)
+    name_axes(axes, x="% of the logged states")
+    said = "; ".join(f"{name} {percent(share)}" for name, (share, _) in rows)
     return Figure(
-        key=key,
-        caption=caption,
-        svg=as_svg(
-            axes,
-            f"{x_title}: " + "; ".join(f"{name} {number(value)}" for name, value, *_ in rows) + ".",
-        ),
-        legend=legend([("main", said)]),
+        key="actions",
+        caption="How often the policy takes each action in the logged states, and how often the "
+        "log took it.",
+        svg=as_svg(axes, f"Shares of actions of the policy: {said}."),
+        legend=[("main", "the policy"), ("second", "the log")],
         numbers=table(
-            ("name", "estimate", "low", "high"),
+            ("action", "policy", "log"),
+            [(name, *map(percent, share)) for name, share in shares.items()],
+        ),
+    )
+
+
+def _draw_pairs(
+    axes: Axes,
+    names: Sequence[str],
+    lengths: Mapping[str, Sequence[float]],
+    tones: tuple[Tone, Tone],
+    tip: Callable[[str, float], str],
+) -> None:
+    """Draw two bars in every row, those of each series in its own tone."""
+    series = [
+        (tone, xs, [f"{name}: {tip(what, x)}" for name, x in zip(names, xs, strict=True)])
+        for tone, (what, xs) in zip(tones, lengths.items(), strict=True)
+    ]
+    draw_bars(axes, names, series)
+
+
+def gain_figure(comparison: Comparison) -> Figure:
+    """Return the gain of each candidate with its bound."""
+    candidates, x_title = comparison.candidates, f"gain over the {comparison.baseline}"
+    axes = rows_axes([each.name for each in candidates])
+    draw_gains(axes, comparison)
+    name_axes(axes, x=x_title)
+    said = "; ".join(f"{each.name} {number(each.gain.value)}" for each in candidates)
+    return Figure(
+        key="gains",
+        caption=f"The gain and its lower bound, which holds with "
+        f"{percent(comparison.best.gain.lower_bound.level)}. A bound to the right of zero passes the "
+        f"gate.",
+        svg=as_svg(axes, f"{x_title}: {said}."),
+        legend=[("good", "passes the gate"), ("main", "does not pass")],
+        numbers=table(
+            ("name", "gain", "lower bound"),
             [
-                (name, value, *(end if math.isfinite(end) else None for end in ends))
-                for name, value, *ends in rows
+                (each.name, each.gain.value, *finite(each.gain.lower_bound.value))
+                for each in candidates
             ],
         ),
     )
 
 
-def legend(entries: Sequence[tuple[Tone, str]]) -> str:
-    """Return what the tones of a picture mean, as HTML."""
-    items = "".join(
-        f'<li><span class="key {tone}" aria-hidden="true"></span>{escape(text)}</li>'
-        for tone, text in entries
-    )
-    return f'<ul class="legend">{items}</ul>'
-
-
-def _tip(offer: Offer) -> str:
-    level = f" at {percent(offer.level)}"
-    if offer.is_bound:
-        return f"{offer.name}: above {number(offer.low)}{level}"
-    return f"{offer.name}: {number(offer.low)} to {number(offer.high)}{level}"
+def finite(*values: float) -> list[float | None]:
+    """Return numbers for a table: None where there is none."""
+    return [float(value) if math.isfinite(value) else None for value in values]
 
 
 def _is_wild(values: FloatArray) -> bool:

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tailproof.report.answers import answer
-from tailproof.report.blocks import Block, Points, Prose, Wide
-from tailproof.report.comparison_page import gain_figure
-from tailproof.report.evidence import tail_table
-from tailproof.report.figures import fold_figure, influence_figure, interval_figure
+from tailproof.report.answers import (
+    Answer,
+    comparison_line,
+    comparison_notes,
+    ranking_table,
+    tail_table,
+)
+from tailproof.report.blocks import Block, Bullets, Prose, Wide
+from tailproof.report.figures import fold_figure, gain_figure, influence_figure, interval_figure
 from tailproof.report.page import stylesheet
-from tailproof.report.ranking import comparison_line, comparison_notes, ranking_table
 from tailproof.report.text import count, method_text
 
 if TYPE_CHECKING:
@@ -32,11 +35,11 @@ def estimate_html(estimate: Estimate) -> str:
     >>> "<svg" in estimate_html(estimate)
     True
     """
-    found = answer(estimate)
+    found = Answer(estimate)
     said = (str(found.estimate.on_log), found.value_ends(), *found.caveats())
     blocks: list[Block] = [Prose(each) for each in said if each]
     if estimate.choice is not None:
-        blocks.append(Points(estimate.choice.reasons))
+        blocks.append(Bullets(estimate.choice.reasons))
     if len(estimate.fold_values) > 1:
         blocks += [fold_figure(found), interval_figure(found)]
     value, _, rest = found.first_line().partition(" ")
@@ -47,17 +50,15 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
     """Return a diagnosis: the verdict, why, and the episodes that decide."""
     verdict, influence = diagnosis.verdict, diagnosis.influence
     said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
-    blocks: list[Block] = [Prose(said), Points(verdict.reasons), Wide(tail_table(diagnosis))]
+    blocks: list[Block] = [Prose(said), Bullets(verdict.reasons), Wide(tail_table(diagnosis))]
     if influence.episodes:
-        rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
-        robust = f"median of {influence.folds} folds"
-        blocks.append(influence_figure(rows, plain="plain estimate", robust=robust))
+        blocks.append(influence_figure(diagnosis))
     return fragment("Diagnosis:", verdict.summary, blocks)
 
 
 def comparison_html(comparison: Comparison) -> str:
     """Return a comparison: the ranking, the gate, and every candidate's gain."""
-    notes = Points(comparison_notes(comparison))
+    notes = Bullets(comparison_notes(comparison))
     name = comparison.best.name
     said = comparison_line(comparison).removeprefix(name)
     return fragment(name, said, [Wide(ranking_table(comparison)), gain_figure(comparison), notes])
@@ -72,7 +73,7 @@ def learned_html(learned: Learned) -> str:
     if learned.improves is None:
         return fragment("Not judged:", f"{said}; see its evaluate()", [])
     verdict, _, rest = learned.advice().partition(" ")
-    return fragment(verdict, f"{rest} {said}.", [Points(learned.reasons)])
+    return fragment(verdict, f"{rest} {said}.", [Bullets(learned.reasons)])
 
 
 def fragment(title: str, note: str, blocks: list[Block]) -> str:

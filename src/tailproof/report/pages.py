@@ -1,16 +1,31 @@
-"""Whole reports: of an evaluation and of a diagnosis."""
+"""Whole reports: of an evaluation, a diagnosis, a comparison and a learned policy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
+from tailproof.comparison.comparison import Comparison
 from tailproof.data.log import Log
+from tailproof.data.stored import action_counts
 from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.report.answers import Answer
-from tailproof.report.blocks import Fact, Facts, Mood, Section
+from tailproof.learning.constants import ConstantAction
+from tailproof.learning.learned import Learned
+from tailproof.report.answers import (
+    Answer,
+    comparison_notes,
+    gain_bound_of,
+    gain_of,
+    gate_line,
+    learned_verdict,
+    ranking_table,
+)
+from tailproof.report.blocks import Bullets, Fact, Facts, Prose, Section, Wide
+from tailproof.report.figures import finite, gain_figure, share_figure
 from tailproof.report.page import Page
 from tailproof.report.sections import (
     clustering_section,
@@ -23,7 +38,8 @@ from tailproof.report.sections import (
     verdict_section,
     weights_section,
 )
-from tailproof.report.text import count, number, percent, signed
+from tailproof.report.tables import table
+from tailproof.report.text import count, method_text, number, percent, signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,28 +91,23 @@ def evaluation_page(
     more
         Sentences to add to the answer.
     """
-    estimate = found.estimate
+    estimate, bound = found.estimate, found.gain_bound
     influence, *evidence = evidence_sections(log, diagnosis)
-    return Page(
+    return _page(
+        log,
+        context,
+        diagnosis.gamma,
         title=f"How good is {name}?",
-        subtitle=subtitle(log, context, diagnosis.gamma),
         headline=number(estimate.value),
         headline_note=str(estimate.unit),
         second=found.gain(),
         second_note=f"gain over the logged {number(estimate.logged_value)}; {found.gain_ends()}",
         verdict=f"What it does on the log: {estimate.on_log}." if str(estimate.on_log) else "",
-        warnings=tuple(context.warnings),
         details=(f"Estimated by {found.how()}.", *found.caveats(), *more),
         facts=Facts(_facts(found)),
-        mood=_mood(found),
+        mood="warn" if bound is None else "good" if bound.value > 0 else "plain",
         sections=(verdict_section(diagnosis, estimate), influence),
-        folded=(
-            offers_section(found),
-            *evidence,
-            settings_section(context.settings, notes=context.notes),
-        ),
-        record=context.record,
-        created=today(),
+        folded=(offers_section(found), *evidence),
     )
 
 
@@ -108,44 +119,189 @@ def _facts(found: Answer) -> tuple[Fact, ...]:
         cards.append(Fact("interval of the value", text, f"holds with {percent(ends.level)}"))
     if (bound := found.bound) is not None:
         note = f"holds with {percent(bound.level)}"
-        cards.append(Fact("lower bound of the value", number(bound.low), note))
+        cards.append(Fact("lower bound of the value", number(bound.value), note))
     if (bound := found.gain_bound) is not None:
         note = f"holds with {percent(bound.level)}"
-        cards.append(Fact("lower bound of the gain", signed(bound.low), note))
+        cards.append(Fact("lower bound of the gain", signed(bound.value), note))
     return tuple(cards)
-
-
-def _mood(found: Answer) -> Mood:
-    if found.gain_bound is None:
-        return "warn"
-    return "good" if found.gain_bound.low > 0 else "plain"
 
 
 def diagnosis_page(log: Log, diagnosis: Diagnosis, context: Context) -> Page:
     """Return the report of a diagnosis."""
     verdict = diagnosis.verdict
-    rewards = diagnosis.tails["rewards"]
     facts = (
         Fact("method", verdict.method, verdict.estimator or ""),
         Fact("one observation", verdict.unit, f"{verdict.units:,} of them"),
-        Fact("variance of the rewards", rewards.variance.exists),
+        Fact("variance of the rewards", diagnosis.tails["rewards"].variance.exists),
         Fact("plain average", number(diagnosis.influence.value), diagnosis.influence.estimator),
     )
     influence, tails, *others = evidence_sections(log, diagnosis)
-    settings = settings_section(context.settings, notes=[*context.notes, *diagnosis.notes])
     heavy = verdict.tails != "light"
-    return Page(
+    return _page(
+        log,
+        replace(context, notes=[*context.notes, *diagnosis.notes]),
+        diagnosis.gamma,
         title=f"Diagnosis of {context.source}",
-        subtitle=subtitle(log, context, diagnosis.gamma),
         headline="Heavy tails" if heavy else "Light tails",
         verdict=verdict.summary,
-        warnings=tuple(context.warnings),
         facts=Facts(facts),
         mood="warn" if heavy else "good",
         sections=(verdict_section(diagnosis), influence, tails),
-        folded=(*others, settings),
+        folded=others,
+    )
+
+
+def comparison_page(
+    log: Log, comparison: Comparison, diagnosis: Diagnosis, context: Context
+) -> Page:
+    """Return the report: who ranks first, by how much, whether the gate is passed, and the evidence.
+
+    Parameters
+    ----------
+    log
+        What was compared on.
+    comparison
+        From `compare`.
+    diagnosis
+        Of the log without a policy, for the sections about tails and influence.
+    context
+        Where it comes from.
+    """
+    best, baseline, passes = comparison.best, comparison.baseline, comparison.passes
+    influence, *evidence = evidence_sections(log, diagnosis)
+    ranking = (Wide(ranking_table(comparison)), Bullets(comparison_notes(comparison)))
+    facts = (
+        Fact("gate", "passed" if passes else "closed", "", "good" if passes else "warn"),
+        Fact("probability of being best", f"{comparison.probability_best:.2f}"),
+    )
+    return _page(
+        log,
+        context,
+        comparison.gamma,
+        title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
+        headline=best.name,
+        headline_note=f"ranks first: {number(best.value)} {best.estimate.unit}",
+        second=gain_of(best),
+        second_note=f"gain over the {baseline} ({number(comparison.baseline_value)}), "
+        f"{gain_bound_of(best)}",
+        verdict=f"With {percent(comparison.level)} confidence {gate_line(comparison)}.",
+        facts=Facts(facts),
+        details=(f"Estimated by {method_text(comparison.method)}.",),
+        mood="good" if passes else "warn",
+        sections=(
+            Section("ranking", "Ranking", ranking, "Ranking"),
+            Section("gains", f"Gain over the {baseline}", (gain_figure(comparison),), "Gain"),
+            influence,
+        ),
+        folded=(*([_folds_section(comparison)] if comparison.has_folds else []), *evidence),
+    )
+
+
+def _folds_section(comparison: Comparison) -> Section:
+    names = [each.name for each in comparison.candidates]
+    folds = np.stack(
+        [*(each.estimate.all_folds for each in comparison.candidates), comparison.baseline_folds],
+        axis=1,
+    )
+    rows = [(k, *finite(*values)) for k, values in enumerate(folds)]
+    shown = table(("fold", *names, comparison.baseline), rows)
+    return Section("folds", "Every fold of every policy", (Wide(shown),))
+
+
+def learning_page(
+    judging: Log,
+    learned: Learned,
+    found: Answer,
+    diagnosis: Diagnosis,
+    context: Context,
+    *,
+    constant: ConstantAction | None = None,
+) -> Page:
+    """Return the report of a learned policy.
+
+    Parameters
+    ----------
+    judging
+        The episodes that it was not learned from.
+    learned
+        The policy.
+    found, diagnosis
+        Of the policy on `judging`.
+    context
+        Where it comes from.
+    constant
+        The best single action on `judging`, from `best_constant`.
+    """
+    page = evaluation_page(judging, found, diagnosis, context, name="the learned policy")
+    facts = page.facts.facts if page.facts else ()
+    verdict, held_out = (
+        learned_verdict(learned, found),
+        count(judging.n_episodes, "held-out episode"),
+    )
+    said = f"Learned by {learned.method} from {count(learned.n_episodes, 'episode')}"
+    if learned.improves is None:
+        said += (
+            f", and judged by {held_out}: on those that taught it a policy looks better than it is"
+        )
+    else:
+        page, facts = _as_decided(page, learned, found), ()
+    if constant is not None:
+        note = f"always {constant.action}, by {held_out}"
+        facts = (Fact("best constant", number(constant.value), note), *facts)
+    logged = action_counts(judging) / judging.n_transitions
+    shares = {
+        name: (share, float(logged[action]))
+        for action, (name, share) in enumerate(found.estimate.on_log.shares.items())
+    }
+    blocks = (Prose(f"{said}."), Bullets(learned.reasons), share_figure(shares))
+    return replace(
+        page,
+        verdict=verdict,
+        details=(page.verdict, *page.details),
+        facts=Facts(facts),
+        mood="good" if verdict.startswith("Yes") else "warn",
+        sections=(Section("policy", "What it learned", blocks, "Policy"), *page.sections),
+    )
+
+
+def _as_decided(page: Page, learned: Learned, found: Answer) -> Page:
+    """Return the page with the numbers that decided about the policy, as the terminal shows them."""
+    estimate, judged = found.estimate, learned.judged
+    again = (
+        f"The details below evaluate the policy again, by {found.how()} of "
+        f"{count(estimate.n_episodes, 'held-out episode')}."
+    )
+    if not learned.improves or judged is None:
+        value, second, note = estimate.logged_value, "", ""
+    else:
+        value, second = judged.value, f"{judged.gain:+.4g}"
+        note = (
+            f"gain over the logged {number(judged.logged_value)}; above {judged.bound:+.4g} with "
+            f"{percent(judged.level)} by {count(judged.episodes, 'episode')}"
+        )
+    return replace(
+        page,
+        headline=number(value),
+        headline_note=f"{estimate.unit}{'' if second else ', as logged'}",
+        second=second,
+        second_note=note,
+        details=(again,),
+    )
+
+
+def _page(
+    log: Log, context: Context, gamma: float, *, folded: Sequence[Section], **shown: Any
+) -> Page:
+    """Return a page with what every report shares."""
+    groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
+    return Page(
+        subtitle=f"{context.source}: {count(log.n_transitions, 'row')}, "
+        f"{count(log.n_episodes, 'episode')}{groups}" + (f", γ = {gamma:g}" if gamma else ""),
+        warnings=tuple(context.warnings),
+        folded=(*folded, settings_section(context.settings, notes=context.notes)),
         record=context.record,
         created=today(),
+        **shown,
     )
 
 
@@ -160,15 +316,6 @@ def evidence_sections(log: Log, diagnosis: Diagnosis) -> list[Section]:
         residual_section(log, diagnosis),
     ]
     return [section for section in sections if section is not None]
-
-
-def subtitle(log: Log, context: Context, gamma: float) -> str:
-    """Return what a page says below its title: which log, how large."""
-    groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
-    return (
-        f"{context.source}: {count(log.n_transitions, 'row')}, "
-        f"{count(log.n_episodes, 'episode')}{groups}" + (f", γ = {gamma:g}" if gamma else "")
-    )
 
 
 def today() -> str:

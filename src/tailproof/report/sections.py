@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ import numpy as np
 from tailproof.data.log import Log, discounted_returns
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.evaluation.estimate import Estimate
-from tailproof.report.answers import Answer
-from tailproof.report.blocks import Block, Fact, Facts, Points, Prose, Section, Wide
-from tailproof.report.evidence import influence_sentence, influence_table, tail_table
+from tailproof.report.answers import Answer, influence_sentence, tail_table
+from tailproof.report.blocks import Block, Bullets, Fact, Facts, Prose, Section, Wide
 from tailproof.report.figures import (
     fold_figure,
     influence_figure,
@@ -32,20 +30,20 @@ def verdict_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> S
     """Return why the method was chosen, for an estimate if given, and what would improve the answer."""
     verdict = diagnosis.verdict
     chosen = None if estimate is None else estimate.choice
-    blocks: list[Block] = [Points(verdict.reasons if chosen is None else chosen.reasons)]
+    blocks: list[Block] = [Bullets(verdict.reasons if chosen is None else chosen.reasons)]
     if verdict.improvements:
-        blocks += [Prose("What would make the answer better:"), Points(verdict.improvements)]
+        blocks += [Prose("What would make the answer better:"), Bullets(verdict.improvements)]
     return Section("verdict", "What the log shows", tuple(blocks), "The log")
 
 
-def offers_section(found: Answer, *, truth: float | None = None) -> Section:
+def offers_section(found: Answer) -> Section:
     """Return the fold values, every interval and bound on offer, and what other means say."""
     estimate = found.estimate
     blocks: list[Block] = [fold_figure(found)] if len(estimate.fold_values) > 1 else []
-    blocks.append(interval_figure(found, truth=truth))
+    blocks.append(interval_figure(found))
     if estimate.bad_folds:
         named = ", ".join(map(str, estimate.bad_folds))
-        blocks.append(Points((f"Folds that diverged and were left out: {named}.",), "warn"))
+        blocks.append(Bullets((f"Folds that diverged and were left out: {named}.",), "warn"))
     if (chosen := estimate.choice) is not None and chosen.alternatives:
         rows = [(f"chosen: {chosen.estimator}", chosen.value), *chosen.alternatives.items()]
         blocks.append(Wide(table(("mean of the same weighted rewards", "estimate"), rows)))
@@ -106,10 +104,8 @@ def k_path_section(diagnosis: Diagnosis) -> Section:
         if path.drifts
         else "From five folds on the median stays within its error."
     )
-    values = dict(zip(path.folds, path.values, strict=True))
-    figure = k_path_figure(values, used=1, errors=path.errors)
     title = "The estimate against the number of folds"
-    return Section("k-path", title, (Prose(drift), figure), "Number of folds")
+    return Section("k-path", title, (Prose(drift), k_path_figure(path)), "Number of folds")
 
 
 def weights_section(diagnosis: Diagnosis) -> Section | None:
@@ -153,11 +149,7 @@ def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
     ids = [each.episode for each in influence.episodes]
     blocks: list[Block] = []
     if influence.episodes:
-        blocks.append(Prose(influence_sentence(diagnosis)))
-        rows = [(str(each.episode), each.effect, each.median_effect) for each in influence.episodes]
-        robust = f"median of {influence.folds} folds"
-        figure = influence_figure(rows, plain="plain estimate", robust=robust)
-        blocks.append(replace(figure, numbers=influence_table(diagnosis)))
+        blocks += [Prose(influence_sentence(diagnosis)), influence_figure(diagnosis)]
     if not log.is_bandit or log.n_episodes > 1:
         returns = discounted_returns(log, diagnosis.gamma)
         blocks.append(returns_figure(returns, log.episode_ids, marked=ids))
@@ -185,7 +177,7 @@ def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) 
     """Return what to repeat to get the same numbers, and how the log was understood."""
     rows = [(name, str(value)) for name, value in settings.items() if value is not None]
     rows += list(versions().items())
-    blocks: list[Block] = [Points(tuple(notes))] if notes else []
+    blocks: list[Block] = [Bullets(tuple(notes))] if notes else []
     blocks.append(Wide(table(("setting", "value"), rows)))
     return Section("settings", "Settings and versions", tuple(blocks), "Settings")
 

@@ -13,11 +13,12 @@ from markupsafe import Markup
 from tailproof.report.text import minus, number
 
 Cell = str | float | int | None
+_NUMBER = Markup(' class="number"')
 _FIGURES = re.compile(r"[-+][\d.,]+( \([-+][\d.,]+ %\))?")  # a signed number, and its share
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Rows under named columns. Numbers keep their full value beside the rounded one.
 
     Parameters
@@ -40,25 +41,24 @@ class Table:
     def html(self) -> Markup:
         """Return the table as HTML.
 
-        >>> Table(("id",), (("<b>",),)).html()
+        >>> ResultTable(("id",), (("<b>",),)).html()
         Markup('<table><thead><tr><th scope="col">id</th></tr></thead><tbody><tr><td>&lt;b&gt;</td>\
 </tr></tbody></table>')
         """
-        numeric = [
-            any(_is_number(row[i]) for row in self.rows)
-            and all(row[i] is None or _is_number(row[i]) for row in self.rows)
-            for i in range(len(self.columns))
-        ]
-        noise = [_rounding(row[i] for row in self.rows) for i in range(len(self.columns))]
-        caption = Markup("<caption>{}</caption>").format(self.caption) if self.caption else ""
+        columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
+        # below this size a number is a rounding error of its column
+        noise = [1e-12 * max(map(abs, _finite(column)), default=0.0) for column in columns]
         head = Markup("").join(
-            Markup('<th scope="col"{}>{}</th>').format(_numeric_class(flag), title)
-            for flag, title in zip(numeric, self.columns, strict=True)
+            Markup('<th scope="col"{}>{}</th>').format(
+                _NUMBER if _is_numeric(column) else "", title
+            )
+            for title, column in zip(self.columns, columns, strict=True)
         )
         body = Markup("").join(
             Markup("<tr>{}</tr>").format(Markup("").join(map(self._cell, row, noise)))
             for row in self.rows
         )
+        caption = Markup("<caption>{}</caption>").format(self.caption) if self.caption else ""
         return Markup("<table>{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
             caption, head, body
         )
@@ -66,7 +66,7 @@ class Table:
     def lines(self) -> list[str]:
         """Return the table as plain text, for cells of text.
 
-        >>> Table(("id", "gain"), (("a", "+1"), ("long", ""))).lines()
+        >>> ResultTable(("id", "gain"), (("a", "+1"), ("long", ""))).lines()
         ['id    gain', 'a     +1', 'long']
         """
         rows = [self.columns, *(tuple(map(str, row)) for row in self.rows)]
@@ -87,9 +87,9 @@ class Table:
         return Markup('<td class="number" data-value="{}">{}</td>').format(repr(value), shown)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any) -> ResultTable:
     """Return a table of any sequences, with numpy's numbers as Python's."""
-    return Table(
+    return ResultTable(
         tuple(columns),
         tuple(
             tuple(cell.item() if isinstance(cell, np.generic) else cell for cell in row)
@@ -99,15 +99,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any)
     )
 
 
-def _rounding(cells: Iterable[Cell]) -> float:
-    """Return the size below which a number of this column is a rounding error."""
-    sizes = [abs(float(cell)) for cell in cells if _is_number(cell)]  # type: ignore[arg-type]
-    return 1e-12 * max((size for size in sizes if size < float("inf")), default=0.0)
+def _finite(cells: Iterable[Cell]) -> list[float]:
+    return [each for each in cells if isinstance(each, int | float) and abs(each) < float("inf")]
 
 
-def _is_number(cell: Cell) -> bool:
-    return isinstance(cell, int | float) and not isinstance(cell, bool)
-
-
-def _numeric_class(flag: bool) -> Markup:
-    return Markup(' class="number"') if flag else Markup("")
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    return any(each is not None for each in cells) and not any(
+        isinstance(each, str | bool) for each in cells
+    )

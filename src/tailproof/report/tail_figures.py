@@ -12,11 +12,10 @@ from tailproof.plotting.marks import dots, line, name_axes, page_axes
 from tailproof.plotting.svg import as_svg
 from tailproof.plotting.tails import FEWEST, TONES, draw_hill
 from tailproof.report.blocks import Figure
-from tailproof.report.figures import legend
+from tailproof.report.figures import finite
 from tailproof.report.tables import table
 from tailproof.report.text import number, percent
-from tailproof.statistics.tails.index import TailIndex
-from tailproof.statistics.tails.path import TailPath
+from tailproof.statistics.tails.index import TailIndex, TailPath
 from tailproof.statistics.tails.residuals import ResidualMonitor
 
 
@@ -29,7 +28,7 @@ def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> F
         use = path.k >= FEWEST
         k, alpha, low, high = (x[use] for x in (path.k, path.alpha, path.low, path.high))
         for i in np.unique(np.geomspace(1, len(k), 8).astype(int)) - 1 if len(k) else ():
-            rows.append((path.side, int(k[i]), *_finite(alpha[i], low[i], high[i])))
+            rows.append((path.side, int(k[i]), *finite(alpha[i], low[i], high[i])))
     said = "; ".join(str(chosen[path.side]) for path in paths)
     return Figure(
         key="hill",
@@ -37,7 +36,7 @@ def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> F
         "uses, with its interval; the dot is the number that was chosen. A level stretch is a power "
         "tail; a curve that climbs towards small k is a lighter tail.",
         svg=as_svg(axes, f"Hill plot. {said}."),
-        legend=legend([(TONES[path.side], f"{path.side} tail") for path in paths]),
+        legend=[(TONES[path.side], f"{path.side} tail") for path in paths],
         numbers=table(("tail", "extremes k", "α", "low", "high"), rows),
     )
 
@@ -89,7 +88,7 @@ def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "
             f"Survival function of the {what}, both tails, on logarithmic axes, {n:,} rows. "
             + " ".join(f"{index}." for index in chosen),
         ),
-        legend=legend([(TONES[index.side], f"{index.side} tail") for index, _ in drawn]),
+        legend=[(TONES[index.side], f"{index.side} tail") for index, _ in drawn],
         numbers=table(("tail", "rank", "distance from the median", "share beyond"), rows),
     )
 
@@ -122,10 +121,6 @@ def residual_figure(monitor: ResidualMonitor, worst: Sequence[tuple[int, str, fl
             f"{number(float(scale.max()))}; the largest residual is "
             f"{number(worst[0][2]) if worst else 'none'}.",
         ),
-        legend=legend([("main", "typical size"), ("warn", "worst rows")]),
+        legend=[("main", "typical size"), ("warn", "worst rows")],
         numbers=table(("row", "episode", "residual"), worst),
     )
-
-
-def _finite(*values: float) -> list[float | None]:
-    return [float(value) if math.isfinite(value) else None for value in values]

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError, PartitionError, TailproofError
 from tailproof.parameters import Configurable
-from tailproof.statistics.roots import partial_sums, proposal_two, root
+from tailproof.statistics.roots import FindExtremes, partial_sums, proposal_two, root
 
 __all__ = ["AdaptiveHuber", "Catoni", "LeeValiant", "Mean", "MedianOfMeans"]
 __all__ += ["PermutedMedianOfMeans", "SampleMean", "TrimmedMean", "Winsorised"]
@@ -145,7 +145,8 @@ def adaptive_huber(samples: ArrayLike) -> float:
     1.0
     """
     centre, x = _centred(samples)
-    return centre + proposal_two(x, math.log(len(x)))[0]
+    budget = math.log(len(x))
+    return centre + proposal_two(FindExtremes.within(budget)(x), budget)[0]
 
 
 def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = None) -> float:
@@ -165,7 +166,8 @@ def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = 
         # v and α as above make Σ min(α²(x − m)², 1) = budget; of a handful of samples, no more than
         # half, or their scale would be that of the closest pair.
         allowed = min(budget, len(x) / 2)
-        width = proposal_two(x, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
+        extremes = FindExtremes.within(allowed)(x)
+        width = proposal_two(extremes, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
     else:
         width = math.sqrt(len(x) * variance / budget)
 

@@ -1,7 +1,10 @@
-"""The equations behind Huber's and Catoni's means, on sorted deviations from a median."""
+"""The equations behind Huber's and Catoni's means, and the extremes that decide them."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -15,7 +18,7 @@ def partial_sums(x: FloatArray) -> FloatArray:
     Accumulated from the middle outwards, lest an outlier at either end cancels the others' digits.
     """
     half = len(x) // 2
-    return np.concatenate([-np.cumsum(x[:half][::-1])[::-1], [0.0], np.cumsum(x[half:])])
+    return np.concatenate([-np.cumsum(x[:half][::-1])[::-1], _sums(x[half:])])
 
 
 def root(pull: Callable[[float, float], float], tau: float) -> float:
@@ -32,32 +35,100 @@ def root(pull: Callable[[float, float], float], tau: float) -> float:
     return tau * float(find(lambda t: pull(t * tau, tau), 0.0, edge, xtol=1e-15, maxiter=1000))
 
 
-def proposal_two(x: FloatArray, budget: float) -> tuple[float, float]:
-    """Return m, τ with Σ ψ_τ(x − m) = 0 and Σ min((x − m)², τ²) = budget·τ² for sorted deviations.
+@dataclass(frozen=True)
+class Extremes:
+    """The smallest and largest samples one by one, and mean and spread of those between."""
 
-    Huber's Proposal 2: (m, τ) minimises a jointly convex function, so there is one solution. With p
-    samples clipped below, q above and k inside, of mean c and sum of squares about it V,
+    low: FloatArray  # at most `size` each, in order
+    high: FloatArray
+    count: float  # how many lie between
+    mean: float  # of these
+    squares: float  # Σ(x − mean)² over them
+    size: int
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are."""
+        return len(self.low) + len(self.high) + int(self.count)
+
+    def __add__(self, other: Extremes) -> Extremes:
+        known = np.concatenate([self.low, other.low, self.high, other.high])
+        both = FindExtremes(self.size)(known)
+        rest = _pooled(
+            (self.count, self.mean, self.squares), (other.count, other.mean, other.squares)
+        )
+        return Extremes(
+            both.low, both.high, *_pooled(rest, (both.count, both.mean, both.squares)), self.size
+        )
+
+
+@dataclass(frozen=True)
+class FindExtremes:
+    """The `size` smallest and largest samples, and mean and spread of the others."""
+
+    size: int
+
+    @classmethod
+    def within(cls, budget: float) -> FindExtremes:
+        """Return the extremes that `proposal_two` needs."""
+        return cls(math.ceil(budget) + 1)
+
+    def __call__(self, samples: FloatArray) -> Extremes:
+        """Return them for some samples."""
+        n, size = len(samples), min(self.size, len(samples) // 2)
+        if n > 2 * self.size:
+            last = n - size
+            parted = np.partition(samples, (size, last - 1))
+        else:  # all are known one by one
+            last, parted = size, np.sort(samples)
+        low, between, high = np.split(parted, [size, last])
+        mean = float(between.mean()) if len(between) else 0.0
+        squares = float(((between - mean) ** 2).sum())
+        return Extremes(np.sort(low), np.sort(high), len(between), mean, squares, self.size)
+
+
+def _pooled(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, float, float]:
+    """Return count, mean and sum of squares about it of two samples together."""
+    total, gap = one[0] + other[0], other[1] - one[1]
+    share = other[0] / max(total, 1)
+    return total, one[1] + gap * share, one[2] + other[2] + gap**2 * one[0] * share
+
+
+def proposal_two(extremes: Extremes, budget: float) -> tuple[float, float]:
+    """Return m, τ with Σ ψ_τ(x − m) = 0 and Σ min((x − m)², τ²) = budget·τ²: Huber's Proposal 2.
+
+    (m, τ) minimises a jointly convex function, so there is one solution. With p samples clipped below,
+    q above and k inside, of mean c and sum of squares V about it,
 
         m = c + (q − p) τ / k,    τ² = V / (budget − p − q − (q − p)² / k).
 
     As p + q < budget is small, all (p, q) are tried: one agrees with the order of the samples.
     """
-    n = len(x)
+    n = extremes.samples
+    centre = extremes.mean if extremes.count else float(extremes.high[0])
+    low, high = extremes.low - centre, extremes.high - centre
     if n == 1:
-        return 0.0, 0.0
+        return centre, 0.0
     counts = np.arange(min(math.ceil(budget), n))
-    below, above = (count.ravel() for count in np.meshgrid(counts, counts))
+    below, above = (each.ravel() for each in np.meshgrid(counts, counts))
     inside = np.maximum(n - below - above, 1)
     share = budget - below - above - (above - below) ** 2 / inside
-    first, last = below[share > 0], (n - above)[share > 0]  # (P,)
-    inside, share = inside[share > 0], share[share > 0]
-    sums, squares = partial_sums(x), partial_sums(x**2)
-    total = sums[last] - sums[first]
-    spread = squares[last] - squares[first] - total**2 / inside
-    tau = np.sqrt(np.maximum(spread, 0) / share)
-    m = (total + (n - last - first) * tau) / inside
-    padded = np.concatenate([[-np.inf], x, [np.inf]])  # padded[i + 1] is x[i]
-    low, high = m - tau, m + tau
-    gaps = [padded[first] - low, low - x[first], x[last - 1] - high, high - padded[last + 1]]
-    best = np.argmin(np.maximum(np.max(gaps, axis=0), 0))
-    return float(m[best]), float(tau[best])
+    fits = (below <= len(low)) & (above <= len(high)) & (below + above < n) & (share > 0)
+    below, above = below[fits], above[fits]
+    inside, share = inside[fits], share[fits]
+    # from the middle outwards, lest an outlier at either end cancels the others' digits
+    first, last = len(low) - below, len(high) - above
+    total = _sums(low[::-1])[first] + _sums(high)[last]
+    squares = extremes.squares + _sums(low[::-1] ** 2)[first] + _sums(high**2)[last]
+    tau = np.sqrt(np.maximum(squares - total**2 / inside, 0) / share)
+    m = (total + (above - below) * tau) / inside
+    order = np.concatenate([[-np.inf], low, high, [np.inf]])
+    end = len(order) - 1 - above  # order[below] is clipped below, order[end] above
+    gaps = [order[below] - (m - tau), (m - tau) - order[below + 1]]
+    gaps += [order[end - 1] - (m + tau), (m + tau) - order[end]]
+    best = int(np.argmin(np.maximum(np.max(gaps, axis=0), 0)))
+    return centre + float(m[best]), float(tau[best])
+
+
+def _sums(x: FloatArray) -> FloatArray:
+    return np.concatenate([[0.0], np.cumsum(x)])

@@ -5,30 +5,22 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from tailproof.errors import StorageError
 from tailproof.files.atomic import sync_folder
 
 
-class Journal:
-    """A file of records by key: appended, flushed to the disk line by line, never rewritten.
+class Journal(dict[str, Any]):
+    """Records by key in a file: appended, flushed to the disk line by line, never rewritten.
 
     Every line is a checksum and JSON. A line that was torn by a crash, or damaged later, does not
     match its checksum: it is left out, and its replicate runs again. The file is locked while it is
-    open, so that two runs cannot write into each other.
-
-    Parameters
-    ----------
-    path
-        The file; made if it is not there, with its folder.
-    about
-        What all records have in common. A file that says otherwise, or no longer says it, is refused.
-    differs
-        What may differ then, for the error.
+    open, so that two runs cannot write into each other. Without a `path`, records are only kept in
+    memory. `about` is what all records have in common: a file that says otherwise, or no longer says
+    it, is refused, and the error says what `differs`.
 
     Examples
     --------
@@ -43,22 +35,24 @@ class Journal:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         about: Mapping[str, Any],
         *,
         differs: str = "its settings are not the ones given now",
     ) -> None:
+        super().__init__()
         self.path, self._differs = path, differs
         self._about = json.loads(json.dumps(about))
-        self._records: dict[str, Any] = {}
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
+        if self.path is None:
+            return self
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+b")
             _lock(self._file, self.path)
-            self._read()
+            self._read(self._file, self.path.parent)
         except OSError as error:
             self.close()
             raise StorageError(
@@ -69,31 +63,14 @@ class Journal:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._records
-
-    def __getitem__(self, key: str) -> Any:
-        return self._records[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
-
-    def __len__(self) -> int:
-        return len(self._records)
 
     def append(self, key: str, record: Any) -> None:
         """Add a record and return when it is on the disk."""
         self._write({"key": key, "record": record})
         # Through JSON, so that a fresh record and one that was read again are the same.
-        self._records[key] = json.loads(json.dumps(record))
+        self[key] = json.loads(json.dumps(record))
 
     def close(self) -> None:
         """Close the file and give up the lock."""
@@ -101,28 +78,27 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def _read(self) -> None:
-        assert self._file is not None
-        self._file.seek(0)
-        content = self._file.read()
+    def _read(self, file: IO[bytes], folder: Path) -> None:
+        file.seek(0)
+        content = file.read()
         whole = content.rfind(b"\n") + 1
         if whole < len(content):  # the last line was torn
-            self._file.truncate(whole)
-        entries = [entry for line in content[:whole].splitlines() if (entry := entry_of(line))]
-        about = next((entry["about"] for entry in entries if "about" in entry), None)
+            file.truncate(whole)
         if whole == 0:
             self._write({"about": self._about})
-            sync_folder(self.path.parent)
+            sync_folder(folder)
             return
-        if about != self._about:
+        entries = [entry for line in content[:whole].splitlines() if (entry := entry_of(line))]
+        if next((each["about"] for each in entries if "about" in each), None) != self._about:
             raise StorageError(
                 f"{self.path} belongs to another run, or its first line is damaged: {self._differs}. "
                 f"Choose another folder with out=, or delete the file to start over."
             )
-        self._records = {entry["key"]: entry["record"] for entry in entries if "key" in entry}
+        self.update((each["key"], each["record"]) for each in entries if "key" in each)
 
     def _write(self, entry: Any) -> None:
-        assert self._file is not None
+        if self._file is None:
+            return
         try:
             self._file.write(line_of(entry))
             self._file.flush()

@@ -8,14 +8,15 @@ from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
+from scipy.special import softmax
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import TailproofError
-from tailproof.noise import Noise, add_noise
+from tailproof.noise import Noise
 from tailproof.policies.simple import EpsilonGreedy, Policy
-from tailproof.worlds.rollout import Seed, discounted_returns, rollout
+from tailproof.worlds.rollout import Seed, discounted_returns, noisy_rollout
 
 GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH = 9.8, 1.0, 0.1, 0.5
 FORCE, TIME_STEP = 10.0, 0.02
@@ -89,15 +90,11 @@ class PPOPolicy:
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return the softmax of the logits, (n, A)."""
-        logits = self.logits(states)
-        likely = np.exp(logits - logits.max(axis=1, keepdims=True))
-        chances: FloatArray = likely / likely.sum(axis=1, keepdims=True)
-        return chances
+        return np.asarray(softmax(self.logits(states), axis=1))
 
     def greedy(self, states: FloatArray) -> IntArray:
         """Return the most likely action, (n,)."""
-        actions: IntArray = self.logits(states).argmax(axis=1)
-        return actions
+        return np.asarray(self.logits(states).argmax(axis=1))
 
     def __repr__(self) -> str:
         sizes = [self.layers[0][0].shape[0], *(len(biases) for _, biases in self.layers)]
@@ -226,10 +223,8 @@ class CartPole:
 
         The same seed gives the same trajectories whatever the noise on the rewards.
         """
-        rng = np.random.default_rng(seed)
         acting = self.behaviour(epsilon) if policy is None else policy
-        clean = rollout(self, acting, episodes=episodes, steps=steps, seed=rng)
-        return clean if noise is None else add_noise(clean, noise, seed=rng.spawn(1)[0])
+        return noisy_rollout(self, acting, noise, episodes=episodes, steps=steps, seed=seed)
 
     def value(
         self,

@@ -18,6 +18,7 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.policies.simple import action_probabilities
+from tailproof.worlds.rollout import draw
 
 _AGES = np.arange(18, 81)
 _LEVELS = np.arange(10)  # of bonus-malus: 0 is the best
@@ -66,17 +67,16 @@ class Insurance:
 
     def target(self, states: FloatArray) -> IntArray:
         """Return the deductible of the new rule: 500 below the age of 35, else 200 from level 5."""
-        chosen: IntArray = np.where(states[:, 0] < 35, 2, (states[:, 1] >= 5).astype(int))
-        return chosen
+        return np.where(states[:, 0] < 35, 2, (states[:, 1] >= 5).astype(int))
 
     def log(self, rows: int, *, seed: int | list[int] = 0) -> Log:
-        """Draw a log of one policyholder a row, with propensities."""
+        """Draw a log of one policyholder per row, with propensities."""
         rng = np.random.default_rng(seed)
         states = np.column_stack(
             [rng.choice(_AGES, rows), rng.choice(_LEVELS, rows, p=_LEVEL_SHARES)]
         ).astype(float)
         chances = self.logging(states)
-        actions = (chances.cumsum(axis=1) < rng.random(rows)[:, None]).sum(axis=1)
+        actions = draw(chances.cumsum(axis=1), rng)
         claims = np.where(rng.random(rows) < self.frequency(states), self._severity(rng, rows), 0.0)
         paid = np.maximum(claims - np.array(self.deductibles)[actions], 0)
         return Log.from_arrays(

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import softmax
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
-from tailproof.noise import Noise, add_noise
-from tailproof.policies.simple import Policy, Uniform, action_probabilities
-from tailproof.worlds.rollout import Seed, draw, rollout
-from tailproof.worlds.tabular import TabularMDP, TabularPolicy
+from tailproof.policies.simple import Policy, action_probabilities
+from tailproof.worlds.rollout import Seed, draw
+from tailproof.worlds.tabular import ExactWorld, TabularMDP, TabularPolicy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,9 +30,7 @@ class SimplexFeatures:
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return φ at n state-action pairs, (n, d)."""
         scores = np.einsum("np,npd->nd", states, self.weights[actions]) + self.biases[actions]
-        likely = np.exp(scores - scores.max(axis=1, keepdims=True))
-        phi: FloatArray = likely / likely.sum(axis=1, keepdims=True)
-        return phi
+        return np.asarray(softmax(scores, axis=1))
 
     def at_all_actions(self, states: FloatArray) -> FloatArray:
         """Return φ(s, ·), (n, A, d)."""
@@ -53,12 +50,11 @@ class GreedyLinearPolicy:
     def __call__(self, states: FloatArray) -> IntArray:
         """Return the best action, (n,)."""
         values = self.features.at_all_actions(states) @ self.coefficients  # (n, A)
-        best: IntArray = values.argmax(axis=1)
-        return best
+        return np.asarray(values.argmax(axis=1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearMDP:
+class LinearMDP(ExactWorld):
     """An MDP that is linear in known features φ(s, a), so that every Q^π is φ(s, a)ᵀw_π.
 
     ::
@@ -144,21 +140,6 @@ class LinearMDP:
         landed = draw(np.cumsum(self.measures, axis=1)[component], rng)
         return self.atoms[landed], phi @ self.theta, np.zeros(len(states), dtype=bool)
 
-    def log(
-        self,
-        episodes: int = 100,
-        steps: int | None = None,
-        *,
-        behaviour: Policy | None = None,
-        noise: Noise | None = None,
-        seed: Seed = 0,
-    ) -> Log:
-        """Log some episodes of a behaviour policy, by default uniform, with propensities."""
-        rng = np.random.default_rng(seed)
-        acting = Uniform(self.action_space.n) if behaviour is None else behaviour
-        clean = rollout(self, acting, episodes=episodes, steps=steps, seed=rng)
-        return clean if noise is None else add_noise(clean, noise, seed=rng.spawn(1)[0])
-
     @cached_property
     def latent(self) -> TabularMDP:
         """The same MDP over the numbers of its atoms."""
@@ -173,15 +154,14 @@ class LinearMDP:
         """Return w_π with Q^π(s, a) = φ(s, a)ᵀw_π in every state of R^p, (d,)."""
         tabular = self.tabulate(policy)
         values = self.latent.action_values(tabular, gamma=gamma)  # (N, A)
-        ahead: FloatArray = self.measures @ (tabular.table * values).sum(axis=1)
-        return self.theta + gamma * ahead
+        ahead = self.measures @ (tabular.table * values).sum(axis=1)
+        return np.asarray(self.theta + gamma * ahead)
 
     def optimal(self, *, gamma: float) -> GreedyLinearPolicy:
         """Return the optimal policy, defined in every state of R^p."""
         best = self.latent.optimal(gamma=gamma)
         values = self.latent.action_values(best, gamma=gamma).max(axis=1)  # (N,)
-        ahead: FloatArray = self.measures @ values
-        return GreedyLinearPolicy(self.features, self.theta + gamma * ahead)
+        return GreedyLinearPolicy(self.features, self.theta + gamma * (self.measures @ values))
 
     def tabulate(self, policy: Policy) -> TabularPolicy:
         """Return the policy as a table over the atoms."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import ActionSpace, Discrete, as_space
 from tailproof.errors import PolicyError, TailproofError
+from tailproof.noise import Noise, add_noise
 from tailproof.policies.simple import Policy, action_draws, action_probabilities, log_densities
 
 if TYPE_CHECKING:
@@ -75,6 +77,15 @@ def rollout(
     )
 
 
+def noisy_rollout(
+    world: World, policy: Policy, noise: Noise | None, *, seed: Seed, **options: Any
+) -> Log:
+    """Return the `rollout` with noise on its rewards: the same trajectories whatever the noise."""
+    rng = np.random.default_rng(seed)
+    clean = rollout(world, policy, seed=rng, **options)
+    return clean if noise is None else add_noise(clean, noise, seed=rng.spawn(1)[0])
+
+
 def discounted_returns(
     world: World, policy: Policy, *, episodes: int, steps: int, gamma: float, seed: Seed = 0
 ) -> FloatArray:
@@ -123,18 +134,17 @@ def draw_actions(
     densities = np.exp(log_densities(policy, states, actions))
     if densities.shape != (len(states),):
         raise PolicyError(
-            f"policy.log_prob must return one number a state, shape ({len(states)},). "
+            f"policy.log_prob must return one number per state, shape ({len(states)},). "
             f"Got {densities.shape} instead."
         )
     return actions, densities
 
 
 def draw(edges: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw an index a row, (n,), from cumulative probabilities (n, m)."""
+    """Draw one index for each row, (n,), from cumulative probabilities (n, m)."""
     # Scaled by the last edge, rounding never lets a draw fall on an index of probability 0.
     uniform = rng.random(len(edges)) * edges[:, -1]
-    indices: IntArray = (uniform[:, None] >= edges[:, :-1]).sum(axis=1)
-    return indices
+    return np.asarray((uniform[:, None] >= edges[:, :-1]).sum(axis=1))
 
 
 class _Move(NamedTuple):
@@ -169,7 +179,7 @@ def _world_log(
 ) -> Log:
     columns: dict[str, Any] = {}
     recorded = np.zeros((episodes, steps), dtype=bool)
-    with _Bar(steps, progress) as bar:
+    with _bar(steps, progress) as advance:
         for time_step, move in enumerate(_moves(world, policy, episodes, steps, seed)):
             recorded[move.alive, time_step] = True
             for name, values in move._asdict().items():
@@ -178,7 +188,7 @@ def _world_log(
                 if name not in columns:
                     columns[name] = np.empty((episodes, steps, *values.shape[1:]), values.dtype)
                 columns[name][move.alive, time_step] = values
-            bar.advance()
+            advance(1)
     complete = bool(recorded.all())
     flat = {
         name: values.reshape(episodes * steps, *values.shape[2:]) if complete else values[recorded]
@@ -208,13 +218,14 @@ def _environment_log(
         else SyncVectorEnv([lambda: environment], autoreset_mode=AutoresetMode.NEXT_STEP)
     )
     mode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
-    space = as_space(vector.single_action_space, np.empty(0))
+    given: Any = vector.single_action_space
+    space = as_space(given, np.empty(0))
     policy_rng, seeding = np.random.default_rng(seed).spawn(2)
-    rows: list[list[tuple[Any, ...]]] = [[] for _ in range(episodes)]
+    rows: list[tuple[Any, ...]] = []
     first_seed: int | None = int(seeding.integers(2**31))
-    with _Bar(episodes, progress) as bar:
-        # Rounds of one episode a sub-environment: counting whichever episodes end first would
-        # prefer the short ones.
+    with _bar(episodes, progress) as advance:
+        # Rounds of one episode per sub-environment: to count the episodes that end first would
+        # prefer short ones.
         for first in range(0, episodes, vector.num_envs):
             wanted = min(vector.num_envs, episodes - first)
             running = np.arange(vector.num_envs) < wanted
@@ -224,32 +235,32 @@ def _environment_log(
             while running.any():
                 states = _states(vector, observations)  # (n, p)
                 actions, propensity = draw_actions(policy, states, space, policy_rng)
-                observations, rewards, terminated, truncated, infos = vector.step(
-                    _environment_actions(vector, actions)
-                )
+                shaped = actions.reshape(vector.num_envs, *given.shape).astype(given.dtype)
+                observations, rewards, terminated, truncated, infos = vector.step(shaped)
                 taken += 1
                 over = np.asarray(terminated) | np.asarray(truncated)
                 next_states = _next_states(vector, observations, infos, over, mode)
                 for i in np.flatnonzero(running):
-                    likely = () if propensity is None else (propensity[i],)
-                    rows[first + i].append(
-                        (states[i], actions[i], rewards[i], next_states[i], terminated[i], *likely)
+                    row = (
+                        first + i,
+                        states[i],
+                        actions[i],
+                        rewards[i],
+                        next_states[i],
+                        terminated[i],
                     )
+                    rows.append(row if propensity is None else (*row, propensity[i]))
                 ended = running & (over if steps is None or taken < steps else True)
                 running &= ~ended
-                bar.advance(int(ended.sum()))
+                advance(int(ended.sum()))
                 if mode == AutoresetMode.DISABLED and over.any():
                     observations, _ = vector.reset(options={"reset_mask": over})
-    names = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
-    columns = zip(*(row for episode in rows for row in episode), strict=True)
+    names = ("episode", "states", "actions", "rewards", "next_states", "terminated", "propensity")
+    columns = zip(*sorted(rows, key=itemgetter(0)), strict=True)
     arrays: dict[str, Any] = {
         name: np.asarray(values) for name, values in zip(names, columns, strict=False)
     }
-    return Log.from_arrays(
-        **arrays,
-        episode=np.repeat(np.arange(episodes), [len(episode) for episode in rows]),
-        action_space=space,
-    )
+    return Log.from_arrays(**arrays, action_space=space)
 
 
 def _states(vector: Any, observations: Any) -> FloatArray:
@@ -282,45 +293,24 @@ def _next_states(
     return states
 
 
-def _environment_actions(vector: Any, actions: AnyArray) -> AnyArray:
-    space = vector.single_action_space
-    return actions.reshape(vector.num_envs, *space.shape).astype(space.dtype)
+@contextmanager
+def _bar(total: int, shown: bool | None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar, by default on a terminal once the work has taken two seconds."""
+    if shown is False:
+        yield lambda amount: None  # noqa: ARG005
+        return
+    from rich.console import Console
+    from rich.progress import Progress
 
+    console, started = Console(stderr=True), time.monotonic()
+    with ExitStack() as open_bars:
+        bar = Progress(console=console, transient=console.is_terminal)
+        task = bar.add_task("rollout", total=total)
 
-class _Bar:
-    """A progress bar that appears on a terminal once the work has taken two seconds."""
+        def advance(amount: int) -> None:
+            bar.update(task, advance=amount)
+            late = console.is_terminal and time.monotonic() - started > 2
+            if (shown or late) and not bar.live.is_started:
+                open_bars.enter_context(bar)
 
-    def __init__(self, total: int, shown: bool | None) -> None:
-        self.total, self.shown, self.done = total, shown, 0
-        self.started = time.monotonic()
-        self.progress: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def advance(self, amount: int = 1) -> None:
-        self.done += amount
-        if self.shown is False:
-            return
-        if self.progress is None and (self.shown or time.monotonic() - self.started > 2):
-            from rich.console import Console
-            from rich.progress import Progress
-
-            console = Console(stderr=True)
-            if not (self.shown or console.is_terminal):
-                self.shown = False
-                return
-            self.progress = Progress(console=console, transient=console.is_terminal)
-            self.progress.start()
-            self.task = self.progress.add_task("rollout", total=self.total)
-        if self.progress is not None:
-            self.progress.update(self.task, completed=self.done)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.progress is not None:
-            self.progress.stop()
+        yield advance

@@ -16,46 +16,48 @@ It holds one storm, capped prices and five hubs that move together.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.errors import PolicyError
+from tailproof.data.spaces import Discrete
+from tailproof.errors import MethodError, PolicyError
 from tailproof.policies.simple import EpsilonGreedy, Policy, action_probabilities
 from tailproof.worlds.prices import HOURS, HUBS, Prices, read_prices
-from tailproof.worlds.storage_battery import (
-    ACTIONS,
-    CHARGE,
-    DISCHARGE,
-    EFFICIENCY,
-    HOLD,
-    LEVELS,
-    HourlyFeatures,
-    SmoothFeatures,
-    energy_sold,
-    level_after,
-)
+from tailproof.worlds.rollout import draw
 
-__all__ = [
-    "ACTIONS",
-    "BEHAVIOUR",
-    "CANDIDATES",
-    "CHARGE",
-    "DISCHARGE",
-    "DISPATCHER",
-    "HOLD",
-    "HUBS",
-    "HourlyFeatures",
-    "Prices",
-    "Schedule",
-    "SmoothFeatures",
-    "dispatch",
-    "exact_value",
-    "log",
-    "read_prices",
-    "replay",
-]
+CHARGE, HOLD, DISCHARGE = 0, 1, 2
+ACTIONS = Discrete(3, ("charge", "hold", "discharge"))
+CAPACITY = 2
+LEVELS = CAPACITY + 1
+EFFICIENCY = 0.93
+
+
+def level_after(level: IntArray, action: IntArray) -> IntArray:
+    """Return the charge level that an action leads to: one up, the same or one down, if possible.
+
+    Examples
+    --------
+    >>> level_after(np.array([0, 2, 1]), np.array([CHARGE, CHARGE, DISCHARGE])).tolist()
+    [1, 2, 0]
+    """
+    after: IntArray = np.clip(level + HOLD - action, 0, CAPACITY)
+    return after
+
+
+def energy_sold(level: IntArray, action: IntArray) -> FloatArray:
+    """Return the MWh that an action sells to the grid, negative when it buys.
+
+    Examples
+    --------
+    >>> energy_sold(np.array([0, 2, 1]), np.array([CHARGE, CHARGE, DISCHARGE])).round(3).tolist()
+    [-1.075, 0.0, 0.93]
+    """
+    drawn = level - level_after(level, action)
+    return np.where(drawn > 0, EFFICIENCY * drawn, drawn / EFFICIENCY)
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,7 @@ CANDIDATES = MappingProxyType(
 
 def all_states() -> FloatArray:
     """Return the 72 states (hour, level), level fastest."""
-    hour, level = np.divmod(np.arange(HOURS * LEVELS), LEVELS)
-    return np.column_stack([hour, level]).astype(float)  # (72, 2)
+    return np.indices((HOURS, LEVELS)).reshape(2, -1).T.astype(float)  # (72, 2)
 
 
 def dispatch(policy: Policy) -> FloatArray:
@@ -233,11 +234,12 @@ def log(
     prices = read_prices().select(hubs=[hub], year=year, storm=storm)
     rng = np.random.default_rng([HUBS.index(hub), seed])
     table = _table(behaviour)
+    edges = table.cumsum(axis=-1)
     count = len(prices.days)
     levels = np.zeros((count, HOURS + 1), dtype=np.int64)
     actions = np.empty((count, HOURS), dtype=np.int64)
     for hour in range(HOURS):
-        actions[:, hour] = _draw(table[hour, levels[:, hour]], rng)
+        actions[:, hour] = draw(edges[hour, levels[:, hour]], rng)
         levels[:, hour + 1] = level_after(levels[:, hour], actions[:, hour])
     sold = energy_sold(levels[:, :-1], actions)  # (D, 24)
     sold[:, -1] += EFFICIENCY * levels[:, -1]
@@ -258,13 +260,77 @@ def log(
     )
 
 
-def _draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
-    uniform = rng.random(len(probabilities))
-    # The last column is left out: rounding may leave the sum below one, and uniform above it.
-    drawn: IntArray = (uniform[:, None] >= probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    return drawn  # (n,)
-
-
 def _table(policy: Policy) -> FloatArray:
-    probabilities = action_probabilities(policy, all_states(), ACTIONS.n)
-    return probabilities.reshape(HOURS, LEVELS, ACTIONS.n)
+    """Return π(a | hour, level), (24, 3, 3)."""
+    chances = action_probabilities(policy, all_states(), ACTIONS.n)
+    return chances.reshape(HOURS, LEVELS, ACTIONS.n)
+
+
+@dataclass(frozen=True)
+class HourlyFeatures:
+    """φ(s, a) for evaluation: one-hot hour × [MWh sold, 1, s'/2, (s'/2)²], 96 in all.
+
+    s' is the level after the action. Every policy's Q, in expectation over days, is linear in φ:
+    the first entry carries the hour's mean price, the other three any function of the three levels.
+    Past the last hour φ is zero.
+
+    Examples
+    --------
+    >>> HourlyFeatures()(np.array([[0.0, 1.0]]), np.array([DISCHARGE]))[0, :4].tolist()
+    [0.93, 1.0, 0.0, 0.0]
+    """
+
+    @property
+    def size(self) -> int:
+        """Number of features, 96."""
+        return 4 * HOURS
+
+    def __call__(self, states: FloatArray, actions: IntArray) -> FloatArray:
+        """Return φ at n state-action pairs, (n, 96)."""
+        clock = states[:, :1] == np.arange(HOURS)  # (n, 24)
+        return _crossed(clock, states, actions)
+
+
+@dataclass(frozen=True)
+class SmoothFeatures:
+    """φ(s, a) for learning: hat functions of the hour × [MWh sold, 1, s'/2, (s'/2)²].
+
+    The hats stand on evenly spaced knots from hour 0 to hour 23, fall linearly to zero at the next
+    knot and sum to one. Neighbouring hours share what they learn. Past the last hour φ is zero.
+
+    Parameters
+    ----------
+    hats
+        Number of hat functions, at least 2; 8 make 32 features.
+
+    Examples
+    --------
+    >>> SmoothFeatures().size
+    32
+    """
+
+    hats: int = 8
+
+    def __post_init__(self) -> None:
+        if self.hats < 2:
+            raise MethodError(f"SmoothFeatures needs at least 2 hats. Got {self.hats}; 8 is usual.")
+
+    @property
+    def size(self) -> int:
+        """Number of features, 4 times the hats."""
+        return 4 * self.hats
+
+    def __call__(self, states: FloatArray, actions: IntArray) -> FloatArray:
+        """Return φ at n state-action pairs, (n, 4 · hats)."""
+        position = states[:, :1] * (self.hats - 1) / (HOURS - 1)  # in knots
+        clock = np.maximum(0, 1 - np.abs(position - np.arange(self.hats)))  # (n, hats)
+        return _crossed(clock * (states[:, :1] < HOURS), states, actions)
+
+
+def _crossed(clock: NDArray[Any], states: FloatArray, actions: IntArray) -> FloatArray:
+    level = states[:, 1].astype(int)
+    filled = level_after(level, actions) / CAPACITY
+    battery = np.column_stack(
+        [energy_sold(level, actions), np.ones(len(level)), filled, filled**2]
+    )  # (n, 4)
+    return (clock[:, :, None] * battery[:, None, :]).reshape(len(level), -1)

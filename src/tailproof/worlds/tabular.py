@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, require_fraction
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import TailproofError
-from tailproof.noise import Noise, add_noise
+from tailproof.noise import Noise
 from tailproof.policies.simple import Policy, Uniform, action_probabilities
-from tailproof.worlds.rollout import Seed, draw, rollout
+from tailproof.worlds.rollout import Seed, draw, noisy_rollout
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +35,25 @@ class TabularPolicy:
         return chances
 
 
+class ExactWorld:
+    """A world whose behaviour policies are logged as they come, and whose values are exact."""
+
+    def log(
+        self: Any,
+        episodes: int = 100,
+        steps: int | None = None,
+        *,
+        behaviour: Policy | None = None,
+        noise: Noise | None = None,
+        seed: Seed = 0,
+    ) -> Log:
+        """Log some episodes of a behaviour policy, by default uniform, with propensities."""
+        acting = Uniform(self.action_space.n) if behaviour is None else behaviour
+        return noisy_rollout(self, acting, noise, episodes=episodes, steps=steps, seed=seed)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class TabularMDP:
+class TabularMDP(ExactWorld):
     """A finite MDP; states are one-hot vectors, so a linear critic on them is exact.
 
     With P_π(s, s') = Σ_a π(a|s)(1 − e(s, a)) P(s'|s, a) and e the probability that a transition
@@ -134,21 +152,6 @@ class TabularMDP:
         ends = rng.random(len(now)) < self.termination[now, actions]
         drawn = draw(self._edges[now, actions], rng)
         return np.eye(self.n_states)[drawn], self.rewards[now, actions], ends
-
-    def log(
-        self,
-        episodes: int = 100,
-        steps: int | None = None,
-        *,
-        behaviour: Policy | None = None,
-        noise: Noise | None = None,
-        seed: Seed = 0,
-    ) -> Log:
-        """Log some episodes of a behaviour policy, by default uniform, with propensities."""
-        rng = np.random.default_rng(seed)
-        acting = Uniform(self.action_space.n) if behaviour is None else behaviour
-        clean = rollout(self, acting, episodes=episodes, steps=steps, seed=rng)
-        return clean if noise is None else add_noise(clean, noise, seed=rng.spawn(1)[0])
 
     def value(self, policy: Policy, *, gamma: float) -> float:
         """Return J(π) = E Σ_t γ^t r_t, exactly."""

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tailproof import Log
 from tailproof.algorithms.default.forest import cross_fit_forests
 from tailproof.algorithms.default.target import Target
 from tailproof.algorithms.task import Task
@@ -43,3 +44,16 @@ def test_the_value_of_a_table_is_found(task):
     found = cross_fit_forests(Target.of(asked), asked.log.rewards)
     truth = world.value(asked.policy, gamma=0.9)
     assert found.first_values.mean() == pytest.approx(truth, abs=0.15 * abs(truth) + 0.3)
+
+
+def test_a_part_in_which_every_episode_ends_at_once_has_values_too(rng):
+    n = 90
+    log = Log.from_arrays(
+        rng.normal(size=(n, 2)), rng.integers(2, size=n), rng.normal(size=n),
+        rng.normal(size=(n, 2)), episode=np.arange(n), terminated=np.ones(n, dtype=bool),
+    )  # fmt: skip
+    found = cross_fit_forests(
+        Target.of(Task(log, 0.9, lambda s: (s[:, 0] > 0).astype(int))), log.rewards
+    )
+    assert (found.next_values == 0).all()
+    assert np.isfinite(found.values).all()

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tailproof.algorithms.default.gain import Exactly, Mover, PairedGain
+from tailproof.algorithms.default.gain import Mover, PairedGain
 from tailproof.algorithms.default.spreads import (
-    Constant,
+    AllEqual,
     Events,
     Hall,
     Rare,
@@ -76,8 +76,8 @@ def test_without_an_event_the_upper_end_is_three_times_the_next_one():
 def test_rare_gains_and_losses_mirror(rng):
     x = np.where(rng.random(1000) < 0.02, rng.exponential(5, 1000), 0.0)
     rows = Observations(np.arange(1000), "row")
-    up = rare_spread(rows, 0.0, weighted=x, sizes=x, mean_weight=1.0)
-    down = rare_spread(rows, 0.0, weighted=-x, sizes=-x, mean_weight=1.0)
+    up = rare_spread(rows, 0.0, x, np.ones(1000))
+    down = rare_spread(rows, 0.0, -x, np.ones(1000))
     low, high = up.ends(0.05, 0.05)
     assert down.ends(0.05, 0.05) == pytest.approx((-high, -low))
     assert up.centre == pytest.approx(x.mean())
@@ -88,7 +88,7 @@ def test_rare_gains_and_losses_mirror(rng):
 def test_equal_samples_have_an_interval_too():
     for value in (0.0, 7.0):
         spread = hall_spread(value, np.zeros(100), every(100))
-        assert isinstance(spread, Constant)
+        assert isinstance(spread, AllEqual)
         low, high = spread.ends(0.05, 0.05)
         assert low < value < high
 
@@ -137,5 +137,5 @@ def test_a_gain_is_bounded_by_its_value_and_certain_over_itself(correlation, mis
     normal = Hall(3.0, 1.0, 0.0)
     same = Mover(normal, normal, 1.0)
     assert same.ends(miss, miss) == pytest.approx((0, 0), abs=1e-6)
-    known = Mover(normal, Exactly(2.0), 0.0)
+    known = Mover(normal, Hall(2.0), 0.0)
     assert known.ends(miss, miss)[0] == pytest.approx(min(normal.ends(miss, miss)[0] - 2, 1.0))

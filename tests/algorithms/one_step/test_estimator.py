@@ -252,9 +252,9 @@ def test_folds_compose_and_bad_levels_are_refused():
     assert folded.choice is None
     estimate = evaluate(log, Tilted())
     for level in (0, 1, 90, float("nan")):
-        with pytest.raises(LevelError, match="strictly between 0 and 1"):
+        with pytest.raises(LevelError, match="A level must lie between 0 and 1"):
             estimate.interval(level)
-        with pytest.raises(LevelError, match="strictly between 0 and 1"):
+        with pytest.raises(LevelError, match="A level must lie between 0 and 1"):
             estimate.lower_bound(level)
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tailproof import Learned, Log, evaluate, learn
-from tailproof.algorithms.task import Task
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.errors import (
     LevelError,
     PartitionError,
@@ -16,10 +16,10 @@ from tailproof.errors import (
     TailproofWarning,
     TaughtWarning,
 )
-from tailproof.learning.careful.candidates import LIKELIEST, Row
+from tailproof.learning.careful.candidates import LIKELIEST
 from tailproof.learning.careful.judgement import Judge, Judgement
-from tailproof.learning.careful.learning import Trial, blind_choice, three_parts
-from tailproof.learning.careful.rows import CrossFit, LawOfRows, cross_fit, dealt
+from tailproof.learning.careful.learning import blind_choice, three_parts
+from tailproof.learning.careful.rows import CrossFit, LawOfRows, Trial, dealt
 from tailproof.learning.careful.seen import SeenPairs
 from tailproof.noise import StudentT
 from tailproof.policies.greedy import SoftmaxPolicy
@@ -154,12 +154,12 @@ def test_a_rule_must_be_ahead_of_the_best_constant():
     scores = np.tile([0.0, 1.0], (n, 1))
     noise = np.random.default_rng(1).normal(size=n)
     noise -= noise.mean()
-    rows = {name: Row(name, None) for name in ("alike", "ahead")}
+    methods = {"alike": None, "ahead": None}
     values = {"alike": np.tile(1.0 + noise, (4, 1)), "ahead": np.tile(1.0 + noise, (4, 1))}
     fold = dealt(log, 0.25, seed=0)
-    assert CrossFit(log, fold, scores, values).chosen(0, rows).name == "Always 1"
+    assert CrossFit(log, fold, scores, values, methods).chosen(0)[0] == "Always 1"
     values["ahead"] += 0.3  # six standard errors
-    assert CrossFit(log, fold, scores, values).chosen(0, rows).name == "ahead"
+    assert CrossFit(log, fold, scores, values, methods).chosen(0)[0] == "ahead"
 
 
 def test_folds_keep_groups_together_and_hold_out_what_three_parts_do():
@@ -175,14 +175,14 @@ def test_what_acts_in_a_fold_was_taught_by_the_others():
     """Labels of one fold are rewards of noise: a policy that saw them would profit."""
     log = one_step(n=200, effect=0.0)
     fold = dealt(log, 0.25, seed=0)
-    whole = Task(log, 0.0, None, log.first_states, seed=0)
+    whole = LearningTask(log, 0.0, None, log.first_states, seed=0)
     taught = []
 
     def teach(task, chosen):
         taught.append(set(task.log.episode_ids.tolist()))
         return learn(task.log, method=chosen, gamma=0.0)
 
-    cross_fit(whole, fold, teach=teach, advance=lambda: None)
+    CrossFit.of(whole, fold, teach=teach, advance=lambda: None)
     folds = [set(log.take(np.flatnonzero(fold == k)).episode_ids.tolist()) for k in range(4)]
     assert {sum(bool(each & own) for own in folds) for each in taught} == {2}
     assert all(own <= each or not own & each for each in taught for own in folds)
@@ -201,12 +201,11 @@ def test_the_likeliest_action_is_judged_by_all_episodes():
     learned = SimpleNamespace(policy=Always(1))
     good = replace(judge(learned.policy), bound=1.0)
     assert good.better
-    row = Row(LIKELIEST, None)
-    assert blind_choice(judge, [Trial(row, learned, good)]).judgement.level == 0.95
-    assert blind_choice(judge, [Trial(row, learned, replace(good, bound=-1.0))]) is None
-    assert blind_choice(judge, [Trial(Row("other", None), learned, good)]) is None
+    assert blind_choice(judge, [Trial(LIKELIEST, learned, good)]).judgement.level == 0.95
+    assert blind_choice(judge, [Trial(LIKELIEST, learned, replace(good, bound=-1.0))]) is None
+    assert blind_choice(judge, [Trial("other", learned, good)]) is None
     bad = SimpleNamespace(policy=Always(0))
-    assert blind_choice(judge, [Trial(row, bad, good)]) is None
+    assert blind_choice(judge, [Trial(LIKELIEST, bad, good)]) is None
 
 
 def test_no_risk_is_taken_when_certainty_is_asked():

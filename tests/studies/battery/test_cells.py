@@ -6,11 +6,10 @@ from tailproof.errors import TailproofError
 from tailproof.evaluation.evaluate import evaluate
 from tailproof.features import PerAction, Polynomial
 from tailproof.methods.method import Method
-from tailproof.policies.simple import Uniform
+from tailproof.policies.simple import Mixture, Uniform
 from tailproof.studies.battery.cells import (
     GROUNDS,
     NOISES,
-    Mixture,
     Setting,
     default_settings,
     ground,

@@ -8,10 +8,10 @@ from tailproof.studies.battery.cells import NOISES, Problem, ground
 from tailproof.studies.battery.entrants import (
     HuberThenLSTD,
     Named,
-    Reading,
+    Reply,
     default_entrants,
     entrant_named,
-    read,
+    reply_of,
     storage_entrants,
 )
 
@@ -25,9 +25,9 @@ def problem():
 
 def test_every_default_entrant_answers(problem):
     for name, entrant in {**default_entrants(), **storage_entrants()}.items():
-        reading = read(entrant, problem, seed=0)
-        assert not reading.failure, name
-        assert abs(reading.value - ground("linear", "fair").truth) < 20
+        reply = reply_of(entrant, problem, seed=0)
+        assert not reply.failure, name
+        assert abs(reply.value - ground("linear", "fair").truth) < 20
 
 
 def test_a_named_entrant_is_evaluate(problem):
@@ -38,49 +38,49 @@ def test_a_named_entrant_is_evaluate(problem):
         gamma=problem.gamma,
         seed=4,
     )
-    reading = read(Named(method("roam-dm")), problem, seed=4)
-    assert reading.value == expected.value
+    reply = reply_of(Named(method("roam-dm")), problem, seed=4)
+    assert reply.value == expected.value
     interval = expected.interval(0.9)
-    assert reading.intervals == {0.9: (interval.low, interval.high)}  # five folds reach no 95 %
+    assert reply.intervals == {0.9: (interval.low, interval.high)}  # five folds reach no 95 %
 
 
 def test_members_that_depend_on_each_other_give_no_interval(problem):
-    assert read(Named(method("roam-fqe", iterations=5)), problem, seed=0).intervals == {}
+    assert reply_of(Named(method("roam-fqe", iterations=5)), problem, seed=0).intervals == {}
 
 
 def test_huber_rewards_ignore_one_wild_reward(problem):
     rewards = problem.log.rewards.copy()
     rewards[7] = 1e9
     wild = Problem(problem.log.with_rewards(rewards), problem.policy, problem.gamma)
-    calm, spoiled = (read(HuberThenLSTD(), each, seed=0).value for each in (problem, wild))
+    calm, spoiled = (reply_of(HuberThenLSTD(), each, seed=0).value for each in (problem, wild))
     assert spoiled == pytest.approx(calm, abs=0.2)
 
 
 def test_readings_pass_and_other_answers_are_refused(problem):
-    given = Reading(1.0, {0.9: (0.0, 2.0)})
-    assert read(lambda problem, *, seed: given, problem, seed=0) is given
-    assert read(lambda problem, *, seed: np.float64(2.5), problem, seed=0).value == 2.5
+    given = Reply(1.0, {0.9: (0.0, 2.0)})
+    assert reply_of(lambda problem, *, seed: given, problem, seed=0) is given
+    assert reply_of(lambda problem, *, seed: np.float64(2.5), problem, seed=0).value == 2.5
     with pytest.raises(MethodError, match=r"must return a number.*Got dict"):
-        read(lambda problem, *, seed: {}, problem, seed=0)
+        reply_of(lambda problem, *, seed: {}, problem, seed=0)
 
 
 def test_a_failure_is_a_reading_that_says_so(problem):
     def broken(problem, *, seed):
         raise KeyError("x")
 
-    reading = read(broken, problem, seed=0)
-    assert np.isnan(reading.value)
-    assert reading.failure == "KeyError: 'x'"
+    reply = reply_of(broken, problem, seed=0)
+    assert np.isnan(reply.value)
+    assert reply.failure == "KeyError: 'x'"
 
 
 def test_entrants_by_name_and_from_a_file(tmp_path, problem):
     name, entrant = entrant_named("roam-mis")
     assert name == "roam-mis"
-    assert np.isfinite(read(entrant, problem, seed=0).value)
+    assert np.isfinite(reply_of(entrant, problem, seed=0).value)
     path = tmp_path / "mine.py"
     path.write_text("def guess(problem, *, seed):\n    return 42.0\nnumber = 3\n")
     name, entrant = entrant_named(f"{path}:guess")
-    assert (name, read(entrant, problem, seed=0).value) == ("guess", 42.0)
+    assert (name, reply_of(entrant, problem, seed=0).value) == ("guess", 42.0)
     with pytest.raises(MethodError, match="has no function 'number'"):
         entrant_named(f"{path}:number")
     with pytest.raises(MethodError, match="There is no method 'raom-dm'"):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tailproof.cli import app
 from tailproof.errors import TailproofError
 from tailproof.studies.battery.cells import NOISES, Setting
-from tailproof.studies.battery.entrants import Reading
+from tailproof.studies.battery.entrants import Reply
 from tailproof.studies.battery.heatmap import heat_map
 from tailproof.studies.battery.report import report
 from tailproof.studies.battery.run import Battery, run
@@ -18,7 +18,7 @@ from tailproof.studies.battery.select import chosen_battery
 
 def _near(problem, *, seed):
     value = 12.0 + (seed % 7) / 10
-    return Reading(value, {0.9: (value - 1, value + 1)})
+    return Reply(value, {0.9: (value - 1, value + 1)})
 
 
 def _far(problem, *, seed):

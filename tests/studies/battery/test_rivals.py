@@ -14,7 +14,7 @@ from tailproof.data.log import Log
 from tailproof.errors import LogError
 from tailproof.studies.battery import rivals
 from tailproof.studies.battery.cells import Problem, ground
-from tailproof.studies.battery.entrants import read
+from tailproof.studies.battery.entrants import reply_of
 
 
 @pytest.fixture
@@ -96,12 +96,12 @@ def test_importance_sampling_of_the_logging_policy_is_its_mean_return(problem):
     log = problem.log
     behaviour = ground("linear", "good").behaviour
     own = Problem(log, behaviour, problem.gamma)
-    reading = rivals.ScopeRL("PerDecisionImportanceSampling")(own, seed=0)
+    reply = rivals.ScopeRL("PerDecisionImportanceSampling")(own, seed=0)
     returns = log.rewards.reshape(log.n_episodes, -1) @ problem.gamma ** np.arange(100)
-    assert reading.value == pytest.approx(returns.mean())
-    assert set(reading.intervals) == {0.9, 0.95}
-    low, high = reading.intervals[0.9]
-    assert low < reading.value < high
+    assert reply.value == pytest.approx(returns.mean())
+    assert set(reply.intervals) == {0.9, 0.95}
+    low, high = reply.intervals[0.9]
+    assert low < reply.value < high
 
 
 @pytest.mark.usefixtures("scope_rl")
@@ -112,4 +112,4 @@ def test_episodes_of_unequal_length_are_refused(problem):
     uneven = Problem(log, problem.policy, 0.9)
     with pytest.raises(LogError, match=r"one length and logged propensities.*lengths from 1 to 2"):
         rivals.ScopeRL("PerDecisionImportanceSampling")(uneven, seed=0)
-    assert "one length" in read(rivals.ScopeRL("DirectMethod"), uneven, seed=0).failure
+    assert "one length" in reply_of(rivals.ScopeRL("DirectMethod"), uneven, seed=0).failure

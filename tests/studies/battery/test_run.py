@@ -9,10 +9,9 @@ from tailproof.engines import Local
 from tailproof.errors import TailproofError
 from tailproof.methods.catalogue import method
 from tailproof.studies.battery.cells import Setting
-from tailproof.studies.battery.entrants import Named, Reading
-from tailproof.studies.battery.learners import Taught, school_report
-from tailproof.studies.battery.run import Battery, Logged, run
-from tailproof.studies.battery.score import leaderboard
+from tailproof.studies.battery.entrants import Named, Reply, Taught
+from tailproof.studies.battery.run import Battery, CellLog, run
+from tailproof.studies.battery.score import leaderboard, school_report
 from tailproof.studies.battery.stories import CANDIDATES
 from tailproof.worlds.storage import HUBS
 
@@ -62,7 +61,7 @@ def test_another_seed_gives_other_logs(findings):
 
 
 def test_noises_of_a_replicate_share_states_and_actions():
-    item = Logged(SETTINGS[0], 0)
+    item = CellLog(SETTINGS[0], 0)
     logs = [problem.log for _, problem, _ in item.problems(battery())]
     np.testing.assert_array_equal(logs[0].states, logs[1].states)
     assert (logs[0].rewards != logs[1].rewards).all()
@@ -163,7 +162,7 @@ def test_an_entrant_that_fails_is_counted_and_the_others_go_on():
         return 0.0
 
     def always(problem, *, seed):
-        return Reading(1.0, {0.9: (0.0, 99.0)})
+        return Reply(1.0, {0.9: (0.0, 99.0)})
 
     found = run(battery(entrants={"sometimes": sometimes, "always": always}))
     count, said = found.failures()["sometimes"]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tailproof.studies.battery.cells import Setting
-from tailproof.studies.battery.entrants import Reading
+from tailproof.studies.battery.entrants import Reply
 from tailproof.studies.battery.run import Battery, Sample, run
 from tailproof.studies.battery.score import (
     geometric_mean,
@@ -69,7 +69,7 @@ def _offset(by, half):
 
     def entrant(problem, *, seed):
         value = 12.155431591626026 + by
-        return Reading(value, {0.9: (value - half, value + half)} if half else {})
+        return Reply(value, {0.9: (value - half, value + half)} if half else {})
 
     return entrant
 

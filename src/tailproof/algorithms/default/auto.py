@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from tailproof.algorithms.base import Capabilities, Numbers
-from tailproof.algorithms.default.choice import Allowed, Choice
+from tailproof.algorithms.default.choice import Choice
 from tailproof.algorithms.default.climb import Blend, climb, single
-from tailproof.algorithms.default.mean_choice import MeanChoice, Residuals, choose_mean
-from tailproof.algorithms.default.rungs import Returns, Rung, logged_rung
-from tailproof.algorithms.default.spreads import Hall, Spread, hall_spread
-from tailproof.algorithms.default.target import Target, shuffled_groups
+from tailproof.algorithms.default.mean_choice import MeanChoice, choose_mean
+from tailproof.algorithms.default.rungs import LoggedReturns, Rung, logged_rung
+from tailproof.algorithms.default.spreads import Hall, hall_spread
+from tailproof.algorithms.default.target import Target, place_of_group
 from tailproof.algorithms.linear.huber import Regression, huber_regression, robust_scale
 from tailproof.algorithms.linear.statistics import as_ridge
 from tailproof.algorithms.on_log import on_log
@@ -28,7 +29,7 @@ from tailproof.data.partition import Folds
 from tailproof.engines import Local
 from tailproof.features import Features, as_features
 from tailproof.judgement.rules import RULES
-from tailproof.judgement.shape import measure
+from tailproof.judgement.shape import RewardFit, measure
 from tailproof.parameters import Configurable
 
 LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
@@ -73,19 +74,15 @@ class Auto(Configurable):
         """Estimate the policy's value on each fold, with reasons."""
         if is_one_step(task):
             return one_step_numbers(task, folds, rng=rng)
-        choices, samples, weights = [], [], []
+        found = []
         for k in range(folds.count):
             own = task if folds.count == 1 else _on(task, folds.log(task.log, k))
-            choice, blend = evaluate_log(own, self.features, rng, ridge=self.ridge)
-            choices.append(choice)
-            samples.append(blend.weights * blend.rungs[0].system.target.log.rewards)
-            weights.append(blend.weights)
-        values = np.array([choice.value for choice in choices])
+            found.append(evaluate_log(own, self.features, rng, ridge=self.ridge))
         return Numbers(
-            values,
-            tuple(samples),
-            tuple(weights),
-            choice=choices[0] if folds.count == 1 else None,
+            np.array([choice.value for choice, _ in found]),
+            tuple(blend.weights * blend.log.rewards for _, blend in found),
+            tuple(blend.weights for _, blend in found),
+            choice=found[0][0] if folds.count == 1 else None,
         )
 
 
@@ -112,7 +109,7 @@ def evaluate_log(
 
 def _some_groups(log: Log, rows: int, seed: int) -> Log:
     """Return whole groups of episodes, drawn by their labels, with about this many rows."""
-    place = shuffled_groups(log, seed)
+    place = place_of_group(log, seed)
     order = np.argsort(place, kind="stable")
     enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
     last = place[order[min(enough, len(order)) - 1]]
@@ -127,46 +124,36 @@ def _evaluate(
     ridge: Any = None,
     timed: bool = False,
 ) -> tuple[Choice, Blend]:
-    target = Target.of(task)
-    if timed:
-        target = target.with_step()
+    target = Target.of(task).with_step() if timed else Target.of(task)
     log = target.log
     # constants are known exactly where nothing ends: rewards are then measured from their middle
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
-    rewards = log.rewards - level
-    measured = measure(log)
-    low, shape = measured.features, measured.shape
+    rewards, measured = log.rewards - level, measure(log)
     tamed = _clipped(rewards, measured.fit)
     if features is None:
-        blend = climb(target, tamed, low, seed=task.seed)
+        blend = climb(target, tamed, measured.features, seed=task.seed)
     else:
         penalty = None if ridge is None else as_ridge(ridge)
-        given = as_features(features, log)
-        blend = single(target, given, tamed, ridge=penalty, seed=task.seed)
-    residuals = Residuals(measured.fit, measured.phi, shape)
-    if blend.features is not low:
+        blend = single(target, as_features(features, log), tamed, ridge=penalty, seed=task.seed)
+    if blend.features is not measured.features:
         phi = blend.features(log.states, log.actions)
-        residuals = Residuals(huber_regression(phi, rewards), phi, shape)
-    asked: dict[str, Any] = {
-        "target": target,
-        "residuals": residuals,
-        "rewards": rewards,
-        "offset": offset,
-    }
-    own = _valued(blend, **asked, paired=target.starts_with_episodes, floor=blend.error)
-    logged = _valued(logged_rung(target, blend.rungs[0].system.groups), **asked, paired=True)
-    mean = own.mean
+        measured = replace(measured, phi=phi, fit=huber_regression(phi, rewards))
+
+    valued = partial(_valued, target, measured, rewards, offset)
+    own = valued(blend, paired=target.starts_with_episodes, floor=blend.error)
+    logged = valued(logged_rung(target, blend.rungs[0].system.groups), paired=True)
+    mean, shape = own.mean, measured.shape
     choice = Choice(
         value=own.value,
         measured=shape,
         weights=blend.weights,
         estimator=mean.how,
-        unit=mean.unit,
-        units=mean.units,
+        unit=shape.unit,
+        units=shape.units,
         asymmetry=mean.asymmetry,
         skewed=mean.skewed,
-        spread=Allowed(own.spread, blend.allowance + mean.doubt),
+        spread=replace(own.spread, allowance=blend.allowance + mean.doubt),
         plain_error=mean.plain_error,
         critic=blend.words() + (_counted(log) if timed else ""),
         allowance=blend.allowance,
@@ -176,7 +163,8 @@ def _evaluate(
         logged_spread=logged.spread,
         influence=own.influence,
         logged_influence=logged.influence,
-        objection=_why_not(target, blend, own.value, logged.value),
+        limits=_limits(blend, own.spread.error, log.n_groups),
+        declined=_why_not(target, blend, own.value, logged.value),
         alternatives={name: own.base + value for name, value in mean.others(rng).items()},
         on_log=on_log(
             log.action_space,
@@ -201,16 +189,16 @@ class Valued(NamedTuple):
     base: float
     mean: MeanChoice
     influence: FloatArray  # (groups,)
-    spread: Spread
+    spread: Hall
 
 
 def _valued(
-    estimator: Blend | Rung | Returns,
-    *,
     target: Target,
-    residuals: Residuals,
+    measured: RewardFit,
     rewards: FloatArray,
     offset: float,
+    estimator: Blend | Rung | LoggedReturns,
+    *,
     paired: bool,
     floor: float = 0.0,
 ) -> Valued:
@@ -218,16 +206,15 @@ def _valued(
 
     `paired` says whether starts are those of the log's episodes, and so move with them.
     """
-    base, rows, starts = estimator.influences(rewards - residuals.fit.residuals)
-    mean = choose_mean(residuals, estimator.weights, rows)
+    base, rows, starts = estimator.influences(rewards - measured.fit.residuals)
+    mean = choose_mean(measured, estimator.weights, rows)
     if mean.skewed:  # r̃ is no mean then, and transitions matter by the value of what it misses too
         _, rows, starts = estimator.influences(rewards)
         mean = mean.with_influence(rows)
     influence = _influence(target.log, mean, starts if paired else None)
     base += offset
-    return Valued(
-        base + mean.value, base, mean, influence, _spread(base, influence, mean, floor=floor)
-    )
+    spread = _spread(base, influence, mean, floor=floor)
+    return Valued(base + mean.value, base, mean, influence, spread)
 
 
 def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
@@ -245,35 +232,46 @@ def _clipped(rewards: FloatArray, fit: Regression) -> FloatArray:
 
 def _influence(log: Log, mean: MeanChoice, starts: FloatArray | None) -> FloatArray:
     """Return how much each independent group of episodes moves the estimate, times their number."""
-    group = log.group_of_episode
-    of_unit = np.zeros(mean.units, dtype=np.intp)
-    of_unit[mean.unit_of_row] = group[log.episode_of_row]
-    sums = np.bincount(of_unit, mean.influence, minlength=log.n_groups) / mean.units
+    group, units = log.group_of_episode, mean.shape.units
+    of_unit = np.zeros(units, dtype=np.intp)
+    of_unit[mean.shape.unit_of_row] = group[log.episode_of_row]
+    sums = np.bincount(of_unit, mean.influence, minlength=log.n_groups) / units
     sums -= sums.mean()
     if starts is not None:
         sums += np.bincount(group, (starts - starts.mean()) / len(starts), minlength=log.n_groups)
     return np.asarray(sums * log.n_groups)
 
 
-def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float = 0.0) -> Spread:
+def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float) -> Hall:
     """Return the spread of a value, with the tail that was not seen where the mean is not robust.
 
     Of skewed samples the plain mean is the centre: clipping makes a mean steadier, and biased.
     """
     value = base + (float(mean.path.estimates[-1]) if mean.skewed else mean.value)
-    count = len(influence)
-    robust = mean.how == "Huber mean"
-    every = np.ones(count, dtype=bool)
-    spread = hall_spread(value, influence, every, look_beyond=not robust)
+    robust, count = mean.how == "Huber mean", len(influence)
+    spread = hall_spread(value, influence, np.ones(count, dtype=bool), look_beyond=not robust)
     # what groups left out say holds for the plain mean of tamed rewards, not for a robust one
-    error = max(
-        spread.error if np.isfinite(spread.error) else 0.0, mean.error, 0.0 if robust else floor
-    )
-    # Student's quantiles for a handful of groups, at the level that is asked for most
+    least = max(mean.error, 0.0 if robust else floor)
+    error = max(spread.error if np.isfinite(spread.error) else 0.0, least)
+    # Student's quantiles for a handful of groups, at the most usual level
     widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
-    if error == 0:
-        return spread
     return Hall(value, error * widening, spread.skewness, unseen=getattr(spread, "unseen", False))
+
+
+def _limits(blend: Blend, error: float, groups: int) -> str:
+    """Return what limits the interval, in words."""
+    words = ["from the influence of each episode (or group) on the estimate"]
+    if blend.allowance > error:
+        words.append("mostly an allowance for critics that disagree: the critic is the limit")
+    elif blend.allowance > 0.2 * error:
+        words.append("with an allowance for critics that disagree")
+    if blend.lost > RULES.poor:
+        words.append(
+            f"{blend.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
+        )
+    if groups < RULES.few:
+        words.append(f"only {groups} independent episodes or groups")
+    return "; ".join(words)
 
 
 def reachable(target: Target) -> tuple[float, float]:
@@ -296,10 +294,8 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str |
             f"{least:.4g} to {most:.4g}: the critic extrapolates; log more episodes like the policy's"
         )
     if log.n_groups < FEWEST:
-        return (
-            f"there are only {log.n_groups} independent episodes or groups; at least {FEWEST} are "
-            f"needed"
-        )
+        few = f"there are only {log.n_groups} independent episodes or groups"
+        return f"{few}; at least {FEWEST} are needed"
     at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
     if blend.disagreement > RULES.apart and blend.allowance > RULES.matters * at_stake:
         return (

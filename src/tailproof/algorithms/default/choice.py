@@ -9,112 +9,39 @@ from typing import Any, Self
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import Mover, PairedGain
-from tailproof.algorithms.default.levels import bound_of, interval_of
+from tailproof.algorithms.default.gain import Mover, PairedGain, Spreading, correlation_of
 from tailproof.algorithms.default.spreads import Spread
 from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
-from tailproof.judgement.rules import RULES
+from tailproof.files.frames import plain
 from tailproof.judgement.shape import RewardShape
-from tailproof.statistics.intervals import Bound, Interval
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """A spread, and what the choice of a critic may cost beside it."""
-
-    spread: Spread
-    allowance: float
-
-    @property
-    def centre(self) -> float:
-        """The number."""
-        return self.spread.centre
-
-    @property
-    def error(self) -> float:
-        """Its standard error, the critic's choice left out."""
-        return self.spread.error
-
-    @property
-    def skewness(self) -> float:
-        """Of the number's law."""
-        return self.spread.skewness
-
-    @property
-    def kind(self) -> str:
-        """The name of the interval."""
-        return self.spread.kind
-
-    def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities, moved outwards by the allowance."""
-        low, high = self.spread.ends(below, above)
-        return low - self.allowance, high + self.allowance
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class Scored(Spreading):
     """A value from independent observations, with its own spread and that of the logged policy.
 
-    Attributes
-    ----------
-    value
-        The estimate.
-    estimator, unit, units
-        The mean that was taken, over what, and how many of them there are.
-    spread
-        Of the value before it was moved towards a steadier one.
-    plain_error
-        Standard error of the plain mean.
-    logged_value, logged_spread
-        Of the policy that was logged.
-    influence, logged_influence
-        How much each independent observation moves the two values, centred at 0, (U,).
-    alternatives
-        What other estimators say.
-    on_log
-        What the policy does in the states of the log, where that was asked.
-    measured
-        What the log's rewards look like, or how to measure that when somebody asks; None where nobody
-        can.
-    weights
-        Of each row in the log's order, (n,), where rows have weights.
+    `measured` is what the log's rewards look like, or a function that measures it on demand.
     """
 
-    value: float
-    estimator: str
-    unit: str
-    units: int
-    spread: Spread
-    plain_error: float
-    logged_value: float
+    estimator: str  # the mean that was taken
+    unit: str  # over what
+    units: int  # and how many of them there are
+    spread: Spread  # of the value before it was moved towards a steadier one
+    plain_error: float  # of the plain mean
+    logged_value: float  # of the policy that was logged
     logged_spread: Spread
-    influence: FloatArray = field(repr=False)
-    logged_influence: FloatArray = field(repr=False)
-    alternatives: dict[str, float]
-    on_log: PolicyOnLog | None = None
+    influence: FloatArray = field(repr=False)  # (U,) how much each observation moves the value
+    logged_influence: FloatArray = field(repr=False)  # (U,) the same of the logged value
+    alternatives: dict[str, float]  # what other estimators say
+    on_log: PolicyOnLog | None = None  # what the policy does in the states of the log
     measured: RewardShape | Callable[[], RewardShape] | None = field(default=None, repr=False)
-    weights: FloatArray | None = field(default=None, repr=False)
+    weights: FloatArray | None = field(default=None, repr=False)  # (n,) of rows, in the log's order
 
     @cached_property
     def shape(self) -> RewardShape | None:
         """What the log's rewards look like."""
         return self.measured() if callable(self.measured) else self.measured
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the value."""
-        return self.spread.error
-
-    @property
-    def declined(self) -> str | None:
-        """Why no interval is given, or None."""
-        return None
-
-    @property
-    def limits(self) -> str:
-        """What limits the interval, in words."""
-        return ""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -130,9 +57,7 @@ class Scored:
         if like is not None and np.array_equal(logged, like.logged_influence):
             logged = like.logged_influence
         shape = self.measured if isinstance(self.measured, RewardShape) else None
-        if (
-            shape is not None
-        ):  # the unit of each row served to choose the mean, and is not read again
+        if shape is not None:  # the unit of each row served to choose the mean
             shape = replace(shape, unit_of_row=np.empty(0, dtype=np.intp))
         return replace(
             self,
@@ -148,8 +73,8 @@ class Scored:
             "estimator": self.estimator,
             "unit": self.unit,
             "units": self.units,
-            "standard_error": _finite(self.standard_error),
-            "plain_error": _finite(self.plain_error),
+            "standard_error": plain(self.standard_error),
+            "plain_error": plain(self.plain_error),
             "logged_value": self.logged_value,
             "gain": self.gain.value,
             "declined": self.declined,
@@ -168,75 +93,27 @@ class Scored:
         self, reference: float, spread: Spread, influence: FloatArray | None
     ) -> PairedGain:
         """Return the difference to a value from the same units, or to a number that has none."""
-        correlation = 0.0
-        if influence is not None:
-            sizes = float((self.influence**2).sum() * (influence**2).sum())
-            if sizes > 0:
-                correlation = float((self.influence * influence).sum()) / sizes**0.5
         return PairedGain(
             value=self.value - reference,
             reference=reference,
-            spread=Mover(self.spread, spread, correlation),
+            spread=Mover(self.spread, spread, correlation_of(self.influence, influence)),
         )
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return the ends that miss as often below as above; the estimate is always inside."""
-        return interval_of(self.spread, self.value, level, declined=self.declined, note=self.limits)
-
-    def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a number that the value exceeds with about this confidence."""
-        return bound_of(self.spread, self.value, level, declined=self.declined, note=self.limits)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Scored):
     """The estimator that the log called for, the evidence, and what the others would have said.
 
-    Attributes
-    ----------
-    asymmetry
-        Largest squared difference between more and less robust means, in units of its variance: about
-        3 when residuals are symmetric.
-    skewed
-        Whether that is too much for chance.
-    critic
-        The critics that were averaged, in words.
-    allowance, disagreement
-        How far they are apart beyond chance, and in standard errors.
-    lost
-        Share of the policy's visits for which the log has no similar row.
-    objection
-        Why no interval is given, or None.
+    The asymmetry is the largest squared difference between more and less robust means, in units of its
+    variance: about 3 when residuals are symmetric.
     """
 
     asymmetry: float
-    skewed: bool
-    critic: str
-    allowance: float
-    disagreement: float
-    lost: float
-    objection: str | None
-
-    @property
-    def declined(self) -> str | None:
-        """Why no interval is given, or None."""
-        return self.objection
-
-    @property
-    def limits(self) -> str:
-        """What limits the interval, in words."""
-        words = ["from the influence of each episode (or group) on the estimate"]
-        if self.allowance > self.standard_error:
-            words.append("mostly an allowance for critics that disagree: the critic is the limit")
-        elif self.allowance > 0.2 * self.standard_error:
-            words.append("with an allowance for critics that disagree")
-        if self.lost > RULES.poor:
-            words.append(
-                f"{self.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
-            )
-        if len(self.influence) < RULES.few:
-            words.append(f"only {len(self.influence)} independent episodes or groups")
-        return "; ".join(words)
+    skewed: bool  # whether that is too much for chance
+    critic: str  # the critics that were averaged, in words
+    allowance: float  # how far they are apart beyond chance
+    disagreement: float  # the same in standard errors
+    lost: float  # share of the policy's visits for which the log has no similar row
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -244,50 +121,30 @@ class Choice(Scored):
         assert self.shape is not None
         tails, sided, clustered = self.shape.sentences
         if self.skewed and not self.shape.skewed:
-            sided = (
-                f"Weighted for the policy, residuals are skewed (asymmetry {self.asymmetry:.0f})."
-            )
-        return f"Critic: {self.critic}.", tails, sided, clustered, self._why_this_mean()
+            seen = f"asymmetry {self.asymmetry:.0f}"
+            sided = f"Weighted for the policy, residuals are skewed ({seen})."
+        why = self._why_this_mean(self.shape)
+        return f"Critic: {self.critic}.", tails, sided, clustered, why
 
-    def _why_this_mean(self) -> str:
-        assert self.shape is not None
-        if self.shape.sparse:
-            return (
-                f"The {self.estimator} is taken: a robust one would take the signal for outliers."
-            )
+    def _why_this_mean(self, shape: RewardShape) -> str:
+        taken = f"The {self.estimator} is taken"
+        if shape.sparse:
+            return f"{taken}: a robust one would take the signal for outliers."
         if self.skewed:
             kept = "all" if self.estimator == "plain mean" else "nearly all"
-            return (
-                f"The {self.estimator} is taken, which keeps {kept} of the tail: a more robust one "
-                f"would be biased."
-            )
+            return f"{taken}, which keeps {kept} of the tail: a more robust one would be biased."
         if self.estimator != "plain mean":
             gain = self.plain_error / self.standard_error if self.standard_error > 0 else 1.0
-            return f"The {self.estimator} has the least estimated risk" + (
-                f"; the plain mean's standard error is {gain:.1f} times as large."
-                if gain > 1.05
-                else "."
-            )
-        if self.shape.tails == "heavy":
+            less = f"; the plain mean's standard error is {gain:.1f} times as large"
+            return f"The {self.estimator} has the least estimated risk{less * (gain > 1.05)}."
+        if shape.tails == "heavy":
             return (
-                f"The plain mean is taken all the same: {self.units:,} {self.unit}s are too few to "
-                f"show that a robust one would not be biased."
+                f"{taken} all the same: {self.units:,} {self.unit}s are too few to show that a robust "
+                f"one would not be biased."
             )
-        return "The plain mean is taken: a robust one would gain nothing."
+        return f"{taken}: a robust one would gain nothing."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
-        return {
-            **super().to_dict(),
-            "asymmetry": self.asymmetry,
-            "skewed": self.skewed,
-            "critic": self.critic,
-            "allowance": self.allowance,
-            "disagreement": self.disagreement,
-            "lost": self.lost,
-        }
-
-
-def _finite(number: float) -> float | None:
-    """Return a number that JSON can hold."""
-    return number if np.isfinite(number) else None
+        own = ("asymmetry", "skewed", "critic", "allowance", "disagreement", "lost")
+        return {**super().to_dict(), **{name: getattr(self, name) for name in own}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,72 +10,58 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.default.forest import cross_fit_forests
-from tailproof.algorithms.default.maps import Plain, PolicyAware
 from tailproof.algorithms.default.rungs import (
     Groups,
+    Map,
     Rung,
     System,
     fit_rung,
     forest_rung,
+    jackknife_covariance,
     jackknife_error,
     with_floor,
 )
 from tailproof.algorithms.default.target import Target
 from tailproof.algorithms.linear.statistics import Ridge
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
 from tailproof.errors import SingularError
 from tailproof.features import Basis, Features, Fourier, PerAction, table_for
-from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for, joined
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Thresholds of the climb.
-
-    They were chosen on 17 worlds and 7 cells of the battery, with seeds that `benchmarks/outside.py`
-    does not use.
-    """
-
-    agree: float = 1.5  # standard errors of a difference up to which a witness agrees
-    negligible: float = 0.2  # of the first rung's standard error: a difference that does not matter
-    precise: float = 1.1  # how much less precise than a witness the first rung may be
-    waves: int = 24  # of the Fourier witness
-    fine_waves: int = 150  # of the Fourier rung, and its bandwidth in median distances
-    bandwidth: float = 0.5
+from tailproof.features.base import joined
+from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for
+from tailproof.judgement.rules import RULES
 
 
 @dataclass(frozen=True, eq=False)
 class Blend:
     """An average of rungs, with how far they are apart.
 
-    Attributes
-    ----------
-    rungs, shares
-        The rungs and their shares, which sum to one.
-    allowance
-        How far the farthest rung lies from the average, beyond the standard error of that difference:
-        what the choice of a critic may cost.
-    disagreement
-        The largest difference between a rung and the average, in standard errors of the difference.
-    lost
-        Share of the policy's visits for which the log has no row; 0 where it was not asked.
-    features
-        In which rewards are regressed.
+    `allowance` is how far the farthest rung lies from the average, beyond the standard error of that
+    difference: what the choice of a critic may cost. `disagreement` is the largest difference between
+    a rung and the average, in standard errors of the difference.
     """
 
     rungs: tuple[Rung, ...]
-    shares: FloatArray  # (J,)
-    left_out: FloatArray  # (G,)
+    shares: FloatArray  # (J,) of the rungs: they sum to one
+    left_out: FloatArray  # (G,) the value without each group of episodes
     allowance: float
     disagreement: float
-    lost: float
-    features: Features
+    lost: float  # share of the policy's visits for which the log has no row; 0 without a forest
+    features: Features  # in which rewards are regressed
+
+    @property
+    def log(self) -> Log:
+        """The log that it was fitted to, without the step among the states."""
+        log: Log = self.rungs[0].system.target.task.log
+        return log
 
     @cached_property
     def weights(self) -> FloatArray:
         """The weights w with Ĵ = constant + mean(w·r), (n,)."""
-        each = [share * rung.weights for share, rung in zip(self.shares, self.rungs, strict=True)]
-        return np.asarray(np.sum(each, axis=0))
+        return np.asarray(self._mean([rung.weights for rung in self.rungs]))
+
+    def _mean(self, each: Any) -> Any:
+        return sum(share * own for share, own in zip(self.shares, each, strict=True))
 
     @cached_property
     def error(self) -> float:
@@ -84,32 +70,17 @@ class Blend:
 
     def influences(self, rewards: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return Ĵ on these rewards, the influence of each row, (n,), and V of each start, (m,)."""
-        value, rows, starts = 0.0, np.zeros(len(rewards)), 0.0
-        for share, rung in zip(self.shares, self.rungs, strict=True):
-            own = rung.influences(rewards)
-            value += share * own[0]
-            rows += share * own[1]
-            starts = starts + share * own[2]
-        return value, rows, np.asarray(starts)
+        each = zip(*(rung.influences(rewards) for rung in self.rungs), strict=True)
+        value, rows, starts = (self._mean(own) for own in each)
+        return float(value), rows, starts
 
     def words(self) -> str:
         """Return the rungs and their shares in words."""
-        named = [
-            f"{rung.name} {share:.0%}"
-            for share, rung in zip(self.shares, self.rungs, strict=True)
-            if share >= 0.005
-        ]
-        return ", ".join(named)
+        named = zip(self.shares, self.rungs, strict=True)
+        return ", ".join(f"{rung.name} {share:.0%}" for share, rung in named if share >= 0.005)
 
 
-def climb(
-    target: Target,
-    rewards: FloatArray,
-    low: Features,
-    *,
-    seed: int = 0,
-    rules: Rules | None = None,
-) -> Blend:
+def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) -> Blend:
     """Return the rungs that this log calls for.
 
     The first rung is LSTD on standardised polynomials. It stays alone if cheap witnesses (the same with
@@ -120,41 +91,32 @@ def climb(
 
         α = (var y − cov(x, y)) / (var(y − x) + (y − x)²),
 
-    for its value x and their average y.
-
-    Parameters
-    ----------
-    rewards
-        Tamed ones, (n,): one outlier must not decide which critic is right.
-    low
-        The features of the first rung: standardised polynomials.
+    for its value x and their average y. Rewards are tamed ones, (n,): one outlier must not decide which
+    critic is right. `low` are the features of the first rung.
     """
-    rules = rules or Rules()
     log, groups = target.log, Groups.deal(target, seed=seed)
     high = table_for(log) or basis_for(log, knots=KNOTS)
-    on_states = _state_map(low, log), _state_map(high, log)
-
-    def system(chosen: Any, occupancy: FloatArray | None = None) -> System:
-        return System(chosen, target, groups, occupancy)
-
-    first = fit_rung("polynomials", system(Plain(low)), rewards)
-    aware = PolicyAware(low, on_states[0])
+    first = fit_rung("polynomials", System(Map(low), target, groups), rewards)
+    aware = Map(low, _state_map(low, log))
     if first is not None:
-        witnesses = (aware, Plain(high), Plain(_waves(log, rules.waves)))
-        found = _witnesses(first, witnesses, system, rewards, rules)
+        others = (aware, Map(high), Map(_waves(log)))
+        found = _witnesses(first, (System(each, target, groups) for each in others), rewards)
         if found is not None:
             return _alone(first, found, low)
     forest = cross_fit_forests(target, rewards, seed=seed)
     occupancy = with_floor(forest.occupancy)
-    rich = PolicyAware(low, on_states[1])
-    smooth = PolicyAware(low, _fourier(log, rules))
-    systems = tuple(system(each, occupancy) for each in (Plain(high), rich, aware, smooth))
+    fine = min(RULES.fine_waves, max(log.n_transitions // 40, 5))
+    smooth = Fourier.fit(log.states, waves=fine, bandwidth=RULES.fine_bandwidth)
+    maps = (Map(high), Map(low, _state_map(high, log)), aware, Map(low, smooth))
+    weighted, rich, plain, waves = (System(each, target, groups, occupancy) for each in maps)
+    inner = getattr(high, "state_features", high)
+    splines = "splines" if isinstance(inner, Basis | JointBasis) else "table"
     candidates = (
-        fit_rung(f"weighted {_name(high)}", systems[0], rewards),
-        fit_rung("trees and policy-aware splines", systems[1], rewards, forest=forest),
-        fit_rung("trees and policy-aware polynomials", systems[2], rewards, forest=forest),
-        fit_rung("weighted policy-aware splines", systems[1], rewards),
-        fit_rung("weighted policy-aware waves", systems[3], rewards),
+        fit_rung(f"weighted {splines}", weighted, rewards),
+        fit_rung("trees and policy-aware splines", rich, rewards, forest=forest),
+        fit_rung("trees and policy-aware polynomials", plain, rewards, forest=forest),
+        fit_rung("weighted policy-aware splines", rich, rewards),
+        fit_rung("weighted policy-aware waves", waves, rewards),
     )
     rungs = tuple(rung for rung in candidates if rung is not None)
     if not rungs:
@@ -162,9 +124,8 @@ def climb(
             "No critic could be fitted: the equations of every feature map are singular on this log. "
             "Use more episodes, fewer state columns, or a smaller gamma."
         )
-    witness = forest_rung(systems[0], rewards, forest)
-    blend = _mixed(first, rungs, witness, low, high)
-    return replace(blend, lost=forest.lost)
+    witness = forest_rung(weighted, rewards, forest)
+    return replace(_mixed(first, rungs, witness, low, high), lost=forest.lost)
 
 
 def single(
@@ -176,7 +137,7 @@ def single(
     seed: int = 0,
 ) -> Blend:
     """Return the one rung of features that were given."""
-    system = System(Plain(features), target, Groups.deal(target, seed=seed), ridge=ridge)
+    system = System(Map(features), target, Groups.deal(target, seed=seed), ridge=ridge)
     rung = fit_rung("the given features", system, rewards)
     if rung is None:
         raise SingularError(
@@ -186,45 +147,32 @@ def single(
     return _alone(rung, [], features)
 
 
-def _state_map(features: Any, log: Any) -> Any:
+def _state_map(features: Any, log: Log) -> Any:
     """Return the functions of the state behind a feature map."""
     if isinstance(features, JointBasis):
         return Basis.fit(log.states, knots=KNOTS if features.basis.knots else 0)
     return features.state_features
 
 
-def _name(features: Any) -> str:
-    inner = getattr(features, "state_features", features)
-    return "splines" if isinstance(inner, Basis | JointBasis) else "table"
-
-
-def _waves(log: Any, waves: int) -> Features:
-    waves = min(waves, max(log.n_transitions // 100, 5))
+def _waves(log: Log) -> Features:
+    waves = min(RULES.waves, max(log.n_transitions // 100, 5))
     if not log.is_discrete:
         return JointBasis(Fourier.fit(joined(log.states, log.actions), waves=waves))
     inner = Fourier.fit(log.states, waves=min(waves, max(LARGEST // log.n_actions, 5)))
     return PerAction(inner, len(log.state_names), log.n_actions)
 
 
-def _fourier(log: Any, rules: Rules) -> Fourier:
-    waves = min(rules.fine_waves, max(log.n_transitions // 40, 5))
-    return Fourier.fit(log.states, waves=waves, bandwidth=rules.bandwidth)
-
-
-def _witnesses(
-    first: Rung, maps: Sequence[Any], system: Any, rewards: FloatArray, rules: Rules
-) -> list[Rung] | None:
+def _witnesses(first: Rung, systems: Iterable[System], rewards: FloatArray) -> list[Rung] | None:
     """Return the witnesses if none of them contradicts the first rung, else None."""
     found = []
-    for each in maps:
-        rung = fit_rung("", system(each), rewards)
+    for system in systems:
+        rung = fit_rung("", system, rewards)
         if rung is None:
             return None
-        gap = abs(rung.value - first.value)
-        error = jackknife_error(rung.left_out - first.left_out)
-        if gap > max(rules.agree * error, rules.negligible * first.error):
+        chance = RULES.witness_agrees * jackknife_error(rung.left_out - first.left_out)
+        if abs(rung.value - first.value) > max(chance, RULES.negligible * first.error):
             return None
-        if first.error > rules.precise * rung.error:
+        if first.error > RULES.precise * rung.error:
             return None
         found.append(rung)
     return found
@@ -237,11 +185,7 @@ def _alone(first: Rung, witnesses: Sequence[Rung], features: Features) -> Blend:
 
 
 def _mixed(
-    first: Rung | None,
-    rungs: tuple[Rung, ...],
-    witness: Rung,
-    low: Features,
-    high: Features,
+    first: Rung | None, rungs: tuple[Rung, ...], witness: Rung, low: Features, high: Features
 ) -> Blend:
     kept = _middle(rungs)
     value = float(np.mean([rung.value for rung in kept]))
@@ -250,7 +194,7 @@ def _mixed(
     alpha = 0.0
     if first is not None:
         gap, others = value - first.value, left_out - first.left_out
-        numerator = _covariance(left_out, left_out) - _covariance(left_out, first.left_out)
+        numerator = jackknife_covariance(left_out, others)
         spread = jackknife_error(others) ** 2
 
         def share(difference: Any) -> Any:
@@ -260,15 +204,8 @@ def _mixed(
         value, left_out = value - alpha * gap, left_out - share(others) * others
         kept, shares = (first, *kept), np.concatenate([[alpha], (1 - alpha) * shares])
     allowance, disagreement = _apart(value, left_out, (*rungs, witness))
-    return Blend(
-        kept,
-        shares,
-        left_out,
-        allowance,
-        disagreement,
-        0.0,
-        low if alpha > 0.5 else high,
-    )
+    features = low if alpha > 0.5 else high
+    return Blend(kept, shares, left_out, allowance, disagreement, 0.0, features)
 
 
 def _middle(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
@@ -288,8 +225,3 @@ def _apart(value: float, left_out: FloatArray, rungs: Sequence[Rung]) -> tuple[f
         allowance = max(allowance, gap - error)
         disagreement = max(disagreement, gap / max(error, 1e-12 * max(abs(value), 1e-300)))
     return allowance, disagreement
-
-
-def _covariance(first: FloatArray, second: FloatArray) -> float:
-    count = len(first)
-    return float((count - 1) / count * ((first - first.mean()) * (second - second.mean())).sum())

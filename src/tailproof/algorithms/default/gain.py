@@ -1,100 +1,27 @@
-"""The difference between two values from the same rows: bounds combined with their correlation."""
+"""The difference and the ratio of two values from the same data, with their own intervals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import sqrt
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import inf, nan, pi, sqrt
 
-from tailproof.algorithms.default.levels import bound_of, check_level, interval_of, require_offered
-from tailproof.algorithms.default.ratio import Quotient
+import numpy as np
+from scipy.optimize import brentq
+
 from tailproof.algorithms.default.spreads import Spread
+from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
-from tailproof.statistics.intervals import Bound, Interval
+from tailproof.statistics.intervals import (
+    Bound,
+    Interval,
+    order_statistic_interval,
+    order_statistic_lower_bound,
+)
+from tailproof.statistics.tails import mad
+from tailproof.statistics.tails.sample import check_level
 
 _NOTE = "both values' own bounds, combined with the correlation of their scores"
-
-
-@dataclass(frozen=True)
-class Exactly:
-    """A number that is known, such as a target to beat."""
-
-    centre: float
-    error: float = 0.0
-    skewness: float = 0.0
-    kind: str = "known"
-
-    def ends(self, below: float, above: float) -> tuple[float, float]:  # noqa: ARG002
-        """Return the number twice."""
-        return self.centre, self.centre
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairedGain:
-    """How far one value is ahead of another.
-
-    Attributes
-    ----------
-    value
-        The difference of the two estimates.
-    reference
-        What it is compared with.
-    spread
-        Of the difference before either estimate was moved towards a steadier one.
-    declined
-        Why no interval is given, or None.
-    """
-
-    value: float
-    reference: float
-    spread: Spread
-    declined: str | None = None
-
-    @property
-    def relative(self) -> float:
-        """The gain over |reference|; NaN where that is 0."""
-        return relative_gain(self.value, self.reference)
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the difference."""
-        return self.spread.error
-
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return a two-sided interval of the difference, which always holds it."""
-        return interval_of(self.spread, self.value, level, declined=self.declined, note=_NOTE)
-
-    def relative_interval(self, level: float = 0.9) -> Interval:
-        """Return a two-sided interval of the gain over |reference|, the relative lift.
-
-        From the ratio of the two values, each with its own spread and with the correlation of their
-        scores, so that the error of the reference counts too. An end is infinite where the reference
-        may be 0.
-        """
-        miss = (1 - check_level(level)) / 2
-        require_offered(self.declined, level, "interval")
-        if not isinstance(self.spread, Mover) or not self.reference:
-            raise LevelError("There is no relative gain over a reference that is 0 or unknown.")
-        paired = self.spread
-        sign = 1 if self.reference > 0 else -1
-        ratio = Quotient.of(paired.ahead, paired.behind, paired.correlation, sign=sign)
-        low, high = (end - sign for end in ratio.ends(miss, miss))
-        return Interval(
-            low=min(low, self.relative),
-            high=max(high, self.relative),
-            level=level,
-            requested=level,
-            kind=ratio.kind,
-            note=_NOTE,
-        )
-
-    def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a value that the difference exceeds."""
-        return bound_of(self.spread, self.value, level, declined=self.declined, note=_NOTE)
-
-
-def relative_gain(value: float, reference: float) -> float:
-    """Return a gain over |reference|; NaN where that is 0."""
-    return value / abs(reference) if reference else float("nan")
 
 
 @dataclass(frozen=True)
@@ -111,7 +38,6 @@ class Mover:
     behind: Spread
     correlation: float
     kind: str = "MOVER"
-    skewness: float = 0.0
 
     @property
     def centre(self) -> float:
@@ -121,15 +47,215 @@ class Mover:
     @property
     def error(self) -> float:
         """Its standard error."""
-        return self._reach(self.ahead.error, self.behind.error)
+        return _combined(self.ahead.error, self.behind.error, self.correlation)
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
         """Return the ends that miss with these probabilities."""
         first, second = self.ahead.ends(below, above), self.behind.ends(above, below)
-        down = self._reach(self.ahead.centre - first[0], second[1] - self.behind.centre)
-        up = self._reach(first[1] - self.ahead.centre, self.behind.centre - second[0])
+        own, other, rho = self.ahead.centre, self.behind.centre, self.correlation
+        down = _combined(max(own - first[0], 0.0), max(second[1] - other, 0.0), rho)
+        up = _combined(max(first[1] - own, 0.0), max(other - second[0], 0.0), rho)
         return self.centre - down, self.centre + up
 
-    def _reach(self, own: float, other: float) -> float:
-        own, other = max(own, 0.0), max(other, 0.0)
-        return sqrt(max(own**2 + other**2 - 2 * self.correlation * own * other, 0.0))
+
+@dataclass(frozen=True)
+class Quotient:
+    """The ratio of a number to a positive one, from their own spreads (Donner and Zou 2012, MOVER-R).
+
+    The ratio exceeds L where the difference θ₁ − L θ₂ exceeds 0: the lower end is the L at which the
+    lower end of that difference is 0, √(D₁² + L² E₂² − 2 ρ L D₁ E₂) below it, with D₁ and E₂ the
+    distances from the numbers to their own ends. With normal ends this is Fieller's interval. An end
+    is infinite where the second number may be 0. With the sign −1 the second number is negated first.
+    """
+
+    above: Spread
+    below: Spread
+    correlation: float
+    sign: int = 1
+    kind: str = "MOVER ratio"
+
+    @property
+    def centre(self) -> float:
+        """The ratio."""
+        return self.sign * self.above.centre / self.below.centre
+
+    @property
+    def error(self) -> float:
+        """Its standard error, by the delta method."""
+        other = self.centre * self.below.error
+        reach = _combined(self.above.error, other, self.sign * self.correlation)
+        return reach / abs(self.below.centre)
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the ends that miss with these probabilities."""
+        if not self.sign * self.below.centre > 0:
+            return -inf, inf
+        return self._end(-1, below), self._end(+1, above)
+
+    def _end(self, side: int, miss: float) -> float:
+        """Return the ratio R at which the end of θ₁ − R θ₂ on the other side is 0."""
+        top, bottom = self.above.centre, self.sign * self.below.centre
+        own = max(side * (self.above.ends(miss, miss)[side > 0] - top), 0.0)
+        least, largest = sorted(self.sign * end for end in self.below.ends(miss, miss))
+
+        def beyond(ratio: float) -> float:
+            # a larger second number makes a positive ratio smaller
+            away = largest - bottom if side * ratio < 0 else bottom - least
+            reach = _combined(own, ratio * max(away, 0.0), self.sign * self.correlation)
+            return side * (top - ratio * bottom) + reach
+
+        return _root(beyond, self.centre, side * (self.error or abs(self.centre) or 1.0))
+
+
+def _combined(own: float, other: float, correlation: float) -> float:
+    return sqrt(max(own**2 + other**2 - 2 * correlation * own * other, 0.0))
+
+
+def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
+    """Return where a function that is not negative at the start becomes so, or infinity."""
+    inside = start
+    for _ in range(60):
+        outside = start + step
+        if beyond(outside) <= 0:
+            return float(brentq(beyond, inside, outside, rtol=1e-10))
+        inside, step = outside, 2 * step
+    return inf if step > 0 else -inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spreading:
+    """A value with its interval and its lower bound at any level, or the reason why it has none."""
+
+    value: float
+    spread: Spread | Mover | Quotient
+    limits: str  # what limits the interval, in words
+    declined: str | None = None  # why no interval is given
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the value."""
+        return self.spread.error
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return the ends that miss as often below as above; the value is always inside."""
+        low, high = self._ends(level, (1 - level) / 2, "interval")
+        kind, note = self.spread.kind, self.limits
+        found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
+        return holding(found, self.value)
+
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a number that the truth exceeds with about this confidence, never above the value."""
+        low, _ = self._ends(level, 1 - level, "lower bound")
+        kind, note = self.spread.kind, self.limits
+        return below(
+            Bound(value=low, level=level, requested=level, kind=kind, note=note), self.value
+        )
+
+    def _ends(self, level: float, miss: float, what: str) -> tuple[float, float]:
+        check_level(level)
+        if self.declined is not None:
+            reason = f"exists for this log: {self.declined}"
+            raise LevelError(f"No honest {100 * level:g} % {what} {reason}.")
+        low, high = self.spread.ends(miss, miss)
+        return float(low), float(high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueGain:
+    """How far one value is ahead of another."""
+
+    value: float  # the difference of the two estimates
+    reference: float  # what it is compared with
+    declined: str | None = None  # why no interval is given
+
+    @property
+    def relative(self) -> float:
+        """The gain over |reference|; NaN where that is 0."""
+        return self.value / abs(self.reference) if self.reference else nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedGain(ValueGain, Spreading):
+    """A gain paired by rows or episodes, with the spread of the difference.
+
+    The spread is that before either estimate was moved towards a steadier one.
+    """
+
+    spread: Mover
+    limits: str = field(default=_NOTE, repr=False)
+
+    def relative_interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the gain over |reference|, the relative lift.
+
+        From the ratio of the two values, so that the error of the reference counts too. An end is
+        infinite where the reference may be 0.
+        """
+        if not self.reference:
+            raise LevelError("There is no relative gain over a reference that is 0.")
+        sign = 1 if self.reference > 0 else -1
+        ratio = Quotient(self.spread.ahead, self.spread.behind, self.spread.correlation, sign)
+        asked = Spreading(
+            value=self.relative + sign, spread=ratio, limits=_NOTE, declined=self.declined
+        )
+        found = asked.interval(level)
+        return replace(found, low=found.low - sign, high=found.high - sign)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldGain(ValueGain):
+    """A gain paired by folds: `fold_values` are the differences where both are finite, (K,).
+
+    Its value is the difference of the two estimates, not the median of these.
+    """
+
+    fold_values: FloatArray = field(repr=False)
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the difference; NaN where there are no independent folds."""
+        return nan if self.declined else fold_error(self.fold_values)
+
+    @property
+    def won(self) -> int:
+        """In how many folds the first is ahead."""
+        return int(np.count_nonzero(self.fold_values > 0))
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return an interval from order statistics of the folds' differences; it holds the value."""
+        self._require()
+        return holding(order_statistic_interval(self.fold_values, level=level), self.value)
+
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a bound from order statistics of the folds' differences, never above the value."""
+        self._require()
+        return below(order_statistic_lower_bound(self.fold_values, level=level), self.value)
+
+    def _require(self) -> None:
+        if self.declined is not None:
+            raise LevelError(self.declined)
+
+
+def fold_error(values: FloatArray) -> float:
+    """Return the standard error of the median of K folds, from their MAD; NaN for fewer than two.
+
+    π/2 is the variance of a Gaussian sample's median over that of its mean.
+    """
+    return sqrt(pi / 2 / len(values)) * mad(values) if len(values) > 1 else nan
+
+
+def holding(interval: Interval, value: float) -> Interval:
+    """Return the interval, widened to hold the value: members combined elsewhere may lie outside."""
+    return replace(interval, low=min(interval.low, value), high=max(interval.high, value))
+
+
+def below(bound: Bound, value: float) -> Bound:
+    """Return the bound, lowered to the value if it lies above."""
+    return replace(bound, value=min(bound.value, value))
+
+
+def correlation_of(first: FloatArray, second: FloatArray | None) -> float:
+    """Return the correlation of two values from the influences of the same units, (U,) each."""
+    if second is None:
+        return 0.0
+    sizes = float((first**2).sum() * (second**2).sum())
+    return float((first * second).sum()) / sizes**0.5 if sizes > 0 else 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from tailproof.algorithms.linear.huber import Regression
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.judgement.rules import RULES
-from tailproof.judgement.shape import RewardShape, sums
+from tailproof.judgement.shape import RewardFit, RewardShape, sums
 from tailproof.statistics.huber_path import Nuisance, Path, huber_estimates
 from tailproof.statistics.means import adaptive_huber, catoni, median_of_means
 
@@ -18,86 +18,53 @@ from tailproof.statistics.means import adaptive_huber, catoni, median_of_means
 class MeanChoice:
     """The mean of the weighted residuals w·(r − r̃) that their tails, skew and clustering call for.
 
-    Attributes
-    ----------
-    value
-        The mean.
-    how, unit, units
-        Which mean, over what, and of how many.
-    asymmetry, skewed
-        The evidence of skew, and whether it is too much for chance.
-    doubt
-        How far the adaptive Huber mean lies from this one, where tails are heavy, symmetry matters and
-        the log is too small to settle it; otherwise 0.
-    error, plain_error
-        The standard error of this mean and of the plain one, the regression's noise included.
-    influence
-        Of each unit on the estimate, (U,), the transitions' noise included.
-    unit_of_row
-        (n,)
-    path
-        The Huber means of all thresholds, and of which samples, (U,).
+    `doubt` is how far the adaptive Huber mean lies from this one, where tails are heavy, symmetry
+    matters and the log is too small to settle it; otherwise 0.
     """
 
     value: float
     how: str
-    unit: str
-    units: int
-    asymmetry: float
-    skewed: bool
+    shape: RewardShape  # of the log's rewards: it says over which units the mean is
+    asymmetry: float  # the evidence of skew
+    skewed: bool  # whether that is too much for chance
     doubt: float
-    error: float
-    plain_error: float
-    influence: FloatArray
-    unit_of_row: IntArray
-    path: Path
-    samples: FloatArray
+    error: float  # of this mean, the regression's noise included
+    plain_error: float  # of the plain one
+    influence: FloatArray  # (U,) of each unit on the estimate, the transitions' noise included
+    path: Path  # the Huber means of all thresholds
+    samples: FloatArray  # (U,) of which they are means
 
     def others(self, rng: np.random.Generator) -> dict[str, float]:
         """Return what other means would have said."""
+        samples = self.samples
         return {
             "plain LSTD": float(self.path.estimates[-1]),
-            "adaptive Huber": adaptive_huber(self.samples),
-            "Catoni": catoni(self.samples),
-            "median of 20 means": median_of_means(
-                self.samples, blocks=min(20, self.units), rng=rng
-            ),
+            "adaptive Huber": adaptive_huber(samples),
+            "Catoni": catoni(samples),
+            "median of 20 means": median_of_means(samples, blocks=min(20, len(samples)), rng=rng),
             "Huber regression": 0.0,
         }
 
     def with_influence(self, rows: FloatArray) -> MeanChoice:
         """Return the choice with the influence of each row, (n,), in place of its own."""
-        total = sums(self.unit_of_row, rows, self.units) * self.units / len(rows)
+        count = self.shape.units
+        total = sums(self.shape.unit_of_row, rows, count) * count / len(rows)
         total -= total.mean()
-        error = float(np.sqrt((total**2).sum())) / self.units
+        error = float(np.sqrt((total**2).sum())) / count
         return replace(self, influence=total, error=error)
 
 
-@dataclass(frozen=True, eq=False)
-class Residuals:
-    """Residuals r − r̃ of a log, the features of r̃, and the shape of the log's rewards."""
+def choose_mean(rewards: RewardFit, weights: FloatArray, transition: FloatArray) -> MeanChoice:
+    """Choose the mean of w·(r − r̃), with weights w, (n,).
 
-    fit: Regression
-    phi: FloatArray  # (n, d) the regression's features
-    shape: RewardShape
-
-
-def choose_mean(residuals: Residuals, weights: FloatArray, transition: FloatArray) -> MeanChoice:
-    """Choose the mean of w·(r − r̃).
-
-    Parameters
-    ----------
-    weights
-        w, (n,)
-    transition
-        w·δ with r̃ in place of the rewards, (n,): noise that every mean shares.
+    `transition` is w·δ with r̃ in place of the rewards, (n,): noise that every mean shares.
     """
-    fit, shape = residuals.fit, residuals.shape
+    fit, shape = rewards.fit, rewards.shape
     unit, count = shape.unit_of_row, shape.units
     n = len(weights)
     samples = sums(unit, weights * fit.residuals, count) * count / n
     common = sums(unit, transition, count) * count / n
-    nuisance = _nuisance(unit, count, residuals.phi, weights, fit)
+    nuisance = _nuisance(unit, count, rewards.phi, weights, fit)
     path = huber_estimates(samples, nuisance=nuisance, common=common)
     asymmetry = max(path.asymmetry(), shape.asymmetry)
     skewed = asymmetry > RULES.skewed
@@ -119,15 +86,13 @@ def choose_mean(residuals: Residuals, weights: FloatArray, transition: FloatArra
     return MeanChoice(
         value=mean,
         how=how,
-        unit=shape.unit,
-        units=count,
+        shape=shape,
         asymmetry=asymmetry,
         skewed=skewed,
         doubt=abs(adaptive - mean) if unsure else 0.0,
         error=float(np.sqrt(path.variances[chosen])),
         plain_error=float(np.sqrt(path.variances[-1])),
         influence=_influence(samples, path, chosen) + common,
-        unit_of_row=unit,
         path=path,
         samples=samples,
     )

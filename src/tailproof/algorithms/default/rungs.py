@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.default.forest import CrossFitted
-from tailproof.algorithms.default.maps import Map, OfStates
-from tailproof.algorithms.default.target import Actions, Target, shuffled_groups
+from tailproof.algorithms.default.target import PolicyActions, Target
 from tailproof.algorithms.linear.statistics import Ridge
-from tailproof.arrays import FloatArray, IntArray
-from tailproof.features import Basis
+from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.horizon import steps_of
+from tailproof.data.stored import AnyLog
+from tailproof.features import Basis, Features, mixed_features
 from tailproof.features.ladder import KNOTS
 
 GROUPS = 20
@@ -30,6 +31,48 @@ _FLOOR = 0.1  # of the mean occupancy, for every row: no part of the log is igno
 _CHUNK = 4_096
 _NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
 _KEPT = 1 << 24  # numbers of a feature matrix worth keeping between passes
+
+
+@dataclass(frozen=True)
+class Map:
+    """[φ(s, a), agreement(s, a)·ψ(s)]: ψ is what differs where the log acts as the policy would.
+
+    Either part may be missing: φ alone knows nothing of the policy; ψ alone, where the log always
+    agrees, is the critic V(s) of what was done.
+    """
+
+    features: Features | None
+    state_features: Any = None
+
+    def at(self, states: FloatArray, actions: AnyArray, agreement: FloatArray) -> FloatArray:
+        """Return the features at n pairs, (n, d)."""
+        own = None if self.features is None else self.features(states, actions)
+        return self._joined(own, states, agreement[:, None])
+
+    def under(self, policy: PolicyActions) -> FloatArray:
+        """Return the expected features under the policy, (n, d): zero where nothing follows."""
+        own = None
+        if self.features is not None:
+            own = mixed_features(self.features, policy.states, policy.actions, policy.weights)
+        share = (policy.weights * policy.agreement).sum(axis=1, keepdims=True)
+        return self._joined(own, policy.states, share)
+
+    def _joined(self, own: FloatArray | None, states: FloatArray, share: FloatArray) -> FloatArray:
+        if self.state_features is None:
+            assert own is not None
+            return own
+        psi = np.asarray(self.state_features(states) * share)
+        return psi if own is None else np.hstack([own, psi])
+
+    @property
+    def constant(self) -> FloatArray | None:
+        """The θ with which the features are 1 everywhere, (d,); None if there is none that is known."""
+        if self.features is None:
+            return np.asarray(self.state_features.constant())
+        known = getattr(self.features, "constant", None)
+        if known is None or self.state_features is None:
+            return None if known is None else known()
+        return np.concatenate([known(), np.zeros(int(self.state_features.size(0)))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +86,9 @@ class Groups:
     @classmethod
     def deal(cls, target: Target, *, seed: int = 0) -> Groups:
         """Deal the log's groups (or episodes) at random into at most 20."""
-        log = target.log
-        count = min(GROUPS, log.n_groups)
-        of_episode = shuffled_groups(log, seed) % count
-        m = len(target.first.states)
-        of_first = of_episode if target.starts_with_episodes else np.arange(m) % count
-        return cls(count, of_episode[log.episode_of_row], of_first)
+        count = min(GROUPS, target.log.n_groups)
+        of_episode, of_first = target.dealt(seed, count)
+        return cls(count, of_episode[target.log.episode_of_row], of_first)
 
     @cached_property
     def order(self) -> IntArray:
@@ -62,6 +102,13 @@ class Groups:
         for first, last in pairwise(edges):
             yield int(own[first]), slice(first, last)
 
+    def without(self, starts: FloatArray) -> FloatArray:
+        """Return the mean over the starts of all other groups, (G, …), of values (m, …)."""
+        own = np.stack([starts[self.of_first == k].sum(axis=0) for k in range(self.count)])
+        count = np.bincount(self.of_first, minlength=self.count)
+        rest = np.maximum(count.sum() - count, 1).reshape(-1, *[1] * (own.ndim - 1))
+        return np.asarray((own.sum(axis=0) - own) / rest)
+
 
 @dataclass(frozen=True, eq=False)
 class System:
@@ -73,37 +120,23 @@ class System:
     occupancy: FloatArray | None = None  # (n,) of mean one; None for all rows alike
     ridge: Ridge | None = None  # on all features alike; None for one in their own units
 
-    def chunks(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
-        """Yield rows in the order of their groups, φ and φ − γφ', made before or made anew."""
-        yield from self._make() if self._kept is None else self._kept
-
-    def logged(self) -> Iterator[tuple[Any, FloatArray]]:
-        """Yield rows in the order of their groups, and φ: half of the work, where it is not kept."""
-        if self._kept is not None:
-            yield from ((rows, phi) for rows, phi, _ in self._kept)
-        else:
-            yield from ((rows, self._at(rows)) for rows in self._spans_of_rows())
+    def chunks(self, *, ahead: bool = True) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+        """Yield rows in the order of their groups, φ and, where it is needed `ahead`, φ − γφ'."""
+        yield from self._make(ahead) if self._kept is None else self._kept
 
     @cached_property
-    def _kept(self) -> list[tuple[Any, FloatArray, FloatArray]] | None:
-        width = self._at(np.zeros(1, dtype=np.intp)).shape[1]
-        return list(self._make()) if width * self.target.log.n_transitions <= _KEPT else None
+    def _kept(self) -> list[tuple[IntArray, FloatArray, FloatArray]] | None:
+        size = self.first.shape[1] * self.target.log.n_transitions
+        return list(self._make(True)) if size <= _KEPT else None
 
-    def _make(self) -> Iterator[tuple[Any, FloatArray, FloatArray]]:
-        gamma = self.target.gamma
-        for rows in self._spans_of_rows():
-            diff = phi = self._at(rows)
-            if gamma > 0:
-                diff = phi - gamma * self.map.under(self.target.next.take(rows))
+    def _make(self, ahead: bool) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+        target, log = self.target, self.target.log
+        for start in range(0, log.n_transitions, _CHUNK):
+            rows = self.groups.order[start : start + _CHUNK]
+            diff = phi = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
+            if ahead and target.gamma > 0:
+                diff = phi - target.gamma * self.map.under(target.next.take(rows))
             yield rows, phi, diff
-
-    def _spans_of_rows(self) -> Iterator[IntArray]:
-        for start in range(0, self.target.log.n_transitions, _CHUNK):
-            yield self.groups.order[start : start + _CHUNK]
-
-    def _at(self, rows: IntArray) -> FloatArray:
-        log = self.target.log
-        return self.map.at(log.states[rows], log.actions[rows], self.target.agreement[rows])
 
     def weighted(self, rows: Any, phi: FloatArray) -> FloatArray:
         """Return ωφ of some rows."""
@@ -150,7 +183,7 @@ class System:
     def moments(self, rewards: FloatArray) -> FloatArray:
         """Return Σωφr of each group, (G, d)."""
         total = np.zeros((self.groups.count, self.first.shape[1]))
-        for rows, phi in self.logged():
+        for rows, phi, _ in self.chunks(ahead=False):
             own = rewards[rows] if self.occupancy is None else rewards[rows] * self.occupancy[rows]
             for group, span in self.groups.spans(rows):
                 total[group] += own[span] @ phi[span]
@@ -167,7 +200,7 @@ class System:
         direction = self._solved(self.first.mean(axis=0), transposed=True)
         n = self.target.log.n_transitions
         weights = np.empty(n)
-        for rows, phi in self.logged():
+        for rows, phi, _ in self.chunks(ahead=False):
             weights[rows] = n * (phi @ direction)
         return weights if self.occupancy is None else weights * self.occupancy
 
@@ -180,12 +213,7 @@ class System:
         total, _, count = self.matrices
         rest = total.sum(axis=0) - total + (count.sum() - count)[:, None, None] * self.penalty
         theta = np.linalg.solve(rest, (moments.sum(axis=0) - moments)[..., None])[..., 0]  # (G, d)
-        own = np.stack(
-            [self.first[self.groups.of_first == k].sum(axis=0) for k in range(self.groups.count)]
-        )
-        starts = np.bincount(self.groups.of_first, minlength=self.groups.count)
-        mean = (own.sum(axis=0) - own) / np.maximum(starts.sum() - starts, 1)[:, None]
-        return np.asarray((mean * theta).sum(axis=1))
+        return np.asarray((self.groups.without(self.first) * theta).sum(axis=1))
 
     def critic(self, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the Bellman residuals r − (φ − γφ')ᵀθ, (n,), and the values of starts, (m,)."""
@@ -198,25 +226,13 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """An estimator Ĵ = constant + mean(w·r), and what it would say without each group.
-
-    Attributes
-    ----------
-    name
-        In words.
-    value, left_out
-        On tamed rewards, and the same without each group of episodes, (G,).
-    system
-        Its equations.
-    forest
-        A critic whose error the rung corrects, or None.
-    """
+    """An estimator Ĵ = constant + mean(w·r), and what it would say without each group."""
 
     name: str
-    value: float
-    left_out: FloatArray
+    value: float  # on tamed rewards
+    left_out: FloatArray  # (G,) the same without each group of episodes
     system: System
-    forest: CrossFitted | None = None
+    forest: CrossFitted | None = None  # a critic whose error the rung corrects
 
     @property
     def weights(self) -> FloatArray:
@@ -230,42 +246,35 @@ class Rung:
 
     def influences(self, rewards: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return Ĵ on these rewards, w·δ of each row, (n,), and V of each start, (m,)."""
-        gamma = self.system.target.gamma
-        first = 0.0 if self.forest is None else self.forest.first_values
+        first: Any = 0.0
         if self.forest is not None:
-            rewards = rewards + gamma * self.forest.next_values - self.forest.values
+            first = self.forest.first_values
+            rewards = self.forest.residuals(rewards, self.system.target.gamma)
         residuals, starts = self.system.critic(rewards)
-        starts = starts + first
         value = float(np.mean(first)) + float(np.mean(self.weights * rewards))
-        return value, self.weights * residuals, starts
+        return value, self.weights * residuals, starts + first
 
 
 def fit_rung(
     name: str, system: System, rewards: FloatArray, *, forest: CrossFitted | None = None
 ) -> Rung | None:
     """Fit a rung on (tamed) rewards; None where its equations have no finite solution."""
-    gamma, groups = system.target.gamma, system.groups
-    shift: Any = 0.0
-    first = 0.0
+    first, shift = 0.0, np.asarray(0.0)
     if forest is not None:
-        rewards = rewards + gamma * forest.next_values - forest.values
-        first = float(forest.first_values.mean())
-        starts = np.bincount(groups.of_first, minlength=groups.count)
-        own = np.bincount(groups.of_first, forest.first_values, minlength=groups.count)
-        shift = (own.sum() - own) / np.maximum(starts.sum() - starts, 1)
+        rewards = forest.residuals(rewards, system.target.gamma)
+        first, shift = float(forest.first_values.mean()), system.groups.without(forest.first_values)
     moments = system.moments(rewards)
     try:
-        value = first + system.value(moments)
-        left_out = system.left_out(moments) + shift
+        value, left_out = first + system.value(moments), system.left_out(moments) + shift
     except np.linalg.LinAlgError:
         return None
     if not (np.isfinite(value) and np.isfinite(left_out).all()):
         return None
-    return Rung(name, value, np.asarray(left_out), system, forest)
+    return Rung(name, value, left_out, system, forest)
 
 
 @dataclass(frozen=True, eq=False)
-class Returns:
+class LoggedReturns:
     """The value of what was done, as the mean of discounted returns: Ĵ = mean(w·r), w = γᵗ n/E."""
 
     weights: FloatArray  # (n,)
@@ -277,56 +286,65 @@ class Returns:
         return float(product.mean()), product, np.zeros(self.episodes)
 
 
-def logged_rung(target: Target, groups: Groups) -> Rung | Returns:
+def is_settled(log: AnyLog, gamma: float) -> bool:
+    """Return whether what happened after the logged steps no longer counts.
+
+    >>> from tailproof import Log
+    >>> log = Log.from_arrays([0.0] * 2, [0] * 2, [1.0, 1.0], [0.0] * 2, episode=[0, 0])
+    >>> is_settled(log, 0.99), is_settled(log, 0.01)
+    (False, True)
+    """
+    return gamma == 0 or bool((gamma ** log.lengths[~log.ends] <= _NEGLIGIBLE).all())
+
+
+def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
     """Return an estimator of the logged policy's value.
 
     Where every episode runs to its end, or so far that the rest no longer counts, returns are facts.
     Otherwise what was cut off is continued by V(s), LSTD of what was done.
     """
-    log, gamma = target.log, target.gamma
-    open_ended = log.lengths[~log.terminated[log.starts[1:] - 1]]
-    if gamma == 0 or (gamma**open_ended <= _NEGLIGIBLE).all():
-        step = np.arange(log.n_transitions) - log.starts[log.episode_of_row]
-        weights = np.power(gamma, step) * log.n_transitions / log.n_episodes
-        return Returns(weights, log.n_episodes)
+    log, n = target.log, target.log.n_transitions
+    if is_settled(log, target.gamma):
+        weights = np.power(target.gamma, steps_of(log)) * n / log.n_episodes
+        return LoggedReturns(weights, log.n_episodes)
     done = replace(
         target,
         task=replace(target.task, initial_states=None),
-        first=_alive(log.first_states),
-        next=_alive(log.next_states, ~log.terminated),
+        first=_done(log.first_states),
+        next=_done(log.next_states, ~log.terminated),
+        agreement=np.ones(n),
     )
-    knots = KNOTS if log.n_transitions >= 50 * len(log.state_names) * KNOTS else 0
-    system = System(OfStates(Basis.fit(log.states, knots=knots)), done, groups)
+    knots = KNOTS if n >= 50 * len(log.state_names) * KNOTS else 0
+    system = System(Map(None, Basis.fit(log.states, knots=knots)), done, groups)
     return Rung("what was done", 0.0, np.zeros(groups.count), system)
 
 
-def _alive(states: FloatArray, alive: Any = True) -> Actions:
+def _done(states: FloatArray, alive: Any = True) -> PolicyActions:
     """Return states in which something follows, or not, without any action."""
     weights = np.ones((len(states), 1)) * np.reshape(alive, (-1, 1))
-    return Actions(states, np.zeros((len(states), 1), dtype=np.intp), weights, weights)
+    return PolicyActions(states, np.zeros((len(states), 1), dtype=np.intp), weights, weights)
 
 
 def forest_rung(system: System, rewards: FloatArray, forest: CrossFitted) -> Rung:
     """Return the doubly robust value of the forest and its own occupancy: a witness of other rungs."""
-    groups, gamma = system.groups, system.target.gamma
-    residuals = rewards + gamma * forest.next_values - forest.values
-    own = np.bincount(groups.of_row, forest.occupancy * residuals, minlength=groups.count)
+    groups = system.groups
+    weighted = forest.occupancy * forest.residuals(rewards, system.target.gamma)
+    own = np.bincount(groups.of_row, weighted, minlength=groups.count)
     rows = np.bincount(groups.of_row, minlength=groups.count)
-    first = np.bincount(groups.of_first, forest.first_values, minlength=groups.count)
-    starts = np.bincount(groups.of_first, minlength=groups.count)
+    value = float(own.sum() / rows.sum() + forest.first_values.mean())
+    left_out = (own.sum() - own) / np.maximum(rows.sum() - rows, 1)
+    return Rung("trees", value, left_out + groups.without(forest.first_values), system, forest)
 
-    def value(own: Any, rows: Any, first: Any, starts: Any) -> Any:
-        return own / np.maximum(rows, 1) + first / np.maximum(starts, 1)
 
-    totals = [each.sum() for each in (own, rows, first, starts)]
-    left_out = value(*(each.sum() - each for each in (own, rows, first, starts)))
-    return Rung("trees", float(value(*totals)), np.asarray(left_out), system, forest)
+def jackknife_covariance(first: FloatArray, second: FloatArray) -> float:
+    """Return the covariance of two numbers from their values without each of G groups."""
+    count = len(first)
+    return float((count - 1) / count * ((first - first.mean()) * (second - second.mean())).sum())
 
 
 def jackknife_error(left_out: FloatArray) -> float:
     """Return the standard error from values without each of G groups."""
-    count = len(left_out)
-    return float(np.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum()))
+    return float(np.sqrt(jackknife_covariance(left_out, left_out)))
 
 
 def with_floor(occupancy: FloatArray) -> FloatArray:

@@ -1,13 +1,12 @@
-"""How far a mean may be from the truth: closed forms for skewed, rare and constant samples.
+"""How far a number may be from the truth: a spread knows its centre and its ends at any level.
 
-A spread knows its centre and the two ends that leave given shares of misses below and above.
+Closed forms for skewed, rare and constant samples.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import hypot, log, sqrt
-from typing import Protocol
 
 import numpy as np
 from scipy.special import chdtri, ndtri
@@ -15,33 +14,10 @@ from scipy.special import chdtri, ndtri
 from tailproof.arrays import BoolArray, FloatArray
 
 _TAIL_WEIGHT = 0.25  # of the point beyond a tail, in variance and skewness
-_POOLED_WEIGHT = 0.15  # the same where the tail of all rows was looked at too
-FEW_ROWS = 300  # rows under the policy below which it is
+_POOLED_WEIGHT = 0.15  # the same where the tail of all rows is used too
+_FEW_ROWS = 300  # rows under the policy below which it is
 _LIGHT = 4.0  # Hill indices above this need no point
 _LEAST_INDEX = 1.15  # below it no point would be finite enough
-
-
-class Spread(Protocol):
-    """The uncertainty of one number."""
-
-    @property
-    def centre(self) -> float:
-        """The number."""
-
-    @property
-    def error(self) -> float:
-        """Its standard error."""
-
-    @property
-    def skewness(self) -> float:
-        """Of the number's law, about 0 where it is normal."""
-
-    @property
-    def kind(self) -> str:
-        """The name of the interval."""
-
-    def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities below the low and above the high one."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +26,15 @@ class Hall:
 
     With standard error σ and skewness κ of the mean, the ends are centre − σ g⁻¹(z),
     g⁻¹(x) = 3/κ ((1 + κ (x − κ/6))^{1/3} − 1): for κ = 0 the normal interval, for skewed samples
-    longer on the side of the long tail.
+    longer on the side of the long tail. A number that is known has the error 0. The ends are moved
+    outwards by the `allowance`, which is what the choice of a critic may cost.
     """
 
     centre: float
-    error: float
-    skewness: float
+    error: float = 0.0
+    skewness: float = 0.0
     unseen: bool = False
+    allowance: float = 0.0
 
     @property
     def kind(self) -> str:
@@ -65,14 +43,12 @@ class Hall:
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
         """Return the ends that miss with these probabilities."""
-        low, high = (self._inverse(float(ndtri(p))) for p in (1 - below, above))
-        return self.centre - self.error * low, self.centre - self.error * high
+        low, high = (self.error * self._inverse(float(ndtri(p))) for p in (1 - below, above))
+        return self.centre - low - self.allowance, self.centre - high + self.allowance
 
     def _inverse(self, x: float) -> float:
         k = self.skewness
-        if abs(k) < 1e-9:
-            return x
-        return 3 / k * (float(np.cbrt(1 + k * (x - k / 6))) - 1)
+        return x if abs(k) < 1e-9 else 3 / k * (float(np.cbrt(1 + k * (x - k / 6))) - 1)
 
 
 @dataclass(frozen=True)
@@ -129,7 +105,7 @@ class Rare:
 
 
 @dataclass(frozen=True)
-class Constant:
+class AllEqual:
     """All samples are equal: another one may come, in at most ln(1/miss) of n rows.
 
     Its size is taken to be that of the samples themselves. If they are 0 the log does not show any,
@@ -151,6 +127,9 @@ class Constant:
         return self.centre + log(below) * self.error, self.centre - log(above) * self.error
 
 
+Spread = Hall | Rare | AllEqual
+
+
 def hall_spread(
     centre: float,
     influence: FloatArray,
@@ -158,7 +137,7 @@ def hall_spread(
     *,
     pooled: tuple[FloatArray, float] | None = None,
     look_beyond: bool = True,
-) -> Spread:
+) -> Hall | AllEqual:
     """Return the spread of centre + mean(influence), with the part of heavy tails that was not seen.
 
     Where Hill's index of a tail is below 4, a point at the quantile that half an observation is beyond,
@@ -177,44 +156,35 @@ def hall_spread(
         Whether to add such points at all.
     """
     n, rows = len(influence), int(active.sum())
-    few = pooled is not None and rows < FEW_ROWS
+    few = pooled is not None and rows < _FEW_ROWS
     points = _unseen(influence, active, pooled if few else None) if look_beyond else np.zeros(2)
     weight = _POOLED_WEIGHT if few else _TAIL_WEIGHT
     size = max(float(np.abs(influence).max(initial=0.0)), float(np.abs(points).max()))
     if size <= 1e-12 * abs(centre) or size == 0:
-        return Constant(centre, max(rows, 1))
+        return AllEqual(centre, max(rows, 1))
     scaled, beyond = influence / size, points / size
     second = (scaled**2).sum() * rows / max(rows - 1, 1) + weight * (beyond**2).sum()
     third = (scaled**3).sum() + weight * (beyond**3).sum()
-    return Hall(
-        centre,
-        float(size * np.sqrt(second) / n),
-        float(third / second**1.5),
-        unseen=bool(points.any()),
-    )
+    error, skewness = float(size * np.sqrt(second) / n), float(third / second**1.5)
+    return Hall(centre, error, skewness, unseen=bool(points.any()))
 
 
 def _unseen(
     influence: FloatArray, active: BoolArray, pooled: tuple[FloatArray, float] | None
 ) -> FloatArray:
     """Return a point beyond each heavy tail, right and left, 0 where there is none, (2,)."""
-    own, rows, n = influence[active], int(active.sum()), len(influence)
-    points = []
-    for sign in (1, -1):
-        far = 0.0
-        middle = float(np.median(own))
-        if fit := hill_tail(sign * (own - middle)):
-            index, start, k = fit
-            far = sign * middle + start * (2 * k) ** (1 / index)
-        if pooled is not None:
-            residuals, weight = pooled
-            middle = float(np.median(residuals))
-            if fit := hill_tail(sign * (residuals - middle)):
+    tails = [(influence[active], 1.0, 1.0)]
+    if pooled is not None:
+        tails.append((*pooled, int(active.sum()) / len(influence)))
+    points = np.zeros(2)
+    for side, sign in enumerate((1, -1)):
+        for samples, weight, share in tails:
+            middle = float(np.median(samples))
+            if fit := hill_tail(sign * (samples - middle)):
                 index, start, k = fit
-                beyond = sign * middle + start * (2 * k * rows / n) ** (1 / index)
-                far = max(far, weight * beyond)
-        points.append(sign * max(far, 0.0))
-    return np.array(points)
+                far = weight * (sign * middle + start * (2 * k * share) ** (1 / index))
+                points[side] = sign * max(far, sign * points[side])
+    return points
 
 
 def hill_tail(distances: FloatArray) -> tuple[float, float, int] | None:

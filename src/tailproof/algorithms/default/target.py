@@ -1,10 +1,10 @@
-"""What the policy to evaluate does in a log in memory, asked once for all that need it."""
+"""What the policy to evaluate does in a log in memory, evaluated once for all who need it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,15 +12,14 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.horizon import with_step
 from tailproof.data.log import Log
-from tailproof.data.partition import label_hash
+from tailproof.data.partition import shuffled_groups
 from tailproof.features import Standardise
 from tailproof.policies.simple import action_draws
 
 _DRAWS = 4  # actions for each state of a policy that can only be sampled
 
 
-@dataclass(frozen=True, eq=False)
-class Actions:
+class PolicyActions(NamedTuple):
     """Weighted actions of the policy in some states: Σ_l weight_l f(s, a_l) = E_π f(s, ·)."""
 
     states: FloatArray  # (n, p)
@@ -28,26 +27,18 @@ class Actions:
     weights: FloatArray  # (n, L), zero where nothing follows
     agreement: FloatArray  # (n, L) how likely the policy is to act (nearly) like this
 
-    def take(self, rows: Any) -> Actions:
+    def take(self, rows: Any) -> PolicyActions:
         """Return some of the states."""
-        return Actions(
-            self.states[rows], self.actions[rows], self.weights[rows], self.agreement[rows]
-        )
+        return PolicyActions(*(each[rows] for each in self))
 
     def pairs(self) -> Pairs:
         """Return the state-action pairs that have weight, one after the other."""
         row, place = np.nonzero(self.weights > 0)
-        return Pairs(
-            row,
-            self.states[row],
-            self.actions[row, place],
-            self.agreement[row, place],
-            self.weights[row, place],
-        )
+        own = (each[row, place] for each in (self.actions, self.agreement, self.weights))
+        return Pairs(row, self.states[row], *own)
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(NamedTuple):
     """State-action pairs, the row that each belongs to and its weight there."""
 
     row: IntArray  # (P,)
@@ -67,14 +58,14 @@ class Target:
 
     task: Task
     log: Log  # the task's, or the same with the step among its states
-    next: Actions  # in the next states, (n, …)
-    first: Actions  # where episodes start, (m, …)
+    next: PolicyActions  # in the next states, (n, …)
+    first: PolicyActions  # where episodes start, (m, …)
     agreement: FloatArray  # (n,) of the logged actions
     shares: FloatArray | None  # (A,) mean probability of each discrete action in the logged states
 
     @classmethod
     def of(cls, task: Task) -> Target:
-        """Ask the policy."""
+        """Evaluate the policy."""
         log = task.log
         alike, places = _alikeness(log), log.table_rows
 
@@ -83,29 +74,26 @@ class Target:
             draws, space = min(task.draws, _DRAWS), log.action_space
             return action_draws(task.policy, states, space, draws=draws, rng=rng, rows=rows)
 
-        def actions(states: FloatArray, rows: Any, stream: int) -> Actions:
+        def actions(states: FloatArray, rows: Any, stream: int) -> PolicyActions:
             chosen, weights = act(states, rows, stream)
-            return Actions(states, chosen, weights, alike(chosen, chosen, weights))
+            return PolicyActions(states, chosen, weights, alike(chosen, chosen, weights))
 
         after = actions(log.next_states, places.next_rows, 0)
         if log.terminated.any():
-            alive = ~log.terminated[:, None]
-            after = Actions(after.states, after.actions, after.weights * alive, after.agreement)
-        chosen, chances = act(log.states, places.rows, 2)
-        here = alike(log.actions[:, None], chosen, chances)[:, 0]
-        shares = chances.mean(axis=0) if log.is_discrete else None
+            after = after._replace(weights=after.weights * ~log.terminated[:, None])
+        if log.is_discrete:
+            shares = task.action_probabilities.mean(axis=0)
+            here = task.action_probabilities[np.arange(log.n_transitions), log.actions]
+        else:
+            shares, here = None, alike(log.actions[:, None], *act(log.states, places.rows, 2))[:, 0]
         return cls(task, log, after, actions(*task.starts(), 1), here, shares)
 
     def with_step(self) -> Target:
-        """Return the same with the step among the states; the policy was asked without it."""
-        log = with_step(self.log)
-        starts = np.column_stack([self.first.states, np.zeros(len(self.first.states))])
-        return replace(
-            self,
-            log=log,
-            next=replace(self.next, states=log.next_states),
-            first=replace(self.first, states=starts),
-        )
+        """Return the same with the step among the states, which the policy does not see."""
+        log, starts = with_step(self.log), self.first.states
+        after = self.next._replace(states=log.next_states)
+        first = self.first._replace(states=np.column_stack([starts, np.zeros(len(starts))]))
+        return replace(self, log=log, next=after, first=first)
 
     @property
     def gamma(self) -> float:
@@ -122,27 +110,32 @@ class Target:
         """Whether no transition ends for good, so that Σ γᵗ = 1 / (1 − γ)."""
         return self.gamma < 1 and not self.log.terminated.any()
 
+    def dealt(self, seed: int, count: int) -> tuple[IntArray, IntArray]:
+        """Deal the groups of episodes; return the part of each episode, (E,), and start, (m,)."""
+        part = place_of_group(self.log, seed) % count
+        m = len(self.first.states)
+        return part, part if self.starts_with_episodes else np.arange(m) % count
 
-def shuffled_groups(log: Log, seed: int) -> IntArray:
+
+def place_of_group(log: Log, seed: int) -> IntArray:
     """Return the place of each episode's group in an order that labels and seed decide, (E,)."""
-    labels = log.episode_ids if log.group_ids is None else np.unique(log.group_ids)
-    place = np.argsort(np.argsort(label_hash(labels, seed), kind="stable"))
-    return np.asarray(place[log.group_of_episode])
+    return np.asarray(np.argsort(shuffled_groups(log, seed))[log.group_of_episode])
 
 
 def _alikeness(log: Log) -> Any:
     """Return a function of actions (n, M), and (n, L) with weights (n, L), to agreement (n, M)."""
     if log.is_discrete:
-
-        def exact(actions: Any, _: Any, weights: FloatArray) -> FloatArray:
-            return np.take_along_axis(weights, np.asarray(actions), axis=1)
-
-        return exact
+        return lambda actions, _, weights: np.take_along_axis(weights, actions, axis=1)
     scale = Standardise.fit(np.asarray(log.actions, dtype=float).reshape(log.n_transitions, -1))
     width = 0.5 * np.sqrt(max(len(scale.columns), 1))
 
-    def near(actions: Any, own: Any, weights: FloatArray) -> FloatArray:
-        first, second = (_scaled(each, scale) for each in (actions, own))
+    def scaled(actions: AnyArray) -> FloatArray:
+        n, length = actions.shape[:2]
+        flat = np.asarray(actions, dtype=float).reshape(n * length, -1)
+        return scale(flat).reshape(n, length, -1)
+
+    def near(actions: AnyArray, own: AnyArray, weights: FloatArray) -> FloatArray:
+        first, second = scaled(actions), scaled(own)
         agreement = np.zeros(first.shape[:2])
         for place in range(second.shape[1]):
             squares = ((first - second[:, place : place + 1]) ** 2).sum(axis=2)
@@ -150,10 +143,3 @@ def _alikeness(log: Log) -> Any:
         return agreement
 
     return near
-
-
-def _scaled(actions: Any, scale: Standardise) -> FloatArray:
-    """Return continuous actions in robust standard deviations, (n, L, q)."""
-    n, length = actions.shape[:2]
-    flat = np.asarray(actions, dtype=float).reshape(n * length, -1)
-    return scale(flat).reshape(n, length, -1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.log import Log
 from tailproof.errors import MethodError
 from tailproof.statistics.means import Mean
 
@@ -16,42 +17,22 @@ Unit = Literal["step", "episode", "group"]
 UNITS: tuple[Unit, ...] = ("step", "episode", "group")
 
 
-class Grouped(Protocol):
-    """Rows of episodes, and episodes of groups: a log, or no more than that of one."""
-
-    @property
-    def starts(self) -> IntArray:
-        """The row with which each episode starts, then their number, (E + 1,)."""
-
-    @property
-    def group_ids(self) -> AnyArray | None:
-        """The group of each episode, (E,)."""
-
-    @property
-    def group_of_episode(self) -> IntArray:
-        """The index of the group of each episode, (E,); an episode each when ungrouped."""
-
-    @property
-    def episode_of_row(self) -> IntArray:
-        """The index of the episode of each row, (n,)."""
-
-
 @dataclass(frozen=True)
-class Episodes:
-    """The lengths of some episodes, and their groups: all that means need to know of a log."""
+class EpisodeLengths:
+    """The lengths and groups of some episodes: all that means need to know of a log."""
 
     lengths: IntArray  # (E,)
     group_ids: AnyArray | None  # (E,)
 
     @classmethod
-    def of(cls, log: Any) -> Episodes:
+    def of(cls, log: Any) -> EpisodeLengths:
         """Return those of a log."""
         return cls(np.diff(log.starts), log.group_ids)
 
-    def take(self, episodes: IntArray) -> Episodes:
+    def take(self, episodes: IntArray) -> EpisodeLengths:
         """Return some of them, by index and in order."""
         groups = None if self.group_ids is None else self.group_ids[episodes]
-        return Episodes(self.lengths[episodes], groups)
+        return EpisodeLengths(self.lengths[episodes], groups)
 
     def rows(self, episodes: IntArray) -> IntArray:
         """Return the row numbers of some of them, in their order."""
@@ -78,6 +59,9 @@ class Episodes:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
 
+Grouped = Log | EpisodeLengths
+
+
 def unit_mean(
     samples: FloatArray, log: Grouped, *, mean: Mean, unit: Unit, rng: np.random.Generator
 ) -> float:
@@ -85,14 +69,14 @@ def unit_mean(
 
     Samples that are not finite (of a fold whose system is singular) have the mean NaN.
     """
+    if unit != "step":
+        sums = np.add.reduceat(samples, log.starts[:-1])
+        return mean_of_sums(sums, log, mean=mean, unit=unit, rng=rng)
     if not np.isfinite(samples).all():
         return float("nan")
-    if unit == "step":  # steps stand alone unless the log says that they do not
-        named = log.group_ids is not None
-        groups = log.group_of_episode[log.episode_of_row] if named else None
-        return float(mean(samples, groups=groups, rng=rng))
-    sums = np.add.reduceat(samples, log.starts[:-1])
-    return mean_of_sums(sums, log, mean=mean, unit=unit, rng=rng)
+    named = log.group_ids is not None  # steps stand alone unless the log says that they do not
+    groups = log.group_of_episode[log.episode_of_row] if named else None
+    return float(mean(samples, groups=groups, rng=rng))
 
 
 def mean_of_sums(

@@ -8,13 +8,14 @@ from typing import Any, Self
 import numpy as np
 
 from tailproof.algorithms.default.choice import Scored
-from tailproof.algorithms.default.levels import check_level
-from tailproof.algorithms.default.spreads import log_smoothing
-from tailproof.algorithms.one_step.observations import Observations
+from tailproof.algorithms.default.spreads import AllEqual, Rare, Spread, log_smoothing
+from tailproof.algorithms.on_log import effective
+from tailproof.algorithms.one_step.observations import Observations, logged_spread
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.judgement.rules import RULES
 from tailproof.statistics.intervals import Bound
+from tailproof.statistics.tails.sample import check_level
 
 _PILOT = 10  # every tenth sample sets the scale of the guaranteed bound
 
@@ -23,29 +24,17 @@ _PILOT = 10  # every tenth sample sets the scale of the guaranteed bound
 class OneStepChoice(Scored):
     """The estimate of one-step scores, the evidence, and intervals at any level.
 
-    Attributes
-    ----------
-    sentences
-        The choice in words.
-    caveats
-        What limits the interval, in words.
-    guarantee
-        Non-negative samples whose mean the guaranteed bound is of, (U,), or why there is none.
+    The `guarantee` are non-negative samples, (U,), whose mean the guaranteed bound is of, or why there
+    is no such bound.
     """
 
-    sentences: tuple[str, ...]
-    caveats: str
+    sentences: tuple[str, ...] = ()  # the choice in words
     guarantee: FloatArray | str = field(repr=False)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """The choice in sentences."""
         return self.sentences if self.shape is None else (self.shape.sentences[0], *self.sentences)
-
-    @property
-    def limits(self) -> str:
-        """What limits the interval, in words."""
-        return self.caveats
 
     @property
     def asymmetry(self) -> float:
@@ -67,14 +56,13 @@ class OneStepChoice(Scored):
         Logarithmic smoothing of w·r, for rewards that are never negative and propensities that are
         known. Its scale comes from every tenth unit, the bound from the others.
         """
-        miss = 1 - check_level(level)
+        check_level(level)
         if isinstance(self.guarantee, str):
             raise LevelError(f"There is no guaranteed bound: {self.guarantee}")
         pilot = np.arange(len(self.guarantee)) % _PILOT == 0
         scale = float(self.guarantee[pilot].mean())
-        value = log_smoothing(self.guarantee[~pilot], miss=miss, scale=scale)
         return Bound(
-            value=value,
+            value=log_smoothing(self.guarantee[~pilot], miss=1 - level, scale=scale),
             level=level,
             requested=level,
             kind="logarithmic smoothing",
@@ -83,12 +71,39 @@ class OneStepChoice(Scored):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
-        return {
-            **super().to_dict(),
-            "asymmetry": self.asymmetry,
-            "skewed": self.skewed,
-            "interval": self.spread.kind,
-        }
+        own = {"asymmetry": self.asymmetry, "skewed": self.skewed, "interval": self.spread.kind}
+        return {**super().to_dict(), **own}
+
+
+def one_step_choice(
+    observations: Observations,
+    returns: FloatArray,
+    sample_weights: FloatArray,
+    influence: FloatArray,
+    spread: Spread,
+    *,
+    common: FloatArray | None,
+    rare: bool,
+    cautions: tuple[str, ...] = (),
+    **own: Any,
+) -> OneStepChoice:
+    """Return a choice, with what was logged and what limits the interval.
+
+    From the returns and weights of samples, (n,), the influence of observations, (U,), and the common
+    return of each sample, (n,), if there is one. `rare` says whether the spread is one of rare events,
+    `cautions` what else limits the interval; `own` are the other attributes of the choice.
+    """
+    return OneStepChoice(
+        unit=observations.name,
+        units=observations.count,
+        spread=spread,
+        influence=influence,
+        logged_value=float(returns.mean()),
+        logged_spread=logged_spread(observations, returns, common=common, policy_is_rare=rare),
+        logged_influence=observations.influence(returns - returns.mean()),
+        limits="; ".join([*_limits(observations, spread, influence, sample_weights), *cautions]),
+        **own,
+    )
 
 
 def standard_error(influence: FloatArray) -> float:
@@ -105,3 +120,43 @@ def guarantee(
     if (rewards < 0).any():
         return "it needs rewards that are never negative, and some of these are."
     return observations.influence(weights * rewards)
+
+
+def _limits(
+    observations: Observations, spread: Spread, influence: FloatArray, weights: FloatArray
+) -> list[str]:
+    """Return what limits the interval: rare events, one unit, the overlap, the tail or the size."""
+    unit, count = observations.name, int((observations.sums(weights) > 0).sum())
+    if isinstance(spread, AllEqual):
+        main = (
+            f"all {count:,} samples under the policy are equal, so that the log does not show by how "
+            f"much another would differ: a difference of {abs(spread.centre) or 1:.4g} is assumed, and "
+            f"the interval is only as right as that"
+        )
+    elif isinstance(spread, Rare):
+        main = (
+            "rare events limit it: gamma intervals of the few rewards that differ from the common "
+            "one, with room for one more as large as the largest of the log"
+        )
+    elif count < RULES.few:
+        main = f"the size limits it: the policy's actions were taken in only {count} {unit}s"
+    elif (left := effective(weights)) < RULES.poor * count:
+        main = (
+            f"the overlap limits it: the weights leave {left:,.0f} effective of {count:,} {unit}s"
+        )
+    elif spread.unseen:
+        main = (
+            "the rewards' tail limits it: Hall's transformation for skewed means, with a point for "
+            "the part of the tail that was not seen"
+        )
+    else:
+        skewed = "Hall's transformation for skewed means"
+        main = f"the size limits it: {skewed} over {len(influence):,} {unit}s"
+    squares = influence**2
+    if squares.sum() > 0 and squares.max() > RULES.decides * squares.sum():
+        alone = (
+            f"One {unit} carries {squares.max() / squares.sum():.0%} of the squared scores: how often "
+            f"such a {unit} comes cannot be told from this log, and the interval may be too short"
+        )
+        return [main, alone]
+    return [main]

@@ -10,24 +10,24 @@ import numpy as np
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.default.spreads import Spread, hall_spread
 from tailproof.algorithms.on_log import PolicyOnLog, on_log
-from tailproof.algorithms.one_step import words
-from tailproof.algorithms.one_step.choice import OneStepChoice, guarantee, standard_error
-from tailproof.algorithms.one_step.observations import (
-    common_rewards,
-    logged_spread,
-    rare_spread,
+from tailproof.algorithms.one_step.choice import (
+    OneStepChoice,
+    guarantee,
+    one_step_choice,
+    standard_error,
 )
-from tailproof.algorithms.one_step.outcomes import TREE_ROWS, Outcome, fit_outcomes, no_outcome
-from tailproof.algorithms.one_step.rows import Rows, canonical_rows
+from tailproof.algorithms.one_step.observations import common_rewards, rare_spread
+from tailproof.algorithms.one_step.outcomes import TREE_ROWS, Prediction, fit_outcomes, no_outcome
+from tailproof.algorithms.one_step.rows import OneStepRows, canonical_rows
 from tailproof.algorithms.one_step.scores import (
-    Scores,
+    RowScores,
+    action_weights,
     choose_outcome,
     doubly_robust,
     huber_location,
-    marginal_weights,
     shrunk,
 )
-from tailproof.algorithms.one_step.weights import importance_weights
+from tailproof.algorithms.one_step.weights import row_weights
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
@@ -43,102 +43,83 @@ def one_step_numbers(task: Task, folds: Folds, *, rng: np.random.Generator) -> N
     key = int(rng.integers(2**63))
     choices = []
     for k in range(folds.count):
-        own = task if folds.count == 1 else replace_log(task, folds, k)
-        rows = canonical_rows(own, np.random.default_rng(key))
+        own = task
+        if folds.count > 1:
+            own = replace(task, log=folds.log(task.log, k), initial_states=None)
         with one_tree_thread():
-            choices.append(evaluate_rows(rows))
+            choices.append(evaluate_rows(canonical_rows(own, np.random.default_rng(key))))
     values = np.array([choice.value for choice in choices])
     if folds.count > 1:
         return Numbers(values)
     return Numbers(values, choice=replace(choices[0], measured=partial(reward_shape, task.log)))
 
 
-def replace_log(task: Task, folds: Folds, member: int) -> Task:
-    """Return the task on the log of one fold, starting where its episodes do."""
-    return replace(task, log=folds.log(task.log, member), initial_states=None)
-
-
-def evaluate_rows(rows: Rows) -> OneStepChoice:
+def evaluate_rows(rows: OneStepRows) -> OneStepChoice:
     """Choose model, interval and point for the rows of a one-step log."""
-    weights = importance_weights(rows)
-    w, observations = weights.normalised, rows.observations
-    active = observations.sums(w) > 0
-    common = common_rewards(rows.rewards, rows.actions, rows.n_actions)
-    atoms = None if common is None else Outcome(common[rows.actions], rows.policy @ common)
+    raw, estimated = row_weights(rows)
+    w, rewards, observations = raw / raw.mean(), rows.rewards, rows.observations
+    common = common_rewards(rewards, rows.actions, rows.n_actions)
+    atoms = None if common is None else Prediction(common[rows.actions], rows.policy @ common)
     rare = atoms is not None and (
-        observations.events((rows.rewards != atoms.logged) & (w > 0)) < RULES.rare_events
+        observations.events((rewards != atoms.logged) & (w > 0)) < RULES.rare_events
     )
     outcomes = {"none": atoms} if rare and atoms is not None else fit_outcomes(rows)
     name = choose_outcome(outcomes, w, rows)
-    scores = doubly_robust(outcomes[name], w, rows.rewards)
+    scores = doubly_robust(outcomes[name], w, rewards)
     influence = observations.influence(scores.influence)
-    mean_weight = float(w[w > 0].mean())
-    spread: Spread
-    if rare and atoms is not None and (rows.rewards != atoms.logged).any():
-        differ = rows.rewards - atoms.logged
-        spread = rare_spread(
-            observations,
-            float(atoms.policy.mean()),
-            weighted=w * differ,
-            sizes=differ,
-            mean_weight=mean_weight,
-            common_error=float(atoms.policy.std()) / np.sqrt(rows.count),
-        )
-    else:
-        pooled = None if observations.name == "group" else (scores.residuals, mean_weight)
-        spread = hall_spread(scores.value, influence, active, pooled=pooled)
-    value, how, said = _point(rows, w, outcomes, name, scores, spread, atom=atoms is not None)
-    plain = doubly_robust(no_outcome(rows), w, rows.rewards)
+    spread = _spread(rows, w, scores, influence, atoms if rare else None)
+    steady = outcomes[name] if name != "none" else outcomes.get("ridge", outcomes["none"])
+    marginal = doubly_robust(steady, action_weights(rows), rewards)
+    location = _huber_point(rows, w, outcomes) if atoms is None else None
+    value, how, why = _point(rows, name, scores, marginal, spread, location)
+    plain = doubly_robust(no_outcome(rows), w, rewards)
     plain_error = standard_error(observations.influence(plain.influence))
-    return OneStepChoice(
+    gain = plain_error / spread.error if 0 < spread.error < np.inf else 1.0
+    return one_step_choice(
+        observations,
+        rewards,
+        raw,
+        influence,
+        spread,
+        common=None if atoms is None else atoms.logged,
+        rare=rare,
+        cautions=_cautions(rows, estimated),
         value=value,
         estimator=how,
-        unit=observations.name,
-        units=observations.count,
-        spread=spread,
         plain_error=plain_error,
-        logged_value=float(rows.rewards.mean()),
-        logged_spread=logged_spread(
-            observations,
-            rows.rewards,
-            common=None if atoms is None else atoms.logged,
-            policy_is_rare=rare,
-        ),
-        influence=influence,
-        logged_influence=observations.influence(rows.rewards - rows.rewards.mean()),
         alternatives={
-            "importance sampling": float((weights.raw * rows.rewards).mean()),
+            "importance sampling": float((raw * rewards).mean()),
             "self-normalised importance sampling": plain.value,
             "doubly robust": scores.value,
-            "marginal weights": _marginal(rows, outcomes, name).value,
+            "marginal weights": marginal.value,
         },
-        sentences=words.reasons(
-            propensities=weights.estimated,
-            model=name,
-            rare=rare,
-            point=said,
-            sampled=not rare and rows.count > 1.25 * TREE_ROWS,
-            grouped=observations.name == "group",
-            gain=plain_error / spread.error if 0 < spread.error < np.inf else 1.0,
-        ),
-        caveats=words.limits(
-            spread,
-            influence,
-            active,
-            effective=weights.effective,
-            unit=observations.name,
-            unlogged=_unlogged(rows),
-            propensities=weights.estimated,
-        ),
-        guarantee=guarantee(
-            observations, weights.raw, rows.rewards, known=weights.estimated is None
-        ),
-        on_log=_on_log(rows, weights.raw),
-        weights=weights.raw[np.argsort(rows.order)],
+        sentences=_reasons(rows, estimated, name, rare=rare, point=why, gain=gain),
+        guarantee=guarantee(observations, raw, rewards, known=estimated is None),
+        on_log=_on_log(rows, raw),
+        weights=raw[np.argsort(rows.order)],
     )
 
 
-def _on_log(rows: Rows, weights: FloatArray) -> PolicyOnLog:
+def _spread(
+    rows: OneStepRows,
+    w: FloatArray,
+    scores: RowScores,
+    influence: FloatArray,
+    rare: Prediction | None,
+) -> Spread:
+    """Return the spread of the scores' mean: of rare events beside a common reward, or Hall's."""
+    observations = rows.observations
+    if rare is not None and (rows.rewards != rare.logged).any():
+        error = float(rare.policy.std()) / np.sqrt(rows.count)
+        usual, differ = float(rare.policy.mean()), rows.rewards - rare.logged
+        return rare_spread(observations, usual, differ, w, common_error=error)
+    pooled = None
+    if observations.name != "group":
+        pooled = scores.residuals, float(w[w > 0].mean())
+    return hall_spread(scores.value, influence, observations.sums(w) > 0, pooled=pooled)
+
+
+def _on_log(rows: OneStepRows, weights: FloatArray) -> PolicyOnLog:
     """Return what the policy does in the rows, with the log's own codes of actions."""
     shares = np.empty(rows.n_actions)
     shares[rows.codes] = rows.policy.mean(axis=0)
@@ -146,44 +127,33 @@ def _on_log(rows: Rows, weights: FloatArray) -> PolicyOnLog:
     return on_log(rows.space, shares=shares, agreement=agreement, rows=rows.count, weights=weights)
 
 
-def _unlogged(rows: Rows) -> float:
-    """Return the share of the policy's actions that the log never takes."""
-    never = np.bincount(rows.actions, minlength=rows.n_actions) == 0
-    return float(rows.policy[:, never].sum() / rows.count)
-
-
-def _marginal(rows: Rows, outcomes: dict[str, Outcome], name: str) -> Scores:
-    steady = outcomes[name] if name != "none" else outcomes.get("ridge", outcomes["none"])
-    return doubly_robust(steady, marginal_weights(rows), rows.rewards)
+def _huber_point(rows: OneStepRows, w: FloatArray, outcomes: dict[str, Prediction]) -> float | None:
+    """Return a Huber mean of the scores of a model of unclipped rewards, if tails allow one."""
+    unclipped = {key: each for key, each in outcomes.items() if key != "boosting"}
+    steady = unclipped[choose_outcome(unclipped, w, rows)]
+    location = huber_location(rows.rewards - steady.logged, w)
+    return None if location is None else steady.policy.mean() + location
 
 
 def _point(
-    rows: Rows,
-    w: FloatArray,
-    outcomes: dict[str, Outcome],
+    rows: OneStepRows,
     name: str,
-    scores: Scores,
+    scores: RowScores,
+    marginal: RowScores,
     spread: Spread,
-    *,
-    atom: bool,
+    location: float | None,
 ) -> tuple[float, str, str]:
     """Return the point, what it is called, and why it is that one."""
-    base = "weighted mean" if name == "none" else f"doubly robust mean ({name})"
     low, high = spread.ends(_INSIDE, _INSIDE)
-    if not atom:
-        unclipped = {key: each for key, each in outcomes.items() if key != "boosting"}
-        steady = unclipped[choose_outcome(unclipped, w, rows)]
-        location = huber_location(rows.rewards - steady.logged, w)
-        if location is not None:
-            point = float(np.clip(steady.policy.mean() + location, low, high))
-            return (
-                point,
-                "Huber mean of doubly robust scores",
-                "Both tails are heavy and alike: the point is a Huber mean, the interval that of all "
-                "scores.",
-            )
-    target = _marginal(rows, outcomes, name)
-    point = float(np.clip(shrunk(scores, target, rows), low, high))
+    if location is not None:
+        return (
+            float(np.clip(location, low, high)),
+            "Huber mean of doubly robust scores",
+            "Both tails are heavy and alike: the point is a Huber mean, the interval that of all "
+            "scores.",
+        )
+    base = "weighted mean" if name == "none" else f"doubly robust mean ({name})"
+    point = float(np.clip(shrunk(scores, marginal, rows), low, high))
     if abs(point - scores.value) <= 1e-9 * max(abs(scores.value), spread.error):
         return point, base, "The point is the plain mean of the scores."
     return (
@@ -192,3 +162,46 @@ def _point(
         "The point is moved towards the value by marginal weights, as far as chance explains their "
         "difference; the interval is not.",
     )
+
+
+def _cautions(rows: OneStepRows, estimated: str | None) -> tuple[str, ...]:
+    """Return what the interval does not know, in words."""
+    never = np.bincount(rows.actions, minlength=rows.n_actions) == 0
+    unlogged = float(rows.policy[:, never].sum() / rows.count)
+    said = []
+    if unlogged > 0:
+        said.append(
+            f"{unlogged:.0%} of the policy's actions were never logged: of these the interval knows "
+            f"nothing"
+        )
+    if estimated is not None:
+        said.append("it takes the estimated propensities for the true ones")
+    return tuple(said)
+
+
+def _reasons(
+    rows: OneStepRows, estimated: str | None, model: str, *, rare: bool, point: str, gain: float
+) -> tuple[str, ...]:
+    """Return how the log was evaluated, in sentences."""
+    said = "The logged propensities weigh the rows."
+    if estimated is not None:
+        said = (
+            f"No propensities were logged: they are estimated by {estimated}, cross-fitted over 5 "
+            f"folds, and none is below 1 %."
+        )
+    used = f"A model of the reward ({model}) makes the scores vary less, so they are doubly robust."
+    if rare:
+        used = (
+            f"Fewer than {RULES.rare_events} of the policy's rewards differ from the common one: every "
+            f"one counts fully, and no model of the reward is fitted."
+        )
+    elif model == "none":
+        used = "No model of the reward makes the scores vary clearly less: plain weighted rewards."
+    sampled = not rare and rows.count > 1.25 * TREE_ROWS
+    more = {
+        "The trees learnt from a sample of 100,000 rows.": sampled,
+        "Rows of one group count as one observation.": rows.observations.name == "group",
+        point: True,
+        f"Plain importance sampling has {gain:.1f} times the standard error.": gain > 1.05,
+    }
+    return (said, used, *(sentence for sentence, holds in more.items() if holds))

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
-from tailproof.algorithms.learners.behaviour import behaviour_of
-from tailproof.algorithms.learners.improvement import refuse_evaluation, rewarded, tasks_of
-from tailproof.algorithms.learners.state_critics import LinearScores, fitted_scores
-from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues, with_action
-from tailproof.algorithms.learners.tree_learning import averages, grown
-from tailproof.algorithms.one_step.designs import gcv_ridge
+from tailproof.algorithms.base import Fitted
+from tailproof.algorithms.learners.improvement import ScoreLearner
+from tailproof.algorithms.learners.state_critics import LinearScores
+from tailproof.algorithms.learners.tree_arrays import (
+    TreeArrays,
+    TreeValues,
+    averages,
+    grown,
+    with_action,
+)
+from tailproof.algorithms.learners.tree_learning import LearningTask
+from tailproof.algorithms.one_step.outcomes import gcv_ridge
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
 from tailproof.features import Basis, PerAction, Standardise
-from tailproof.parameters import Configurable
 
 _PARTS = 3
 _TREES = 20
@@ -29,34 +32,20 @@ _RAREST = 0.02  # propensity below which a weight stops growing
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredPolicy(Configurable):
+class ScoredPolicy(ScoreLearner):
     """What the learners from doubly robust scores share.
 
     Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ by trees that never saw the row, and
     the propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
     """
 
-    capabilities: ClassVar[Capabilities] = LEARNER
-
-    def fit(
-        self,
-        task: Task,
-        folds: Folds,
-        *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
-        rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
-    ) -> Fitted:
-        """Fit scores of all actions on each fold."""
-        refuse_evaluation(task, type(self).__name__)
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
         if not task.log.is_bandit:
             raise MethodError(
                 f"{type(self).__name__} learns from one-step episodes. Got episodes of up to "
                 f"{int(task.log.lengths.max())} steps; use method='one-step'."
             )
-        return fitted_scores(self._member(each) for each in tasks_of(task, folds))
-
-    def _member(self, task: Task) -> Any:
-        raise NotImplementedError
+        return super()._fit(task, folds, rng)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +64,10 @@ class PolicyTree(ScoredPolicy):
         if self.depth < 1:
             raise MethodError(f"depth must be at least 1. Got {self.depth!r} instead.")
 
-    def _member(self, task: Task) -> Any:
+    def _member(self, task: LearningTask) -> Any:
         from sklearn.tree import DecisionTreeRegressor
 
-        scores = doubly_robust_scores(task)
+        scores = task.scores
         standardise = Standardise.fit(task.log.states, tame=True)
         z = standardise(task.log.states).astype(np.float32)
         inputs = z if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
@@ -102,8 +91,8 @@ class PolicyScores(ScoredPolicy):
     best constant.
     """
 
-    def _member(self, task: Task) -> Any:
-        scores = doubly_robust_scores(task)
+    def _member(self, task: LearningTask) -> Any:
+        scores = task.scores
         log: Log = task.log
         products = len(log.state_names) ** 2 * 20 <= log.n_transitions
         basis = Basis.fit(log.states, products=products)
@@ -119,22 +108,15 @@ class PolicyScores(ScoredPolicy):
         return LinearScores(features, theta.ravel())
 
 
-def doubly_robust_scores(task: Task) -> FloatArray:
-    """Return Γ(s, a) of a one-step log, made once for all learners of a task, (n, A)."""
-    if "scores" not in task.known:
-        task.known["scores"] = _scores(task)
-    found: FloatArray = task.known["scores"]
-    return found
-
-
-def _scores(task: Task) -> FloatArray:
+def doubly_robust_scores(task: LearningTask) -> FloatArray:
+    """Return Γ(s, a) of a one-step log, (n, A)."""
     log: Log = task.log
-    rewards = rewarded(task, "tamed")
+    rewards = task.tamed
     q = _outcomes(log, rewards, task.seed)
     propensity = log.propensity
     taken = np.arange(log.n_transitions), log.actions
     if propensity is None:
-        propensity = behaviour_of(task)(log.states)[taken]
+        propensity = task.behaviour(log.states)[taken]
     weight = 1 / np.maximum(propensity, _RAREST)
     q[taken] += weight * (rewards - q[taken])
     return q

@@ -16,18 +16,10 @@ _FEW = 10  # rows of an action that may have no common reward by chance
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Which independent observation each sample belongs to: its group, or itself.
+    """Which independent observation each sample belongs to: its group, or itself."""
 
-    Attributes
-    ----------
-    of_sample
-        The index of its observation, (n,).
-    name
-        What an observation is called: "row", "episode", "group".
-    """
-
-    of_sample: IntArray
-    name: str
+    of_sample: IntArray  # (n,) the index of its observation
+    name: str  # what an observation is called: "row", "episode", "group"
 
     @classmethod
     def of(cls, log: Log) -> Observations:
@@ -87,33 +79,23 @@ def common_rewards(rewards: FloatArray, actions: IntArray, n_actions: int) -> Fl
 def rare_spread(
     observations: Observations,
     common: float,
-    *,
-    weighted: FloatArray,
     sizes: FloatArray,
-    mean_weight: float,
+    weights: FloatArray,
+    *,
     common_error: float = 0.0,
 ) -> Rare:
-    """Return gamma intervals of what differs from a common value.
+    """Return gamma intervals of what differs from a common value, by `sizes` with `weights`, (n,).
 
-    Parameters
-    ----------
-    weighted
-        What each sample adds to the mean beside the common value, (n,).
-    sizes
-        By how much each differs, without a weight, (n,): the next may be as large as the largest.
-    mean_weight
-        With which it would count.
-    common_error
-        Standard error of the common value, where it differs between rows.
+    The next event may be as large as the largest, and counts with the mean weight. `common_error` is
+    the standard error of the common value, where that differs between rows.
     """
-    n = len(weighted)
-    sides = []
+    n, mean_weight = len(sizes), float(weights[weights > 0].mean())
+    sides: list[Events] = []
     for sign in (1, -1):
-        parts = observations.sums(np.maximum(sign * weighted, 0)) / n
+        parts = observations.sums(np.maximum(sign * (weights * sizes), 0)) / n
         largest = float(observations.sums(np.maximum(sign * sizes, 0)).max()) * mean_weight / n
         sides.append(Events(float(parts.sum()), float((parts**2).sum()), largest))
-    gains, losses = sides
-    return Rare(common, gains, losses, common_error)
+    return Rare(common, sides[0], sides[1], common_error)
 
 
 def logged_spread(
@@ -129,17 +111,10 @@ def logged_spread(
     own interval is one of rare events, more of them in the whole log need no point beyond their tail:
     the sizes of all of them are known to both.
     """
-    mean = float(returns.mean())
     if common is not None and 0 < observations.events(returns != common) < RULES.rare_events:
-        differ = returns - common
-        return rare_spread(
-            observations,
-            float(common.mean()),
-            weighted=differ,
-            sizes=differ,
-            mean_weight=1.0,
-            common_error=float(common.std()) / np.sqrt(len(common)),
-        )
-    every = np.ones(observations.count, dtype=bool)
+        usual, error = float(common.mean()), float(common.std()) / np.sqrt(len(common))
+        even = np.ones(len(common))
+        return rare_spread(observations, usual, returns - common, even, common_error=error)
+    mean, every = float(returns.mean()), np.ones(observations.count, dtype=bool)
     influence = observations.influence(returns - mean)
     return hall_spread(mean, influence, every, look_beyond=not policy_is_rare)

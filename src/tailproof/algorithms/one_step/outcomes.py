@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from tailproof.algorithms.one_step.designs import gcv_ridge, quadratic
 from tailproof.algorithms.one_step.observations import common_value
-from tailproof.algorithms.one_step.rows import FOLDS, Rows
-from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.algorithms.one_step.rows import FOLDS, OneStepRows
+from tailproof.arrays import FloatArray, IntArray
 
 _ENOUGH_FOR_AN_ARM = 30  # rows of an action below which it shares the model of all
 _FEW_ACTIONS = 10  # up to which trees see the action; beyond, they see the state alone
 TREE_ROWS = 100_000  # rows that trees are taught with at most
+_LEAST, _MOST = 100, 300  # columns of a design, whatever the number of rows
+
+Model = Callable[[FloatArray], FloatArray]
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """One model's predictions for rows that it has not seen.
+class Prediction(NamedTuple):
+    """One model's predictions for rows that it has not seen, (n,) each."""
 
-    Attributes
-    ----------
-    logged
-        q̂(s_i, a_i), (n,).
-    policy
-        Σ_a π(a | s_i) q̂(s_i, a), (n,).
-    """
-
-    logged: FloatArray
-    policy: FloatArray
+    logged: FloatArray  # q̂(s_i, a_i)
+    policy: FloatArray  # Σ_a π(a | s_i) q̂(s_i, a)
 
 
-def no_outcome(rows: Rows) -> Outcome:
+def no_outcome(rows: OneStepRows) -> Prediction:
     """Return q̂ = 0, with which doubly robust scores are importance sampling's."""
-    return Outcome(np.zeros(rows.count), np.zeros(rows.count))
+    return Prediction(np.zeros(rows.count), np.zeros(rows.count))
 
 
 def winsorised(rewards: FloatArray) -> FloatArray:
@@ -53,122 +46,104 @@ def winsorised(rewards: FloatArray) -> FloatArray:
     return np.clip(rewards, min(low, common), max(high, common))
 
 
-def fit_outcomes(rows: Rows) -> dict[str, Outcome]:
+def fit_outcomes(rows: OneStepRows) -> dict[str, Prediction]:
     """Return the predictions of every rung: none, ridge, quadratic, per action, boosting."""
     wide = quadratic(rows)
-    found = {
+    shared = _shared(rows, wide, _ridge)
+    few = rows.n_actions <= _FEW_ACTIONS
+    return {
         "none": no_outcome(rows),
-        "ridge": _shared(rows, rows.states),
-        "quadratic": _shared(rows, wide),
+        "ridge": _shared(rows, rows.states, _ridge),
+        "quadratic": shared,
+        "quadratic per action": _per_action(rows, wide, shared),
+        "boosting": _boosting(rows) if few else _shared(rows, rows.states, _clipped_trees),
     }
-    found["quadratic per action"] = _per_action(rows, wide, found["quadratic"])
-    found["boosting"] = _boosting(rows)
-    return found
 
 
-def _action_means(rows: Rows, train: BoolArray) -> FloatArray:
+def _folds(rows: OneStepRows) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield the rows that teach and those that are predicted, where there are both."""
+    for fold in range(FOLDS):
+        train, test = np.flatnonzero(rows.fold != fold), np.flatnonzero(rows.fold == fold)
+        if len(train) and len(test):
+            yield train, test
+
+
+def _action_means(rows: OneStepRows, train: IntArray) -> FloatArray:
     """Return the mean reward of each action, or of all rows for one without any, (A,)."""
     rewards, actions = rows.rewards[train], rows.actions[train]
     count = np.bincount(actions, minlength=rows.n_actions)
     total = np.bincount(actions, weights=rewards, minlength=rows.n_actions)
-    overall = rewards.mean() if len(rewards) else 0.0
-    return np.where(count > 0, total / np.maximum(count, 1), overall)
+    return np.where(count > 0, total / np.maximum(count, 1), rewards.mean())
 
 
-def _shared(rows: Rows, inputs: FloatArray) -> Outcome:
-    """Fit q̂(s, a) = mean of a + f(s), f by ridge."""
-
-    def fit(train: BoolArray, residual: FloatArray) -> Callable[[BoolArray], FloatArray]:
-        coefficients, intercept = gcv_ridge(inputs[train], residual)
-        return lambda test: inputs[test] @ coefficients + intercept
-
-    return _around_action_means(rows, fit)
-
-
-def _around_action_means(
-    rows: Rows, fit: Callable[[BoolArray, FloatArray], Callable[[BoolArray], FloatArray]]
-) -> Outcome:
-    logged, policy = np.zeros(rows.count), np.zeros(rows.count)
-    for fold in range(FOLDS):
-        train, test = rows.fold != fold, rows.fold == fold
-        if not train.any() or not test.any():
-            continue
+def _shared(
+    rows: OneStepRows, inputs: FloatArray, fit: Callable[[FloatArray, FloatArray, int], Model]
+) -> Prediction:
+    """Fit q̂(s, a) = mean of a + f(s)."""
+    logged, policy = no_outcome(rows)
+    for train, test in _folds(rows):
         means = _action_means(rows, train)
-        common = fit(train, rows.rewards[train] - means[rows.actions[train]])(test)
+        residual = rows.rewards[train] - means[rows.actions[train]]
+        common = fit(inputs[train], residual, rows.count)(inputs[test])
         logged[test] = means[rows.actions[test]] + common
         policy[test] = rows.policy[test] @ means + common
-    return Outcome(logged, policy)
+    return Prediction(logged, policy)
 
 
-def _per_action(rows: Rows, inputs: FloatArray, shared: Outcome) -> Outcome:
+def _ridge(inputs: FloatArray, target: FloatArray, _: int) -> Model:
+    coefficients, intercept = gcv_ridge(inputs, target)
+    return lambda at: at @ coefficients + intercept
+
+
+def _per_action(rows: OneStepRows, inputs: FloatArray, shared: Prediction) -> Prediction:
     """Fit a ridge to each action that has rows enough, and take the shared model for the others."""
     logged, policy = shared.logged.copy(), shared.policy.copy()
     least = _ENOUGH_FOR_AN_ARM if rows.n_actions <= _FEW_ACTIONS else 3 * inputs.shape[1]
-    for fold in range(FOLDS):
-        train, test = rows.fold != fold, np.flatnonzero(rows.fold == fold)
+    for train, test in _folds(rows):
         counts = np.bincount(rows.actions[train], minlength=rows.n_actions)
-        if (counts < least).all():
-            continue
         means = _action_means(rows, train)
         # the shared model's f(s), to be replaced action by action
         common = shared.logged[test] - means[rows.actions[test]]
         for action in np.flatnonzero(counts >= least):
-            own = train & (rows.actions == action)
-            coefficients, intercept = gcv_ridge(inputs[own], rows.rewards[own])
-            predicted = inputs[test] @ coefficients + intercept
-            change = predicted - means[action] - common
-            policy[test] += rows.policy[test, action] * change
+            own = train[rows.actions[train] == action]
+            predicted = _ridge(inputs[own], rows.rewards[own], rows.count)(inputs[test])
+            policy[test] += rows.policy[test, action] * (predicted - means[action] - common)
             here = rows.actions[test] == action
             logged[test[here]] = predicted[here]
-    return Outcome(logged, policy)
+    return Prediction(logged, policy)
 
 
-def _boosting(rows: Rows) -> Outcome:
-    """Fit few small trees to clipped rewards: of state and action, or of the state among many."""
+def _boosting(rows: OneStepRows) -> Prediction:
+    """Fit few small trees of state and action to clipped rewards."""
     target = winsorised(rows.rewards)
-    if rows.n_actions > _FEW_ACTIONS:
-
-        def fit(train: BoolArray, residual: FloatArray) -> Callable[[BoolArray], FloatArray]:
-            low, high = np.quantile(residual, [0.01, 0.99])
-            clipped = np.clip(residual, low, high)
-            return _trees(rows.states[train], clipped, rows.states, residual.mean())
-
-        return _around_action_means(rows, fit)
-    logged, policy = np.zeros(rows.count), np.zeros(rows.count)
+    logged, policy = no_outcome(rows)
     chosen = np.eye(rows.n_actions)
-    for fold in range(FOLDS):
-        train, test = rows.fold != fold, np.flatnonzero(rows.fold == fold)
-        if not train.any() or not len(test):
-            continue
+    for train, test in _folds(rows):
         inputs = np.hstack([rows.states[train], chosen[rows.actions[train]]])
-        model = _tree_model(inputs, target[train], rows.count)
-        shift = rows.rewards[train].mean() - target[train].mean()  # what clipping took away
+        model = _trees(inputs, target[train], rows.rewards[train].mean(), rows.count)
         for action in range(rows.n_actions):
             wanted = (rows.policy[test, action] > 0) | (rows.actions[test] == action)
             places: IntArray = test[wanted]
             if not len(places):
                 continue
             repeated = np.broadcast_to(chosen[action], (len(places), rows.n_actions))
-            predicted = model(np.hstack([rows.states[places], repeated])) + shift
+            predicted = model(np.hstack([rows.states[places], repeated]))
             policy[places] += rows.policy[places, action] * predicted
             here = rows.actions[places] == action
             logged[places[here]] = predicted[here]
-    return Outcome(logged, policy)
+    return Prediction(logged, policy)
 
 
-def _trees(
-    inputs: FloatArray, target: FloatArray, everywhere: FloatArray, mean: float
-) -> Callable[[BoolArray], FloatArray]:
+def _clipped_trees(inputs: FloatArray, target: FloatArray, count: int) -> Model:
+    """Fit few small trees of the state to clipped residuals."""
+    mean = target.mean()
     if inputs.shape[1] == 0:
-        return lambda test: np.full(int(test.sum()), mean)
-    model = _tree_model(inputs, target, len(everywhere))
-    shift = mean - target.mean()
-    return lambda test: model(everywhere[test]) + shift
+        return lambda at: np.full(len(at), mean)
+    return _trees(inputs, np.clip(target, *np.quantile(target, [0.01, 0.99])), mean, count)
 
 
-def _tree_model(
-    inputs: FloatArray, target: FloatArray, count: int
-) -> Callable[[FloatArray], FloatArray]:
+def _trees(inputs: FloatArray, target: FloatArray, mean: float, count: int) -> Model:
+    """Fit trees to a clipped target; predictions are raised by what clipping took from the mean."""
     from sklearn.ensemble import HistGradientBoostingRegressor  # slow to import
 
     model = HistGradientBoostingRegressor(
@@ -180,11 +155,64 @@ def _tree_model(
         random_state=0,
     )
     # the trees compute in single precision, which a far-off level would use up
-    spread = float(target.std()) or 1.0
-    centre = float(target.mean())
+    spread, centre = float(target.std()) or 1.0, float(target.mean())
     model.fit(inputs[:TREE_ROWS], (target[:TREE_ROWS] - centre) / spread)
+    shift = mean - target.mean()
 
-    def predict(at: FloatArray) -> FloatArray:
-        return np.asarray(model.predict(at), dtype=float) * spread + centre
+    return lambda at: np.asarray(model.predict(at), dtype=float) * spread + centre + shift
 
-    return predict
+
+def quadratic(rows: OneStepRows) -> FloatArray:
+    """Return standardised states, squares and products, as many as the rows can teach, (n, e).
+
+    Squares of two-valued columns and products of columns that are never non-zero together, such as
+    dummies of one category, say nothing new and are never formed. Squares come before products, and
+    products all or none, so that no order of columns matters.
+    """
+    states, n = rows.states, rows.count
+    budget = int(np.clip(n // 50, _LEAST, _MOST))
+    squares = np.flatnonzero(~rows.binary)
+    columns = [states]
+    if states.shape[1] + len(squares) <= budget:
+        columns.append(_standardised(states[:, squares] ** 2))
+        first, second = _pairs(rows)
+        if states.shape[1] + len(squares) + len(first) <= budget:
+            columns.append(_standardised(states[:, first] * states[:, second]))
+    return np.hstack(columns)
+
+
+def _pairs(rows: OneStepRows) -> tuple[IntArray, IntArray]:
+    first, second = np.triu_indices(rows.states.shape[1], k=1)
+    if not len(first):
+        return first, second
+    # a two-valued column is "on" at its rarer value, which dummies of one category never share
+    on = np.where(rows.binary, np.abs(rows.states) > 1, True).astype(float)
+    together = on.T @ on
+    both = rows.binary[first] & rows.binary[second]
+    kept = ~both | (together[first, second] > 0)
+    return first[kept], second[kept]
+
+
+def _standardised(columns: FloatArray) -> FloatArray:
+    spread = columns.std(axis=0)
+    columns = columns[:, spread > 1e-9]
+    scaled: FloatArray = (columns - columns.mean(axis=0)) / spread[spread > 1e-9]
+    return scaled
+
+
+def gcv_ridge(inputs: FloatArray, target: FloatArray) -> tuple[FloatArray, float]:
+    """Return coefficients and intercept of the penalty with the least cross-validation error (GCV)."""
+    n, centre, level = len(target), inputs.mean(axis=0), float(target.mean())
+    if n < 10 or inputs.shape[1] == 0:
+        return np.zeros(inputs.shape[1]), level
+    centred, deviation = inputs - centre, target - level
+    spectrum, basis = np.linalg.eigh(centred.T @ centred)
+    spectrum, moment = np.maximum(spectrum, 0), basis.T @ (centred.T @ deviation)
+    penalties = n * np.logspace(-3, 3, 13)  # (P,)
+    damped = spectrum + penalties[:, None]  # (P, e)
+    squares = moment**2
+    lost = deviation @ deviation - (squares * (2 / damped - spectrum / damped**2)).sum(axis=1)
+    free = np.maximum(n - 1 - (spectrum / damped).sum(axis=1), 1e-9)
+    best = int(np.argmin(np.maximum(lost, 0) / free**2))
+    coefficients = basis @ (moment / damped[best])
+    return coefficients, level - float(centre @ coefficients)

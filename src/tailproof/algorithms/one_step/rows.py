@@ -6,56 +6,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailproof.algorithms.default.target import place_of_group
 from tailproof.algorithms.one_step.observations import Observations
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import label_hash
 from tailproof.data.spaces import ActionSpace
-from tailproof.policies.simple import action_probabilities
 
 FOLDS = 5  # of every cross-fit
 _MOST_COLUMNS = 300  # state columns beyond this are left out, those with the fewest distinct rows
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class OneStepRows:
     """What the estimators of one-step logs read.
 
     Rows, columns and actions stand in an order made from their ranks: shuffling the file, swapping
     columns, relabelling actions or changing a unit gives the same numbers.
-
-    Attributes
-    ----------
-    states
-        Standardised, without constant and repeated columns, (n, d).
-    binary
-        Which columns have two values, (d,).
-    actions, rewards, propensity
-        As logged, (n,); the propensity is None where none was.
-    policy
-        π(a | s), (n, A).
-    observations
-        The independent observation that each row belongs to: its group, or itself.
-    fold
-        The fold in which each row is predicted, not fitted, (n,): whole observations.
-    space, codes
-        The log's action space, and the code there of each action here, (A,).
-    order
-        Where each row stands in the log, (n,).
     """
 
-    states: FloatArray
-    binary: BoolArray
-    actions: IntArray
-    rewards: FloatArray
-    propensity: FloatArray | None
-    policy: FloatArray
-    observations: Observations
-    fold: IntArray
-    space: ActionSpace
-    codes: IntArray
-    order: IntArray
+    states: FloatArray  # (n, d) standardised, without constant and repeated columns
+    binary: BoolArray  # (d,) which columns have two values
+    actions: IntArray  # (n,)
+    rewards: FloatArray  # (n,)
+    propensity: FloatArray | None  # (n,) if it was logged
+    policy: FloatArray  # (n, A) π(a | s)
+    observations: Observations  # the independent observation of each row: its group, or itself
+    fold: IntArray  # (n,) in which each row is predicted, not fitted: whole observations
+    space: ActionSpace  # of the log
+    codes: IntArray  # (A,) the code there of each action here
+    order: IntArray  # (n,) where each row stands in the log
 
     @property
     def count(self) -> int:
@@ -69,8 +50,7 @@ class Rows:
 
     def taken(self, table: FloatArray) -> FloatArray:
         """Return the entries of a table (n, A) at the logged actions, (n,)."""
-        entries: FloatArray = table[np.arange(self.count), self.actions]
-        return entries
+        return np.asarray(table[np.arange(self.count), self.actions])
 
 
 def is_one_step(task: Task) -> bool:
@@ -81,7 +61,7 @@ def is_one_step(task: Task) -> bool:
     return task.initial_states is None or np.array_equal(task.initial_states, log.states)
 
 
-def canonical_rows(task: Task, rng: np.random.Generator) -> Rows:
+def canonical_rows(task: Task, rng: np.random.Generator) -> OneStepRows:
     """Return the rows of a one-step log in an order that only contents and seed decide."""
     log: Log = task.log
     key = int(rng.integers(2**63))
@@ -97,22 +77,14 @@ def canonical_rows(task: Task, rng: np.random.Generator) -> Rows:
         content += label_hash(_ranks(log.propensity), 3)
     shuffled = label_hash(content.view(np.int64), key)
     order = np.argsort(shuffled, kind="stable")
-    places = log.table_rows.rows
-    policy = action_probabilities(task.policy, log.states, log.n_actions, rows=places)
-    if log.group_ids is not None:
-        labels, unit = np.unique(log.group_ids, return_inverse=True)
-        place = np.argsort(np.argsort(label_hash(labels, key), kind="stable"))
-        unit = place[unit][order]
-    else:
-        unit = np.arange(len(order))
-    chosen = states[order]
-    return Rows(
-        states=chosen,
+    unit = np.arange(len(order)) if log.group_ids is None else place_of_group(log, key)[order]
+    return OneStepRows(
+        states=states[order],
         binary=np.array([len(np.unique(column)) == 2 for column in ranked.T], dtype=bool),
         actions=relabelled[order],
         rewards=log.rewards[order],
         propensity=None if log.propensity is None else log.propensity[order],
-        policy=policy[np.ix_(order, action_order)],
+        policy=task.action_probabilities[np.ix_(order, action_order)],
         observations=Observations(unit, "row" if log.group_ids is None else "group"),
         fold=unit % FOLDS,
         space=log.action_space,

@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from tailproof.algorithms.one_step.outcomes import Outcome, winsorised
-from tailproof.algorithms.one_step.rows import Rows
+from tailproof.algorithms.one_step.outcomes import Prediction, winsorised
+from tailproof.algorithms.one_step.rows import OneStepRows
 from tailproof.arrays import FloatArray
 
 _WORTH = 0.85  # a robust point must cut the variance to this
 _DOUBT = 1.64  # standard errors beyond which two tails are not alike
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """A value, and how much each row moves it.
+class RowScores(NamedTuple):
+    """A value, and how much each row moves it."""
 
-    Attributes
-    ----------
-    value
-        mean(q̂(s, π)) + Σ w (r − q̂) / Σ w.
-    influence
-        Centred at 0, (n,): the value's error is their mean.
-    residuals
-        r − q̂(s, a), (n,).
-    """
-
-    value: float
-    influence: FloatArray
-    residuals: FloatArray
+    value: float  # mean(q̂(s, π)) + Σ w (r − q̂) / Σ w
+    influence: FloatArray  # (n,) centred at 0: the value's error is their mean
+    residuals: FloatArray  # (n,) r − q̂(s, a)
 
 
-def doubly_robust(outcome: Outcome, weights: FloatArray, rewards: FloatArray) -> Scores:
+def doubly_robust(outcome: Prediction, weights: FloatArray, rewards: FloatArray) -> RowScores:
     """Return the self-normalised doubly robust value; weights have the mean 1."""
     residuals = rewards - outcome.logged
     mean = float((weights * residuals).mean())
     direct = float(outcome.policy.mean())
     influence = outcome.policy - direct + weights * (residuals - mean)
-    return Scores(direct + mean, influence, residuals)
+    return RowScores(direct + mean, influence, residuals)
 
 
-def choose_outcome(outcomes: dict[str, Outcome], weights: FloatArray, rows: Rows) -> str:
+def choose_outcome(outcomes: dict[str, Prediction], weights: FloatArray, rows: OneStepRows) -> str:
     """Return the model whose scores vary least, for clipped rewards; "none" unless clearly beaten.
 
     "Clearly" is by one standard error of the difference between the squared scores.
@@ -101,7 +90,7 @@ def _huber(y: FloatArray, v: FloatArray, threshold: float, start: float) -> floa
     return location
 
 
-def marginal_weights(rows: Rows) -> FloatArray:
+def action_weights(rows: OneStepRows) -> FloatArray:
     """Return π̄(a) / P̂(a), the weights if actions did not depend on states, with mean 1, (n,)."""
     share = np.bincount(rows.actions, minlength=rows.n_actions) / rows.count
     ratio = rows.policy.mean(axis=0) / np.maximum(share, 1 / rows.count)
@@ -110,7 +99,7 @@ def marginal_weights(rows: Rows) -> FloatArray:
     return weights / mean if mean > 0 else np.ones(rows.count)
 
 
-def shrunk(scores: Scores, target: Scores, rows: Rows) -> float:
+def shrunk(scores: RowScores, target: RowScores, rows: OneStepRows) -> float:
     """Return the value moved towards another of less variance: b + d³ / (d² + var d), d = value − b.
 
     The share that is kept is d²/(d² + var d): nearly all where the two clearly differ.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -93,15 +93,11 @@ class Judge:
     seen: SeenPairs | None
     shift: float = 0.0
 
-    @classmethod
-    def of(
-        cls, log: Log, gamma: float, *, clone: Any, seen: SeenPairs | None, level: float, seed: int
-    ) -> Judge:
-        """Return a judge who has looked at the clone of the behaviour first."""
-        bare = cls(log, gamma, level, seed, seen)
-        found = bare.ask(clone)
+    def after(self, clone: Any) -> Judge:
+        """Return the same judge who has looked at the clone of the behaviour first."""
+        found = self.ask(clone)
         gain = 0.0 if found is None else found.gain
-        return cls(log, gamma, level, seed, seen, max(0.0, gain) if np.isfinite(gain) else 0.0)
+        return replace(self, shift=max(0.0, gain) if np.isfinite(gain) else 0.0)
 
     def ask(self, policy: Any) -> Judgement | None:
         """Judge a policy; None where no critic of it can be fitted to this log."""
@@ -133,7 +129,7 @@ class Judge:
             cost += extrapolated(blend, seed=self.seed)
         if self.seen is not None:
             # of a very long log some groups of episodes climbed the ladder, and these have weights
-            log = self.log if blend is None else blend.rungs[0].system.target.task.log
+            log = self.log if blend is None else blend.log
             visits = None if blend is None else blend.weights
             cost += self.seen.cost(policy, log, visits, choice.value, self.gamma)
         bound = gain_bound(choice, self.level) - cost
@@ -150,16 +146,11 @@ class Judge:
             bound=float(bound) if np.isfinite(bound) else -np.inf,
             level=self.level,
             episodes=self.log.n_episodes,
-            why_not=self._why_not(choice.declined),
+            why_not=choice.declined
+            if self.log.n_groups >= FEWEST
+            else f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "
+            f"least {FEWEST} are needed",
         )
-
-    def _why_not(self, declined: str | None) -> str | None:
-        if self.log.n_groups < FEWEST:
-            return (
-                f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "
-                f"least {FEWEST} are needed"
-            )
-        return declined
 
 
 def gain_bound(choice: Choice | OneStepChoice, level: float) -> float:

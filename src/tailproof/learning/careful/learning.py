@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tailproof.algorithms.learners.cloning import TreeCloning
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.task import Task
 from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
 from tailproof.errors import PartitionError, TailproofError, TailproofWarning
-from tailproof.learning.careful.candidates import LIKELIEST, Row, behaviour_row, candidates
+from tailproof.learning.careful.candidates import LIKELIEST, methods_to_try, pointwise
 from tailproof.learning.careful.judgement import Judge, Judgement
-from tailproof.learning.careful.rows import Teach, learn_from_rows
+from tailproof.learning.careful.rows import Teach, Trial, learn_from_rows
 from tailproof.learning.careful.seen import SeenPairs
 from tailproof.learning.learned import Learned
 
@@ -23,7 +25,7 @@ _CHOOSES = 1 / 3  # of the groups that do not judge; the others teach
 _FEWEST = 6  # groups that three parts need
 
 
-class Parts(NamedTuple):
+class ThreeParts(NamedTuple):
     """Three logs of different groups of episodes."""
 
     teach: Log
@@ -31,16 +33,7 @@ class Parts(NamedTuple):
     judge: Log
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A candidate, and what episodes that did not teach it say about it: a `Judgement`."""
-
-    row: Row
-    learned: Learned
-    judgement: Any = None
-
-
-def three_parts(log: Log, judging: float, *, seed: int) -> Parts:
+def three_parts(log: Log, judging: float, *, seed: int) -> ThreeParts:
     """Deal the groups of a log to teaching, choosing and judging."""
     if not 0 < judging < 1:
         raise PartitionError(
@@ -60,20 +53,12 @@ def three_parts(log: Log, judging: float, *, seed: int) -> Parts:
     place = np.empty(count, dtype=np.intp)
     place[order] = np.repeat([2, 1, 0], [last, middle, count - last - middle])
     of_episode = place[log.group_of_episode]
-    return Parts(*(log.take(np.flatnonzero(of_episode == k)) for k in range(3)))
+    return ThreeParts(*(log.take(np.flatnonzero(of_episode == k)) for k in range(3)))
 
 
-def learn_carefully(
-    log: Log,
-    gamma: float,
-    *,
-    seed: int,
-    holdout: float,
-    at_least: float,
-    teach: Teach,
-    advance: Callable[[], Any],
-) -> Learned:
-    """Return the candidate that is credibly better than the log, or the logged behaviour.
+@dataclass(frozen=True, kw_only=True)
+class CarefulLearning:
+    """Learns the candidate that is credibly better than the log, or keeps the logged behaviour.
 
     Candidates are taught by half of the episodes. The one with the largest lower bound of its gain on
     a quarter is chosen, and judged on the last quarter: what is reported never took part in the
@@ -90,86 +75,102 @@ def learn_carefully(
     advance
         Called after each candidate.
     """
-    parts = three_parts(log, holdout, seed=seed)
-    if len(np.unique(parts.teach.actions)) < 2:  # the other action is too rare to learn about
-        said = "The log takes nearly always the same action, and no candidate could be learned."
-        learned = _kept(log, gamma, seed, teach, said, [])
-    elif log.is_bandit:
-        learned = _from_rows(log, seed, holdout, at_least, teach, advance)
-    else:
-        learned = _from_steps(log, parts, gamma, seed, at_least, teach, advance)
-    return replace(learned, held_out=parts.judge)
 
+    log: Log
+    gamma: float
+    seed: int
+    holdout: float
+    at_least: float
+    teach: Teach
+    advance: Callable[[], Any]
 
-def _from_rows(
-    log: Log,
-    seed: int,
-    holdout: float,
-    at_least: float,
-    teach: Teach,
-    advance: Callable[[], Any],
-) -> Learned:
-    """Return what one-step episodes give."""
-    found = learn_from_rows(
-        log, seed=seed, holdout=holdout, at_least=at_least, teach=teach, advance=advance
-    )
-    verdict = found.judgement
-    if not found.better:
-        said = _too_little(found.name, verdict)
-        return replace(_kept(log, 0.0, seed, teach, said, found.failed), judged=verdict)
-    said = (
-        f"{found.name} was the best of {found.candidates} rules and all constant actions, scored by "
-        f"episodes that did not teach it."
-    )
-    reasons = (said, *found.learned.reasons, *_failures(found.failed))
-    return replace(found.learned, judged=verdict, improves=True, reasons=reasons)
+    def learn(self) -> Learned:
+        """Return what was learned, with the episodes that judged it."""
+        parts = three_parts(self.log, self.holdout, seed=self.seed)
+        if len(np.unique(parts.teach.actions)) < 2:  # the other action is too rare to learn about
+            said = "The log takes nearly always the same action, and no candidate could be learned."
+            learned = self._kept(said)
+        elif self.log.is_bandit:
+            learned = self._from_rows()
+        else:
+            learned = self._from_steps(parts)
+        return replace(learned, held_out=parts.judge)
 
-
-def _from_steps(
-    log: Log,
-    parts: Parts,
-    gamma: float,
-    seed: int,
-    at_least: float,
-    teach: Teach,
-    advance: Callable[[], Any],
-) -> Learned:
-    """Return what episodes of several steps give."""
-    task = Task(parts.teach, gamma, None, parts.teach.first_states, seed=seed)
-    clone = behaviour(teach(task, behaviour_row().method))
-    seen = SeenPairs.of(parts.teach)
-
-    def judge(part: Log, stream: int) -> Judge:
-        return Judge.of(
-            part, gamma, clone=clone.policy, seen=seen, level=at_least, seed=seed + stream
-        )
-
-    trials, failed = _tried(parts.teach, task, judge(parts.choose, 1), teach, advance)
-    best = max(trials, key=lambda trial: trial.judgement.bound) if trials else None
-    verdict = None
-    if best is not None and best.judgement.better:
-        verdict = judge(parts.judge, 2).ask(best.learned.policy)
-    if best is not None and verdict is not None and verdict.better:
+    def _from_rows(self) -> Learned:
+        """Return what one-step episodes give."""
+        settings = {name: value for name, value in vars(self).items() if name != "gamma"}
+        trial, found = learn_from_rows(settings.pop("log"), **settings)
+        failed = found.failed.values()
+        if not trial.better:
+            return replace(self, gamma=0.0)._kept(_too_little(trial), failed, trial.judgement)
         said = (
-            f"{best.row.name} was the best of {len(trials)} candidates on {parts.choose.n_episodes:,} "
-            f"episodes that did not teach them."
+            f"{trial.name} was the best of {len(found.methods)} rules and all constant actions, scored "
+            f"by episodes that did not teach it."
         )
-        reasons = (said, *best.learned.reasons, *_failures(failed))
-        return replace(best.learned, judged=verdict, improves=True, reasons=reasons)
-    if (other := blind_choice(judge(log, 3), trials)) is not None:
-        said = (
-            f"{other.row.name} needs no rewards to be learned, and is better than the log by all "
-            f"{log.n_episodes:,} episodes."
-        )
-        found = replace(other.judgement, level=at_least)
-        return replace(other.learned, judged=found, improves=True, reasons=(said,))
-    said = _too_little(best.row.name, best.judgement) if best else _too_little("", None)
-    if best is not None and best.judgement.better:
-        said = (
-            f"The best candidate, {best.row.name}, did not hold on episodes that neither taught nor "
-            f"chose it."
-        )
-    return replace(_kept(log, gamma, seed, teach, said, failed), judged=verdict)
+        return _proposed(trial, said, failed)
+
+    def _from_steps(self, parts: ThreeParts) -> Learned:
+        """Return what episodes of several steps give."""
+        task = LearningTask(parts.teach, self.gamma, None, parts.teach.first_states, seed=self.seed)
+        clone = behaviour(self.teach(task, pointwise(TreeCloning())))
+        seen = SeenPairs.of(parts.teach)
+
+        def judge(part: Log, stream: int) -> Judge:
+            bare = Judge(part, self.gamma, self.at_least, self.seed + stream, seen)
+            return bare.after(clone.policy)
+
+        trials, failed = self._tried(task, judge(parts.choose, 1))
+        best = max(trials, key=lambda trial: trial.bound) if trials else None
+        verdict = None
+        if best is not None and best.better:
+            verdict = judge(parts.judge, 2).ask(best.learned.policy)
+        if best is not None and verdict is not None and verdict.better:
+            said = (
+                f"{best.name} was the best of {len(trials)} candidates on "
+                f"{parts.choose.n_episodes:,} episodes that did not teach them."
+            )
+            return _proposed(best._replace(judgement=verdict), said, failed)
+        other = blind_choice(judge(self.log, 3), trials)
+        if other is not None and other.judgement is not None:
+            said = (
+                f"{other.name} needs no rewards to be learned, and is better than the log by all "
+                f"{self.log.n_episodes:,} episodes."
+            )
+            found = replace(other.judgement, level=self.at_least)
+            return replace(other.learned, judged=found, improves=True, reasons=(said,))
+        said = _too_little(best)
+        if best is not None and best.better:
+            said = (
+                f"The best candidate, {best.name}, did not hold on episodes that neither taught nor "
+                f"chose it."
+            )
+        return self._kept(said, failed, verdict)
+
+    def _tried(self, task: Task, judge: Judge) -> tuple[list[Trial], list[str]]:
+        trials, failed = [], []
+        known: dict[bytes, Judgement] = {}  # several candidates often come to the same policy
+        for name, method in methods_to_try(task.log, task.gamma).items():
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
+                    learned = self.teach(task, method)
+                acts = judge.acts(learned.policy)
+                if acts not in known:
+                    known[acts] = judge(learned.policy)
+                trials.append(Trial(name, learned, known[acts]))
+            except (TailproofError, np.linalg.LinAlgError) as error:
+                failed.append(f"{name} ({str(error).split('.')[0]})")
+            self.advance()
+        return trials, failed
+
+    def _kept(
+        self, said: str, failed: Iterable[str] = (), judged: Judgement | None = None
+    ) -> Learned:
+        """Return the logged behaviour, cloned from all episodes: no reward teaches it."""
+        task = Task(self.log, self.gamma, None, self.log.first_states, seed=self.seed)
+        clone = replace(self.teach(task, pointwise(TreeCloning(exact=True))), taught=None)
+        reasons = (said, *_failures(failed))
+        return replace(behaviour(clone), improves=False, reasons=reasons, judged=judged)
 
 
 def blind_choice(judge: Judge, trials: Sequence[Trial]) -> Trial | None:
@@ -180,9 +181,9 @@ def blind_choice(judge: Judge, trials: Sequence[Trial]) -> Trial | None:
     """
     strict = replace(judge, level=1 - (1 - judge.level) / 2)
     for trial in trials:
-        if trial.row.name == LIKELIEST and trial.judgement.better:
+        if trial.name == LIKELIEST and trial.better:
             said = strict.ask(trial.learned.policy)
-            return replace(trial, judgement=said) if said and said.better else None
+            return trial._replace(judgement=said) if said and said.better else None
     return None
 
 
@@ -191,42 +192,22 @@ def behaviour(clone: Learned) -> Learned:
     return replace(clone, policy=clone.softmax(1.0))
 
 
-def _tried(
-    log: Log, task: Task, judge: Judge, teach: Teach, advance: Callable[[], Any]
-) -> tuple[list[Trial], list[str]]:
-    trials, failed = [], []
-    known: dict[bytes, Judgement] = {}  # several candidates often come to the same policy
-    for row in candidates(log, task.gamma):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
-                learned = teach(task, row.method)
-            acts = judge.acts(learned.policy)
-            if acts not in known:
-                known[acts] = judge(learned.policy)
-            trials.append(Trial(row, learned, known[acts]))
-        except (TailproofError, np.linalg.LinAlgError) as error:
-            failed.append(f"{row.name} ({str(error).split('.')[0]})")
-        advance()
-    return trials, failed
+def _proposed(trial: Trial, said: str, failed: Iterable[str]) -> Learned:
+    reasons = (said, *trial.learned.reasons, *_failures(failed))
+    return replace(trial.learned, judged=trial.judgement, improves=True, reasons=reasons)
 
 
-def _kept(log: Log, gamma: float, seed: int, teach: Teach, said: str, failed: list[str]) -> Learned:
-    """Return the logged behaviour, cloned from all episodes: no reward teaches it."""
-    task = Task(log, gamma, None, log.first_states, seed=seed)
-    clone = behaviour(replace(teach(task, behaviour_row(exact=True).method), taught=None))
-    return replace(clone, improves=False, reasons=(said, *_failures(failed)))
-
-
-def _too_little(name: str, found: Judgement | None) -> str:
-    if found is None:
+def _too_little(trial: Trial | None) -> str:
+    if trial is None or trial.judgement is None:
         return "No candidate could be learned from this log, or judged."
+    found = trial.judgement
     return (
-        f"The best candidate, {name}, was ahead of the log by {found.gain:.4g} on "
+        f"The best candidate, {trial.name}, was ahead of the log by {found.gain:.4g} on "
         f"{found.episodes:,} episodes that did not teach it, but with {found.level:.0%} confidence "
         f"only by {found.bound:.4g}."
     )
 
 
-def _failures(failed: list[str]) -> tuple[str, ...]:
-    return (f"Not learned: {'; '.join(failed)}.",) if failed else ()
+def _failures(failed: Iterable[str]) -> tuple[str, ...]:
+    listed = "; ".join(failed)
+    return (f"Not learned: {listed}.",) if listed else ()

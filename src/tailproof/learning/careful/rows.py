@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.algorithms.learners.behaviour import behaviour_of
-from tailproof.algorithms.learners.constant import Constant, common_actions
-from tailproof.algorithms.one_step.learners import doubly_robust_scores
+from tailproof.algorithms.learners.improvement import Constant, common_actions
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
 from tailproof.errors import TailproofError, TailproofWarning
-from tailproof.learning.careful.candidates import Row, candidates
+from tailproof.learning.careful.candidates import methods_to_try, pointwise
 from tailproof.learning.careful.judgement import Judge, Judgement
 from tailproof.learning.careful.seen import SeenPairs, unseen_cost
 from tailproof.learning.learned import Learned
@@ -30,6 +29,24 @@ _AHEAD = 1.64  # standard errors by which a rule must be ahead of the best const
 
 #: A task and a method to what was learned.
 Teach = Callable[[Task, Method], Learned]
+
+
+class Trial(NamedTuple):
+    """A candidate, and what episodes that did not teach it say about it."""
+
+    name: str
+    learned: Learned
+    judgement: Judgement | None
+
+    @property
+    def better(self) -> bool:
+        """Whether it is credibly better than the log."""
+        return self.judgement is not None and self.judgement.better
+
+    @property
+    def bound(self) -> float:
+        """A number that its gain exceeds."""
+        return -np.inf if self.judgement is None else self.judgement.bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,36 +74,71 @@ class CrossFit:
         Γ(s, a) of all rows, (n, A).
     values
         Γ(s, π(s)) by candidate, other fold that did not teach and row, (FOLDS, n); 0 in that fold.
+    methods, failed
+        How candidates are learned, and why some were not.
     """
 
     log: Log
     fold: IntArray
     scores: FloatArray
     values: dict[str, FloatArray]
+    methods: dict[str, Method]
+    failed: dict[str, str] = field(default_factory=dict)
 
-    def chosen(self, left_out: int, rows: dict[str, Row]) -> Row:
+    @classmethod
+    def of(
+        cls, whole: LearningTask, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
+    ) -> CrossFit:
+        """Teach every candidate without each pair of folds, and score it on both."""
+        log: Log = whole.log
+        found = cls(log, fold, whole.scores, {}, {})
+        for pair in combinations(range(FOLDS), 2):
+            task = task_without(whole, fold, pair)
+            asked = np.flatnonzero(np.isin(fold, pair))
+            for name, method in methods_to_try(task.log, 0.0).items():
+                if isinstance(method.base, Constant):
+                    continue  # every constant is scored without being taught
+                found.methods[name] = method
+                try:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
+                        policy = teach(task, method).policy
+                    law = action_probabilities(policy, log.states[asked], log.n_actions)
+                except (TailproofError, np.linalg.LinAlgError) as error:
+                    found.failed[name] = f"{name} ({str(error).split('.')[0]})"
+                    continue
+                values = np.zeros(len(fold))
+                values[asked] = (law * found.scores[asked]).sum(axis=1)
+                sums = found.values.setdefault(name, np.zeros((FOLDS, len(fold))))
+                for other, own in (pair, pair[::-1]):
+                    sums[other, fold == own] = values[fold == own]
+            advance()
+        for name in found.failed:
+            found.values.pop(name, None)
+        return found
+
+    def chosen(self, left_out: int) -> tuple[str, Method]:
         """Return the candidate that the other folds prefer: a constant unless a rule is ahead."""
         own = self.fold != left_out
         means = {action: self.scores[own, action].mean() for action in common_actions(self.log)}
         best = max(means, key=lambda action: means[action])
-        constant = constant_row(self.log, best)
         bounds = {}
         for name, values in self.values.items():
             ahead = values[left_out, own] - self.scores[own, best]
-            bounds[name] = float(ahead.mean()) - _AHEAD * self._error(ahead, own)
+            # the standard error of a mean over rows, whose groups are independent
+            sums = np.bincount(self.log.group_of_episode[own], weights=ahead - ahead.mean())
+            error = float(np.sqrt((sums**2).sum())) / len(ahead)
+            bounds[name] = float(ahead.mean()) - _AHEAD * error
         leading = max(bounds, key=lambda name: bounds[name], default=None)
-        return constant if leading is None or bounds[leading] <= 0 else rows[leading]
-
-    def _error(self, values: FloatArray, own: Any) -> float:
-        """Return the standard error of a mean over rows, whose groups are independent."""
-        sums = np.bincount(self.log.group_of_episode[own], weights=values - values.mean())
-        return float(np.sqrt((sums**2).sum())) / len(values)
+        if leading is None or bounds[leading] <= 0:
+            return constant(self.log, best)
+        return leading, self.methods[leading]
 
 
-def constant_row(log: Log, action: int) -> Row:
+def constant(log: Log, action: int) -> tuple[str, Method]:
     """Return the candidate that always takes one action."""
     label = log.action_space.label(action)  # type: ignore[union-attr]
-    return Row(f"Always {label}", Method(base=Constant(action=action), at="pointwise"))
+    return f"Always {label}", pointwise(Constant(action=action))
 
 
 def dealt(log: Log, judging: float, *, seed: int) -> IntArray:
@@ -99,62 +151,11 @@ def dealt(log: Log, judging: float, *, seed: int) -> IntArray:
     return np.asarray(place[log.group_of_episode])
 
 
-def cross_fit(
-    whole: Task, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
-) -> tuple[CrossFit, dict[str, Row], list[str]]:
-    """Teach every candidate without each pair of folds, and score it on both."""
-    log: Log = whole.log
-    found = CrossFit(log, fold, doubly_robust_scores(whole), {})
-    rows: dict[str, Row] = {}
-    failed: dict[str, str] = {}
-    for pair in combinations(range(FOLDS), 2):
-        task = task_without(whole, fold, pair)
-        asked = np.flatnonzero(np.isin(fold, pair))
-        for row in candidates(task.log, 0.0):
-            if isinstance(row.method.base, Constant):
-                continue  # every constant is scored without being taught
-            rows[row.name] = row
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
-                    policy = teach(task, row.method).policy
-                law = action_probabilities(policy, log.states[asked], log.n_actions)
-            except (TailproofError, np.linalg.LinAlgError) as error:
-                failed[row.name] = f"{row.name} ({str(error).split('.')[0]})"
-                continue
-            values = np.zeros(len(fold))
-            values[asked] = (law * found.scores[asked]).sum(axis=1)
-            sums = found.values.setdefault(row.name, np.zeros((FOLDS, len(fold))))
-            for other, own in (pair, pair[::-1]):
-                sums[other, fold == own] = values[fold == own]
-        advance()
-    for name in failed:
-        found.values.pop(name, None)
-    return found, rows, list(failed.values())
-
-
-def task_without(whole: Task, fold: IntArray, left_out: tuple[int, ...]) -> Task:
+def task_without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...]) -> LearningTask:
     """Return the task of the other folds, with the behaviour of all: that has seen no reward."""
     log = whole.log.take(np.flatnonzero(~np.isin(fold, left_out)))
-    task = Task(log, 0.0, None, log.first_states, seed=whole.seed)
-    task.known["behaviour"] = behaviour_of(whole)
-    return task
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What was chosen, and what all rows say about it."""
-
-    name: str
-    learned: Learned
-    judgement: Judgement | None
-    candidates: int
-    failed: list[str]
-
-    @property
-    def better(self) -> bool:
-        """Whether it is credibly better than the log."""
-        return self.judgement is not None and self.judgement.better
+    starts, known = log.first_states, whole.behaviour
+    return LearningTask(log, 0.0, None, starts, seed=whole.seed, known_behaviour=known)
 
 
 def learn_from_rows(
@@ -165,7 +166,7 @@ def learn_from_rows(
     at_least: float,
     teach: Teach,
     advance: Callable[[], Any],
-) -> Found:
+) -> tuple[Trial, CrossFit]:
     """Choose a candidate for a one-step log, and judge it by all rows.
 
     There are four folds of whole groups. The three that are not held out choose between rules and
@@ -173,21 +174,17 @@ def learn_from_rows(
     credibly better than the log, constants are tried.
     """
     fold = dealt(log, holdout, seed=seed)
-    whole = Task(log, 0.0, None, log.first_states, seed=seed)
-    found, rows, failed = cross_fit(whole, fold, teach=teach, advance=advance)
+    whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
+    found = CrossFit.of(whole, fold, teach=teach, advance=advance)
     judge = Judge(log, 0.0, at_least, seed + 2, None)
-    if found.chosen(0, rows).name in rows:
-        name, learned, judgement = judged_rule(found, rows, whole, judge, teach=teach)
-        rule = Found(name, learned, judgement, len(rows), failed)
+    if found.chosen(0)[0] in found.methods:
+        rule = judged_rule(found, whole, judge, teach=teach)
         if rule.better:
-            return rule
-    name, learned, judgement = best_constant(whole, judge, teach=teach)
-    return Found(name, learned, judgement, len(rows), failed)
+            return rule, found
+    return judged_constant(whole, judge, teach=teach), found
 
 
-def judged_rule(
-    found: CrossFit, rows: dict[str, Row], whole: Task, judge: Judge, *, teach: Teach
-) -> tuple[str, Learned, Judgement | None]:
+def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
     """Return what was learned without the first fold, and the judgement of all rows.
 
     For each fold a candidate is chosen by the other three, each of which scores what it did not
@@ -200,7 +197,7 @@ def judged_rule(
     learned = []
     for k in range(FOLDS):
         task = task_without(whole, found.fold, (k,))
-        learned.append(teach(task, found.chosen(k, rows).method))
+        learned.append(teach(task, found.chosen(k)[1]))
         own = np.flatnonzero(found.fold == k)
         law[own] = action_probabilities(learned[k].policy, log.states[own], log.n_actions)
         seen = SeenPairs.of(task.log)
@@ -210,12 +207,10 @@ def judged_rule(
     if judgement is not None:
         cost = unseen_cost(float(unseen.mean()), log, judgement.value, 0.0)
         judgement = replace(judgement, bound=judgement.bound - cost)
-    return found.chosen(0, rows).name, learned[0], judgement
+    return Trial(found.chosen(0)[0], learned[0], judgement)
 
 
-def best_constant(
-    whole: Task, judge: Judge, *, teach: Teach
-) -> tuple[str, Learned, Judgement | None]:
+def judged_constant(whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
     """Return the constant action with the largest bound of its gain.
 
     Constants need no teaching, so that all rows may choose and judge them, at the risk divided by
@@ -223,16 +218,14 @@ def best_constant(
     good actions is chosen then depends on who bought in the fold that judges the other.
     """
     log: Log = whole.log
-    rows = [constant_row(log, action) for action in common_actions(log)]
-    level = 1 - (1 - judge.level) / len(rows)
+    constants = [constant(log, action) for action in common_actions(log)]
+    level = 1 - (1 - judge.level) / len(constants)
     strict = replace(judge, level=level, seen=SeenPairs.of(log))
-    asked = []
-    for row in rows:
-        learned = replace(teach(whole, row.method), taught=None)
-        asked.append((row.name, learned, strict.ask(learned.policy)))
-    name, learned, judgement = max(
-        asked, key=lambda each: -np.inf if each[2] is None else each[2].bound
-    )
-    if judgement is not None:
-        judgement = replace(judgement, level=judge.level)
-    return name, learned, judgement
+    trials = []
+    for name, method in constants:
+        learned = replace(teach(whole, method), taught=None)
+        trials.append(Trial(name, learned, strict.ask(learned.policy)))
+    best = max(trials, key=lambda trial: trial.bound)
+    if best.judgement is None:
+        return best
+    return best._replace(judgement=replace(best.judgement, level=judge.level))

@@ -29,34 +29,18 @@ FEWEST = 20
 
 @dataclass(frozen=True, kw_only=True)
 class ExtremalIndex:
-    """The extremal index θ of a sequence, with its interval.
+    """The extremal index θ of a sequence, with its interval; NaN when not estimable."""
 
-    Attributes
-    ----------
-    theta, low, high
-        The estimate and its interval, at most 1; NaN when not estimable.
-    exceedances
-        How many values lie beyond the threshold.
-    clusters
-        In how many clusters they come.
-    threshold
-        The distance from the median (`side="both"`), or the value, beyond which they lie.
-    method, side, level
-        As asked for.
-    reason
-        Why there is no estimate; empty when there is one.
-    """
-
-    theta: float
+    theta: float  # at most 1
     low: float
     high: float
-    exceedances: int
-    clusters: int
-    threshold: float
+    exceedances: int  # values beyond the threshold
+    clusters: int  # in which they come
+    threshold: float  # a distance from the median (`side="both"`), or a value
     method: ClusterMethod
     side: Extremes
     level: float
-    reason: str = ""
+    reason: str = ""  # why there is no estimate; empty when there is one
 
     @property
     def estimable(self) -> bool:
@@ -230,11 +214,8 @@ def _intervals(rows: IntArray, *, level: float) -> tuple[float, float, float]:
         first, second = times, times**2
     theta = 2 * float(first.mean()) ** 2 / float(second.mean())
     influence = 2 * first / first.mean() - second / second.mean()  # of each time, on log θ
-    half = (
-        -float(scipy.special.ndtri((1 - level) / 2))
-        * float(influence.std())
-        / math.sqrt(len(times))
-    )
+    z = -float(scipy.special.ndtri((1 - level) / 2))
+    half = z * float(influence.std()) / math.sqrt(len(times))
     low, high = theta * math.exp(-half), theta * math.exp(half)
     return min(theta, 1.0), min(low, 1.0), min(high, 1.0)
 
@@ -253,10 +234,9 @@ def _runs(
     spread = ratio**4 * float(sizes.var()) / clusters
     effective = n / max(1.0, spread / chance) if chance > 0 else float(n)
     z2 = float(scipy.special.ndtri((1 - level) / 2)) ** 2
-    centre = (ratio + z2 / (2 * effective)) / (1 + z2 / effective)
-    half = math.sqrt(z2 * ratio * (1 - ratio) / effective + z2**2 / (4 * effective**2)) / (
-        1 + z2 / effective
-    )
+    shrink = 1 + z2 / effective
+    centre = (ratio + z2 / (2 * effective)) / shrink
+    half = math.sqrt(z2 * ratio * (1 - ratio) / effective + z2**2 / (4 * effective**2)) / shrink
     ahead = np.bincount(np.minimum(run, end - 1 - rows)) / n  # shares of 0, 1, …, run steps
     theta, low, high = (
         _without_chance(value, share, ahead) for value in (ratio, centre - half, centre + half)

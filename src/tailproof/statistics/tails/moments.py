@@ -19,25 +19,13 @@ NAMES = {1.0: "mean", 2.0: "variance"}
 
 @dataclass(frozen=True, kw_only=True)
 class MomentEvidence:
-    """Whether the moment of order p plausibly exists, and why.
-
-    Attributes
-    ----------
-    exists, reason
-        The verdict, and a sentence that says what it rests on.
-    p
-        The order: 1 for the mean, 2 for the variance.
-    ratio
-        The share of the largest value in Σ|x − median|^p.
-    alpha, low, high
-        The heavier tail's index and its interval; NaN when neither tail is estimable.
-    """
+    """Whether the moment of order p plausibly exists, and why."""
 
     exists: Literal["yes", "doubtful", "no"]
-    reason: str
-    p: float
-    ratio: float
-    alpha: float
+    reason: str  # what that rests on
+    p: float  # 1 for the mean, 2 for the variance
+    ratio: float  # the share of the largest value in Σ|x − median|^p
+    alpha: float  # the heavier tail's index and its interval; NaN when neither tail is estimable
     low: float
     high: float
 
@@ -98,15 +86,12 @@ def moment_evidence(
     - "yes" when low > p and R < 1/log n, or when α > p and R < 1/(3·log n);
     - "doubtful" otherwise; a tail of few distinct values is judged by R alone.
 
-    The rule was settled on fifteen laws and then measured on fourteen others, n = 500 to 20,000.
-    "Yes" to a variance that does not exist: at most 2 % of samples (to a mean, on the first fifteen:
-    at most 4 %, of Cauchy samples). "No" to one that exists: up to 20 % at n = 500 and 7 % from
-    n = 2,000 on, both for Pareto with α = 2.2; "no" to a mean that exists: at most 2 %. Near the
-    border the answer is mostly "doubtful": t with 3 degrees of freedom has a variance, and 2,000
-    values show it one time in three. Laws that only look like a power tail are judged by how they
-    look: the variance of a log-normal sample with σ = 2, or of a Gaussian one with 0.1 % outliers
-    300 times as wide, is called doubtful or absent (and the mean of the latter absent in 3 samples
-    of 10 at n = 20,000). An average of that many values behaves so.
+    Measured on fourteen laws that did not settle the rule, n = 500 to 20,000. "Yes" to a variance that
+    does not exist: at most 2 % of samples. "No" to one that exists: up to 20 % at n = 500 and 7 % from
+    n = 2,000 on (Pareto with α = 2.2); "no" to a mean that exists: at most 2 %. Near the border the
+    answer is mostly "doubtful". Laws that only look like a power tail are judged by how they look: the
+    variance of a log-normal sample with σ = 2 is called doubtful or absent. An average of that many
+    values behaves so.
 
     Parameters
     ----------
@@ -134,10 +119,8 @@ def moment_evidence(
     check_theta(theta)
     ratio = max_to_sum(x, p, centre=float(median_of(x)))
     if tails is None:
-        tails = (
-            tail_index(x, side="left", level=level, theta=theta),
-            tail_index(x, side="right", level=level, theta=theta),
-        )
+        left = tail_index(x, side="left", level=level, theta=theta)
+        tails = left, tail_index(x, level=level, theta=theta)
     known = [tail for tail in tails if tail.estimable]
     heavier = min(known, key=lambda tail: tail.alpha, default=None)
     border = theta / math.log(max(len(x) * theta, 3))
@@ -146,19 +129,17 @@ def moment_evidence(
     if heavier is None:
         alpha = low = high = math.nan
         exists = "yes" if small or ratio * len(x) <= 1 else "doubtful"
-        evidence = (
-            f"neither tail is estimable ({tails[0].reason})" if tails else "no tail was given"
-        )
+        why = f"neither tail is estimable ({tails[0].reason})" if tails else "no tail was given"
     else:
         alpha, low, high = heavier.alpha, heavier.low, heavier.high
         if (high < p and not small) or (alpha + high < 2 * p and large):
             exists = "no"
         elif (low > p and not large) or (alpha > p and small):
             exists = "yes"
-        evidence = f"the {heavier.side} tail has index {alpha:.2f} [{low:.2f}, {high:.2f}]"
+        why = f"the {heavier.side} tail has index {alpha:.2f} [{low:.2f}, {high:.2f}]"
     against = "far less than" if small else "as much as" if large else "less than"
     reason = (
-        f"{evidence}, where a {NAMES.get(p, f'moment of order {p:g}')} needs more than {p:g}; the "
+        f"{why}, where a {NAMES.get(p, f'moment of order {p:g}')} needs more than {p:g}; the "
         f"largest value carries {ratio:.1%} of the sum of |x − median|^{p:g}, {against} a tail of "
         f"index {p:g} would show"
     )

@@ -20,26 +20,17 @@ GAUSSIAN = 1.4826022185056018
 class ResidualMonitor:
     """Residuals δ at a glance.
 
-    Attributes
-    ----------
-    std, mad
-        The standard deviation, and the median of |δ − median|, scaled to equal it for a Gaussian.
-    ratio
-        std/mad: about 1 for Gaussian residuals, growing without bound with n for infinite variance,
-        infinite when more than half of the residuals are equal, NaN when all are.
-    window, starts, scale
-        The length of a window, the row where each window starts, and the MAD in it.
-    worst, worst_values
-        The rows farthest from the median, farthest first, and their residuals.
+    `ratio` is std/mad: about 1 for Gaussian residuals, growing without bound with n for infinite
+    variance, infinite when more than half of the residuals are equal, NaN when all are.
     """
 
     std: float
-    mad: float
+    mad: float  # the median of |δ − median|, scaled to equal the std of Gaussian values
     ratio: float
-    window: int
-    starts: IntArray  # (windows,)
-    scale: FloatArray  # (windows,)
-    worst: IntArray  # (k,)
+    window: int  # rows
+    starts: IntArray  # (windows,) the first row of each
+    scale: FloatArray  # (windows,) the MAD in each
+    worst: IntArray  # (k,) the rows farthest from the median, farthest first
     worst_values: FloatArray  # (k,)
 
     @property
@@ -100,13 +91,12 @@ def residual_monitor(
     std = deviation_of(delta)
     scale = GAUSSIAN * float(median_of(distance))
     ratio = std / scale if scale > 0 else (math.inf if std > 0 else math.nan)
-    starts = np.arange(n // window) * window
     return ResidualMonitor(
         std=std,
         mad=scale,
         ratio=ratio,
         window=window,
-        starts=starts,
+        starts=np.arange(n // window) * window,
         scale=_window_scales(delta, window),
         worst=farthest,
         worst_values=delta[farthest],

@@ -15,11 +15,7 @@ LARGEST = 1e300
 
 
 def as_sample(name: str, values: npt.ArrayLike) -> FloatArray:
-    """Return values as finite doubles (n,), n ≥ 1, or say what is wrong with them.
-
-    >>> as_sample("x", [1, 2])
-    array([1., 2.])
-    """
+    """Return values as finite doubles (n,), n ≥ 1, or say what is wrong with them."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise LogError(
@@ -33,7 +29,7 @@ def as_sample(name: str, values: npt.ArrayLike) -> FloatArray:
         raise LogError(f"{name} must hold at least one value. Got none; check the log's filter.")
     array = array.astype(float, copy=False)
     require_finite(name, array, LogError)
-    if (largest := max(float(array.max()), -float(array.min()))) > LARGEST:
+    if (largest := float(np.abs(array).max())) > LARGEST:
         raise LogError(
             f"{name} must lie within ±{LARGEST:g}. Got a value of size {largest:g}; rescale first."
         )
@@ -64,11 +60,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def median_of(values: FloatArray) -> FloatArray:
     """Return the median along the last axis.
 
-    One selection at the middle is several times faster than `numpy.median`, which selects twice; of
-    values that are in order nothing need be selected.
-
-    >>> float(median_of(np.array([4.0, 1.0, 2.0, 9.0])))
-    3.0
+    One selection is several times faster than `numpy.median`, and values in order need none.
     """
     middle = values.shape[-1] // 2
     parted = values if is_sorted(values) else np.partition(values, middle, axis=-1)
@@ -95,14 +87,10 @@ def unit_scale(values: FloatArray) -> FloatArray:
 
 
 def deviation_of(values: FloatArray) -> float:
-    """Return the standard deviation, without overflow for values as large as `LARGEST`.
-
-    >>> deviation_of(np.array([1e200, -1e200]))
-    1e+200
-    """
+    """Return the standard deviation, without overflow for values as large as `LARGEST`."""
     return math.ldexp(float(unit_scale(values).std()), _exponent(values))
 
 
 def _exponent(values: FloatArray) -> int:
     """Return the binary exponent of the largest magnitude, within what a double can divide by."""
-    return max(math.frexp(max(float(values.max()), -float(values.min())))[1], -1000)
+    return max(math.frexp(float(np.abs(values).max()))[1], -1000)

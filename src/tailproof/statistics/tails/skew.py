@@ -36,21 +36,11 @@ class Medcouple:
 
 @dataclass(frozen=True, kw_only=True)
 class TailAsymmetry:
-    """The right tail against the left one, each beyond the same distance from the median.
+    """The right tail against the left one, each beyond the same `distance` from the median.
 
-    Attributes
-    ----------
-    ratio, low, high
-        How many values lie beyond on the right for one on the left, and the interval: 1 for
-        symmetric tails, infinite when the left has none, NaN when neither has.
-    spread
-        (Q(1 − share/2) − median) / (median − Q(share/2)), the same by length in place of number.
-    right, left
-        The two counts.
-    distance
-        From the median.
-    level
-        Of the interval.
+    `ratio` is how many values lie beyond on the `right` for one on the `left`, with its interval: 1 for
+    symmetric tails, infinite when the left has none, NaN when neither has. `spread` is the same by
+    length: (Q(1 − share/2) − median) / (median − Q(share/2)).
     """
 
     ratio: float
@@ -184,11 +174,9 @@ def _odds(for_right: float, for_left: float) -> float:
 
 def _binomial_interval(successes: float, failures: float, level: float) -> tuple[float, float]:
     """Return the Clopper–Pearson interval for a share; counts need not be whole."""
-    miss = (1 - level) / 2
-    low = float(scipy.special.betaincinv(successes, failures + 1, miss)) if successes > 0 else 0.0
-    high = (
-        float(scipy.special.betaincinv(successes + 1, failures, 1 - miss)) if failures > 0 else 1.0
-    )
+    miss, quantile = (1 - level) / 2, scipy.special.betaincinv
+    low = float(quantile(successes, failures + 1, miss)) if successes > 0 else 0.0
+    high = float(quantile(successes + 1, failures, 1 - miss)) if failures > 0 else 1.0
     return low, high
 
 

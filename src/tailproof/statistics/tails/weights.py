@@ -21,52 +21,31 @@ class ParetoShape:
     """The shape k of the generalised Pareto law of the largest weights.
 
     Moments of order below 1/k exist: k < ½ means a finite variance, k ≥ 1 no mean.
-
-    Attributes
-    ----------
-    k
-        The shape; −∞ when the largest weights are all equal, NaN when not estimable.
-    exceedances, threshold
-        How many weights lie beyond which value.
-    reason
-        Why there is no finite shape; empty when there is one.
     """
 
-    k: float
-    exceedances: int
+    k: float  # −∞ when the largest weights are all equal, NaN when not estimable
+    exceedances: int  # weights beyond the threshold
     threshold: float
-    reason: str = ""
+    reason: str = ""  # why there is no finite shape; empty when there is one
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightEvidence:
     """What a set of importance weights is worth.
 
-    Attributes
-    ----------
-    n
-        The number of weights.
-    effective
-        The effective sample size (Σw)²/Σw².
-    largest_share
-        max|w|/Σ|w|.
-    mean, mean_error, standard_error
-        The mean weight, |mean − 1|, and the mean's standard error from the sample: ratios of
-        probabilities average 1, so a mean several standard errors away from 1 is a wrong ratio.
-    negative_share
-        Σ|w| over the negative weights, over Σ|w|; fitted ratios may be negative.
-    pareto
-        The shape of the largest |w|.
+    Ratios of probabilities average 1: a mean several standard errors away from 1 is a wrong ratio.
     """
 
     n: int
-    effective: float
-    largest_share: float
+    effective: float  # the effective sample size (Σw)²/Σw²
+    largest_share: float  # max|w|/Σ|w|
     mean: float
-    mean_error: float
-    standard_error: float
-    negative_share: float
-    pareto: ParetoShape
+    mean_error: float  # |mean − 1|
+    standard_error: float  # of the mean, from the sample
+    negative_share: (
+        float  # Σ|w| over the negative weights, over Σ|w|; fitted ratios may be negative
+    )
+    pareto: ParetoShape  # the shape of the largest |w|
 
     @property
     def reliable_k(self) -> float:
@@ -118,9 +97,8 @@ def pareto_shape(values: npt.ArrayLike) -> ParetoShape:
     n = len(x)
     kept = math.ceil(min(n / 5, 3 * math.sqrt(n)))
     if n <= kept:
-        return ParetoShape(
-            k=math.nan, exceedances=0, threshold=math.nan, reason=f"{n} values are too few"
-        )
+        reason = f"{n} values are too few"
+        return ParetoShape(k=math.nan, exceedances=0, threshold=math.nan, reason=reason)
     top = np.sort(np.partition(x, n - kept - 1)[n - kept - 1 :])
     threshold = float(top[0])
     beyond = top[top > threshold] - threshold  # (M,), ascending

@@ -1,7 +1,7 @@
 """A battery for heavy tails: any estimator or learner on worlds whose truth is known."""
 
 from tailproof.studies.battery.cells import Cell, Problem, Setting
-from tailproof.studies.battery.entrants import Reading, default_entrants
+from tailproof.studies.battery.entrants import Reply, default_entrants
 from tailproof.studies.battery.run import Battery, Findings, run
 from tailproof.studies.battery.score import Leaderboard, leaderboard
 
@@ -11,7 +11,7 @@ __all__ = [
     "Findings",
     "Leaderboard",
     "Problem",
-    "Reading",
+    "Reply",
     "Setting",
     "default_entrants",
     "leaderboard",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Literal
 
@@ -24,24 +24,30 @@ from tailproof.noise import (
     StudentT,
     add_noise,
 )
-from tailproof.policies.simple import EpsilonGreedy, Policy, Uniform, action_probabilities
+from tailproof.policies.simple import EpsilonGreedy, Mixture, Policy, Uniform
 from tailproof.worlds import CartPole, LinearMDP, TabularMDP
+from tailproof.worlds.rollout import rollout
 
 World = Literal["cartpole", "tabular", "linear"]
 Overlap = Literal["good", "fair", "poor"]
 Shape = Literal["symmetric", "mild skew", "strong skew"]
 EPISODE = 100  # steps of an episode in every cell
+#: The worlds and the overlaps that each has.
+GROUNDS: tuple[tuple[World, Overlap], ...] = (
+    ("cartpole", "good"),
+    ("cartpole", "fair"),
+    ("tabular", "good"),
+    ("tabular", "fair"),
+    ("tabular", "poor"),
+    ("linear", "good"),
+    ("linear", "fair"),
+    ("linear", "poor"),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A question as an entrant sees it: how good is this policy, given this log?
-
-    Attributes
-    ----------
-    log, policy, gamma
-        What `tailproof.evaluation.evaluate` takes.
-    """
+    """A question as an entrant sees it: how good is this policy, given this log?"""
 
     log: Log
     policy: Policy
@@ -150,8 +156,7 @@ class Ground:
 
     def problem(self, episodes: int, rng: np.random.Generator) -> Problem:
         """Draw a log without noise."""
-        acting = {"policy" if isinstance(self.world, CartPole) else "behaviour": self.behaviour}
-        log = self.world.log(episodes, EPISODE, seed=rng, **acting)
+        log = rollout(self.world, self.behaviour, episodes=episodes, steps=EPISODE, seed=rng)
         return Problem(log, self.target, self.gamma)
 
     def value(self, policy: Policy) -> float:
@@ -166,70 +171,8 @@ class Ground:
         return self.value(Uniform(self.world.action_space.n))
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """Follow each of some policies with its own probability, drawn anew at every step."""
-
-    parts: tuple[tuple[float, Any], ...]
-    n_actions: int
-
-    def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return Σ_i p_i π_i(a|s), (n, A)."""
-        followed = (
-            share * action_probabilities(policy, states, self.n_actions)
-            for share, policy in self.parts
-        )
-        return np.asarray(sum(followed))
-
-
-def _cartpole(overlap: Overlap) -> Ground:
-    world = CartPole()
-    behaviour = world.behaviour({"good": 0.05, "fair": 0.2}[overlap])
-    truth = world.truth().value
-    return Ground(world, behaviour, world.target(), 0.99, truth, truth)
-
-
-def _tabular(overlap: Overlap) -> Ground:
-    world = TabularMDP.random(states=10, actions=3, seed=2026)
-    against = TabularMDP(world.transitions, -world.rewards, world.initial)
-    gamma = 0.95
-    optimal = world.optimal(gamma=gamma)
-    target = EpsilonGreedy(optimal, 0.1, 3)
-    behaviour = _behaviour(overlap, target, against.optimal(gamma=gamma))
-    truth, best = (world.value(policy, gamma=gamma) for policy in (target, optimal))
-    return Ground(world, behaviour, target, gamma, truth, best)
-
-
-def _linear(overlap: Overlap) -> Ground:
-    world = LinearMDP.random(seed=1115)
-    against = LinearMDP(
-        world.atoms, world.features, world.measures, -world.theta, world.initial
-    ).optimal(gamma=0.9)
-    target = world.optimal(gamma=0.9)
-    behaviour = _behaviour(overlap, target, against)
-    truth = world.value(target, gamma=0.9)
-    return Ground(world, behaviour, target, 0.9, truth, truth)
-
-
-def _behaviour(overlap: Overlap, target: Policy, against: Policy) -> Policy:
-    """Return who acts: half of the time the target, anybody, or mostly one who does the opposite."""
-    if overlap == "fair":
-        return Uniform(3)
-    if overlap == "good":
-        return EpsilonGreedy(target, 0.5, 3)
-    return Mixture(((0.1, target), (0.1, Uniform(3)), (0.8, against)), 3)
-
-
-#: The worlds and the overlaps that each has.
-GROUNDS: dict[tuple[str, str], Any] = {
-    **{("cartpole", overlap): _cartpole for overlap in ("good", "fair")},
-    **{("tabular", overlap): _tabular for overlap in ("good", "fair", "poor")},
-    **{("linear", overlap): _linear for overlap in ("good", "fair", "poor")},
-}
-
-
 @cache
-def ground(world: str, overlap: str) -> Ground:
+def ground(world: World, overlap: Overlap) -> Ground:
     """Return a world with its behaviour, target and truth.
 
     Examples
@@ -237,8 +180,34 @@ def ground(world: str, overlap: str) -> Ground:
     >>> round(ground("cartpole", "good").truth, 3)
     99.073
     """
-    found: Ground = GROUNDS[world, overlap](overlap)
-    return found
+    if world == "tabular":
+        table = TabularMDP.random(states=10, actions=3, seed=2026)
+        return _exact(table, replace(table, rewards=-table.rewards), overlap, 0.95, epsilon=0.1)
+    if world == "linear":
+        linear = LinearMDP.random(seed=1115)
+        return _exact(linear, replace(linear, theta=-linear.theta), overlap, 0.9, epsilon=0.0)
+    cartpole = CartPole()
+    behaviour = cartpole.behaviour({"good": 0.05, "fair": 0.2}[overlap])
+    truth = cartpole.truth().value
+    return Ground(cartpole, behaviour, cartpole.target(), 0.99, truth, truth)
+
+
+def _exact(world: Any, opposite: Any, overlap: Overlap, gamma: float, *, epsilon: float) -> Ground:
+    """Return a world in which everything is exact; `opposite` has its rewards with the other sign.
+
+    Half of the time the target acts (good overlap), anybody (fair), or mostly one who does the
+    opposite (poor).
+    """
+    optimal = world.optimal(gamma=gamma)
+    target = EpsilonGreedy(optimal, epsilon, 3) if epsilon else optimal
+    against = opposite.optimal(gamma=gamma)
+    behaviours: dict[Overlap, Policy] = {
+        "good": EpsilonGreedy(target, 0.5, 3),
+        "fair": Uniform(3),
+        "poor": Mixture(((0.1, target), (0.1, Uniform(3)), (0.8, against)), 3),
+    }
+    truth, best = (world.value(policy, gamma=gamma) for policy in (target, optimal))
+    return Ground(world, behaviours[overlap], target, gamma, truth, best)
 
 
 def default_settings(sizes: tuple[int, ...] = (2000, 10_000)) -> tuple[Setting, ...]:
@@ -253,17 +222,7 @@ def default_settings(sizes: tuple[int, ...] = (2000, 10_000)) -> tuple[Setting, 
     >>> print(default_settings()[0])
     cartpole, good overlap, 2,000 steps
     """
-    pairs: tuple[tuple[World, Overlap], ...] = (
-        ("cartpole", "good"),
-        ("cartpole", "fair"),
-        ("tabular", "good"),
-        ("tabular", "fair"),
-        ("tabular", "poor"),
-        ("linear", "good"),
-        ("linear", "fair"),
-        ("linear", "poor"),
-    )
-    return tuple(Setting(world, overlap, steps) for steps in sizes for world, overlap in pairs)
+    return tuple(Setting(world, overlap, steps) for steps in sizes for world, overlap in GROUNDS)
 
 
 def seed_for(entropy: int, *names: object) -> np.random.SeedSequence:

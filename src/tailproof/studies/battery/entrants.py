@@ -1,4 +1,4 @@
-"""Who takes part: estimators that read a problem, ours by name or any callable."""
+"""Who takes part: estimators and learners, ours by name or any callable."""
 
 from __future__ import annotations
 
@@ -18,28 +18,26 @@ from tailproof.errors import LevelError, MethodError, TailproofWarning
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.evaluate import evaluate
 from tailproof.features import default_features
+from tailproof.learning.learn import learn
+from tailproof.learning.learned import Learned
 from tailproof.methods.catalogue import CATALOGUE, method
 from tailproof.methods.method import Method
+from tailproof.policies.simple import Policy
 from tailproof.statistics.means import AdaptiveHuber, Catoni, PermutedMedianOfMeans
 from tailproof.studies.battery.cells import Problem
 
 LEVELS = (0.9, 0.95)
-#: A problem and a seed to a number, an `Estimate`, or a `Reading` with intervals.
+#: A problem and a seed to a number, an `Estimate`, or a `Reply` with intervals.
 Estimator = Callable[..., Any]
+#: A problem and a seed to a policy, or to what `learn` returns.
+Learner = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """An estimate with the intervals that its entrant stands by.
+class Reply:
+    """An estimate with the intervals that its entrant stands by, (low, high) by level.
 
-    Attributes
-    ----------
-    value
-        The estimate; NaN where the entrant failed.
-    intervals
-        (low, high) by level; a level that is absent was declined.
-    failure
-        What went wrong, if anything.
+    A level that is absent was declined. An entrant that failed has the value NaN and says why.
     """
 
     value: float
@@ -95,17 +93,15 @@ def default_entrants() -> dict[str, Estimator]:
         "tm-mis": method("tm-mis"),
         "clipped 1 %": method("lstd", clip=0.01),
     }
-    entrants: dict[str, Estimator] = {name: Named(row) for name, row in rows.items()}
-    return {**entrants, "huber rewards": HuberThenLSTD()}
+    return {**{name: Named(row) for name, row in rows.items()}, "huber rewards": HuberThenLSTD()}
 
 
 def storage_entrants() -> dict[str, Estimator]:
     """Return what the storage stories compare too: more folds, and robust means of weekly sums."""
-    rows = {
-        "roam-dm K=10": method("roam-dm", folds=10),
-        "week huber": method("mis", mean=AdaptiveHuber(), unit="group"),
+    return {
+        "roam-dm K=10": Named(method("roam-dm", folds=10)),
+        "week huber": Named(method("mis", mean=AdaptiveHuber(), unit="group")),
     }
-    return {name: Named(row) for name, row in rows.items()}
 
 
 def entrant_named(text: str) -> tuple[str, Estimator]:
@@ -152,29 +148,29 @@ def _module(place: str) -> Any:
     return module
 
 
-def read(entrant: Estimator, problem: Problem, *, seed: int) -> Reading:
-    """Ask an entrant, and return its answer in one form; an error becomes a failed reading.
+def reply_of(entrant: Estimator, problem: Problem, *, seed: int) -> Reply:
+    """Return what an entrant says of a problem in one form; an error becomes a failed reply.
 
     Examples
     --------
-    >>> read(lambda problem, *, seed: 3.5, None, seed=0)
-    Reading(value=3.5, intervals={}, failure='')
+    >>> reply_of(lambda problem, *, seed: 3.5, None, seed=0)
+    Reply(value=3.5, intervals={}, failure='')
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TailproofWarning)  # of poor overlap: it is meant
             answer = entrant(problem, seed=seed)
     except Exception as error:  # a user's code may raise anything, and the others go on
-        return Reading(float("nan"), failure=f"{type(error).__name__}: {error}")
-    if isinstance(answer, Reading):
+        return Reply(float("nan"), failure=f"{type(error).__name__}: {error}")
+    if isinstance(answer, Reply):
         return answer
     if isinstance(answer, Estimate):
-        return Reading(answer.value, _intervals(answer))
+        return Reply(answer.value, _intervals(answer))
     try:
-        return Reading(float(answer))
+        return Reply(float(answer))
     except (TypeError, ValueError):
         raise MethodError(
-            f"An entrant must return a number, an Estimate or a Reading. "
+            f"An entrant must return a number, an Estimate or a Reply. "
             f"Got {type(answer).__name__} instead."
         ) from None
 
@@ -191,3 +187,43 @@ def _intervals(estimate: Estimate) -> dict[float, tuple[float, float]]:
         if np.isfinite([interval.low, interval.high]).all():
             found[level] = (interval.low, interval.high)
     return found
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A `Method` as a learner.
+
+    Without a discount every episode ends within 24 steps here: 25 sweeps from 0 are enough.
+    """
+
+    method: Method
+
+    def __call__(self, problem: Problem, *, seed: int) -> Learned:
+        """Learn a policy."""
+        known = {each for each in vars(self.method.base) if each in ("iterations", "start")}
+        sweeps = {"iterations": 25, "start": "zero"} if problem.gamma == 1 else {}
+        chosen = self.method.with_settings(**{k: v for k, v in sweeps.items() if k in known})
+        return learn(problem.log, method=chosen, gamma=problem.gamma, seed=seed)
+
+
+def default_learners() -> dict[str, Learner]:
+    """Return the learners that the leaderboard compares.
+
+    Examples
+    --------
+    >>> list(default_learners())[:3]
+    ['fqi', 'ma', 'room-vm']
+    """
+    names = ("fqi", "ma", "room-vm", "room-fqi", "p-room-fqi", "huber-reward", "bc", "zero-reward")
+    learners: dict[str, Learner] = {name: Taught(method(name)) for name in names}
+    return {**learners, "fqi clipped 1 %": Taught(method("fqi", clip=0.01))}
+
+
+def taught(learner: Learner, worth: Callable[[Policy], float]) -> Estimator:
+    """Return an entrant that answers what the learned policy is worth."""
+
+    def value(problem: Problem, *, seed: int) -> float:
+        learned = learner(problem, seed=seed)
+        return worth(learned.policy if isinstance(learned, Learned) else learned)
+
+    return value

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
@@ -30,20 +31,10 @@ def heat_map(
     breaks: Sequence[int] = (),
     standalone: bool = False,
 ) -> str:
-    """Return a picture of ratios of at least 1: green where best, the browner the worse.
+    """Return a picture of ratios (R, M) of at least 1: green where best, the browner the worse.
 
-    Parameters
-    ----------
-    rows, columns
-        Labels, R and M of them.
-    ratios
-        (R, M).
-    alt
-        What it shows, in a sentence.
-    breaks
-        Rows above which a line is drawn.
-    standalone
-        Bring the colours along, for a file of its own.
+    Above the rows of `breaks` a line is drawn. A `standalone` picture brings its colours along, for a
+    file of its own.
     """
     step = max(46.0, min(64.0, 660.0 / len(columns)))
     axes = page_axes(
@@ -67,21 +58,7 @@ def heat_map(
         rotation_mode="anchor",
         ha="left",
     )
-    tones: tuple[tuple[Tone, BoolArray], ...] = (
-        ("good", ratios <= TIE),
-        ("warn", ~(ratios <= TIE)),
-    )
-    for tone, use in tones:
-        places = np.argwhere(use)
-        shapes = [Rectangle((j + 0.02, i + 0.04), 0.96, 0.92) for i, j in places]
-        heats = [to_rgba(colour_of(tone), _opacity(float(ratios[i, j]))) for i, j in places]
-        drawn = axes.add_collection(PatchCollection(shapes, facecolors=heats, linewidths=0))
-        mark(
-            drawn,
-            "bar",
-            tone,
-            [f"{columns[j]}, {rows[i]}: {number(float(ratios[i, j]))}" for i, j in places],
-        )
+    _paint(axes, rows, columns, ratios)
     for (i, j), ratio in np.ndenumerate(ratios):
         axes.text(
             j + 0.5,
@@ -96,6 +73,20 @@ def heat_map(
         axes.axhline(place, color=COLOURS["soft"], linewidth=1, zorder=3)
     font = ".plot { background: var(--paper); font-family: sans-serif; }"
     return as_svg(axes, alt, style=stylesheet() + font if standalone else "")
+
+
+def _paint(axes: Axes, rows: Sequence[str], columns: Sequence[str], ratios: FloatArray) -> None:
+    tones: tuple[tuple[Tone, BoolArray], ...] = (
+        ("good", ratios <= TIE),
+        ("warn", ~(ratios <= TIE)),
+    )
+    for tone, use in tones:
+        places = np.argwhere(use)
+        shapes = [Rectangle((j + 0.02, i + 0.04), 0.96, 0.92) for i, j in places]
+        heats = [to_rgba(colour_of(tone), _opacity(float(ratios[i, j]))) for i, j in places]
+        drawn = axes.add_collection(PatchCollection(shapes, facecolors=heats, linewidths=0))
+        tips = [f"{columns[j]}, {rows[i]}: {number(float(ratios[i, j]))}" for i, j in places]
+        mark(drawn, "bar", tone, tips)
 
 
 def ratio_text(ratio: float) -> str:

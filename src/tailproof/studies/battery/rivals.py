@@ -19,7 +19,8 @@ from tailproof.errors import LogError
 from tailproof.policies.simple import action_probabilities
 from tailproof.sources.d3rlpy import to_d3rlpy
 from tailproof.studies.battery.cells import Problem
-from tailproof.studies.battery.entrants import LEVELS, Estimator, Reading
+from tailproof.studies.battery.entrants import LEVELS, Estimator, Reply
+from tailproof.worlds.rollout import draw
 
 #: SCOPE-RL's estimators of discrete actions that need no model of the state's visits.
 SCOPE_RL = {
@@ -48,7 +49,7 @@ def installed_rivals() -> dict[str, Estimator]:
 class D3rlpyFQE:
     """d3rlpy's `DiscreteFQE`: two layers of units, Adam, a Huber loss of threshold 1.
 
-    Of a stochastic policy d3rlpy is given one drawn action a state and update, since it only knows
+    Of a stochastic policy d3rlpy is given one drawn action per state and update, since it only knows
     deterministic ones.
 
     Parameters
@@ -112,9 +113,7 @@ def fitted_critic(problem: Problem, settings: D3rlpyFQE, seed: int) -> Critic:
 
     def chosen(states: Any) -> Any:
         law = action_probabilities(problem.policy, states.numpy().astype(float), n_actions)
-        uniform = rng.random((len(law), 1))
-        drawn = (uniform >= law.cumsum(axis=1)[:, :-1]).sum(axis=1)
-        return torch.from_numpy(drawn)
+        return torch.from_numpy(draw(law.cumsum(axis=1), rng))
 
     actor.impl.predict_best_action = chosen
     model = d3rlpy.ope.DiscreteFQE(
@@ -155,7 +154,7 @@ class ScopeRL:
     estimator: str
     critic: D3rlpyFQE = D3rlpyFQE()
 
-    def __call__(self, problem: Problem, *, seed: int) -> Reading:
+    def __call__(self, problem: Problem, *, seed: int) -> Reply:
         """Estimate the value of the problem's policy."""
         from scope_rl.ope import discrete  # type: ignore[import-not-found]
 
@@ -186,4 +185,4 @@ class ScopeRL:
             )
             low, high = (value for name, value in ends.items() if name != "mean")
             intervals[level] = (float(low), float(high))
-        return Reading(float(estimator.estimate_policy_value(**given)), intervals)
+        return Reply(float(estimator.estimate_policy_value(**given)), intervals)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,49 +24,41 @@ from tailproof.studies.battery.cells import (
     default_settings,
     seed_for,
 )
-from tailproof.studies.battery.entrants import LEVELS, Estimator, Reading, default_entrants, read
-from tailproof.studies.battery.learners import taught
-from tailproof.studies.battery.record import Answers, opened_record
-from tailproof.studies.battery.stories import STORIES, story
-from tailproof.worlds.storage import HUBS
+from tailproof.studies.battery.entrants import (
+    LEVELS,
+    Estimator,
+    Reply,
+    default_entrants,
+    reply_of,
+    taught,
+)
+from tailproof.studies.battery.stories import CANDIDATES, STORIES, story
+from tailproof.studies.journal import Journal
+from tailproof.worlds.prices import HUBS
+from tailproof.worlds.storage import BEHAVIOUR
 
 SEED = 20261115
 Asks = Literal["value", "policy"]
+#: What was said of one item: of each question (a noise, a candidate), by each entrant.
+Replies = dict[str, dict[str, Reply]]
 
 
 @dataclass(frozen=True)
 class Battery:
     """What is run: entrants × (settings × noises, and stories of the storage world).
 
-    Attributes
-    ----------
-    entrants
-        Estimators by name: callables of a `Problem` and a ``seed`` that return a number, an `Estimate`
-        or a `Reading`.
-    settings, noises
-        Every setting meets every noise.
-    stories
-        Letters of `stories.STORIES`.
-    asks
-        "value": entrants estimate a policy's value. "policy": they learn one, which is then worth what
-        it is worth; their `Problem` has the logging policy for its policy.
-    replicates
-        Logs of each setting.
-    draws
-        Logs of each hub and story.
-    story_entrants
-        Estimators that take part in the stories only.
-    seed
-        Where everything random starts.
+    Entrants are callables of a `Problem` and a ``seed``. Asked for a value, they return a number, an
+    `Estimate` or a `Reply`. Asked for a policy, they learn one, whose exact value is looked up; the
+    policy of their `Problem` is then the logging policy.
     """
 
     entrants: Mapping[str, Estimator] = field(default_factory=default_entrants)
     settings: tuple[Setting, ...] = field(default_factory=default_settings)
-    noises: tuple[str, ...] = tuple(NOISES)
+    noises: tuple[str, ...] = tuple(NOISES)  # every setting meets every noise
     stories: tuple[str, ...] = tuple(STORIES)
-    replicates: int = 100
-    draws: int = 12
-    story_entrants: Mapping[str, Estimator] = field(default_factory=dict)
+    replicates: int = 100  # logs of each setting
+    draws: int = 12  # logs of each hub and story
+    story_entrants: Mapping[str, Estimator] = field(default_factory=dict)  # in the stories only
     asks: Asks = "value"
     seed: int = SEED
 
@@ -86,14 +78,14 @@ class Battery:
 
     def items(self) -> list[Item]:
         """Return the pieces of work, replicate by replicate, so that a part of them is balanced."""
-        tasks: list[Item] = [
-            Logged(setting, replicate)
+        cells: list[Item] = [
+            CellLog(setting, replicate)
             for replicate in range(self.replicates)
             for setting in self.settings
             if self.noises
         ]
-        return tasks + [
-            Told(name, hub, draw)
+        return cells + [
+            StoryLog(name, hub, draw)
             for draw in range(self.draws)
             for name in self.stories
             for hub in HUBS
@@ -116,7 +108,7 @@ def _fingerprints(entrants: Mapping[str, Estimator]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Logged:
+class CellLog:
     """One log of a setting, under every noise."""
 
     setting: Setting
@@ -146,13 +138,9 @@ class Logged:
         """Return what a learned policy is worth."""
         return self.setting.ground.value(policy)
 
-    def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
-        """Return who takes part."""
-        return battery.entrants
-
 
 @dataclass(frozen=True)
-class Told:
+class StoryLog:
     """One log of a story, asked about every candidate."""
 
     story: str
@@ -165,62 +153,48 @@ class Told:
     def problems(self, battery: Battery) -> Iterator[tuple[str, Problem, int]]:
         """Yield the problem of each candidate, and a seed."""
         seed = int(seed_for(battery.seed, "storage", self.story, self.draw).generate_state(1)[0])
-        told = story(self.story)
-        if battery.asks == "policy":
-            yield "policy", told.lesson(self.hub, seed), seed
-            return
-        for name, problem in told.problems(self.hub, seed).items():
-            yield name, problem, seed
+        log = story(self.story).log(self.hub, seed)
+        asked = CANDIDATES if battery.asks == "value" else {"policy": BEHAVIOUR}
+        for name, policy in asked.items():
+            yield name, Problem(log, policy, 1.0), seed
 
     def worth(self, policy: Policy) -> float:
         """Return what a learned policy earns in the year decided for."""
-        return story(self.story).earned(policy, self.hub)
-
-    def entrants(self, battery: Battery) -> Mapping[str, Estimator]:
-        """Return who takes part."""
-        return {**battery.entrants, **battery.story_entrants}
+        return story(self.story).decided.value(policy, self.hub)
 
 
-Item = Logged | Told
+Item = CellLog | StoryLog
 
 
-def answer(battery: Battery, item: Item) -> Answers:
-    """Ask every entrant every question of one item."""
-    entrants = item.entrants(battery)
+def replies(battery: Battery, item: Item) -> Replies:
+    """Return what every entrant says to every question of one item."""
+    entrants = dict(battery.entrants)
+    if isinstance(item, StoryLog):
+        entrants |= battery.story_entrants
     if battery.asks == "policy":
         entrants = {who: taught(learner, item.worth) for who, learner in entrants.items()}
     with one_thread():
         return {
-            name: {who: read(entrant, problem, seed=seed) for who, entrant in entrants.items()}
+            name: {who: reply_of(entrant, problem, seed=seed) for who, entrant in entrants.items()}
             for name, problem, seed in item.problems(battery)
         }
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The readings of one cell.
+    """The replies of one cell: R logs, M entrants, L levels."""
 
-    Attributes
-    ----------
-    truth
-        What was asked for: the value of the policy to evaluate, or of the best one there is.
-    values
-        (R, M), NaN where an entrant failed.
-    ends
-        (R, M, L, 2): the intervals at `LEVELS`, NaN where one was declined.
-    """
-
-    truth: float
-    values: FloatArray
-    ends: FloatArray
+    truth: float  # the value of the policy to evaluate, or of the best one there is
+    values: FloatArray  # (R, M), NaN where an entrant failed
+    ends: FloatArray  # (R, M, L, 2): the intervals at `LEVELS`, NaN where one was declined
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that was read, by item."""
+    """Everything that was said, by item."""
 
     battery: Battery
-    answers: dict[str, Answers]
+    replies: dict[str, Replies]
 
     @property
     def entrants(self) -> tuple[str, ...]:
@@ -228,52 +202,50 @@ class Findings:
         return tuple(self.battery.entrants)
 
     def cells(self) -> dict[Cell, Sample]:
-        """Return the readings of each cell that has any."""
+        """Return the replies of each cell that has any."""
         found = {}
+        nothing = (math.nan, math.nan)
         for setting in self.battery.settings:
-            items = [str(Logged(setting, r)) for r in range(self.battery.replicates)]
-            done = [self.answers[item] for item in items if item in self.answers]
-            if not done:
-                continue
-            for noise in self.battery.noises:
-                readings = [[each[noise][who] for who in self.entrants] for each in done]
-                ground = setting.ground
-                truth = ground.truth if self.battery.asks == "value" else ground.best
-                found[Cell(setting, noise)] = _sample(truth, readings)
+            items = [str(CellLog(setting, r)) for r in range(self.battery.replicates)]
+            done = [self.replies[item] for item in items if item in self.replies]
+            truth = setting.ground.truth if self.battery.asks == "value" else setting.ground.best
+            for noise in self.battery.noises if done else ():
+                rows = [[each[noise][who] for who in self.entrants] for each in done]
+                found[Cell(setting, noise)] = Sample(
+                    truth,
+                    np.array([[reply.value for reply in row] for row in rows]),
+                    np.array(
+                        [
+                            [
+                                [reply.intervals.get(level, nothing) for level in LEVELS]
+                                for reply in row
+                            ]
+                            for row in rows
+                        ]
+                    ),
+                )
         return found
 
     def story(self, name: str) -> tuple[list[str], dict[str, FloatArray]]:
         """Return the hub of each log of a story, and each entrant's estimates, (logs, candidates)."""
-        items = [item for item in self.battery.items() if isinstance(item, Told)]
-        done = [item for item in items if item.story == name and str(item) in self.answers]
-        answers = [self.answers[str(item)] for item in done]
-        entrants = (*self.battery.entrants, *self.battery.story_entrants)
+        items = [item for item in self.battery.items() if isinstance(item, StoryLog)]
+        done = [item for item in items if item.story == name and str(item) in self.replies]
+        said = [self.replies[str(item)].values() for item in done]
         values = {
-            who: np.array([[row[who].value for row in each.values()] for each in answers])
-            for who in entrants
+            who: np.array([[row[who].value for row in rows] for rows in said])
+            for who in (*self.battery.entrants, *self.battery.story_entrants)
         }
         return [item.hub for item in done], values
 
     def failures(self) -> dict[str, tuple[int, str]]:
-        """Return how often each entrant failed, where it did, and what it said first."""
-        found: dict[str, tuple[int, str]] = {}
-        for answers in self.answers.values():
-            for row in answers.values():
-                for who, reading in row.items():
-                    if reading.failure or not math.isfinite(reading.value):
-                        count, said = found.get(who, (0, ""))
-                        found[who] = (count + 1, said or reading.failure or "a value of NaN")
+        """Return how often each entrant failed and what it said first; never: (0, "")."""
+        found = dict.fromkeys((*self.battery.entrants, *self.battery.story_entrants), (0, ""))
+        rows = (row for said in self.replies.values() for row in said.values())
+        for who, reply in (pair for row in rows for pair in row.items()):
+            if reply.failure or not math.isfinite(reply.value):
+                count, first = found[who]
+                found[who] = (count + 1, first or reply.failure or "a value of NaN")
         return found
-
-
-def _sample(truth: float, readings: Sequence[Sequence[Reading]]) -> Sample:
-    nothing = (math.nan, math.nan)
-    values = [[reading.value for reading in row] for row in readings]
-    ends = [
-        [[reading.intervals.get(level, nothing) for level in LEVELS] for reading in row]
-        for row in readings
-    ]
-    return Sample(truth, np.array(values), np.array(ends))
 
 
 def run(
@@ -292,7 +264,7 @@ def run(
     engine
         Where: ``Local(workers=2, kind="processes")``, ``"ray"``; by default here, one item at a time.
     record
-        A file that takes each item's readings as they come. Items that it holds are not run again.
+        A file that takes each item's replies as they come. Items that it holds are not run again.
     advance
         Called after each item.
 
@@ -311,13 +283,42 @@ def run(
     >>> [sample.values.tolist() for sample in run(small).cells().values()]
     [[[100.0], [100.0]]]
     """
-    items = battery.items()
-    path = None if record is None else Path(record)
-    with running(engine) as place, opened_record(path, battery.signature()) as kept:
-        left = [item for item in items if str(item) not in kept.known]
+    items = {str(item): item for item in battery.items()}
+    with running(engine) as place, _record(record, battery.signature()) as kept:
+        left = {name: item for name, item in items.items() if name not in kept}
         for _ in range(len(items) - len(left)):
             advance()
-        for item, answers in zip(left, place.results(answer, left, shared=battery), strict=True):
-            kept.append(str(item), answers)
+        said = place.results(replies, list(left.values()), shared=battery)
+        for name, found in zip(left, said, strict=True):
+            kept.append(name, _packed(found))
             advance()
-        return Findings(battery, {str(item): kept.known[str(item)] for item in items})
+        return Findings(battery, {name: _unpacked(kept[name]) for name in items})
+
+
+def _record(path: str | Path | None, signature: dict[str, Any]) -> Journal:
+    """Return the record in a file, or one in memory; `signature` must agree for old ones to count."""
+    differs = (
+        "it holds a run with another seed, other entrants or other noises. An entrant whose code was "
+        "edited is another one"
+    )
+    return Journal(None if path is None else Path(path), signature, differs=differs)
+
+
+def _packed(said: Replies) -> dict[str, Any]:
+    return {
+        name: {
+            who: [reply.value, [[*pair] for pair in reply.intervals.items()], reply.failure]
+            for who, reply in row.items()
+        }
+        for name, row in said.items()
+    }
+
+
+def _unpacked(packed: dict[str, Any]) -> Replies:
+    return {
+        name: {
+            who: Reply(value, {level: (low, high) for level, (low, high) in pairs}, failure)
+            for who, (value, pairs, failure) in row.items()
+        }
+        for name, row in packed.items()
+    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.studies.battery.cells import Cell
 from tailproof.studies.battery.entrants import LEVELS
 from tailproof.studies.battery.run import Findings, Sample
-from tailproof.studies.battery.stories import StoryScore, story_score
+from tailproof.studies.battery.stories import StoryScore, story, story_score
 
 FEW = 20  # intervals printed in a cell below which its coverage is not called its lowest
 
@@ -46,71 +47,43 @@ def geometric_mean(ratios: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Standing:
-    """One entrant's line of the leaderboard.
-
-    Attributes
-    ----------
-    geometric_mean, worst, worst_cell
-        Of its RMSE relative to the best entrant of each cell.
-    by_steps
-        The same geometric mean for each log size.
-    coverage
-        For each level: share of the printed intervals that hold the truth, over all cells.
-    lowest, lowest_cell
-        For each level: the least coverage of a cell with at least 20 printed intervals, and which.
-    declined
-        For each level: share of all logs for which it printed no interval.
-    width
-        For each level: geometric mean over cells of the median width, in units of the best RMSE.
-    stories
-        Its scores in the storage world.
-    failures, failure
-        How often it failed, and what it said first.
-    """
+    """One entrant's line of the leaderboard; dicts of levels speak of its intervals."""
 
     entrant: str
-    geometric_mean: float
-    worst: float
-    worst_cell: str
-    by_steps: dict[int, float]
-    coverage: dict[float, float]
-    lowest: dict[float, float]
-    lowest_cell: dict[float, str]
-    declined: dict[float, float]
-    width: dict[float, float]
-    stories: dict[str, StoryScore]
+    geometric_mean: float = math.nan  # of its RMSE relative to the best entrant of each cell
+    worst: float = math.nan
+    worst_cell: str = ""
+    by_steps: dict[int, float] = field(default_factory=dict)  # geometric mean for each log size
+    #: Share of the printed intervals that hold the truth, over all cells.
+    coverage: dict[float, float] = field(default_factory=dict)
+    #: The least coverage of a cell with at least 20 printed intervals.
+    lowest: dict[float, float] = field(default_factory=dict)
+    lowest_cell: dict[float, str] = field(default_factory=dict)
+    declined: dict[float, float] = field(default_factory=dict)  # share of logs without an interval
+    #: Geometric mean over cells of the median width, in units of the best RMSE.
+    width: dict[float, float] = field(default_factory=dict)
+    stories: dict[str, StoryScore] = field(default_factory=dict)
     failures: int = 0
     failure: str = ""
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The scores of a battery, cell by cell and entrant by entrant.
-
-    Attributes
-    ----------
-    entrants, cells
-        Names and cells, M and C of them.
-    replicates
-        Logs of each cell, (C,).
-    rmse
-        (C, M).
-    printed, covered
-        How many intervals were printed and how many of them hold the truth, (C, M, L) at `LEVELS`.
-    width
-        Their median width, (C, M, L).
-    standings
-        Lines of the table, best geometric mean first.
-    """
+    """The scores of a battery, of M entrants in C cells, with intervals at L `LEVELS`."""
 
     entrants: tuple[str, ...]
     cells: tuple[Cell, ...]
-    replicates: IntArray
-    rmse: FloatArray
-    printed: IntArray
-    covered: IntArray
-    width: FloatArray
-    standings: tuple[Standing, ...]
+    replicates: IntArray  # logs of each cell, (C,)
+    rmse: FloatArray  # (C, M)
+    printed: IntArray  # how many intervals were printed, (C, M, L)
+    covered: IntArray  # how many of them hold the truth, (C, M, L)
+    width: FloatArray  # their median width, (C, M, L)
+    standings: tuple[Standing, ...]  # best geometric mean first
+
+    @property
+    def sizes(self) -> list[int]:
+        """The log sizes, smallest first."""
+        return sorted({cell.setting.steps for cell in self.cells})
 
     @property
     def relative(self) -> FloatArray:
@@ -124,26 +97,24 @@ class Leaderboard:
         """
         others = [name for name in self.entrants if name != entrant] if rivals is None else rivals
         columns = [self.entrants.index(name) for name in others]
-        ratios: FloatArray = self.rmse[:, self.entrants.index(entrant)] / self.rmse[:, columns].min(
-            axis=1
-        )
-        return ratios
+        least: FloatArray = self.rmse[:, columns].min(axis=1)
+        return self.rmse[:, self.entrants.index(entrant)] / least
 
     def select(self, *, steps: int | None = None, noises: Iterable[str] | None = None) -> IntArray:
         """Return the indices of the cells of a size, or under some noises."""
-        wanted = None if noises is None else set(noises)
-        return np.array(
-            [
-                i
-                for i, cell in enumerate(self.cells)
-                if steps in (None, cell.setting.steps) and (wanted is None or cell.noise in wanted)
-            ],
-            dtype=int,
-        )
+        wanted = {cell.noise for cell in self.cells} if noises is None else set(noises)
+        size = np.array([steps in (None, cell.setting.steps) for cell in self.cells], dtype=bool)
+        return np.flatnonzero(size & [cell.noise in wanted for cell in self.cells])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
-        ratios = self.relative
+        tables = {
+            "rmse": self.rmse,
+            "relative": self.relative,
+            "printed": self.printed,
+            "covered": self.covered,
+            "width": self.width,
+        }
         return {
             "entrants": list(self.entrants),
             "levels": list(LEVELS),
@@ -155,11 +126,10 @@ class Leaderboard:
                     "steps": cell.setting.steps,
                     "noise": cell.noise,
                     "replicates": int(self.replicates[i]),
-                    "rmse": dict(zip(self.entrants, self.rmse[i].tolist(), strict=True)),
-                    "relative": dict(zip(self.entrants, ratios[i].tolist(), strict=True)),
-                    "printed": dict(zip(self.entrants, self.printed[i].tolist(), strict=True)),
-                    "covered": dict(zip(self.entrants, self.covered[i].tolist(), strict=True)),
-                    "width": dict(zip(self.entrants, self.width[i].tolist(), strict=True)),
+                    **{
+                        name: dict(zip(self.entrants, table[i].tolist(), strict=True))
+                        for name, table in tables.items()
+                    },
                 }
                 for i, cell in enumerate(self.cells)
             ],
@@ -177,18 +147,19 @@ def leaderboard(findings: Findings) -> Leaderboard:
     for i, sample in enumerate(cells.values()):
         rmse[i] = root_mean_square(sample.values - sample.truth)
         counts[0, i], counts[1, i], width[i] = interval_counts(sample)
-    stories = {
-        who: {name: scores[who] for name, scores in _stories(findings).items()}
-        for who in (*entrants, *findings.battery.story_entrants)
-    }
+    told = {}
+    for name in findings.battery.stories:
+        hubs, values = findings.story(name)
+        if hubs:
+            told[name] = {who: story_score(name, hubs, each) for who, each in values.items()}
     replicates = np.array([len(sample.values) for sample in cells.values()], dtype=int)
     board = Leaderboard(entrants, tuple(cells), replicates, rmse, counts[0], counts[1], width, ())
-    failures = findings.failures()
-    lines = [_standing(board, who, stories[who], failures.get(who, (0, ""))) for who in stories]
-    ranked = sorted(lines, key=lambda line: (np.isnan(line.geometric_mean), line.geometric_mean))
-    return Leaderboard(
-        entrants, tuple(cells), replicates, rmse, counts[0], counts[1], width, tuple(ranked)
-    )
+    lines = [
+        _standing(board, who, {name: scores[who] for name, scores in told.items()}, *failed)
+        for who, failed in findings.failures().items()
+    ]
+    lines.sort(key=lambda line: (np.isnan(line.geometric_mean), line.geometric_mean))
+    return replace(board, standings=tuple(lines))
 
 
 def interval_counts(sample: Sample) -> tuple[IntArray, IntArray, FloatArray]:
@@ -202,60 +173,36 @@ def interval_counts(sample: Sample) -> tuple[IntArray, IntArray, FloatArray]:
     return there.sum(axis=0), holds.sum(axis=0), width
 
 
-def _stories(findings: Findings) -> dict[str, dict[str, StoryScore]]:
-    scores = {}
-    for name in findings.battery.stories:
-        hubs, values = findings.story(name)
-        if hubs:
-            scores[name] = {who: story_score(name, hubs, each) for who, each in values.items()}
-    return scores
-
-
 def _standing(
-    board: Leaderboard,
-    entrant: str,
-    stories: dict[str, StoryScore],
-    failed: tuple[int, str],
+    board: Leaderboard, entrant: str, stories: dict[str, StoryScore], failures: int, failure: str
 ) -> Standing:
+    line = Standing(entrant, stories=stories, failures=failures, failure=failure)
     if entrant not in board.entrants or not board.cells:
-        unknown = float("nan")
-        return Standing(
-            entrant, unknown, unknown, "", {}, {}, {}, {}, {}, {}, stories, failed[0], failed[1]
-        )
+        return line
     column = board.entrants.index(entrant)
     ratios = board.relative[:, column]
-    sizes = sorted({cell.setting.steps for cell in board.cells})
     worst = int(ratios.argmax())
-    printed, covered = board.printed[:, column], board.covered[:, column]  # (C, L)
-    coverage, lowest, lowest_cell, declined, width = {}, {}, {}, {}, {}
     best = board.rmse.min(axis=1)
     for j, level in enumerate(LEVELS):
-        total = int(printed[:, j].sum())
-        declined[level] = 1 - total / int(board.replicates.sum())
+        printed, covered = board.printed[:, column, j], board.covered[:, column, j]  # (C,)
+        total = int(printed.sum())
+        line.declined[level] = 1 - total / int(board.replicates.sum())
         if not total:
             continue
-        coverage[level] = float(covered[:, j].sum() / total)
-        some = printed[:, j] > 0
-        width[level] = geometric_mean(board.width[some, column, j] / best[some])
-        enough = np.flatnonzero(printed[:, j] >= FEW)
+        line.coverage[level] = float(covered.sum() / total)
+        some = printed > 0
+        line.width[level] = geometric_mean(board.width[some, column, j] / best[some])
+        enough = np.flatnonzero(printed >= FEW)
         if len(enough):
-            shares = covered[enough, j] / printed[enough, j]
-            lowest[level] = float(shares.min())
-            lowest_cell[level] = str(board.cells[enough[shares.argmin()]])
-    return Standing(
-        entrant=entrant,
+            shares = covered[enough] / printed[enough]
+            line.lowest[level] = float(shares.min())
+            line.lowest_cell[level] = str(board.cells[enough[shares.argmin()]])
+    return replace(
+        line,
         geometric_mean=geometric_mean(ratios),
         worst=float(ratios[worst]),
         worst_cell=str(board.cells[worst]),
-        by_steps={size: geometric_mean(ratios[board.select(steps=size)]) for size in sizes},
-        coverage=coverage,
-        lowest=lowest,
-        lowest_cell=lowest_cell,
-        declined=declined,
-        width=width,
-        stories=stories,
-        failures=failed[0],
-        failure=failed[1],
+        by_steps={size: geometric_mean(ratios[board.select(steps=size)]) for size in board.sizes},
     )
 
 
@@ -273,3 +220,81 @@ def ratio_spread(
     ratios = np.sqrt(means[:, 0] / means[:, 1:].min(axis=1))
     low, high = np.quantile(ratios, [0.05, 0.95])
     return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Schooling:
+    """One learner's line; regrets are shares of what acting well gains over acting at random."""
+
+    learner: str
+    regret: float  # mean over cells
+    worst: float
+    worst_cell: str
+    by_noise: dict[str, float]
+    #: Mean and least $/day over the logs of each story, and the mean of the best candidate there.
+    stories: dict[str, tuple[float, float, float]]
+    failures: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class SchoolReport:
+    """The scores of learners; `regrets` is the mean share of each cell, (C, M)."""
+
+    learners: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    regrets: FloatArray
+    lines: tuple[Schooling, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        return {
+            "learners": list(self.learners),
+            "lines": [asdict(line) for line in self.lines],
+            "cells": [
+                {"cell": str(cell), **dict(zip(self.learners, row, strict=True))}
+                for cell, row in zip(self.cells, self.regrets.tolist(), strict=True)
+            ],
+        }
+
+
+def school_report(findings: Findings) -> SchoolReport:
+    """Score what learners were worth; a learner that failed is worth as much as acting at random."""
+    samples, learners, failures = findings.cells(), findings.entrants, findings.failures()
+    regrets = np.empty((len(samples), len(learners)))
+    for i, (cell, sample) in enumerate(samples.items()):
+        floor = cell.setting.ground.aimless
+        values = np.where(np.isnan(sample.values), floor, sample.values)
+        regrets[i] = (sample.truth - values.mean(axis=0)) / (sample.truth - floor)
+    cells, earned = tuple(samples), _earned(findings)
+    lines = []
+    for who, own in zip(learners, regrets.T, strict=True):
+        by_noise: dict[str, list[float]] = {}
+        for cell, regret in zip(cells, own.tolist(), strict=True):
+            by_noise.setdefault(cell.noise, []).append(regret)
+        lines.append(
+            Schooling(
+                learner=who,
+                regret=float(own.mean()) if cells else math.nan,
+                worst=float(own.max()) if cells else math.nan,
+                worst_cell=str(cells[own.argmax()]) if cells else "",
+                by_noise={noise: float(np.mean(each)) for noise, each in by_noise.items()},
+                stories={name: found[who] for name, found in earned.items()},
+                failures=failures[who][0],
+                failure=failures[who][1],
+            )
+        )
+    lines.sort(key=lambda line: (np.isnan(line.regret), line.regret))
+    return SchoolReport(learners, cells, regrets, tuple(lines))
+
+
+def _earned(findings: Findings) -> dict[str, dict[str, tuple[float, float, float]]]:
+    found = {}
+    for name in findings.battery.stories:
+        hubs, values = findings.story(name)
+        if hubs:
+            best = float(np.mean([max(story(name).decided.values(hub).values()) for hub in hubs]))
+            found[name] = {
+                who: (float(each.mean()), float(each.min()), best) for who, each in values.items()
+            }
+    return found

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from tailproof.errors import TailproofError
 from tailproof.methods.catalogue import LEARNING, method
-from tailproof.studies.battery.cells import NOISES, Setting, default_settings
+from tailproof.studies.battery.cells import NOISES, default_settings
 from tailproof.studies.battery.entrants import (
     Estimator,
+    Taught,
     default_entrants,
+    default_learners,
     entrant_named,
     storage_entrants,
 )
-from tailproof.studies.battery.learners import Taught, default_learners
 from tailproof.studies.battery.rivals import installed_rivals
 from tailproof.studies.battery.run import SEED, Battery
 from tailproof.studies.battery.stories import STORIES
@@ -33,26 +34,7 @@ def chosen_battery(
     quick: bool = False,
     seed: int | None = None,
 ) -> Battery:
-    """Return the battery that these words ask for; every default is the whole.
-
-    Parameters
-    ----------
-    entrants
-        Names of methods, or ``file.py:function``, besides the default entrants.
-    only
-        Leave the default entrants out.
-    learners
-        Bench learners instead of estimators.
-    rivals
-        Add the other libraries that are installed.
-    worlds, noises, steps
-        Which to keep; noises by a part of their name.
-    replicates
-        Logs of each cell.
-    quick
-        4 logs of each cell, of 2,000 steps, and one of each hub of the storage world.
-    seed
-        Where everything random starts.
+    """Return the battery that the options of ``tailproof bench`` ask for; every default is the whole.
 
     Examples
     --------
@@ -73,11 +55,16 @@ def chosen_battery(
         if learners and text in LEARNING:
             taking_part[text] = Taught(method(text))
         else:
-            name, entrant = entrant_named(text)
-            taking_part[name] = entrant
+            taking_part.update([entrant_named(text)])
     sizes = steps or ((2000,) if quick else (2000, 10_000))
+    # Learners are judged where the worth of what they learn is exact.
+    judged = ("tabular", "linear") if learners else WORLDS
     settings = tuple(
-        setting for setting in _settings(sizes, learners=learners) if setting.world in wanted
+        setting
+        for setting in default_settings(sizes)
+        if setting.world in judged
+        and setting.world in wanted
+        and not (learners and setting.overlap == "fair")
     )
     beside = storage_entrants() if not (learners or only) else {}
     return Battery(
@@ -93,24 +80,11 @@ def chosen_battery(
     )
 
 
-def _settings(sizes: tuple[int, ...], *, learners: bool) -> tuple[Setting, ...]:
-    if not learners:
-        return default_settings(sizes)
-    # Learners are judged where the worth of what they learn is exact.
-    return tuple(
-        Setting(world, overlap, size)
-        for size in sizes
-        for world in ("tabular", "linear")
-        for overlap in ("good", "poor")
-    )
-
-
 def _noises(parts: tuple[str, ...]) -> tuple[str, ...]:
-    if not parts:
-        return tuple(NOISES)
-    for part in parts:
-        if not any(part.lower() in name.lower() for name in NOISES):
+    found = {part: [name for name in NOISES if part.lower() in name.lower()] for part in parts}
+    for part, names in found.items():
+        if not names:
             raise TailproofError(
                 f"No noise has {part!r} in its name. They are {'; '.join(NOISES)}."
             )
-    return tuple(name for name in NOISES if any(part.lower() in name.lower() for part in parts))
+    return tuple(n for n in NOISES if not parts or any(n in names for names in found.values()))

@@ -6,9 +6,7 @@ the year that follows. In story A the log holds the storm; in the control B it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +14,6 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.errors import TailproofError
 from tailproof.policies.simple import Policy
-from tailproof.studies.battery.cells import Problem
 from tailproof.worlds import storage
 
 #: The schedules to choose from: all but the dispatcher's, who made the log.
@@ -32,10 +29,13 @@ class Year:
     year: int
     storm: bool = True
 
+    def value(self, policy: Policy, hub: str) -> float:
+        """Return a policy's exact value at a hub in $/day."""
+        return storage.exact_value(policy, hubs=[hub], year=self.year, storm=self.storm)
+
     def values(self, hub: str) -> dict[str, float]:
         """Return every candidate's exact value at a hub in $/day."""
-        chosen: dict[str, Any] = {"hubs": [hub], "year": self.year, "storm": self.storm}
-        return {name: storage.exact_value(policy, **chosen) for name, policy in CANDIDATES.items()}
+        return {name: self.value(policy, hub) for name, policy in CANDIDATES.items()}
 
 
 @dataclass(frozen=True)
@@ -47,34 +47,15 @@ class Story:
     decided: Year
     about: str
 
-    def problems(self, hub: str, seed: int) -> dict[str, Problem]:
-        """Return a question for each candidate, all about one log."""
-        log = self._log(hub, seed)
-        return {name: Problem(log, policy, 1.0) for name, policy in CANDIDATES.items()}
-
-    def lesson(self, hub: str, seed: int) -> Problem:
-        """Return the same log for a learner."""
-        return Problem(self._log(hub, seed), storage.BEHAVIOUR, 1.0)
-
-    def earned(self, policy: Policy, hub: str) -> float:
-        """Return what a policy earns at a hub in the year decided for, $/day."""
-        year = self.decided
-        return storage.exact_value(policy, hubs=[hub], year=year.year, storm=year.storm)
-
-    def _log(self, hub: str, seed: int) -> Log:
+    def log(self, hub: str, seed: int) -> Log:
+        """Return the dispatcher's log of the logged year at a hub."""
         return storage.log(hub, self.logged.year, seed, storm=self.logged.storm)
 
 
-STORIES: Mapping[str, Story] = {
-    "A": Story(
-        Year(2021), Year(2021, storm=False), Year(2022), "2021 with its storm, to decide for 2022"
-    ),
-    "B": Story(
-        Year(2022),
-        Year(2022),
-        Year(2021, storm=False),
-        "the calm 2022, to decide for 2021 without its storm",
-    ),
+_STORMY, _CALM, _NEXT = Year(2021), Year(2021, storm=False), Year(2022)
+STORIES = {
+    "A": Story(_STORMY, _CALM, _NEXT, "2021 with its storm, to decide for 2022"),
+    "B": Story(_NEXT, _NEXT, _CALM, "the calm 2022, to decide for 2021 without its storm"),
 }
 
 
@@ -87,48 +68,24 @@ def story(name: str) -> Story:
 
 @dataclass(frozen=True)
 class StoryScore:
-    """How one entrant fared in a story, over hubs and draws.
+    """How one entrant fared in a story, over hubs and draws, in $/day."""
 
-    Attributes
-    ----------
-    rmse, rmse_calm
-        Of its estimates against the exact value in the logged year, and in that year without the
-        storm, $/day.
-    regret, regret_error
-        What its pick loses against the best candidate in the year decided for, $/day, and the
-        standard error of that mean over the draws of the behaviour.
-    best
-        Share of logs in which it picks that candidate.
-    """
-
-    rmse: float
-    rmse_calm: float
-    regret: float
-    regret_error: float
-    best: float
+    rmse: float  # against the exact value in the logged year
+    rmse_calm: float  # against that in the logged year without the storm
+    regret: float  # what its pick loses against the best candidate in the year decided for
+    regret_error: float  # standard error of that mean over the draws of the behaviour
+    best: float  # share of logs in which it picks that candidate
 
 
 def story_score(name: str, hubs: list[str], values: FloatArray) -> StoryScore:
-    """Return the score of one entrant's estimates.
+    """Return the score of one entrant's estimates of the candidates, (L, C); NaN is never picked.
 
-    Parameters
-    ----------
-    name
-        The story's letter.
-    hubs
-        The hub of each log, (L,).
-    values
-        Its estimates of the candidates, (L, C); NaN is never picked.
+    `hubs` names the hub of each log, `name` the story.
     """
     told = story(name)
-    if not hubs:
-        return StoryScore(np.nan, np.nan, np.nan, np.nan, np.nan)
     logged, calm, decided = (
-        np.array([list(truths[hub].values()) for hub in hubs])  # (L, C)
-        for truths in (
-            {hub: year.values(hub) for hub in set(hubs)}
-            for year in (told.logged, told.calm, told.decided)
-        )
+        np.array([list(year.values(hub).values()) for hub in hubs])  # (L, C)
+        for year in (told.logged, told.calm, told.decided)
     )
     picks = np.where(np.isfinite(values), values, -np.inf).argmax(axis=1)
     best = decided.max(axis=1)

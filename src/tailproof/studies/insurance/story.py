@@ -13,6 +13,7 @@ from tailproof.data.log import Log
 from tailproof.evaluation.evaluate import evaluate
 from tailproof.evaluation.returns import returns_under
 from tailproof.statistics.caps import Cap
+from tailproof.studies.paper.summary import Summary
 from tailproof.worlds.insurance import Insurance
 
 #: The habit of experiment platforms, on the side where the money is lost.
@@ -22,35 +23,14 @@ WINSORISED, PLAIN, DEFAULT = f"winsorised at {CAP}", "plain weighting", "the def
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What one way of evaluating says of the profit per policyholder: the estimate, its interval."""
+class CapDemonstration:
+    """Logs of a portfolio, a new rule for deductibles, and its profit estimated in three ways."""
 
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Story:
-    """Logs of a portfolio, a new rule for deductibles, and its profit by three ways.
-
-    Attributes
-    ----------
-    rows
-        Policyholders of each log.
-    truth, capped_truth
-        Expected profit per policyholder, and what it would be if no loss went beyond the cap: exact.
-    cap
-        The profit at which the cap of the first log stands.
-    readings
-        Of each way, one for each log.
-    """
-
-    rows: int
-    truth: float
-    capped_truth: float
-    cap: float
-    readings: dict[str, tuple[Reading, ...]]
+    rows: int  # policyholders of each log
+    truth: float  # expected profit per policyholder, exactly
+    capped_truth: float  # what it would be if no loss went beyond the cap, exactly
+    cap: float  # the profit at which the cap of the first log stands
+    readings: dict[str, tuple[Summary, ...]]  # estimate and interval, of each way in each log
 
     @property
     def hidden(self) -> float:
@@ -110,7 +90,7 @@ def demonstrate(
     logs: int = 20,
     seed: int = 0,
     advance: Callable[[], object] = lambda: None,
-) -> Story:
+) -> CapDemonstration:
     """Draw logs and value the new rule by three ways.
 
     Examples
@@ -130,11 +110,11 @@ def demonstrate(
             (
                 _normal(log.with_rewards(capped), world),
                 _normal(log, world),
-                Reading(estimate.value, interval.low, interval.high),
+                Summary(estimate.value, interval.low, interval.high),
             )
         )
         advance()
-    return Story(
+    return CapDemonstration(
         rows,
         world.value(world.target),
         world.value(world.target, cap=caps[0]),
@@ -143,11 +123,11 @@ def demonstrate(
     )
 
 
-def _normal(log: Log, world: Insurance) -> Reading:
+def _normal(log: Log, world: Insurance) -> Summary:
     """Return the weighted mean with the normal interval that platforms print."""
     returns = returns_under(log, world.target)
     weights = returns.weights / returns.weights.mean()
     value = float((weights * returns.values).mean())
     error = float(np.sqrt(((weights * (returns.values - value)) ** 2).sum())) / len(weights)
     half = float(ndtri((1 + LEVEL) / 2)) * error
-    return Reading(value, value - half, value + half)
+    return Summary(value, value - half, value + half)

@@ -12,11 +12,11 @@ from tailproof.arrays import FloatArray
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.settings import Run
 from tailproof.studies.paper import drawing
-from tailproof.studies.paper.datasets import deep_experiment
+from tailproof.studies.paper.datasets import BUDGET, TINY, deep_experiment
 from tailproof.studies.paper.drawing import Look
 from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row, Settings, Verdict
-from tailproof.studies.paper.implicit import BUDGET, TINY, base_of, label, prepared_log
 from tailproof.studies.paper.implicit import LOOKS as ALL
+from tailproof.studies.paper.implicit import base_of, label, prepared_log
 from tailproof.studies.paper.summary import Measure, Summary, summarise
 
 if TYPE_CHECKING:

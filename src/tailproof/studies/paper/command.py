@@ -94,7 +94,7 @@ def reproduce(
 ) -> list[Reproduced]:
     """Rerun figures and tables of the paper, and judge its claims.
 
-    A run that was stopped, by whatever, goes on where it was if it is started again with the same
+    A run that was stopped goes on where it was if it is started again with the same
     settings and the same `out`. Results depend on the seed and the settings, not on `jobs`.
 
     Parameters
@@ -134,7 +134,11 @@ def reproduce(
     outcomes = []
     for name in dict.fromkeys(one for group in asked for one in GROUPS.get(group, (group,))):
         found = experiment(name)
-        why = _missing(found, source)
+        why = ""
+        if found.deep:
+            from tailproof.studies.paper.datasets import why_not
+
+            why = why_not(name, source)
         if why and name in asked:
             raise TailproofError(why)
         outcome = Reproduced(found.name, found.shows, skipped=why)
@@ -153,15 +157,6 @@ def reproduce(
         outcomes.append(outcome)
         each(outcome)
     return outcomes
-
-
-def _missing(found: Experiment, data: Path | None) -> str:
-    """Return what an experiment lacks to run, in words; nothing if nothing."""
-    if not found.deep:
-        return ""
-    from tailproof.studies.paper.datasets import why_not
-
-    return why_not(found.name, data)
 
 
 def run(

@@ -1,4 +1,4 @@
-"""Where the deep experiments find their logs: D4RL's files, rollouts of trained agents, own logs."""
+"""What the deep experiments share: their budgets, and where they find their logs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,55 @@ from tailproof.deep.settings import Evaluation
 from tailproof.deep.tasks import ENVIRONMENTS, PRESETS, scorer
 from tailproof.errors import TailproofError
 from tailproof.sources import read
-from tailproof.studies.paper.experiment import Experiment, Job, Settings
+from tailproof.studies.paper.experiment import Cell, Experiment, Job, Settings
 
 NEEDED = {"torch": "deep", "mujoco": "mujoco", "imageio": "mujoco"}
 FORMS = (
     "D4RL's HDF5 files under their own names (hopper_medium-v2.hdf5), rollouts in D4RL's manner "
     "(hopper-medium-….npz), or logs that `tailproof data make` wrote (hopper-….parquet)"
 )
+
+_KINDS = {
+    "hopper": ("expert", "medium", "medium-replay", "mixed"),
+    "halfcheetah": ("expert", "medium", "medium-replay", "mixed"),
+    "walker2d": ("expert", "medium", "medium-replay"),
+    "kitchen": ("complete", "partial", "mixed"),
+}
+#: Scaled to four hours of one core for SQL and IQL: the paper has 200,000 critic steps per fold,
+#: 1,000,000 policy steps, two layers of 256, batches of 256, Adam at 3e-4, target rate 0.005, 10
+#: episodes per evaluation, 5 seeds. The target rate follows the steps, so that critics converge.
+BUDGET: Settings = {
+    "wanted": tuple(f"{domain}-{kind}" for domain, kinds in _KINDS.items() for kind in kinds),
+    "most_datasets": 14,
+    "most_episodes": None,
+    "kappas": (0.0, 0.1, 10.0, 100.0),  # the paper's is 100, which leaves almost no signal
+    "df": 1.0,
+    "folds": 5,
+    "quantile": 0.0,
+    "steps": 5_000,
+    "policy_steps": 8_000,
+    "batch": 128,
+    "hidden": (64, 64),
+    "policy_hidden": (128, 128),
+    "learning_rate": 1e-3,
+    "target_rate": "auto",
+    "unit": 30.0,  # rewards are divided by so many of the log's median size: values of order one
+    "share": 0.9,  # of so few steps' advantages, more is error than in longer training
+    "evaluations": 1,
+    "evaluation_episodes": 20,
+}
+#: A look at the machinery, which learns nothing.
+TINY: Settings = {
+    "most_datasets": 1,
+    "most_episodes": 10,
+    "kappas": (100.0,),
+    "folds": 2,
+    "steps": 20,
+    "policy_steps": 20,
+    "hidden": (8,),
+    "policy_hidden": (8,),
+    "evaluation_episodes": 1,
+}
 
 
 def why_not(name: str, data: Path | None) -> str:
@@ -65,6 +107,15 @@ def find(data: Path, settings: Settings) -> Settings:
     if not wanted:
         raise TailproofError(f"{data} holds no data set that is known here. It may hold {FORMS}.")
     return {"datasets": {name: there[name] for name in wanted[: settings["most_datasets"]]}}
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """Return a cell for each data set and κ, most noise first: it is the paper's."""
+    return [
+        {"dataset": name, "kappa": kappa}
+        for kappa in sorted(settings["kappas"], reverse=True)
+        for name in settings["datasets"]
+    ]
 
 
 def read_data(job: Job) -> Log:

@@ -14,14 +14,14 @@ from tailproof.algorithms.learners.ranking import Rank, best_episodes
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.data.partition import Folds, Replicate, Split
-from tailproof.deep.bases import IQL, SAC, SQL
+from tailproof.data.partition import Folds, Split
+from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.cloning import DeepFitted, clone, effective_share, policy_weights
 from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.data import Scaling
 from tailproof.deep.fitting import fit_critics, member_seeds
 from tailproof.deep.history import History
-from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
+from tailproof.ensemble.aggregate import Aggregate, Mean, Median, Quantile
 from tailproof.errors import FoldError
 from tailproof.noise import StudentT, add_noise
 
@@ -214,31 +214,3 @@ def _critics_of(
 def _neural(fitted: DeepFitted) -> NeuralCritics:
     assert isinstance(fitted.critics, NeuralCritics)
     return fitted.critics
-
-
-def sac_study(log: Log, base: SAC, *, seed: int, critics: int) -> dict[str, Any]:
-    """Train SAC-N and SAC-N (STD) on the same log.
-
-    One that diverges leaves no policy, which is a result too: it has the reason and no scores.
-    """
-    result: dict[str, Any] = {"scores": {}, "evaluations": {}, "q scale": {}, "diverged": {}}
-    result["time constants"] = {}
-    task = Task(log, _GAMMA, None, log.first_states)
-    for name, aggregate in (("sac-n", Quantile(0.0)), ("sac-n-std", MeanMinusStd(2.0))):
-        rng = np.random.default_rng(seed)
-        folds = Replicate(critics).assign(log, rng)
-        run, saved = base.run, base.run.checkpoint
-        own = replace(
-            base, run=replace(run, checkpoint=None if saved is None else f"{saved}/{name}")
-        )
-        try:
-            training = own.fit(task, folds, backup=aggregate, rng=rng).training
-        except FoldError as error:
-            result["diverged"][name] = str(error)
-            continue
-        scores = training["score"].values[:, 0]
-        result["scores"][name] = float(scores[-10:].mean())
-        result["evaluations"][name] = scores.tolist()
-        result["time constants"][name] = training.convergence.time_constants
-        result["q scale"][name] = training["q scale"].values.mean(axis=1).tolist()
-    return result

@@ -130,45 +130,20 @@ class Claim:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure or table of the paper.
+    """A figure or table of the paper."""
 
-    Parameters
-    ----------
-    name
-        As on the command line.
-    shows
-        What it is in the paper, such as "figure 3a".
-    title
-        What it asks.
-    cells
-        The grid, from the settings.
-    run
-        One replicate of one cell.
-    draw
-        The figure.
-    judge
-        The paper's claims.
-    settings
-        What the paper's text and code say, or what we had to choose.
-    quick
-        Settings that differ in a run of a minute.
-    replicates, quick_replicates
-        How many of every cell.
-    find
-        For the deep ones, which need torch, MuJoCo and data: the settings that a folder of data gives.
-    """
-
-    name: str
-    shows: str
-    title: str
+    name: str  # as on the command line
+    shows: str  # what it is in the paper, such as "figure 3a"
+    title: str  # what it asks
     cells: Callable[[Settings], Sequence[Cell]]
-    run: Callable[[Job], list[Row]]
+    run: Callable[[Job], list[Row]]  # one replicate of one cell
     draw: Callable[[Results], Figure]
     judge: Callable[[Results], list[Claim]]
-    settings: Settings
-    quick: Settings
-    replicates: int = 100
+    settings: Settings  # what the paper's text and code say, or what we had to choose
+    quick: Settings  # settings that differ in a run of a minute
+    replicates: int = 100  # of every cell
     quick_replicates: int = 4
+    #: Of experiments that need torch, MuJoCo and data: the settings that a folder of data gives.
     find: Callable[[Path, Settings], Settings] | None = None
 
     @property

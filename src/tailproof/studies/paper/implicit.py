@@ -15,64 +15,22 @@ from tailproof.data.log import Log
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.settings import TIME_CONSTANTS, Run
 from tailproof.studies.paper import drawing
-from tailproof.studies.paper.datasets import deep_experiment, evaluation, origins, read_data
+from tailproof.studies.paper.datasets import (
+    BUDGET,
+    TINY,
+    cells,
+    deep_experiment,
+    evaluation,
+    origins,
+    read_data,
+)
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row, Settings
+from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row
 from tailproof.studies.paper.summary import SCORE, Summary, summarise, together, verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Scaled to four hours of one core for SQL and IQL: the paper has 200,000 critic steps a fold,
-#: 1,000,000 policy steps, two layers of 256, batches of 256, Adam at 3e-4, target rate 0.005, 10
-#: episodes an evaluation, 5 seeds. The target rate follows the steps, so that critics converge.
-BUDGET: Settings = {
-    "wanted": (
-        "hopper-expert",
-        "hopper-medium",
-        "hopper-medium-replay",
-        "hopper-mixed",
-        "halfcheetah-expert",
-        "halfcheetah-medium",
-        "halfcheetah-medium-replay",
-        "halfcheetah-mixed",
-        "walker2d-expert",
-        "walker2d-medium",
-        "walker2d-medium-replay",
-        "kitchen-complete",
-        "kitchen-partial",
-        "kitchen-mixed",
-    ),
-    "most_datasets": 14,
-    "most_episodes": None,
-    "kappas": (0.0, 0.1, 10.0, 100.0),  # the paper's is 100, which leaves almost no signal
-    "df": 1.0,
-    "folds": 5,
-    "quantile": 0.0,
-    "steps": 5_000,
-    "policy_steps": 8_000,
-    "batch": 128,
-    "hidden": (64, 64),
-    "policy_hidden": (128, 128),
-    "learning_rate": 1e-3,
-    "target_rate": "auto",
-    "unit": 30.0,  # rewards are divided by so many of the log's median size: values of order one
-    "share": 0.9,  # of so few steps' advantages, more is error than in longer training
-    "evaluations": 1,
-    "evaluation_episodes": 20,
-}
-#: A look at the machinery, which learns nothing.
-TINY: Settings = {
-    "most_datasets": 1,
-    "most_episodes": 10,
-    "kappas": (100.0,),
-    "folds": 2,
-    "steps": 20,
-    "policy_steps": 20,
-    "hidden": (8,),
-    "policy_hidden": (8,),
-    "evaluation_episodes": 1,
-}
 #: The paper's table of IQL, ROOM-VM and P-ROOM-VM.
 PAPER = {
     "halfcheetah-expert": (1.04, 1.03),
@@ -103,15 +61,6 @@ LOOKS = {
 def label(name: str, base: str) -> str:
     """Return what a method is called where `base` is the algorithm."""
     return LOOKS[name].label.format(base=base)
-
-
-def cells(settings: Settings) -> list[Cell]:
-    """Return a cell for each data set and κ, most noise first: it is the paper's."""
-    return [
-        {"dataset": name, "kappa": kappa}
-        for kappa in sorted(settings["kappas"], reverse=True)
-        for name in settings["datasets"]
-    ]
 
 
 def prepared_log(job: Job) -> tuple[Log, Log]:

@@ -13,11 +13,10 @@ from tailproof.deep.bases import BehaviourCloning
 from tailproof.deep.settings import Run
 from tailproof.deep.tasks import play
 from tailproof.studies.paper import drawing
-from tailproof.studies.paper.datasets import deep_experiment, evaluation, read_data
+from tailproof.studies.paper.datasets import cells, deep_experiment, evaluation, read_data
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row
-from tailproof.studies.paper.implicit import cells
-from tailproof.studies.paper.summary import SCORE, summarise, verdict_of
+from tailproof.studies.paper.experiment import Claim, Job, Results, Row
+from tailproof.studies.paper.summary import SCORE, verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,11 +34,6 @@ ASKED = {
 }
 
 
-def compared(cell: Cell) -> tuple[str, str]:
-    """Return what stands beside each other: all episodes, or sums where there is noise on them."""
-    return ("percent-sum" if cell["kappa"] else "bc", "percent-auto")
-
-
 def run(job: Job) -> list[Row]:
     """Return the score of each policy at the end of its training."""
     from tailproof.studies.paper.deep_rows import prepared
@@ -48,7 +42,7 @@ def run(job: Job) -> list[Row]:
     log = prepared(read_data(job), kappa=job.cell["kappa"], df=settings["df"], seed=job.integer(0))
     chosen = best_episodes(log, top=settings["top"], rank="auto").rank
     rows: list[Row] = []
-    for name in compared(job.cell):
+    for name in ("percent-sum" if job.cell["kappa"] else "bc", "percent-auto"):
         rank = name.partition("-")[2] or "sum"
         base = BehaviourCloning(
             steps=settings["steps"],
@@ -106,32 +100,27 @@ def draw(results: Results) -> Figure:
 def judge(results: Results) -> list[Claim]:
     """Judge what percent cloning is asked to reach, and the two ways to rank."""
     places = cells(results.settings)
-    found, true = [], 0
+    reached, said = [], []
     for cell in places:
-        score = summarise(results.values("score", method="percent-auto", **cell))
+        score = SCORE.summary(results, method="percent-auto", **cell)
         asked = ASKED.get((cell["dataset"], cell["kappa"]))
         against = "" if asked is None else f" (asked: {asked:g})"
-        found.append(f"{cell['dataset']}, κ = {cell['kappa']:g}: {score}{against}")
-        true += asked is not None and score.value >= asked
-    asked_of = [cell for cell in places if (cell["dataset"], cell["kappa"]) in ASKED]
-    claims = []
-    if asked_of:
-        claims.append(
-            Claim(
-                "Beyond the paper: cloning the best 30 %, ranked by what the tails call for, "
-                "reaches the scores asked of it",
-                verdict_of(true, len(asked_of)),
-                "; ".join(found),
-            )
-        )
+        said.append(f"{cell['dataset']}, κ = {cell['kappa']:g}: {score}{against}")
+        reached += [] if asked is None else [score.value >= asked]
+    paper = (
+        "Beyond the paper: cloning the best 30 %, ranked by what the tails call for, reaches the "
+        "scores asked of it"
+    )
+    verdict = verdict_of(sum(reached), len(reached))
+    claims = [Claim(paper, verdict, "; ".join(said))] if reached else []
     for noisy, text, other in (
         (False, "it is better than cloning all episodes", "bc"),
         (True, "under noise, its ranking is better than that by sums", "percent-sum"),
     ):
         some = [cell for cell in places if bool(cell["kappa"]) == noisy]
         if some:
-            said = f"Beyond the paper: {text}"
-            claims.append(SCORE.claim(results, some, said, "{}", ("percent-auto", other)))
+            paper, pair = f"Beyond the paper: {text}", ("percent-auto", other)
+            claims.append(SCORE.claim(results, some, paper, "{}", pair))
     return claims
 
 

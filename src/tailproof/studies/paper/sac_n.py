@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.partition import Replicate
 from tailproof.deep.bases import SAC
 from tailproof.deep.settings import TIME_CONSTANTS, Run
+from tailproof.ensemble.aggregate import Aggregate, MeanMinusStd, Quantile
+from tailproof.errors import FoldError
 from tailproof.noise import StudentT, add_noise
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.datasets import deep_experiment, evaluation, origins, read_data
@@ -24,6 +28,7 @@ LOOKS = {
     "sac-n": Look("SAC-N (minimum)", drawing.BLUE, "o"),
     "sac-n-std": Look("SAC-N (STD), mean − 2 std", drawing.RED, "D", "--"),
 }
+AGGREGATES: dict[str, Aggregate] = {"sac-n": Quantile(0.0), "sac-n-std": MeanMinusStd(2.0)}
 
 
 def cells(settings: Settings) -> list[Cell]:
@@ -37,40 +42,43 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(job: Job) -> list[Row]:
     """Return the scores of both while they train; one that diverges has 0, a random policy's."""
-    from tailproof.studies.paper.deep_rows import sac_study
-
     settings, steps = job.settings, job.settings["steps"]
     log, kappa = read_data(job), job.cell["kappa"]
     if kappa:
         log = add_noise(log, StudentT(df=settings["df"], kappa=kappa), seed=job.integer(0))
     every = max(1, steps // settings["evaluations"])
-    base = SAC(
-        steps=steps,
-        batch=settings["batch"],
-        hidden=tuple(settings["hidden"]),
-        learning_rate=settings["learning_rate"],
-        target_rate=settings["target_rate"],
-        run=Run(
-            threads=1,
-            log_every=every,
-            checkpoint=job.scratch,
-            progress=False,
-            evaluation=evaluation(job, steps),
-        ),
-    )
-    found = sac_study(log, base, seed=job.integer(1), critics=settings["critics"])
-    nothing = [0.0] * settings["evaluations"]
     rows: list[Row] = []
-    for name in LOOKS:
-        scores, scales = (found[each].get(name, nothing) for each in ("evaluations", "q scale"))
+    for name, aggregate in AGGREGATES.items():
+        base = SAC(
+            **{name: settings[name] for name in ("batch", "learning_rate", "target_rate")},
+            steps=steps,
+            hidden=tuple(settings["hidden"]),
+            run=Run(
+                threads=1,
+                log_every=every,
+                checkpoint=job.scratch and job.scratch / name,
+                progress=False,
+                evaluation=evaluation(job, steps),
+            ),
+        )
+        rng = np.random.default_rng(job.integer(1))
+        folds = Replicate(settings["critics"]).assign(log, rng)
+        task = Task(log, 0.99, None, log.first_states)
+        try:
+            training = base.fit(task, folds, backup=aggregate, rng=rng).training
+            scores, scales = training["score"].values[:, 0], training["q scale"].values.mean(axis=1)
+            clock = training.convergence.time_constants
+        except FoldError:
+            scores = scales = np.zeros(settings["evaluations"])
+            clock = None
         rows += [
             {
                 "method": name,
                 "step": every * (place + 1),
                 "score": float(score),
                 "q_scale": float(scale),
-                "diverged": name in found["diverged"],
-                "time_constants": found["time constants"].get(name),
+                "diverged": clock is None,
+                "time_constants": clock,
             }
             for place, (score, scale) in enumerate(zip(scores, scales, strict=True))
         ]
@@ -78,7 +86,7 @@ def run(job: Job) -> list[Row]:
 
 
 def draw(results: Results) -> Figure:
-    """Draw scores over training, a row a data set, from no noise on the left to most on the right."""
+    """Draw scores over training, one row for each data set, with more noise to the right."""
     settings, places = results.settings, cells(results.settings)
     across = len(settings["kappas"])
     figure, axes = drawing.new_figure(

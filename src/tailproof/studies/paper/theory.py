@@ -12,7 +12,7 @@ from tailproof.arrays import FloatArray
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.drawing import Look
 from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Results, Row, Settings
-from tailproof.studies.paper.summary import Measure, Summary, summarise, verdict_of
+from tailproof.studies.paper.summary import Summary, summarise, verdict_of
 from tailproof.studies.paper.theory_parts import PARTS, SHARES, true_level
 
 if TYPE_CHECKING:
@@ -53,56 +53,52 @@ def run(job: Job) -> list[Row]:
     return PARTS[job.cell["part"]](job)
 
 
-def error_size(results: Results, name: str, delta: float, **where: Any) -> Summary:
-    """Return the 1 − δ quantile of |error| over all logs, with its interval."""
-    if name != "lstd" or where["part"] != "delta":  # LSTD has no folds that depend on δ
-        where["delta"] = delta
+def error_sizes(results: Results, part: str, name: str) -> list[Summary]:
+    """Return the 1 − δ quantile of |error| over all logs at every n or δ, with its interval."""
+    settings = results.settings
+    deltas, sizes = settings["log_deltas"], settings["sizes"]
+    places: list[tuple[float, Cell]] = [(settings["delta"], {"n": n}) for n in sizes]
+    if part == "delta":  # LSTD has no folds that depend on δ
+        places = [(delta, {} if name == "lstd" else {"delta": delta}) for delta in deltas]
 
-    def quantile(values: FloatArray) -> FloatArray:
+    def quantile(values: FloatArray, delta: float) -> FloatArray:
         return np.asarray(np.quantile(np.abs(values), 1 - delta, axis=-1))
 
-    return Measure("error", quantile).summary(results, method=name, **where)
-
-
-def against_n(results: Results, name: str) -> list[Summary]:
-    """Return the error quantile at every n."""
-    delta, sizes = results.settings["delta"], results.settings["sizes"]
-    return [error_size(results, name, delta, part="n", n=n) for n in sizes]
-
-
-def against_delta(results: Results, name: str) -> list[Summary]:
-    """Return the error quantile at every δ."""
-    deltas = results.settings["log_deltas"]
-    return [error_size(results, name, delta, part="delta") for delta in deltas]
-
-
-def summaries(
-    results: Results, column: str, deltas: tuple[float, ...], **where: Any
-) -> list[Summary]:
-    """Return the mean of a column at every δ."""
-    return [summarise(results.values(column, delta=delta, **where)) for delta in deltas]
+    return [
+        summarise(
+            results.values("error", part=part, method=name, **where), partial(quantile, delta=delta)
+        )
+        for delta, where in places
+    ]
 
 
 def fold_bounds(results: Results, name: str) -> list[Summary]:
     """Return the ¾ quantile of a fold's |error| at every δ, which the theorems' proofs rest on."""
-    deltas = results.settings["log_deltas"]
-    return summaries(results, "bound", deltas, part="delta", method=name)
+    return [
+        summarise(results.values("bound", part="delta", method=name, delta=delta))
+        for delta in results.settings["log_deltas"]
+    ]
 
 
-def mean_against_delta(results: Results, name: str, law: str) -> list[Summary]:
+def mean_sizes(results: Results, name: str, law: str) -> list[Summary]:
     """Return the error quantile of a scalar mean at every δ."""
-    deltas = results.settings["deltas"]
-    return summaries(results, "size", deltas, part="mean", law=law, method=name)
+    return [
+        summarise(results.values("size", part="mean", law=law, method=name, delta=delta))
+        for delta in results.settings["deltas"]
+    ]
 
 
 def draw(results: Results) -> Figure:
     """Draw the four parts."""
     figure, axes = drawing.new_figure(2, 2, width=9.4, height=7.4)
-    parts = (_draw_rate, _draw_levels, _draw_mean, _draw_orders)
-    for axis, part in zip(axes.flat, parts, strict=True):
+    parts = (_draw_rate, _draw_levels, _draw_mean)
+    for axis, part in zip(axes.flat, parts, strict=False):
+        axis.set(xscale="log", yscale="log", xlabel="1/δ", ylabel="1 − δ quantile of |error|")
         part(axis, results)
-    for axis in axes.flat[:3]:
+        axis.legend()
         drawing.plain_ticks(axis)
+    axes[1, 0].set_ylim(top=axes[1, 0].get_ylim()[1] * 12)  # room for the legend
+    _draw_orders(axes[1, 1], results)
     settings = results.settings
     return drawing.captioned(
         figure,
@@ -116,27 +112,25 @@ def draw(results: Results) -> Figure:
 def _draw_rate(axis: Axes, results: Results) -> None:
     sizes = results.settings["sizes"]
     for name in EVALUATORS:
-        drawing.curve(axis, sizes, against_n(results, name), LOOKS[name])
-    start = against_n(results, "roam-dm")[0].value
+        drawing.curve(axis, sizes, error_sizes(results, "n", name), LOOKS[name])
+    start = error_sizes(results, "n", "roam-dm")[0].value
     line = [start * (n / sizes[0]) ** -RATE for n in sizes]
     axis.plot(sizes, line, color=drawing.RED, linestyle=":", label=f"n^−{RATE:.2f}, theorem 2")
-    axis.set(xscale="log", yscale="log", xlabel="number of transitions n")
-    axis.set_ylabel(f"{1 - results.settings['delta']:.0%} quantile of |error|")
-    axis.set_title("theorems 1 and 2: the rate in n")
-    axis.legend()
+    axis.set(
+        xlabel="number of transitions n",
+        ylabel=f"{1 - results.settings['delta']:.0%} quantile of |error|",
+        title="theorems 1 and 2: the rate in n",
+    )
 
 
 def _draw_levels(axis: Axes, results: Results) -> None:
     deltas = results.settings["log_deltas"]
     levels = [1 / delta for delta in deltas]
     for name in EVALUATORS:
-        drawing.curve(axis, levels, against_delta(results, name), LOOKS[name])
+        drawing.curve(axis, levels, error_sizes(results, "delta", name), LOOKS[name])
     drawing.curve(axis, levels, fold_bounds(results, "roam-dm"), LOOKS["bound"])
-    axis.set(xscale="log", yscale="log", xlabel="1/δ", ylabel="1 − δ quantile of |error|")
-    axis.set_title(
-        f"theorems 1 and 2: the price of confidence, n = {results.settings['fixed_size']:,}"
-    )
-    axis.legend()
+    size = results.settings["fixed_size"]
+    axis.set_title(f"theorems 1 and 2: the price of confidence, n = {size:,}")
 
 
 def _draw_mean(axis: Axes, results: Results) -> None:
@@ -144,33 +138,29 @@ def _draw_mean(axis: Axes, results: Results) -> None:
     for law, dashes in zip(results.settings["mean_laws"], ("-", "--", ":"), strict=False):
         for name in (*MEANS, "bound"):
             shown = replace(LOOKS[name], label=f"{LOOKS[name].label}, {law}", dashes=dashes)
-            found = mean_against_delta(results, name, law)
+            found = mean_sizes(results, name, law)
             drawing.curve(axis, [1 / d for d in deltas], found, shown)
-    axis.set(xscale="log", yscale="log", xlabel="1/δ", ylabel="1 − δ quantile of |error|")
     axis.set_title("the failure of the sample mean")
-    axis.set_ylim(top=axis.get_ylim()[1] * 12)  # room for the legend
-    axis.legend()
 
 
 def _draw_orders(axis: Axes, results: Results) -> None:
     colors = (drawing.GREY, drawing.BLACK, drawing.BLUE, drawing.GREEN, drawing.RED)
     laws = results.settings["order_laws"]
     for law, marker, color in zip(laws, "osD^v", colors, strict=False):
-        true, below, printed, event = (
-            corrected(results, law),
-            *(orders(results, column, law) for column in ("below", "printed", "event")),
+        below, printed, event = (
+            orders(results, column, law) for column in ("below", "printed", "event")
         )
+        true = corrected(results, law)
         axis.scatter(true, below, marker=marker, color=color, s=18, label=f"P(μ̂₍ⱼ₎ ≤ μ), {law}")
         if np.isfinite(event).any():
-            empty: dict[str, Any] = {
-                "facecolor": "none",
-                "edgecolor": color,
-                "label": f"as printed, {law}",
-            }
-            axis.scatter(printed, event, marker=marker, s=22, **empty)
+            shown = axis.scatter(printed, event, marker=marker, s=22, label=f"as printed, {law}")
+            shown.set(facecolor="none", edgecolor=color)
     axis.plot([0, 1], [0, 1], color=drawing.GREY, linewidth=0.8)
-    axis.set(xlabel="probability that the theorem gives", ylabel="measured share")
-    axis.set_title("theorem 3: corrected, P(Bin(K, p₀) ≥ j), and as printed")
+    axis.set(
+        xlabel="probability that the theorem gives",
+        ylabel="measured share",
+        title="theorem 3: corrected, P(Bin(K, p₀) ≥ j), and as printed",
+    )
     axis.legend(fontsize=7.5, loc="upper left")
 
 
@@ -206,10 +196,10 @@ def judge(results: Results) -> list[Claim]:
 def _rates(results: Results) -> list[Claim]:
     sizes = results.settings["sizes"]
     said = {"roam-mis": "Theorem 1: ROAM-MIS", "roam-dm": "Theorem 2: ROAM-DM with LSTD"}
-    plain = slope(sizes, against_n(results, "lstd"))
+    plain = slope(sizes, error_sizes(results, "n", "lstd"))
     claims = []
     for name, text in said.items():
-        found = slope(sizes, against_n(results, name))
+        found = slope(sizes, error_sizes(results, "n", name))
         claims.append(
             Claim(
                 f"{text} has an error of order n^(−α/(1+α))",
@@ -223,8 +213,8 @@ def _rates(results: Results) -> list[Claim]:
 
 def _levels(results: Results) -> list[Claim]:
     deltas = np.array(results.settings["log_deltas"])
-    plain = against_delta(results, "lstd")
-    robust = {name: against_delta(results, name) for name in EVALUATORS[1:]}
+    plain = error_sizes(results, "delta", "lstd")
+    robust = {name: error_sizes(results, "delta", name) for name in EVALUATORS[1:]}
     steep = slope(1 / deltas, plain)
     within, said = [], []
     for name, found in robust.items():
@@ -261,7 +251,7 @@ def _failure(results: Results) -> Claim:
     deltas = np.array(results.settings["deltas"])
     said, fails = [], []
     for law in results.settings["mean_laws"]:
-        plain, robust = (mean_against_delta(results, name, law) for name in MEANS)
+        plain, robust = (mean_sizes(results, name, law) for name in MEANS)
         steep = slope(1 / deltas, plain)
         growth = [found[-1].value / found[0].value for found in (plain, robust)]
         factor = plain[-1].value / robust[-1].value
@@ -281,13 +271,11 @@ def _failure(results: Results) -> Claim:
 
 def _orders(results: Results) -> list[Claim]:
     laws = results.settings["order_laws"]
-    event, printed, below, level = (
-        np.array([found(law) for law in laws])  # (laws, pairs of K and q)
-        for found in (
-            *(partial(orders, results, column) for column in ("event", "printed", "below")),
-            partial(corrected, results),
-        )
+    event, printed, below = (
+        np.array([orders(results, column, law) for law in laws])  # (laws, pairs of K and q)
+        for column in ("event", "printed", "below")
     )
+    level = np.array([corrected(results, law) for law in laws])
     tried = np.isfinite(event)
     kept = int((event[tried] >= printed[tried]).sum())
     gaps = np.abs(below - level).max(axis=1)

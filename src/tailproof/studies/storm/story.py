@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tailproof.algorithms.linear.statistics import Absolute
+from tailproof.arrays import BoolArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Split
 from tailproof.diagnosis.diagnose import diagnose
@@ -23,10 +24,12 @@ from tailproof.evaluation.evaluate import evaluate
 from tailproof.learning.learn import learn
 from tailproof.methods.catalogue import method
 from tailproof.methods.method import Method
+from tailproof.studies.battery.stories import STORIES, Story
 from tailproof.worlds import storage
-from tailproof.worlds.prices import STORM
+from tailproof.worlds.prices import HUBS, STORM
 
 HUB = "HB_NORTH"
+STORMY, CALM = STORIES.values()
 FOLDS = 5
 _EVALUATION: dict[str, Any] = {"features": storage.HourlyFeatures(), "ridge": Absolute(0.1)}
 _LEARNING: dict[str, Any] = {
@@ -58,39 +61,15 @@ LEARNERS: dict[str, Method] = {
 
 
 @dataclass(frozen=True)
-class Story:
-    """Which year is logged, and for which days a policy is chosen."""
-
-    logged: int
-    decided: int
-    storm: bool  # whether the days decided for count the storm
-    about: str
-
-
-STORMY = Story(2021, 2022, True, "a stormy 2021, to choose for 2022")
-CALM = Story(2022, 2021, False, "a calm 2022, to choose for 2021 without the storm")
-
-
-@dataclass(frozen=True)
 class Season:
-    """What one log said, beside the truth.
-
-    Attributes
-    ----------
-    truth, next_truth
-        The exact value of each candidate in $ a day, in the logged year and in the one decided for.
-    estimates
-        By estimator and candidate.
-    learned
-        The exact value of each learner's policy in the year decided for.
-    """
+    """What one log said, beside the truth, in $ a day."""
 
     hub: str
     story: Story
-    truth: Mapping[str, float]
-    next_truth: Mapping[str, float]
-    estimates: Mapping[str, Mapping[str, float]]
-    learned: Mapping[str, float]
+    truth: dict[str, float]  # of each candidate in the logged year, exactly
+    next_truth: dict[str, float]  # the same in the year decided for
+    estimates: dict[str, dict[str, float]]  # by estimator and candidate
+    learned: dict[str, float]  # of each learner's policy in the year decided for, exactly
 
     def error(self, estimator: str) -> float:
         """Return the root mean squared error over the candidates."""
@@ -106,6 +85,19 @@ class Season:
         """Return the $ a day that the pick loses against the best candidate, in the year after."""
         return max(self.next_truth.values()) - self.next_truth[self.pick(estimator)]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        scores = {"errors": self.error, "picks": self.pick, "lost": self.lost}
+        return {
+            "hub": self.hub,
+            "logged": self.story.logged.year,
+            "truth": self.truth,
+            "next_truth": self.next_truth,
+            "estimates": self.estimates,
+            **{name: {each: of(each) for each in self.estimates} for name, of in scores.items()},
+            "learned": self.learned,
+        }
+
 
 @dataclass(frozen=True)
 class Demonstration:
@@ -116,7 +108,7 @@ class Demonstration:
     log: Log
     diagnosis: Diagnosis
     storm_share: float  # of all money that moved
-    folds_hit: Mapping[str, int]  # folds that hold days of the storm
+    folds_hit: dict[str, int]  # folds that hold days of the storm
     stormy: tuple[Season, ...]  # the chosen hub first
     calm: tuple[Season, ...]
 
@@ -137,15 +129,23 @@ class Demonstration:
             for name in ESTIMATORS
         }
 
+    def learned(self, name: str) -> tuple[float, float]:
+        """Return what a learner's policy is worth over all hubs, after the stormy and the calm year."""
+        stormy, calm = (
+            float(np.mean([season.learned[name] for season in seasons]))
+            for seasons in (self.stormy, self.calm)
+        )
+        return stormy, calm
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
         return {
             "hub": self.hub,
             "seed": self.seed,
             "storm_share": self.storm_share,
-            "folds_hit": dict(self.folds_hit),
-            "stormy": [_plain(season) for season in self.stormy],
-            "calm": [_plain(season) for season in self.calm],
+            "folds_hit": self.folds_hit,
+            "stormy": [season.to_dict() for season in self.stormy],
+            "calm": [season.to_dict() for season in self.calm],
             "diagnosis": self.diagnosis.to_dict(),
         }
 
@@ -153,106 +153,74 @@ class Demonstration:
 def demonstrate(
     *,
     hub: str = HUB,
-    others: Sequence[str] = storage.HUBS,
+    others: Sequence[str] = HUBS,
     seed: int = 0,
-    advance: Callable[[], object] | None = None,
+    advance: Callable[[], object] = lambda: None,
 ) -> Demonstration:
-    """Play both stories at a hub, and at the others.
+    """Tell both stories at a hub, whose log is diagnosed, and at the others.
 
-    Parameters
-    ----------
-    hub
-        One of `worlds.storage.HUBS`, whose log is diagnosed.
-    others
-        Where the stories are played as well.
-    seed
-        Of the logged dispatcher's choices and of the folds.
-    advance
-        Called after the diagnosis and after each story at each hub.
+    `seed` is that of the logged dispatcher's choices and of the folds; `advance` is called after the
+    diagnosis and after each story at each hub.
     """
-    done = advance or (lambda: None)
-    log = storage.log(hub, STORMY.logged, seed)
-    in_storm = _in_storm(log)
-    hit = {
-        name: _folds_hit(each, in_storm, seed)
-        for name, each in ((DAYS, replace(log, group_ids=None)), (WEEKS, log))
-    }
+    log = STORMY.log(hub, seed)
+    days, (first, last) = log.episode_ids.astype("datetime64[D]"), STORM
+    in_storm = (days >= first) & (days <= last)  # (E,)
     moved = np.add.reduceat(np.abs(log.rewards), log.starts[:-1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         diagnosis = diagnose(log, gamma=1.0, seed=seed)
-        done()
-        hubs = [hub, *(other for other in others if other != hub)]
-        seasons: dict[Story, list[Season]] = {STORMY: [], CALM: []}
-        for story, each in ((story, each) for each in hubs for story in seasons):
-            seasons[story].append(play_season(story, each, seed=seed))
-            done()
+        advance()
+        stormy: list[Season] = []
+        calm: list[Season] = []
+        for each in dict.fromkeys((hub, *others)):
+            for story, seasons in ((STORMY, stormy), (CALM, calm)):
+                seasons.append(season_of(story, each, seed=seed))
+                advance()
     return Demonstration(
         hub=hub,
         seed=seed,
         log=log,
         diagnosis=diagnosis,
         storm_share=float(moved[in_storm].sum() / moved.sum()),
-        folds_hit=hit,
-        stormy=tuple(seasons[STORMY]),
-        calm=tuple(seasons[CALM]),
+        folds_hit={
+            DAYS: _folds_hit(replace(log, group_ids=None), in_storm, seed),
+            WEEKS: _folds_hit(log, in_storm, seed),
+        },
+        stormy=tuple(stormy),
+        calm=tuple(calm),
     )
 
 
-def play_season(story: Story, hub: str, *, seed: int = 0) -> Season:
+def season_of(story: Story, hub: str, *, seed: int = 0) -> Season:
     """Log one year at one hub, estimate every candidate, learn, and look up the truth."""
-    log = storage.log(hub, story.logged, seed)
+    log = story.log(hub, seed)
     by_day = replace(log, group_ids=None)
 
-    def truth(policy: Any, year: int, storm: bool = True) -> float:
-        return storage.exact_value(policy, hubs=[hub], year=year, storm=storm)
+    def estimates(name: str, row: Method) -> dict[str, float]:
+        given = by_day if name == DAYS else log
+        return {
+            candidate: evaluate(given, policy, method=row, gamma=1.0, seed=seed).value
+            for candidate, policy in storage.CANDIDATES.items()
+        }
 
-    def decided(policy: Any) -> float:
-        return truth(policy, story.decided, story.storm)
-
-    candidates = storage.CANDIDATES
+    truth, next_truth = (
+        {name: year.value(policy, hub) for name, policy in storage.CANDIDATES.items()}
+        for year in (story.logged, story.decided)
+    )
+    learned = {
+        name: learn(log, method=row, gamma=1.0, seed=seed).policy for name, row in LEARNERS.items()
+    }
     return Season(
         hub=hub,
         story=story,
-        truth={name: truth(policy, story.logged) for name, policy in candidates.items()},
-        next_truth={name: decided(policy) for name, policy in candidates.items()},
-        estimates={
-            estimator: {
-                name: evaluate(
-                    by_day if estimator == DAYS else log, policy, method=row, gamma=1.0, seed=seed
-                ).value
-                for name, policy in candidates.items()
-            }
-            for estimator, row in ESTIMATORS.items()
-        },
-        learned={
-            name: decided(learn(log, method=row, gamma=1.0, seed=seed).policy)
-            for name, row in LEARNERS.items()
-        },
+        truth=truth,
+        next_truth=next_truth,
+        estimates={name: estimates(name, row) for name, row in ESTIMATORS.items()},
+        learned={name: story.decided.value(policy, hub) for name, policy in learned.items()},
     )
 
 
-def _in_storm(log: Log) -> Any:
-    first, last = STORM
-    days = log.episode_ids.astype("datetime64[D]")
-    return (days >= first) & (days <= last)  # (E,)
-
-
-def _folds_hit(log: Log, in_storm: Any, seed: int) -> int:
+def _folds_hit(log: Log, in_storm: BoolArray, seed: int) -> int:
     dealing, _ = np.random.default_rng(seed).spawn(2)  # as `evaluate` deals them
     folds = Split(FOLDS).assign(log, dealing).fold_of_episode()
     return len(np.unique(folds[in_storm]))
-
-
-def _plain(season: Season) -> dict[str, Any]:
-    return {
-        "hub": season.hub,
-        "logged": season.story.logged,
-        "truth": dict(season.truth),
-        "next_truth": dict(season.next_truth),
-        "estimates": {name: dict(each) for name, each in season.estimates.items()},
-        "errors": {name: season.error(name) for name in season.estimates},
-        "picks": {name: season.pick(name) for name in season.estimates},
-        "lost": {name: season.lost(name) for name in season.estimates},
-        "learned": dict(season.learned),
-    }

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from tailproof.algorithms.default.gain import Exactly, Mover, PairedGain
-from tailproof.algorithms.default.ratio import Quotient
+from tailproof.algorithms.default.gain import Mover, PairedGain, Quotient
 from tailproof.algorithms.default.spreads import Hall
 from tailproof.errors import LevelError
 
@@ -27,7 +26,7 @@ def test_normal_spreads_give_fiellers_interval(top, error, other, rho):
 
 def test_a_known_denominator_divides_the_ends():
     spread = Hall(5, 1, 0.4)
-    low, high = Quotient(spread, Exactly(2.0), 0.0).ends(0.05, 0.1)
+    low, high = Quotient(spread, Hall(2.0), 0.0).ends(0.05, 0.1)
     below, above = spread.ends(0.05, 0.1)
     assert (low, high) == pytest.approx((below / 2, above / 2))
 
@@ -48,7 +47,7 @@ def test_the_relative_gain_counts_the_error_of_the_reference(reference):
     assert lift.low < gain.relative < lift.high
     plain = gain.interval(0.9)
     known = PairedGain(
-        value=5.0, reference=reference, spread=Mover(ahead, Exactly(reference), 0.0)
+        value=5.0, reference=reference, spread=Mover(ahead, Hall(reference), 0.0)
     ).relative_interval(0.9)
     expected = [end / 50 for end in Hall(5, 2, 0).ends(0.05, 0.05)]
     assert (known.low, known.high) == pytest.approx(expected)

@@ -1,0 +1,178 @@
+"""A command about a log: how the log is read, and how the answer is printed and reported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tailproof.cli.options import LogOptions
+from tailproof.cli.session import Session
+from tailproof.data.log import Log
+from tailproof.data.stored import AnyLog, LazyLog, in_memory
+from tailproof.data.stored_views import held
+from tailproof.diagnosis.diagnose import diagnose
+from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.engines import Engine
+from tailproof.errors import TailproofError
+from tailproof.files.atomic import require_replaceable
+from tailproof.policies.loading import POLICY_FORMS
+from tailproof.policies.naming import for_log
+from tailproof.policies.text import name_and_policy
+from tailproof.report.record import page_of
+from tailproof.report.versions import versions
+from tailproof.sources.propensities import with_estimated_propensities
+
+if TYPE_CHECKING:
+    from tailproof.report.page import Page
+    from tailproof.report.pages import Context
+    from tailproof.sources import Reading
+
+#: The forms of a policy, for help that is written in Markdown.
+POLICY_HELP = POLICY_FORMS.replace("*", r"\*")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A log that a command has read, and where the answer goes."""
+
+    command: str
+    options: LogOptions
+    session: Session
+    report: Path | None
+    reading: Reading
+
+    @property
+    def log(self) -> AnyLog:
+        """The log."""
+        log: AnyLog = self.reading.log
+        return log
+
+    def policy(self, text: str) -> Any:
+        """Return the policy that a command line names, with or without NAME=, as it acts on the log."""
+        return for_log(name_and_policy(text)[1], self.log)
+
+    def with_propensities(self, classifier: str | None = None) -> Case:
+        """Return the log with estimated propensities, and say that they are estimated."""
+        with self.session.working("Estimating propensities"):
+            log, report = with_estimated_propensities(
+                in_memory(self.log, "A model of the propensities"), classifier=classifier
+            )
+        self.session.note(report.describe())
+        return replace(self, reading=replace(self.reading, log=log))
+
+    def diagnosed(
+        self, log: AnyLog, policy: Any, *, gamma: float | None, seed: int
+    ) -> tuple[Log, Diagnosis]:
+        """Return the rows that a diagnosis looks at, and the diagnosis."""
+        with self.session.working("Diagnosing the log"):
+            shown = held(log, "The diagnosis", seed=seed)
+            return shown, diagnose(shown, policy, gamma=gamma, seed=seed)
+
+    def conclude(
+        self,
+        *,
+        asked: Mapping[str, Any],
+        found: Mapping[str, Any],
+        answer: Sequence[Any],
+        evidence: Sequence[Any],
+        look: Callable[[], tuple[Log, Diagnosis]] | None,
+        page: Callable[[Log, Diagnosis, Context], Page],
+    ) -> None:
+        """Write the report where one is wanted, and print the answer or its record.
+
+        Parameters
+        ----------
+        asked
+            The settings to repeat, beside the log and its columns.
+        found
+            The numbers, plain; `tailproof.report.record` says what `--json` leaves out of them.
+        answer, evidence
+            What a terminal shows, before and after the warnings.
+        look
+            Diagnoses the log, for the report and for `--json=full`; None where that cannot be done.
+        page
+            Makes the report.
+        """
+        session, columns = self.session, self.reading.columns
+        shown = None
+        if look is not None and (self.report is not None or session.full):
+            shown = look()
+            found = {**found, "diagnosis": shown[1].to_dict()}
+        settings = {
+            "command": self.command,
+            "log": self.options.log,
+            "columns": None if columns is None else columns.describe(),
+            **asked,
+        }
+        record = {
+            **settings,
+            **found,
+            "notes": [*session.notes, *found.get("notes", ())],
+            "warnings": session.warnings,
+            "versions": versions(),
+        }
+        if self.report is not None:
+            from tailproof.report.pages import Context  # --help needs no pages
+
+            assert shown is not None  # commands refuse reports that they cannot make
+            context = Context(
+                source=self.options.log,
+                settings=settings,
+                notes=session.notes,
+                warnings=session.warnings,
+                record=record,
+            )
+            with session.working("Writing the report"):
+                page(*shown, context).write(self.report)
+        session.answer(record if session.full else page_of(record), *answer, evidence=evidence)
+        if self.report is not None:
+            session.note(f"The report is in {self.report}.")
+
+
+def opened(
+    command: str,
+    options: LogOptions,
+    session: Session,
+    report: Path | None,
+    *,
+    engine: Engine | None = None,
+    out: Path | None = None,
+) -> Case:
+    """Read the log, or open it where it is too large, and say how it was understood.
+
+    `report` and `out` are files that the command will write: refused now if they are no files, or the
+    log itself.
+    """
+    from tailproof.sources import read  # brings pyarrow, which --help can do without
+
+    _require_outputs([path for path in (report, out) if path is not None], options.log)
+    with session.working(f"Reading {options.log}"):
+        reading = read(options.log, engine=engine, **options.reading())
+    if isinstance(reading.log, LazyLog):
+        session.note(f"The log stays on disk and is read in pieces: {reading.log!r}.")
+    if reading.columns is not None:
+        session.note(f"Read as {reading.columns.describe()}.")
+    for note in reading.notes:
+        session.note(note)
+    for caution in reading.cautions:
+        session.warned(caution)
+    case = Case(command, options, session, report, reading)
+    if options.estimates_propensity:
+        return case.with_propensities(str(options.propensity).partition(":")[2] or None)
+    return case
+
+
+def _require_outputs(outputs: Sequence[Path], log: str) -> None:
+    source = Path(os.path.realpath(log))
+    targets = [require_replaceable(path) for path in outputs]
+    for path, target in zip(outputs, targets, strict=True):
+        same = target.exists() and source.exists() and target.samefile(source)
+        if same or (target.exists() and target.is_relative_to(source)):
+            raise TailproofError(
+                f"{path} is the log, or a part of it, and would be replaced. Name another file."
+            )
+    if len(set(targets)) < len(targets):
+        raise TailproofError(f"One file cannot hold two results. Got {outputs[0]} for both.")
