@@ -29,7 +29,7 @@ from parts.workload import BATCH, ROWS, group, products
 from tailproof.deep import IQL, SAC
 from tailproof.deep.actor_critic import ActorCriticLearner
 from tailproof.deep.cloning import CloningLearner
-from tailproof.deep.implicit import ImplicitLearner
+from tailproof.deep.critic_learner import ImplicitLearner
 from tailproof.ensemble.aggregate import Quantile
 
 #: How much caches and neighbours leave of the gain differs between machines: 2.2 was seen against the

@@ -84,7 +84,7 @@ def test_an_interrupted_run_ends_in_the_same_bits(task, tmp_path, base, partitio
 def test_a_finished_run_is_loaded_not_trained(task, tmp_path, monkeypatch):
     base = IQL(policy_steps=1, **SMALL)
     first = train(task, base, Split(3), None, checkpoint=tmp_path)
-    monkeypatch.setattr("tailproof.deep.implicit.ImplicitLearner.update", None)
+    monkeypatch.setattr("tailproof.deep.critic_learner.ImplicitLearner.update", None)
     again = train(task, base, Split(3), None, checkpoint=tmp_path)
     assert torch.equal(first.critics.q.flat, again.critics.q.flat)
 

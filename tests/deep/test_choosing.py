@@ -21,8 +21,6 @@ SMALL = Budget(
     judging=400,
 )
 
-QUICK = {"folds": 5, "steps": 100, "hidden": (8,)}
-
 
 def arrays(*, episodes=60, steps=20, noise=None, good=0.34, seed=0):
     """Return rollouts of two authors: a third of the episodes follows the state, and earns more."""
@@ -184,8 +182,7 @@ def test_without_held_out_episodes_nothing_is_compared(monkeypatch):
     assert type(learned.method.base).__name__ == "BehaviourCloning"
 
 
-def test_the_command_line_trains_judges_plays_and_saves(tmp_path, monkeypatch):
-    monkeypatch.setattr(choosing.neural_judge, "__kwdefaults__", QUICK)
+def test_the_command_line_trains_judges_plays_and_saves(tmp_path):
     rng = np.random.default_rng(0)
     n = 400
     states = rng.uniform(-1, 1, (n, 3))

@@ -6,13 +6,11 @@ import torch
 
 from tailproof import Mean, MeanMinusStd, Median, Quantile, Replicate, Split
 from tailproof.deep import IQL, SAC, SQL, TD3BC, NeuralFQE, losses
-from tailproof.deep.actor_critic import ActorCriticLearner
-from tailproof.deep.actors import squash
+from tailproof.deep.actor_critic import ActorCriticLearner, squash
 from tailproof.deep.cloning import CloningLearner
-from tailproof.deep.critic_learner import FQELearner
+from tailproof.deep.critic_learner import FQELearner, ImplicitLearner
 from tailproof.deep.data import Scaling
 from tailproof.deep.fitting import MemberGroup
-from tailproof.deep.implicit import ImplicitLearner
 from tailproof.deep.networks import Stack
 from tailproof.deep.reductions import reduce
 

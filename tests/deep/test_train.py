@@ -218,7 +218,7 @@ def test_in_the_backup_a_dead_member_does_not_reach_the_living(task, monkeypatch
 
 
 def test_training_stops_when_half_of_the_members_are_dead(task, monkeypatch):
-    from tailproof.deep.implicit import ImplicitLearner
+    from tailproof.deep.critic_learner import ImplicitLearner
 
     poison(monkeypatch, ImplicitLearner, 0, 5, float("nan"))
     with pytest.raises(FoldError, match=r"1 of 2 members diverged by step 10 \(members 0\)"):

@@ -20,7 +20,7 @@ from tailproof.errors import MethodError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tailproof.deep.actors import Actor
+    from tailproof.deep.actor_critic import Actor
     from tailproof.deep.cloning import DeepFitted
     from tailproof.deep.critic_learner import CriticLearner
 
@@ -100,7 +100,7 @@ class Implicit(TrainsCritics):
 
     def learner(self) -> type[CriticLearner]:
         """Return the class of its learners."""
-        from tailproof.deep.implicit import ImplicitLearner
+        from tailproof.deep.critic_learner import ImplicitLearner
 
         return ImplicitLearner
 
@@ -272,7 +272,7 @@ class SAC(ActorCritic):
 
     def actor(self) -> type[Actor]:
         """Return the class of its policies in training."""
-        from tailproof.deep.actors import SoftActor
+        from tailproof.deep.actor_critic import SoftActor
 
         return SoftActor
 
@@ -302,7 +302,7 @@ class TD3BC(ActorCritic):
 
     def actor(self) -> type[Actor]:
         """Return the class of its policies in training."""
-        from tailproof.deep.actors import ClonedActor
+        from tailproof.deep.actor_critic import ClonedActor
 
         return ClonedActor
 

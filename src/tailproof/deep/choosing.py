@@ -11,12 +11,9 @@ from scipy.stats import binom, rankdata
 from tailproof.algorithms.learners.ranking import Rank, choose_rank, episode_scores
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log, discounted_returns
-from tailproof.data.partition import Split
 from tailproof.data.stored import AnyLog, in_memory
-from tailproof.deep.bases import NeuralFQE
 from tailproof.deep.settings import Run
 from tailproof.engines import Engine
-from tailproof.ensemble.aggregate import Median
 from tailproof.evaluation.evaluate import evaluate
 from tailproof.learning.learn import learn, split_off
 from tailproof.learning.learned import Learned
@@ -25,6 +22,9 @@ from tailproof.methods.method import Method
 from tailproof.policies.simple import DeterministicPolicy
 
 _ROOM_FOLDS = 5
+_OPENING = 20  # most steps of an episode that tell whom it resembles
+_SHUFFLES = 4_000
+_RIDGE = 0.1  # per row, on standardised first states
 CLONE = "bc-neural"  # the logged behaviour: what a candidate must beat, and the answer if none does
 PERCENT = "percent-bc-neural"
 
@@ -109,22 +109,15 @@ def rows_to_try(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
     Percent cloning and IQL; where tails are heavy, percent cloning ranked robustly and ROOM-VM.
     """
     rank, reason = choose_rank(log)
-    steps = budget.steps(log)
-    run = Run(progress=False)
-    cloning: dict[str, Any] = {"steps": steps, "hidden": budget.policies, "run": run}
-    implicit: dict[str, Any] = {
-        "steps": steps,
-        "policy_steps": steps,
-        "hidden": budget.critics,
-        "policy_hidden": budget.policies,
-        "run": run,
-    }
+    steps, hidden = budget.steps(log), budget.policies
+    every: dict[str, Any] = {"steps": steps, "run": Run(progress=False)}
+    policy: dict[str, Any] = {"policy_steps": steps, "policy_hidden": hidden}
     room = "iql" if rank == "sum" else "room-vm-iql"
     folds = None if rank == "sum" else min(_ROOM_FOLDS, log.n_groups)
     return {
-        CLONE: named_method(CLONE, **cloning),
-        PERCENT: named_method(PERCENT, rank=rank, **cloning),
-        room: named_method(room, folds=folds, **implicit),
+        CLONE: named_method(CLONE, hidden=hidden, **every),
+        PERCENT: named_method(PERCENT, rank=rank, hidden=hidden, **every),
+        room: named_method(room, folds=folds, hidden=budget.critics, **policy, **every),
     }, reason
 
 
@@ -173,9 +166,8 @@ def learn_continuous(
         (name,) = rows.keys() - {CLONE, PERCENT}
         chosen = taught_by(name)
         most = spread_of_returns(tamed(taught, rank != "sum"), clone.gamma)
-        values = (
-            _judged(each, tamed(held_out, rank != "sum"), budget, seed) for each in (chosen, clone)
-        )
+        judging = tamed(held_out, rank != "sum")
+        values = (_judged(each, judging, budget, seed) for each in (chosen, clone))
         gain = Gain(np.subtract(*values), budget.level, most)
         said.append(f"{name}: {gain}.")
         if not gain.credible:
@@ -202,38 +194,20 @@ def spread_of_returns(log: Log, gamma: float) -> float:
 
 
 def _judged(learned: Learned, held_out: Log, budget: Budget, seed: int) -> FloatArray:
-    chosen = neural_judge(
-        held_out.n_groups, folds=budget.folds, steps=budget.judging, hidden=budget.judges
+    """Return the values of a policy by neural FQE of each fold, (K,); NaN where that failed."""
+    folds = min(budget.folds, held_out.n_groups)
+    judge = named_method(
+        "roam-neural-fqe",
+        folds=folds,
+        steps=budget.judging,
+        hidden=budget.judges,
+        learning_rate=1e-3,
+        run=Run(progress=False),
     )
-    estimate = evaluate(held_out, learned.policy, method=chosen, gamma=learned.gamma, seed=seed)
-    found = np.full(chosen.folds, np.nan)
-    found[np.setdiff1d(np.arange(chosen.folds), estimate.bad_folds)] = estimate.fold_values
+    estimate = evaluate(held_out, learned.policy, method=judge, gamma=learned.gamma, seed=seed)
+    found = np.full(folds, np.nan)
+    found[np.setdiff1d(np.arange(folds), estimate.bad_folds)] = estimate.fold_values
     return found
-
-
-STEPS, HIDDEN, FOLDS = 5_000, (64, 64), 5
-_OPENING = 20  # most steps of an episode that tell whom it resembles
-_SHUFFLES = 4_000
-_RIDGE = 0.1  # a row, on standardised first states
-
-
-def neural_judge(
-    groups: int, *, folds: int = FOLDS, steps: int = STEPS, hidden: tuple[int, ...] = HIDDEN
-) -> Method:
-    """Return the median of K neural FQE, each of the episodes of a fold: seconds, not hours.
-
-    Parameters
-    ----------
-    groups
-        How many groups of episodes there are to split.
-
-    Examples
-    --------
-    >>> print(neural_judge(3))
-    NeuralFQE, split in 3, median at value
-    """
-    base = NeuralFQE(steps=steps, hidden=hidden, learning_rate=1e-3, run=Run(progress=False))
-    return Method(base=base, partition=Split(min(folds, groups)), aggregate=Median(), at="value")
 
 
 @dataclass(frozen=True)
@@ -319,12 +293,8 @@ def resemblance(
 def _nearer(policy: DeterministicPolicy, clone: DeterministicPolicy, log: Log) -> FloatArray:
     """Return how much nearer each episode's first actions are to the policy than to the clone, (E,)."""
     first = int(np.clip(np.median(log.lengths) // 10, 1, _OPENING))
-    rows = np.concatenate(
-        [
-            np.arange(start, min(start + first, end))
-            for start, end in zip(log.starts, log.starts[1:], strict=False)
-        ]
-    )
+    into = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
+    rows = np.flatnonzero(into < first)
     states, actions = log.states[rows], log.actions[rows]
     spread = np.maximum(log.actions.std(axis=0), 1e-12)
     far = [

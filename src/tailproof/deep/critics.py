@@ -217,7 +217,7 @@ class GaussianPolicy(NeuralPolicy):
     kind = "gaussian"
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
-        """Return one action a state, (n, q)."""
+        """Return one action per state, (n, q)."""
         mean, log_std = self.outputs(states).double().cpu().chunk(2, dim=-1)
         noise = torch.from_numpy(rng.standard_normal(mean.shape))
         drawn = mean + log_std.clamp(*LOG_STD).exp() * noise

@@ -1,4 +1,4 @@
-"""From a log and folds to trained critics: what the members of a process share, and who trains them."""
+"""From a log and folds to trained critics: groups of members, and where each group trains."""
 
 from __future__ import annotations
 

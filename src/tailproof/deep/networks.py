@@ -1,4 +1,4 @@
-"""Multilayer perceptrons side by side: parameters stacked along K, one batched product a layer.
+"""Multilayer perceptrons side by side: parameters stacked along K, one batched product per layer.
 
 The backward pass is written by hand on flat, preallocated buffers. Every parameter of a learner lies
 in one flat tensor, so that the optimiser and the slowly following copy are one call each.
@@ -221,7 +221,7 @@ class Pass:
     def backward_chosen(self, chosen: Tensor, to_inputs: int) -> Tensor:
         """Return ∂(output of network chosen[r] at row r)/∂(first inputs of row r), (rows, to_inputs).
 
-        For networks with one output. Where an aggregate picks one member a row, such as the
+        For networks with one output. Where an aggregate picks one member per row, such as the
         smallest, this sends each row back through that member alone: 1/S of the work.
         """
         result = torch.empty(len(chosen), to_inputs, device=chosen.device)

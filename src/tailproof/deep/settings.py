@@ -205,7 +205,7 @@ class DeepSettings(_Checked, Configurable):
     steps
         Gradient steps of the critics.
     batch
-        Transitions a step and member.
+        Transitions per step and member.
     hidden
         Widths of the hidden layers, of critics and policy.
     learning_rate

@@ -26,7 +26,7 @@ class Local(Engine):
     Parameters
     ----------
     workers
-        How many tasks run at a time; 0 for one a core.
+        How many tasks run at a time; 0 for one per core.
     kind
         ``"threads"`` share the memory of a log that is loaded. ``"processes"`` do not wait for each
         other inside Python, so that they are faster with policies and features written in it; they

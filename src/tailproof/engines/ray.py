@@ -27,7 +27,7 @@ _PATIENCE = 5.0  # seconds in which tasks that are cancelled should end
 
 @dataclass(eq=False)
 class Ray(Engine):
-    """Tasks on a Ray cluster, a core each.
+    """Tasks on a Ray cluster, one core per task.
 
     Nodes may come and go while it runs. A node that is lost takes with it only tasks whose results
     had not arrived yet, and these are done again elsewhere. Items that take much less than a second

@@ -9,22 +9,17 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
+@lru_cache
+def _controller(trees: bool) -> ThreadpoolController:
+    if trees:
+        import sklearn.ensemble  # noqa: F401  (a controller knows only what is loaded)
     return ThreadpoolController()
 
 
 def one_thread() -> AbstractContextManager[Any]:
     """Return a context in which numpy's matrix products use a single thread."""
-    context: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    context: AbstractContextManager[Any] = _controller(False).limit(limits=1, user_api="blas")
     return context
-
-
-@lru_cache(maxsize=1)
-def _tree_controller() -> ThreadpoolController:
-    import sklearn.ensemble  # noqa: F401  (a controller knows only what is loaded)
-
-    return ThreadpoolController()
 
 
 def one_tree_thread() -> AbstractContextManager[Any]:
@@ -33,5 +28,5 @@ def one_tree_thread() -> AbstractContextManager[Any]:
     On cores that others use too, the threads of small trees wait for each other a hundred times as long
     as they work.
     """
-    context: AbstractContextManager[Any] = _tree_controller().limit(limits=1, user_api="openmp")
+    context: AbstractContextManager[Any] = _controller(True).limit(limits=1, user_api="openmp")
     return context
