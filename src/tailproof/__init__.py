@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
     from tailproof.algorithms.learners.cloning import Cloning
     from tailproof.algorithms.linear.statistics import Absolute
-    from tailproof.algorithms.lspi import LSPI
-    from tailproof.algorithms.lstd import LSTD
+    from tailproof.algorithms.lstd import LSPI, LSTD
     from tailproof.algorithms.mis import MIS
     from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
     from tailproof.algorithms.weighting import (
@@ -68,8 +67,7 @@ _NAMES = {
     "algorithms.importance": "EpisodeDR EpisodeIS",
     "algorithms.learners.cloning": "Cloning",
     "algorithms.linear.statistics": "Absolute",
-    "algorithms.lspi": "LSPI",
-    "algorithms.lstd": "LSTD",
+    "algorithms.lstd": "LSPI LSTD",
     "algorithms.mis": "MIS",
     "algorithms.rewards": "ConstantRewards HuberRewards",
     "algorithms.weighting": "Clip ExponentialSmoothing ImplicitExploration LogSumExp PowerMean Shrink",

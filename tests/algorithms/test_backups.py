@@ -9,7 +9,7 @@ from tailproof import FQI, Bootstrap, Log, Median, PerAction, Polynomial, Replic
 from tailproof.algorithms.backups import GreedyBackup, logged_actions
 from tailproof.algorithms.linear import statistics as layout
 from tailproof.algorithms.linear.statistics import Design
-from tailproof.algorithms.lspi import _crossed
+from tailproof.algorithms.lstd import _crossed
 from tailproof.algorithms.task import Task
 from tailproof.data.partition import OutOfBag
 from tailproof.features import Blocks, Dense, at_actions

@@ -28,7 +28,7 @@ from tailproof import (
     learn,
     load_policy,
 )
-from tailproof.algorithms.learners.tree_cloning import TreeCloning
+from tailproof.algorithms.learners.cloning import TreeCloning
 from tailproof.engines import Local
 from tailproof.ensemble.critics import Ensemble, LinearCritics
 from tailproof.errors import PolicyError, StorageError, TaughtWarning

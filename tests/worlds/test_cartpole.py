@@ -21,7 +21,7 @@ from tailproof.worlds.cartpole import (
     shipped_policy,
 )
 from tailproof.worlds.online import CartPoleEnv, save_policy, train_behaviour
-from tailproof.worlds.rollout import discounted_returns, rollout
+from tailproof.worlds.rollout import rollout, simulated_returns
 
 STANDING = st.tuples(
     st.floats(-2.4, 2.4), st.floats(-3, 3), st.floats(-0.2, 0.2), st.floats(-3, 3)
@@ -192,7 +192,7 @@ def test_truth_of_another_world_is_simulated():
 def test_truth_stops_where_the_rest_does_not_matter():
     world = CartPole()
     short = world.truth(gamma=0.9, episodes=50, seed=1)
-    long = discounted_returns(
+    long = simulated_returns(
         world, world.target(), episodes=50, steps=2 * short.steps, gamma=0.9, seed=1
     )
     assert short.value == pytest.approx(long.mean(), abs=1e-4)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tailproof.noise import Gaussian
 from tailproof.policies.simple import EpsilonGreedy, Uniform
 from tailproof.worlds import LinearMDP
-from tailproof.worlds.rollout import discounted_returns
+from tailproof.worlds.rollout import simulated_returns
 
 SEEDS = st.integers(0, 2**32 - 1)
 WORLD = LinearMDP.random(seed=5)
@@ -73,7 +73,7 @@ def test_steps_follow_the_mixture():
 
 def test_simulated_returns_have_the_exact_mean():
     policy = WORLD.optimal(gamma=0.9)
-    returns = discounted_returns(WORLD, policy, episodes=3000, steps=120, gamma=0.9, seed=1)
+    returns = simulated_returns(WORLD, policy, episodes=3000, steps=120, gamma=0.9, seed=1)
     error = returns.std() / math.sqrt(len(returns))
     assert abs(returns.mean() - WORLD.value(policy, gamma=0.9)) < 4 * error
 

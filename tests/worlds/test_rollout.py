@@ -10,7 +10,7 @@ from tailproof.errors import PolicyError, TailproofError
 from tailproof.policies.simple import Uniform
 from tailproof.worlds import CartPole, TabularMDP
 from tailproof.worlds.cartpole import fallen, push, shipped_policy
-from tailproof.worlds.rollout import discounted_returns, draw, draw_actions, rollout
+from tailproof.worlds.rollout import draw, draw_actions, rollout, simulated_returns
 
 
 class Coin:
@@ -115,7 +115,7 @@ def test_terminated_episodes_end_and_the_rest_goes_on():
     assert not ended.all()
     inside = np.setdiff1d(np.arange(log.n_transitions), log.starts[1:] - 1)
     assert np.array_equal(log.next_states[inside], log.states[inside + 1])
-    returns = discounted_returns(world, Uniform(2), episodes=200, steps=12, gamma=0.9, seed=1)
+    returns = simulated_returns(world, Uniform(2), episodes=200, steps=12, gamma=0.9, seed=1)
     age = np.arange(log.n_transitions) - log.starts[log.episode_of_row]
     assert np.allclose(np.bincount(log.episode_of_row, log.rewards * 0.9**age), returns)
 

@@ -10,7 +10,7 @@ from tailproof.errors import TailproofError
 from tailproof.noise import StudentT
 from tailproof.policies.simple import EpsilonGreedy, Uniform
 from tailproof.worlds import TabularMDP
-from tailproof.worlds.rollout import discounted_returns
+from tailproof.worlds.rollout import simulated_returns
 from tailproof.worlds.tabular import TabularPolicy
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -124,7 +124,7 @@ def test_an_absorbing_state_without_reward_ends_the_value():
 def test_simulated_returns_have_the_exact_mean(termination):
     world = TabularMDP.random(5, 2, seed=3, termination=termination)
     policy = random_policy(world)
-    returns = discounted_returns(world, policy, episodes=4000, steps=120, gamma=0.9, seed=1)
+    returns = simulated_returns(world, policy, episodes=4000, steps=120, gamma=0.9, seed=1)
     error = returns.std() / math.sqrt(len(returns))
     assert abs(returns.mean() - world.value(policy, gamma=0.9)) < 4 * error
 

@@ -76,21 +76,11 @@ class ExpectedBackup:
 
 @dataclass(frozen=True)
 class GreedyBackup:
-    """v(s') = max_a Q(s', a) over some actions, of the row's own member or of all members' aggregate.
-
-    Parameters
-    ----------
-    actions
-        The actions over which the maximum is taken.
-    aggregate
-        What combines the members in the target; None leaves each to itself.
-    aggregate_first
-        Whether the aggregate comes before the maximum (the paper's box) or after it (its text).
-    """
+    """v(s') = max_a Q(s', a) over some actions, of the row's own member or of all members together."""
 
     actions: IntArray
-    aggregate: Aggregate | None = None
-    aggregate_first: bool = True
+    aggregate: Aggregate | None = None  # None leaves each member to itself
+    aggregate_first: bool = True  # before the maximum (the paper's box) or after it (its text)
 
     def __call__(self, rows: Rows, theta: FloatArray) -> Iterator[tuple[Segment, FloatArray]]:
         """Yield each segment and v(s') in its rows, (m,)."""
@@ -153,14 +143,8 @@ def iterate(
 ) -> tuple[FloatArray, FloatArray]:
     """Return θ after some iterations, (K, d), and how far each member moved in each, (iterations, K).
 
-    Parameters
-    ----------
-    theta
-        Where to start.
-    matrix, moment
-        Σφφᵀ + λI, (K, d, d), and Σφr, (K, d).
-    huber
-        Threshold of Huber's loss, in robust standard deviations of the residuals; none: squared loss.
+    `matrix` and `moment` are Σφφᵀ + λI, (K, d, d), and Σφr, (K, d). The loss is squared, or Huber's
+    with the threshold `huber` in robust standard deviations of the residuals.
     """
     inverse, gamma = np.linalg.inv(matrix), design.task.gamma
     history = np.zeros((iterations, len(theta)))

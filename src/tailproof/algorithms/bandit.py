@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,11 +15,9 @@ from tailproof.algorithms.base import (
     Numbers,
     require_evaluating_critic,
 )
-from tailproof.algorithms.default.residuals import bellman_residuals
-from tailproof.algorithms.dr import cross_fit
+from tailproof.algorithms.default.units import Unit, check_mean, unit_mean
+from tailproof.algorithms.dr import corrected, cross_fit
 from tailproof.algorithms.lstd import LSTD
-from tailproof.algorithms.mis import Unit, check_mean, unit_mean
-from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.one_step.simple import (
     BIASED,
     OF_THE_PLAIN_MEAN,
@@ -75,24 +74,20 @@ class IPS(Configurable):
                 values[k] = values[k] / own.mean() if own.any() else np.nan
             samples.append(product)
             weights.append(own)
-        return Numbers(
-            values,
-            tuple(samples),
-            tuple(weights),
-            choice=self._choice(task, all_weights, values[0]) if folds.count == 1 else None,
-        )
-
-    def _choice(self, task: Task, weights: FloatArray, value: float) -> OneStepChoice | None:
-        return weighted_choice(
+        numbers = Numbers(values, tuple(samples), tuple(weights))
+        if folds.count > 1:
+            return numbers
+        choice = weighted_choice(
             task.log,
             task.log.rewards,
-            weights,
+            all_weights,
             self_normalised=self.self_normalised,
             estimator="self-normalised weighted mean" if self.self_normalised else "weighted mean",
             guaranteed=self.reweight is None,
             cautions=_cautions(self.mean, self.reweight),
-            point=value,
+            point=values[0],
         )
+        return replace(numbers, choice=choice)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,49 +118,31 @@ class BanditDR(Configurable):
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
-        all_weights = importance_weights(task, self.reweight)
-        parts, training = cross_fit(task.log, folds, self.parts, rng)
+        log, weights = task.log, importance_weights(task, self.reweight)
+        parts, training = cross_fit(log, folds, self.parts, rng)
         critics = self.critic.fit(task, training, backup=None, rng=rng).critics
         points = task.initial_points()
         every = critics.values(points.states, points.actions)  # (K · parts, P)
-        direct = every @ points.weights
-        values, samples, weights = np.empty(folds.count), [], []
-        choice = None
-        for k in range(folds.count):
-            own = [k * self.parts + part for part in range(self.parts)]
-            rows = [task.log.rows(parts.episodes(j)) for j in own]
-            residuals = [
-                bellman_residuals(critics.subset(np.array([j])), task, chosen)
-                for j, chosen in zip(own, rows, strict=True)
-            ]
-            log = task.log.take(np.concatenate([parts.episodes(j) for j in own]))
-            weight = all_weights[np.concatenate(rows)]
-            correction = weight * np.concatenate(residuals)
-            share = np.array([len(chosen) for chosen in rows]) / len(correction)
-            values[k] = direct[own] @ share + unit_mean(
-                correction, log, mean=self.mean, unit=self.unit, rng=rng
-            )
-            samples.append(correction)
-            weights.append(weight)
-            if self._has_choice(task, folds):
-                model = share @ every[own] * points.weights * task.log.n_transitions  # (P,)
-                model = np.bincount(points.start, weights=model).astype(float)
-                scores = np.empty(task.log.n_transitions)
-                scores[np.concatenate(rows)] = correction
-                choice = scored_choice(
-                    task.log,
-                    model + scores,
-                    weights=all_weights,
-                    estimator="doubly robust mean",
-                    cautions=_cautions(self.mean, self.reweight),
-                    point=values[0],
-                )
-        return Numbers(values, tuple(samples), tuple(weights), choice=choice)
-
-    def _has_choice(self, task: Task, folds: Folds) -> bool:
-        """Return whether every row has a score: one fold, starts as logged."""
+        rows = [log.rows(parts.episodes(j)) for j in range(parts.count)]
+        own, direct = [weights[each] for each in rows], every @ points.weights
+        average = partial(unit_mean, mean=self.mean, unit=self.unit, rng=rng)
+        numbers = corrected(task, critics, folds, parts, own, direct, average)
         starts = task.initial_states
-        return folds.count == 1 and (starts is None or np.array_equal(starts, task.log.states))
+        if folds.count > 1 or not (starts is None or np.array_equal(starts, log.states)):
+            return numbers  # not every row has a score
+        share = np.array([len(each) for each in rows]) / sum(map(len, rows))
+        model = share @ every * points.weights * log.n_transitions  # (P,)
+        scores = np.bincount(points.start, weights=model).astype(float)
+        scores[np.concatenate(rows)] += numbers.samples[0]
+        choice = scored_choice(
+            log,
+            scores,
+            weights=weights,
+            estimator="doubly robust mean",
+            cautions=_cautions(self.mean, self.reweight),
+            point=numbers.values[0],
+        )
+        return replace(numbers, choice=choice)
 
 
 def _cautions(mean: Mean, reweight: Reweight | None) -> tuple[str, ...]:
@@ -188,22 +165,16 @@ def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArr
             "none; pass propensity=, or use 'lstd' (the direct method), which needs none."
         )
     weights: FloatArray = target_density(task.policy, log) / log.propensity
-    _warn_of_their_mean(weights)
-    return weights if reweight is None else reweight(weights, log.propensity)
-
-
-def _warn_of_their_mean(weights: FloatArray) -> None:
-    """Warn when the weights do not average one, as they must if propensities are what they were."""
-    mean = float(weights.mean())
-    error = float(weights.std()) / np.sqrt(len(weights))
+    mean, error = float(weights.mean()), float(weights.std()) / np.sqrt(len(weights))
     if abs(mean - 1) > max(_OFF, 5 * error):
         warnings.warn(
             f"The importance weights average {mean:.3g} and should average 1: propensities are not "
             f"those with which the actions were taken, or the policy does what was never tried. The "
             f"plain weighted mean is off by about as much; check the propensity column, or use 'lstd'.",
             WeightWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
+    return weights if reweight is None else reweight(weights, log.propensity)
 
 
 def target_density(policy: Any, log: Log) -> FloatArray:

@@ -27,27 +27,13 @@ Needs = Literal["chunks", "sample", "memory"]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a base can do, and what it needs.
+    """What a base can do, and what it needs."""
 
-    Attributes
-    ----------
-    at
-        The places where its members can be combined.
-    needs
-        What it needs of the log.
-    evaluates
-        Whether it answers about a given policy; others look for a policy.
-    learns
-        Whether a policy can be taken from it.
-    counts_steps
-        Whether it adds the step to the state where episodes end by the clock.
-    """
-
-    at: tuple[At, ...] = ("value",)
+    at: tuple[At, ...] = ("value",)  # where its members can be combined
     needs: Needs = "memory"
-    evaluates: bool = True
-    learns: bool = False
-    counts_steps: bool = False
+    evaluates: bool = True  # whether it answers about a given policy; others look for a policy
+    learns: bool = False  # whether a policy can be taken from it
+    counts_steps: bool = False  # whether it adds the step to states where episodes end by the clock
 
 
 #: Of a base that looks for a policy, and whose members have no common backup.

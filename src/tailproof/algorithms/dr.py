@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from tailproof.algorithms.base import (
     require_evaluating_critic,
 )
 from tailproof.algorithms.default.residuals import bellman_residuals
-from tailproof.algorithms.default.units import EpisodeLengths, Unit, check_mean, unit_mean
+from tailproof.algorithms.default.units import EpisodeLengths, Grouped, Unit, check_mean, unit_mean
 from tailproof.algorithms.linear.samples import Weighing, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics
 from tailproof.algorithms.lstd import LSTD
@@ -94,26 +96,8 @@ class DR(Configurable):
             scored = lstd.design(task, parts)
             return Numbers(self._values(scored, weighing, direct, stats, folds, rng))
         weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
-        values, samples, kept_weights = np.empty(folds.count), [], []
-        every = EpisodeLengths.of(task.log)
-        for k in range(folds.count):
-            own = [k * self.parts + part for part in range(self.parts)]
-            corrections = [
-                weights[j]
-                * bellman_residuals(
-                    critics.subset(np.array([j])), task, task.log.rows(parts.episodes(j))
-                )
-                for j in own
-            ]
-            order = np.concatenate([parts.episodes(j) for j in own])
-            correction = np.concatenate(corrections)
-            share = np.array([len(part) for part in corrections]) / len(correction)
-            values[k] = direct[own] @ share + unit_mean(
-                correction, every.take(order), mean=self.mean, unit=self.unit, rng=rng
-            )
-            samples.append(correction)
-            kept_weights.append(np.concatenate([weights[j] for j in own]))
-        return Numbers(values, tuple(samples), tuple(kept_weights))
+        average = partial(unit_mean, mean=self.mean, unit=self.unit, rng=rng)
+        return corrected(task, critics, folds, parts, weights, direct, average)
 
     def _values(
         self,
@@ -143,6 +127,38 @@ class DR(Configurable):
         residual = own.moment + (back @ theta)[..., 0]  # Σφδ over the rows of each part
         correction = np.einsum("jd,jd->j", weighing.direction, residual).reshape(shape)
         return np.asarray(values + correction.sum(axis=1) / size)
+
+
+def corrected(
+    task: Task,
+    critics: Critics,
+    folds: Folds,
+    parts: Folds,
+    weights: Sequence[FloatArray],
+    direct: FloatArray,
+    average: Callable[[FloatArray, Grouped], float],
+) -> Numbers:
+    """Return the critics' values plus the average of w δ in each fold.
+
+    Each part of a fold has a critic, weights of its rows, and the critic's value E Q(s₀, π).
+    """
+    every, count = EpisodeLengths.of(task.log), parts.count // folds.count
+    values, samples, kept = np.empty(folds.count), [], []
+    for k in range(folds.count):
+        own = range(k * count, (k + 1) * count)
+        episodes = [parts.episodes(j) for j in own]
+        residuals = [
+            bellman_residuals(critics.subset(np.array([j])), task, task.log.rows(each))
+            for j, each in zip(own, episodes, strict=True)
+        ]
+        weight = np.concatenate([weights[j] for j in own])
+        correction = weight * np.concatenate(residuals)
+        share = np.array([len(weights[j]) for j in own]) / len(weight)
+        shape = every.take(np.concatenate(episodes))
+        values[k] = direct[own] @ share + average(correction, shape)
+        samples.append(correction)
+        kept.append(weight)
+    return Numbers(values, tuple(samples), tuple(kept))
 
 
 def _of_parts(trained_on: Statistics, parts: int) -> Statistics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,16 +59,12 @@ class EpisodeIS(Configurable):
         log: Log = task.log
         _require_logged_starts(task)
         cautions = warn_of_the_horizon(log, task.gamma)
-        weights = cumulative_weights(task.policy, log)
-        discount = discounts(log, task.gamma)
-        values, choice = np.empty(folds.count), None
+        weights, discount = cumulative_weights(task.policy, log), discounts(log, task.gamma)
+        values = np.empty(folds.count)
         for k in range(folds.count):
-            episodes = folds.episodes(k)
-            own = log.take(episodes) if folds.count > 1 else log
-            rows = log.rows(episodes) if folds.count > 1 else slice(None)
+            own, rows = folds.log(log, k), log.rows(folds.episodes(k))
             w, terms = weights[rows], discount[rows] * own.rewards
-            last = w[own.starts[1:] - 1]
-            returns = _episode_sums(own, terms)
+            last, returns = w[own.starts[1:] - 1], _episode_sums(own, terms)
             if self.per_decision:
                 scores, influence = self._per_decision(own, w, terms)
                 values[k] = scores.mean()
@@ -76,32 +72,28 @@ class EpisodeIS(Configurable):
                 values[k] = (last * returns).mean()
                 if self.self_normalised:
                     values[k] = values[k] / last.mean() if last.any() else np.nan
-            if folds.count > 1:
-                continue
-            if self.self_normalised and not np.isfinite(values[k]):
-                raise LogError(
-                    "No logged episode takes the policy's actions throughout, so that no weight is "
-                    "left to normalise with. Use 'pdis', 'mis' or 'lstd', which need less overlap."
-                )
-            if self.per_decision:
-                choice = scored_choice(
-                    own,
-                    scores,
-                    weights=last,
-                    returns=returns,
-                    influence=influence,
-                    estimator=self._name(),
-                    cautions=cautions,
-                )
-            else:
-                choice = weighted_choice(
-                    own,
-                    returns,
-                    last,
-                    self_normalised=self.self_normalised,
-                    estimator=self._name(),
-                    cautions=cautions,
-                )
+        if folds.count > 1:
+            return Numbers(values)
+        if self.self_normalised and not np.isfinite(values[0]):
+            raise LogError(
+                "No logged episode takes the policy's actions throughout, so that no weight is "
+                "left to normalise with. Use 'pdis', 'mis' or 'lstd', which need less overlap."
+            )
+        kind = "per-decision" if self.per_decision else "trajectory-wise"
+        name = f"{'self-normalised ' if self.self_normalised else ''}{kind} importance sampling"
+        choice: Any
+        if self.per_decision:
+            known: Any = {"weights": last, "returns": returns, "influence": influence}
+            choice = scored_choice(own, scores, estimator=name, cautions=cautions, **known)
+        else:
+            choice = weighted_choice(
+                own,
+                returns,
+                last,
+                self_normalised=self.self_normalised,
+                estimator=name,
+                cautions=cautions,
+            )
         return Numbers(values, choice=choice)
 
     def _per_decision(
@@ -122,10 +114,6 @@ class EpisodeIS(Configurable):
             scores += part
             influence += part - (w / mean if mean > 0 else 1.0) * part.mean()
         return scores, influence
-
-    def _name(self) -> str:
-        kind = "per-decision" if self.per_decision else "trajectory-wise"
-        return f"{'self-normalised ' if self.self_normalised else ''}{kind} importance sampling"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +144,7 @@ class EpisodeDR(Configurable):
         """Estimate the policy's value on each fold."""
         log: Log = task.log
         _require_logged_starts(task)
-        weights = cumulative_weights(task.policy, log)
-        weighing = discounts(log, task.gamma) * weights
+        weights, discount = cumulative_weights(task.policy, log), discounts(log, task.gamma)
         parts, training = cross_fit(log, folds, self.parts, rng)
         critics = self.critic.fit(task, training, backup=None, rng=rng).critics
         points = task.initial_points()
@@ -168,7 +155,7 @@ class EpisodeDR(Configurable):
             for j in range(k * self.parts, (k + 1) * self.parts):
                 start = np.bincount(points.start, weights=every[j], minlength=log.n_episodes)
                 residuals = bellman_residuals(critics.subset(np.array([j])), task)
-                found = start + _episode_sums(log, weighing * residuals)
+                found = start + _episode_sums(log, discount * weights * residuals)
                 scores = np.where(parts.counts[j] > 0, found, scores)
             values[k] = float(np.average(scores, weights=folds.counts[k]))
             if folds.count == 1:
@@ -176,7 +163,7 @@ class EpisodeDR(Configurable):
                     log,
                     scores,
                     weights=weights[log.starts[1:] - 1],
-                    returns=_episode_sums(log, discounts(log, task.gamma) * log.rewards),
+                    returns=_episode_sums(log, discount * log.rewards),
                     estimator="doubly robust importance sampling",
                 )
         return Numbers(values, choice=choice)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tailproof.algorithms.base import Capabilities, Numbers
-from tailproof.algorithms.default.units import UNITS, EpisodeLengths, Unit, check_mean, unit_mean
-from tailproof.algorithms.linear.samples import Weighing, mean_weights, robust_means
+from tailproof.algorithms.default.units import EpisodeLengths, Unit, check_mean, unit_mean
+from tailproof.algorithms.linear.samples import Weighing, find_samples, mean_weights, robust_means
 from tailproof.algorithms.linear.statistics import Design, Statistics, solve
 from tailproof.algorithms.lstd import LSTD
 from tailproof.algorithms.task import Task
@@ -19,9 +21,6 @@ from tailproof.errors import MethodError
 from tailproof.features import Features
 from tailproof.parameters import Configurable
 from tailproof.statistics.means import Mean, SampleMean
-
-__all__ = ["MIS", "UNITS", "Unit", "check_mean", "marginal_weights", "unit_mean"]
-
 
 _FEW = 1 << 16  # first states whose features are made at a time
 
@@ -121,17 +120,13 @@ def marginal_weights(
 
     `trained_on` is n_k where A_k comes from other rows than the design's.
     """
-    direction = marginal_direction(design, matrix)
+    weighing = Weighing(marginal_direction(design, matrix), alone=True)
     log, folds = design.task.log, design.folds
-    weights = np.empty((folds.count if design.shares_rows else 1, log.n_transitions))
-    for rows in design:
-        places = np.arange(log.n_transitions)[rows.index]
-        for segment in rows.segments:
-            member, chosen = segment.member, places[segment.rows]
-            own = rows.values(segment, direction[member])
-            weights[member if design.shares_rows else 0, chosen] = own
+    found = reduce(
+        operator.add, (find_samples(weighing, "step", design, each) for each in log.parts)
+    )
     result = []
     for k in range(folds.count):
-        own = weights[k if design.shares_rows else 0][log.rows(folds.episodes(k))]
+        own = found.values[k if design.shares_rows else 0][log.rows(folds.episodes(k))]
         result.append(own * (len(own) if trained_on is None else trained_on[k]))
     return result

@@ -81,31 +81,18 @@ def effective(weights: FloatArray) -> float:
     >>> effective(np.array([1.0, 1.0, 0.0]))
     2.0
     """
-    squares = float((weights**2).sum())
-    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+    return float(weights.sum()) ** 2 / (float((weights**2).sum()) or np.inf)
 
 
 def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
     """Evaluate the policy in the states of the log, once, and return what it does there."""
-    log = task.log
-    if not log.is_discrete:
-        return on_log(
-            log.action_space,
-            shares=None,
-            agreement=float("nan"),
-            rows=log.n_transitions,
-            weights=weights,
-        )
-    shares, agreed = np.zeros(log.n_actions), 0.0
-    for part in log.parts:
+    log, n, shares, agreed = task.log, task.log.n_transitions, None, 0.0
+    for part in log.parts if log.is_discrete else ():
         for piece in log.chunks(part, ahead=False):
             own = slice(piece.first, piece.first + len(piece))
             places = log.table_rows.rows[own] if isinstance(log, Log) else None
             chances = action_probabilities(task.policy, piece.states, log.n_actions, rows=places)
             logged: IntArray = np.asarray(piece.actions, dtype=np.intp)
-            shares += chances.sum(axis=0)
-            agreed += float(chances[np.arange(len(logged)), logged].sum())
-    n = log.n_transitions
-    return on_log(
-        log.action_space, shares=shares / n, agreement=agreed / n, rows=n, weights=weights
-    )
+            shares = chances.sum(axis=0) / n + (0.0 if shares is None else shares)
+            agreed += float(chances[np.arange(len(logged)), logged].sum()) / n
+    return on_log(log.action_space, shares=shares, agreement=agreed, rows=n, weights=weights)

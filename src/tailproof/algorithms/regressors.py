@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,34 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.partition import Folds
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import RegressorCritics
+
+
+class _Ahead(NamedTuple):
+    """Next states, the actions there, (n, L), and their weights; without a policy all logged ones."""
+
+    states: FloatArray
+    actions: AnyArray
+    weights: FloatArray | None
+
+    @classmethod
+    def of(cls, task: Task) -> _Ahead:
+        log = task.log
+        if task.policy is not None:
+            return cls(log.next_states, *task.next_actions(slice(None)))
+        logged = logged_actions(log)
+        every = np.broadcast_to(logged, (log.n_transitions, len(logged)))
+        return cls(log.next_states, every, None)
+
+    def at(self, critics: RegressorCritics, rows: Any) -> FloatArray:
+        """Return Q_k(s', a) at every action in some rows, (K, L, m)."""
+        states, columns = self.states[rows], np.moveaxis(self.actions[rows], 1, 0)
+        return np.stack([critics.values(states, column) for column in columns], axis=1)
+
+    def value(self, values: FloatArray, rows: Any) -> FloatArray:
+        """Return the expectation or the maximum over actions, from (…, L, m) to (…, m)."""
+        if self.weights is None:
+            return np.asarray(values.max(axis=-2))
+        return np.asarray(np.einsum("...lm,ml->...m", values, self.weights[rows]))
 
 
 def fit_regressors(
@@ -46,65 +74,30 @@ def fit_regressors(
 
     scale = 1 / (1 - task.gamma) if from_reward and task.gamma < 1 else float(from_reward)
     critics = refit([log.rewards[chosen] * scale for chosen in rows])
-    every, weights = _next_actions(task)
+    ahead = _Ahead.of(task)
+
+    def after(critics: RegressorCritics) -> list[FloatArray]:
+        """Return the values of the next states in the rows of each fold."""
+        if backup is None:
+            alone = [critics.subset(np.array([k])) for k in range(folds.count)]
+            pairs = zip(alone, rows, strict=True)
+            return [ahead.value(ahead.at(own, chosen), chosen)[0] for own, chosen in pairs]
+        values, every = ahead.at(critics, slice(None)), slice(None)
+        if aggregate_first:
+            shared = ahead.value(backup(values), every)
+        else:
+            shared = backup(ahead.value(values, every))
+        return [shared[chosen] for chosen in rows]
+
     alive = (~log.terminated).astype(float)
     history = np.empty((iterations, folds.count))
     before = [np.zeros(len(chosen)) for chosen in rows]
     for moved in history:
-        if backup is None:
-            after = [
-                _value(critics.subset(np.array([k])), task, chosen, every, weights)[0]
-                for k, chosen in enumerate(rows)
-            ]
-        else:
-            shared = _shared(critics, task, every, weights, backup, aggregate_first)
-            after = [shared[chosen] for chosen in rows]
         targets = [
-            log.rewards[chosen] + task.gamma * alive[chosen] * value
-            for chosen, value in zip(rows, after, strict=True)
+            log.rewards[chosen] + task.gamma * alive[chosen] * found
+            for chosen, found in zip(rows, after(critics), strict=True)
         ]
         critics = refit(targets)
         moved[:] = [np.abs(new - old).max() for new, old in zip(targets, before, strict=True)]
         before = targets
     return Fitted(critics, history)
-
-
-def _next_actions(task: Task) -> tuple[AnyArray, FloatArray | None]:
-    if task.policy is not None:
-        return task.next_actions(slice(None))
-    actions = logged_actions(task.log)
-    return np.broadcast_to(actions, (task.log.n_transitions, len(actions))), None
-
-
-def _at(
-    critics: RegressorCritics, task: Task, rows: Any, every: AnyArray
-) -> FloatArray:  # (K, L, m)
-    states, actions = task.log.next_states[rows], every[rows]
-    return np.stack(
-        [critics.values(states, actions[:, i]) for i in range(actions.shape[1])], axis=1
-    )
-
-
-def _value(
-    critics: RegressorCritics, task: Task, rows: Any, every: AnyArray, weights: FloatArray | None
-) -> FloatArray:  # (K, m)
-    values = _at(critics, task, rows, every)
-    if weights is None:
-        return np.asarray(values.max(axis=1))
-    return np.asarray(np.einsum("klm,ml->km", values, weights[rows]))
-
-
-def _shared(
-    critics: RegressorCritics,
-    task: Task,
-    every: AnyArray,
-    weights: FloatArray | None,
-    backup: Aggregate,
-    aggregate_first: bool,
-) -> FloatArray:  # (n,)
-    if not aggregate_first:
-        return backup(_value(critics, task, slice(None), every, weights))
-    combined = backup(_at(critics, task, slice(None), every))  # (L, n)
-    if weights is None:
-        return np.asarray(combined.max(axis=0))
-    return np.asarray(np.einsum("ln,nl->n", combined, weights))

@@ -18,7 +18,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.partition import Folds
 from tailproof.data.view import Chunk
-from tailproof.features import Blocks, Dense, Features, PerAction, Polynomial, at_actions
+from tailproof.features import Blocks, Dense, Features, PerAction, at_actions
 
 
 class Segment(NamedTuple):
@@ -47,24 +47,11 @@ class Rows:
     order: IntArray | None  # (m,) which row of the chunk is which here; None for the same order
     rewards: FloatArray  # (m,)
     inner: FloatArray  # (w, m) the block of φ(s, a) that is not zero
-    both: FloatArray | None  # (2w, m) ψ(s) above ψ(s'), where they are side by side in memory
     n_blocks: int
     segments: tuple[Segment, ...]
     after: Any  # φ(s', ·) as Blocks or Dense, zero where terminated; None without looking ahead
-    chosen: IntArray | None  # (m,) what a deterministic policy does in s', in the chunk's order
+    chosen: IntArray | None  # (m,) what a deterministic policy does in s'
     next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; without a policy, neither
-
-    @property
-    def index(self) -> Any:
-        """The rows' places in the log: a slice or (m,) integers."""
-        if self.order is None:
-            return slice(self.chunk.first, self.chunk.first + len(self.chunk))
-        return self.chunk.first + self.order
-
-    @cached_property
-    def next_actions(self) -> IntArray | None:
-        """What a deterministic policy does in s', (m,)."""
-        return None if self.chosen is None else _take(self.chosen, self.order)
 
     def block(self, number: int) -> slice:
         """Return the places of a block's features."""
@@ -77,8 +64,7 @@ class Rows:
             return np.asarray(self.after.psi.T)
         if self.next_weights is not None:
             return np.asarray(self.after.mix(self.next_weights.T).T)
-        chosen: FloatArray = self.after.phi[:, 0].T
-        return chosen
+        return np.asarray(self.after.phi[:, 0].T)
 
     def following(self, block: int, rows: Any) -> FloatArray:
         """Return the part of φ' that lies in a block, in some rows that it may lie in, (w, m)."""
@@ -89,8 +75,7 @@ class Rows:
 
     def values(self, segment: Segment, theta: FloatArray) -> FloatArray:
         """Return φᵀθ in the rows of a segment, (…, m), for θ of shape (…, d)."""
-        values: FloatArray = theta[..., self.block(segment.block)] @ self.inner[:, segment.rows]
-        return values
+        return np.asarray(theta[..., self.block(segment.block)] @ self.inner[:, segment.rows])
 
     def add_moment(self, total: FloatArray, segment: Segment, values: FloatArray) -> None:
         """Add Σφv over the rows of a segment to the total of its member, (K, d)."""
@@ -101,15 +86,14 @@ class Rows:
         """Return φ'ᵀθ in some rows, (…, m), for θ of shape (…, d)."""
         inner = self.next_inner[:, rows]
         if self.n_blocks == 1:
-            whole: FloatArray = theta @ inner
-            return whole
+            return np.asarray(theta @ inner)
         values = np.zeros((*theta.shape[:-1], inner.shape[1]))
         for number in range(self.n_blocks):
             own = theta[..., self.block(number)] @ inner
             if self.next_weights is not None:
                 values += own * self.next_weights[number, rows]
-            elif self.next_actions is not None:
-                np.copyto(values, own, where=self.next_actions[rows] == number)
+            elif self.chosen is not None:
+                np.copyto(values, own, where=self.chosen[rows] == number)
         return values
 
 
@@ -160,64 +144,26 @@ def arrange(
         segments = _shared(borders, towards, dealing.counts[:, _take(chunk.episode, order)])
     ends = chunk.terminated if ahead and chunk.terminated.any() else None
     terminated = None if ends is None else _take(ends, order)
-    both: FloatArray | None = None
-    after: Blocks | Dense | None = None
-    if isinstance(features, PerAction) and isinstance(features.state_features, Polynomial):
-        both = _both(chunk, features.state_features, order, terminated, ahead)
-        inner = both[0].T
-        after = Blocks(both[1].T) if ahead else None
+    states = _take(chunk.states, order)
+    if isinstance(features, PerAction):
+        inner = features.state_features(states)
     else:
-        states = _take(chunk.states, order)
-        if isinstance(features, PerAction):
-            inner = features.state_features(states)
-        else:
-            inner = features(states, _take(chunk.actions, order))
-        if ahead:
-            after = at_actions(features, _take(chunk.next_states, order), _take(every, order))
-            after = _without(after, terminated)
+        inner = features(states, _take(chunk.actions, order))
+    after: Blocks | Dense | None = None
+    if ahead:
+        after = at_actions(features, _take(chunk.next_states, order), _take(every, order))
+        after = _without(after, terminated)
     return Rows(
         chunk=chunk,
         order=order,
         rewards=_take(chunk.rewards, order).astype(float, copy=False),
         inner=inner.T,
-        both=both.reshape(-1, len(chunk)) if both is not None and len(both) > 1 else None,
         n_blocks=n_blocks,
         segments=tuple(segments),
         after=after,
-        chosen=following,
+        chosen=None if following is None else _take(following, order),
         next_weights=None if weights is None else _take(weights, order).T,
     )
-
-
-def _both(
-    chunk: Chunk,
-    polynomial: Polynomial,
-    order: IntArray | None,
-    terminated: BoolArray | None,
-    ahead: bool,
-) -> FloatArray:
-    """Return ψ(s) and, looking ahead, ψ(s'), zero where terminated, (1 or 2, w, m).
-
-    States go from the log to their places among the features without a stop.
-    """
-    m, p = chunk.states.shape
-    both = np.empty((1 + ahead, polynomial.size(p), m))
-    for number, psi in enumerate(both):
-        states = polynomial.states_in(psi, p)
-        given = chunk.next_states.T if number else chunk.states.T
-        moved = order
-        if chunk.run is not None and order is not None:
-            given, moved = chunk.run, order + number
-        if moved is None:
-            states[:] = given
-        elif given.dtype == states.dtype and given.flags.c_contiguous:
-            given.take(moved, axis=1, out=states, mode="clip")  # checking would need a buffer
-        else:
-            states[:] = _take(given.T, moved).T
-        polynomial.complete(psi, p)
-    if terminated is not None:
-        both[1][:, terminated] = 0.0
-    return both
 
 
 def _sorted(keys: list[tuple[AnyArray, int]], m: int) -> tuple[IntArray | None, IntArray]:

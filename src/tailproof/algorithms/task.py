@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,98 +14,72 @@ from tailproof.data.view import Chunk
 from tailproof.engines import Engine, Local
 from tailproof.policies.simple import action_draws, action_probabilities, chosen_actions
 
-_NEXT = "next actions"  # what a task remembers them by
-
 
 @dataclass(frozen=True)
 class Task:
-    """Evaluate `policy` from `log`; with no policy, look for the best one.
+    """Evaluate `policy` from `log`; with no policy, look for the best one."""
 
-    Parameters
-    ----------
-    log
-        A `Log`; or a `LazyLog`, which algorithms that want all of it at once are never given.
-    initial_states
-        Where episodes start, (m, p); None for where those of the log do.
-    draws
-        How many actions a state are drawn from a continuous stochastic policy to integrate over it.
-    seed
-        Seeds those draws, and nothing else.
-    engine
-        Where passes over the log run.
-    initial_rows
-        The rows of the log's table in which the `initial_states` stand, where they do, (m,).
-    """
-
-    log: Any
+    log: Any  # a `LazyLog` only for algorithms that read it in pieces
     gamma: float
     policy: Any
-    initial_states: FloatArray | None = None
-    draws: int = 16
-    seed: int = 0
-    engine: Engine = field(default_factory=Local)
-    initial_rows: IntArray | None = None
-    known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    initial_states: FloatArray | None = None  # (m, p); None for where the log's episodes start
+    draws: int = 16  # actions per state that integrate over a continuous stochastic policy
+    seed: int = 0  # of those draws, and of trees
+    engine: Engine = field(default_factory=Local)  # where passes over the log run
+    initial_rows: IntArray | None = None  # (m,) where initial states stand in the log's table
+    #: First states of a log on disk, once a pass over it has met them: they are not read again.
+    first_met: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
+    known_next: tuple[AnyArray, FloatArray] | None = None  # `next_actions` of all rows
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
-        if _NEXT in self.known:
-            actions, weights = self.known[_NEXT]
+        if self.known_next is not None:
+            actions, weights = self.known_next
             return actions[rows], weights[rows]
         return self._draws(self.log.next_states[rows], self.log.table_rows.next_rows[rows], 0)
 
-    def remember_next_actions(self) -> None:
-        """Evaluate the policy in all next states of a log in memory, once for all that need it.
+    def with_next_actions(self) -> Task:
+        """Return the task with the policy's actions in all next states of a log in memory.
 
-        Who asks for some of the rows later gets the same draws of a policy that is sampled.
+        It then gives the same draws of a policy that is sampled, whichever rows are asked for.
         """
-        self.known[_NEXT] = self._draws(self.log.next_states, self.log.table_rows.next_rows, 0)
+        return replace(self, known_next=self.next_actions(slice(None)))
 
+    @cached_property
     def action_probabilities(self) -> FloatArray:
-        """Return π(a|s) in the states of a log in memory, evaluated once, (n, A)."""
-        log, rows = self.log, self.log.table_rows.rows
-        found: FloatArray = self.once(
-            "action probabilities",
-            lambda: action_probabilities(self.policy, log.states, log.n_actions, rows=rows),
-        )
-        return found
+        """π(a|s) in the states of a log in memory, (n, A)."""
+        log, places = self.log, self.log.table_rows.rows
+        return action_probabilities(self.policy, log.states, log.n_actions, rows=places)
 
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what `make` makes, made once for all who ask for the key."""
-        if key not in self.known:
-            self.known[key] = make()
-        return self.known[key]
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"first_met": []}
 
     def following(self, piece: Chunk) -> Following:
         """Return what the policy does in the next states of a piece of the log."""
         if self.policy is None:
             every = np.arange(self.log.n_actions)
             return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
-        rows = None
-        if isinstance(self.log, Log):
-            rows = self.log.table_rows.next_rows[_rows(piece)]
+        own = slice(piece.first, piece.first + len(piece))
+        rows = self.log.table_rows.next_rows[own] if isinstance(self.log, Log) else None
+        known = None if self.known_next is None else self.next_actions(own)
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
-            if _NEXT in self.known:
-                chosen = self.next_actions(_rows(piece))[1].argmax(axis=1)
+            if known is not None:
+                chosen = known[1].argmax(axis=1)
             else:
                 space = self.log.n_actions
                 chosen = chosen_actions(self.policy, piece.next_states, space, rows=rows)
             return Following(chosen, chosen[:, None], None)
-        if _NEXT in self.known:
-            return Following(None, *self.next_actions(_rows(piece)))
-        return Following(None, *self._draws(piece.next_states, rows, 0, piece.first))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "known": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        return Following(None, *(known or self._draws(piece.next_states, rows, 0, piece.first)))
 
     def starts(self) -> tuple[FloatArray, IntArray | None]:
         """Return where the policy starts, (m, p), and the rows of the log's table, where known."""
         if self.initial_states is not None:
             return self.initial_states, self.initial_rows
-        return self.log.first_states, self.log.first_rows if isinstance(self.log, Log) else None
+        if isinstance(self.log, Log):
+            return self.log.first_states, self.log.first_rows
+        if not self.first_met:
+            self.first_met.append(self.log.first_states)
+        return self.first_met[0], None
 
     def initial_points(self) -> Points:
         """Return the state-action pairs and weights that integrate Q over starts and policy."""
@@ -131,10 +105,6 @@ class Task:
         rng = np.random.default_rng([self.seed, *stream])
         space = self.log.action_space
         return action_draws(self.policy, states, space, draws=self.draws, rng=rng, rows=rows)
-
-
-def _rows(piece: Chunk) -> slice:
-    return slice(piece.first, piece.first + len(piece))
 
 
 class Following(NamedTuple):

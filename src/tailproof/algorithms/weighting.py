@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,11 +31,7 @@ class Clip(Configurable):
         if not self.largest > 0:
             raise MethodError(f"largest must be positive. Got {self.largest!r} instead.")
 
-    def __call__(
-        self,
-        weights: FloatArray,
-        propensity: FloatArray | None = None,  # noqa: ARG002
-    ) -> FloatArray:
+    def __call__(self, weights: FloatArray, propensity: Any = None) -> FloatArray:  # noqa: ARG002
         """Return the weights, none above `largest`."""
         return np.minimum(weights, self.largest)
 
@@ -47,21 +43,15 @@ class Shrink(Configurable):
     strength: float
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0:
-            raise MethodError(f"strength must be at least 0. Got {self.strength!r} instead.")
+        _check_positive("strength", self.strength)
 
-    def __call__(
-        self,
-        weights: FloatArray,
-        propensity: FloatArray | None = None,  # noqa: ARG002
-    ) -> FloatArray:
+    def __call__(self, weights: FloatArray, propensity: Any = None) -> FloatArray:  # noqa: ARG002
         """Return the shrunk weights."""
         if np.isinf(self.strength):
             return weights
         if self.strength == 0:
             return np.zeros_like(weights)
-        shrunk: FloatArray = self.strength * weights / (weights**2 + self.strength)
-        return shrunk
+        return np.asarray(self.strength * weights / (weights**2 + self.strength))
 
 
 @dataclass(frozen=True)
@@ -71,8 +61,7 @@ class ImplicitExploration(Configurable):
     offset: float
 
     def __post_init__(self) -> None:
-        if not self.offset >= 0:
-            raise MethodError(f"offset must be at least 0. Got {self.offset!r} instead.")
+        _check_positive("offset", self.offset)
 
     def __call__(self, weights: FloatArray, propensity: FloatArray) -> FloatArray:
         """Return w μ / (μ + γ)."""
@@ -91,11 +80,7 @@ class PowerMean(Configurable):
     def __post_init__(self) -> None:
         _check_share("strength", self.strength)
 
-    def __call__(
-        self,
-        weights: FloatArray,
-        propensity: FloatArray | None = None,  # noqa: ARG002
-    ) -> FloatArray:
+    def __call__(self, weights: FloatArray, propensity: Any = None) -> FloatArray:  # noqa: ARG002
         """Return the smoothed weights."""
         if self.strength == 1:
             return np.where(weights > 0, 1.0, 0.0)
@@ -128,16 +113,9 @@ class LogSumExp(Configurable):
     strength: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0:
-            raise MethodError(f"strength must be at least 0. Got {self.strength!r} instead.")
+        _check_positive("strength", self.strength)
 
-    def __call__(
-        self,
-        samples: ArrayLike,
-        *,
-        groups: Labels = None,  # noqa: ARG002
-        rng: Rng = None,  # noqa: ARG002
-    ) -> float:
+    def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:  # noqa: ARG002
         """Return the mean of samples, (n,)."""
         x = np.asarray(samples, dtype=float)
         scale = float(np.sqrt(np.mean(x**2)))
@@ -149,6 +127,11 @@ class LogSumExp(Configurable):
             for side in (x, -x)
         )
         return float(gains - losses)
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not value >= 0:
+        raise MethodError(f"{name} must be at least 0. Got {value!r} instead.")
 
 
 def _check_share(name: str, share: float) -> None:

@@ -8,15 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tailproof.cli import (
-    bench,
-    comparing,
-    demonstrating,
-    diagnosing,
-    evaluating,
-    learning,
-    reproduce,
-)
+from tailproof.cli import doors, learning, studies
 from tailproof.cli.command import EXIT_CODES, command
 from tailproof.cli.data import data
 from tailproof.cli.session import FULL, Session
@@ -39,14 +31,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog=EXIT_CODES,
 )
-app.command()(demonstrating.demo)
-app.command()(diagnosing.diagnose)
-app.command()(evaluating.evaluate)
-app.command()(comparing.compare)
+app.command()(studies.demo)
+app.command()(doors.diagnose)
+app.command()(doors.evaluate)
+app.command()(doors.compare)
 app.command()(learning.learn)
-app.command()(evaluating.methods)
-app.command()(bench.bench)
-app.command()(reproduce.reproduce)
+app.command()(doors.methods)
+app.command()(studies.bench)
+app.command()(studies.reproduce)
 app.add_typer(data, name="data")
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tailproof.cli.options import LogOptions
 from tailproof.cli.session import Session
 from tailproof.data.log import Log
-from tailproof.data.stored import AnyLog, LazyLog, in_memory
-from tailproof.data.stored_views import held
+from tailproof.data.stored import AnyLog, held, in_memory
 from tailproof.diagnosis.diagnose import diagnose
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.engines import Engine
@@ -150,7 +149,7 @@ def opened(
     _require_outputs([path for path in (report, out) if path is not None], options.log)
     with session.working(f"Reading {options.log}"):
         reading = read(options.log, engine=engine, **options.reading())
-    if isinstance(reading.log, LazyLog):
+    if reading.log.stays_on_disk:
         session.note(f"The log stays on disk and is read in pieces: {reading.log!r}.")
     if reading.columns is not None:
         session.note(f"Read as {reading.columns.describe()}.")

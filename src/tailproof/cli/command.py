@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import is_dataclass
 from enum import IntEnum
 from typing import Any, get_type_hints
 
@@ -42,34 +42,38 @@ _MEMORY = (
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Turn a function of option groups into one that typer understands.
+    """Turn a function of options and groups of them into one that typer understands.
 
-    Every parameter is a dataclass, whose fields are options; one of them is the `session`.
+    A parameter whose type is a dataclass stands for its fields; one of these groups is the `session`.
     """
-    groups = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
-    options = {name: [each for each in fields(groups[name]) if each.init] for name in groups}
+    hints = get_type_hints(function)
+    options: dict[str, list[inspect.Parameter]] = {}
+    for name, each in inspect.signature(function).parameters.items():
+        fields = inspect.signature(hints[name]) if is_dataclass(hints[name]) else None
+        types = hints if fields is None else get_type_hints(hints[name])
+        options[name] = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=one.default,
+                annotation=types[one.name],
+            )
+            for one in ([each] if fields is None else fields.parameters.values())
+        ]
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
         asked = {
-            name: groups[name](**{each.name: given[each.name] for each in options[name]})
-            for name in groups
+            name: hints[name](**{one.name: given[one.name] for one in options[name]})
+            if is_dataclass(hints[name])
+            else given[name]
+            for name in options
         }
         raise typer.Exit(_run(functools.partial(function, **asked), asked["session"]))
 
-    types = {key: hint for group in groups.values() for key, hint in get_type_hints(group).items()}
-    parameters = [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=each.default,
-            annotation=types[each.name],
-        )
-        for group in options.values()
-        for each in group
-    ]
+    parameters = [one for group in options.values() for one in group]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
     del run.__wrapped__
     return run
 

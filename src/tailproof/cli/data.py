@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.table import Table
 
 from tailproof import noise as noises
 from tailproof.cli.command import command
 from tailproof.cli.options import SEED
 from tailproof.cli.session import Session
+from tailproof.cli.terminal import plain_table
 from tailproof.data.log import Log
 from tailproof.data.spaces import as_space
 from tailproof.errors import TailproofError
@@ -46,11 +46,10 @@ def list_worlds(session: Session) -> None:
 
     Example: tailproof data list
     """
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    for name, about in WORLDS.items():
-        table.add_row(name, about)
-    table.add_row("", f"--noise: {', '.join(NOISES)}")
-    session.answer({"command": "data list", "worlds": WORLDS, "noises": list(NOISES)}, table)
+    shown = plain_table(show_header=False)
+    for name, about in {**WORLDS, "": f"--noise: {', '.join(NOISES)}"}.items():
+        shown.add_row(name, about)
+    session.answer({"command": "data list", "worlds": WORLDS, "noises": list(NOISES)}, shown)
 
 
 @dataclass(frozen=True)

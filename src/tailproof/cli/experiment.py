@@ -40,11 +40,6 @@ class ExperimentOptions:
         default=False,
     )
 
-    @property
-    def about_returns(self) -> bool:
-        """Whether the distribution of returns is asked about."""
-        return bool(self.quantile or self.cvar or self.per)
-
 
 def experiment_findings(
     options: ExperimentOptions,
@@ -62,7 +57,7 @@ def experiment_findings(
         found["lift"] = asdict(lift)
         ends = f"{lift.low:+.1%} to {lift.high:+.1%}  ({percent(level)})"
         rows.append(("lift", f"{lift.value:+.1%}, {ends}"))
-    if options.about_returns or _shows_cap(whole, estimate):
+    if options.quantile or options.cvar or options.per or _shows_cap(whole, estimate):
         log = in_memory(whole, "The distribution of returns")
         returns = returns_under(log, policy, gamma=estimate.gamma, per=options.per)
     if returns is not None:
@@ -72,7 +67,8 @@ def experiment_findings(
             asked.append(replace(returns.ratio(level=level), name=f"per {options.per}"))
         for each in asked:
             found.setdefault("returns", []).append(asdict(each))
-            rows += _rows(each)
+            rows.append((each.name, f"{number(each.value)}, {_ends(each)}"))
+            rows += [("", each.note)] if each.note else []
     if options.sequential:
         sequence = confidence_sequence(estimate, level=level)
         found["sequential"] = asdict(sequence)
@@ -83,7 +79,11 @@ def experiment_findings(
     if returns is not None and (capped := cap_reading(estimate, returns)) is not None:
         cap, value = capped
         found["winsorised"] = {"cap": cap, "value": value}
-        rows.append(_cap_row(estimate, cap, value))
+        reads = f"at {cap}, this would read {number(value)}"
+        uncapped = isinstance(estimate.method.clip, str)
+        rows.append(
+            ("uncapped", f"without the cap {reads}") if uncapped else ("", f"winsorised {reads}")
+        )
     return found, rows
 
 
@@ -117,12 +117,6 @@ def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | Non
     return cap, estimate.value + shifts[cap]
 
 
-def _cap_row(estimate: Estimate, cap: str, value: float) -> tuple[str, str]:
-    if isinstance(estimate.method.clip, str):
-        return "uncapped", f"without the cap at {cap}, this would read {number(value)}"
-    return "", f"winsorised at {cap}, this would read {number(value)}"
-
-
 def _shows_cap(log: AnyLog, estimate: Estimate) -> bool:
     """Return whether the effect of a cap costs next to nothing: one step, logged propensities."""
     known = isinstance(log, Log) and log.is_bandit and log.propensity is not None
@@ -143,11 +137,6 @@ def _guaranteed(estimate: Estimate, level: float) -> float | None:
         return confidence_sequence(estimate, level=level, kind="guaranteed").low
     except LevelError:
         return None
-
-
-def _rows(found: Measured) -> list[tuple[str, str]]:
-    said = [(found.name, f"{number(found.value)}, {_ends(found)}")]
-    return [*said, ("", found.note)] if found.note else said
 
 
 def _ends(found: Interval) -> str:

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from tailproof.cli.case import opened
 from tailproof.cli.command import command
-from tailproof.cli.engines import EngineOptions
-from tailproof.cli.evaluating import ends_lines, evidence_table
+from tailproof.cli.doors import ends_lines, evidence_table
 from tailproof.cli.options import (
     AUTO,
     GAMMA,
@@ -19,13 +18,14 @@ from tailproof.cli.options import (
     OUTPUT,
     REPORT,
     SEED,
+    EngineOptions,
     LogOptions,
     MethodOptions,
     level_option,
     option,
 )
 from tailproof.cli.session import Session
-from tailproof.cli.tables import points
+from tailproof.cli.terminal import points
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog
 from tailproof.diagnosis.diagnosis import Diagnosis

@@ -1,48 +1,30 @@
-"""What may reach a terminal: text that is text, in characters that the terminal has."""
+"""What reaches a terminal: tables, lists, and text that is text, in characters that it has."""
 
 from __future__ import annotations
 
 import codecs
 import sys
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from tailproof.report.tables import ResultTable
+from tailproof.report.text import number
 
 _HANDLER = "tailproof-plain"
 _WORDS = {
-    "γ": "gamma",
-    "α": "alpha",
-    "θ": "theta",
-    "π": "pi",
-    "σ": "sigma",
-    "τ": "tau",
-    "μ": "mu",
-    "–": "-",
-    "—": "-",
-    "−": "-",
-    "‑": "-",
-    "…": "...",
-    "×": "x",
-    "·": "*",
+    **dict(zip("–—−‑×·≈•‘’“”✓✗█░", "----x*~*''\"\"+x#.", strict=True)),
     "±": "+-",
     "≤": "<=",
     "≥": ">=",
-    "≈": "~",
     "∞": "inf",
     "→": "->",
-    "•": "*",
     "√": "sqrt",
-    "²": "2",
-    "‘": "'",
-    "’": "'",
-    "“": '"',
-    "”": '"',
-    "✓": "+",
-    "✗": "x",
-    "█": "#",
-    "░": ".",
 }
 _CONTROLS = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},  # ␛ for ESC
@@ -93,9 +75,44 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 def _plain_letter(letter: str) -> str:
     if letter in _WORDS:
         return _WORDS[letter]
-    if "\u2500" <= letter <= "\u257f":  # lines of boxes
+    kind, *_, last = unicodedata.name(letter, "?").split()
+    if kind == "GREEK":
+        return last.lower()
+    if kind == "BOX":
         return {"─": "-", "━": "-", "│": "|", "┃": "|"}.get(letter, "+")
     if "\u2400" <= letter <= "\u2421":  # a control character that was made visible
         return "^"
     stripped = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
     return stripped or "?"
+
+
+def as_rich(table: ResultTable) -> Table:
+    """Return a table of a page for the terminal."""
+    shown = plain_table(*table.columns, title=table.caption or None)
+    for row in table.rows:
+        shown.add_row(*(_text(cell, table.digits) for cell in row))
+    return shown
+
+
+def plain_table(*columns: str, **options: Any) -> Table:
+    """Return an empty table without lines, whose columns break long words."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", **options)
+    for column in columns:
+        shown.add_column(column, overflow="fold")
+    return shown
+
+
+def points(sentences: Sequence[str]) -> Table:
+    """Return a list of sentences, each hanging from its dash."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for sentence in sentences:
+        grid.add_row("-", Text(sentence))
+    return grid
+
+
+def _text(cell: Any, digits: int) -> Text:
+    if cell is None:
+        return Text("–")
+    if isinstance(cell, str):
+        return Text(cell)
+    return Text(number(float(cell), digits), justify="right")

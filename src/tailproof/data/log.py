@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_finite
 from tailproof.data.origin import Origin, own_origin
-from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.data.validation import (
     check_actions,
     check_groups,
     check_propensity,
     column,
-    flags,
-    matrix,
+    end_flags,
+    real_matrix,
     runs,
 )
-from tailproof.data.view import CHUNK, PART, Chunk
+from tailproof.data.view import CHUNK, PART, Chunk, LogView
 from tailproof.errors import LogError
 
 #: How state variables end that are all rare categories of a column, and that say where it has gaps.
 OTHER, GAP = "(other)", " is missing"
+COLUMNS = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
 
 
 def default_names(count: int) -> tuple[str, ...]:
@@ -41,64 +41,7 @@ def unnamed(names: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Episodes:
-    """What is known of all episodes of a log, whether its transitions are in memory or not."""
-
-    starts: IntArray  # (E + 1,) transition with which each episode starts, then n
-    episode_ids: AnyArray  # (E,)
-    group_ids: AnyArray | None  # (E,)
-    action_space: ActionSpace
-    state_names: tuple[str, ...]
-    reward_name: str = field(default="reward", kw_only=True)  # for example revenue
-
-    @property
-    def n_transitions(self) -> int:
-        """Number of logged transitions, n."""
-        return int(self.starts[-1])
-
-    @property
-    def n_episodes(self) -> int:
-        """Number of episodes, E."""
-        return len(self.episode_ids)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of discrete actions; a `LogError` when actions are continuous."""
-        if isinstance(self.action_space, Discrete):
-            return self.action_space.n
-        raise LogError(
-            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
-            f"bin them, or use a method for continuous actions."
-        )
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether actions are integers 0..A−1."""
-        return isinstance(self.action_space, Discrete)
-
-    @cached_property
-    def group_of_episode(self) -> IntArray:
-        """Index of the group that each episode belongs to, (E,); an episode each when ungrouped."""
-        if self.group_ids is None:
-            return np.arange(self.n_episodes)
-        return np.unique(self.group_ids, return_inverse=True)[1]
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups; the number of episodes when the log names no groups."""
-        return int(self.group_of_episode.max()) + 1
-
-    @property
-    def is_bandit(self) -> bool:
-        """Whether every episode is one step: a contextual bandit."""
-        return self.n_episodes == self.n_transitions
-
-    def __len__(self) -> int:
-        return self.n_episodes
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Log(Episodes):
+class Log(LogView):
     """Logged transitions (s, a, r, s'), grouped by episode. Build one with `Log.from_arrays`.
 
     Episodes are contiguous rows. A *terminated* transition ends its episode for good, so nothing is
@@ -117,6 +60,7 @@ class Log(Episodes):
     truncated: BoolArray  # (n,)
     propensity: FloatArray | None  # (n,)
     origin: Origin | None = None  # None for its own rows
+    stays_on_disk: ClassVar[Literal[False]] = False
 
     @classmethod
     def from_arrays(
@@ -146,9 +90,9 @@ class Log(Episodes):
         rewards
             Reals (n,).
         episode
-            A label a row (n,). The rows of an episode are contiguous and in time order.
+            One label per row (n,). The rows of an episode are contiguous and in time order.
         group
-            A label a row (n,) for what must stay in one fold: constant within an episode.
+            One label per row (n,) for what must stay in one fold: constant within an episode.
         terminated, truncated
             Booleans (n,), true at most at the last row of an episode. Without them no episode
             terminates, and each is truncated at its last row.
@@ -174,11 +118,11 @@ class Log(Episodes):
         >>> log[0].rewards
         array([1., 2.])
         """
-        state_array = matrix("states", states)
+        state_array = real_matrix("states", states)
         n = len(state_array)
         if n == 0:
             raise LogError("A log needs at least one transition. Got none.")
-        next_array = matrix("next_states", next_states)
+        next_array = real_matrix("next_states", next_states)
         if next_array.shape != state_array.shape:
             raise LogError(
                 f"next_states must have the shape of states, {state_array.shape}. "
@@ -192,10 +136,8 @@ class Log(Episodes):
         starts, episode_ids = runs(episode, n)
         ends = np.zeros(n, dtype=bool)
         ends[starts[1:] - 1] = True
-        terminated_array = flags("terminated", terminated, ends)
-        given = (
-            np.zeros(n, dtype=bool) if truncated is None else flags("truncated", truncated, ends)
-        )
+        terminated_array = end_flags("terminated", terminated, ends)
+        truncated_array = end_flags("truncated", truncated, ends)
         names = tuple(state_names or default_names(state_array.shape[1]))
         if len(names) != state_array.shape[1]:
             raise LogError(
@@ -208,7 +150,7 @@ class Log(Episodes):
             rewards=reward_array,
             next_states=next_array,
             terminated=terminated_array,
-            truncated=(given | ends) & ~terminated_array,
+            truncated=(truncated_array | ends) & ~terminated_array,
             starts=starts,
             episode_ids=episode_ids,
             group_ids=None if group is None else check_groups(group, starts, episode_ids),
@@ -264,11 +206,6 @@ class Log(Episodes):
         return self.propensity is not None
 
     @property
-    def stays_on_disk(self) -> bool:
-        """Whether transitions are read when they are needed: they are in memory."""
-        return False
-
-    @property
     def parts(self) -> Sequence[range]:
         """The rows of each part of the log: what an engine works on."""
         n = self.n_transitions
@@ -294,16 +231,7 @@ class Log(Episodes):
         """Yield the transitions of one part in order, at most `size` at a time."""
         for first in range(part.start, part.stop, size):
             rows = slice(first, min(first + size, part.stop))
-            yield Chunk(
-                first=first,
-                episode=self.episode_of_row[rows],
-                states=self.states[rows],
-                actions=self.actions[rows],
-                rewards=self.rewards[rows],
-                next_states=self.next_states[rows],
-                terminated=self.terminated[rows],
-                propensity=None if self.propensity is None else self.propensity[rows],
-            )
+            yield Chunk(first, self.episode_of_row[rows], **self._columns(rows))
 
     def __iter__(self) -> Iterator[Log]:
         return (self[i] for i in range(self.n_episodes))
@@ -380,26 +308,24 @@ class Log(Episodes):
     def _select(self, rows: Any, episodes: Any, starts: IntArray) -> Log:
         return replace(
             self,
-            states=self.states[rows],
-            actions=self.actions[rows],
-            rewards=self.rewards[rows],
-            next_states=self.next_states[rows],
-            terminated=self.terminated[rows],
+            **self._columns(rows),
             truncated=self.truncated[rows],
             starts=starts,
             episode_ids=self.episode_ids[episodes],
             group_ids=None if self.group_ids is None else self.group_ids[episodes],
-            propensity=None if self.propensity is None else self.propensity[rows],
             origin=self.table_rows.take(rows),
         )
 
+    def _columns(self, rows: Any) -> dict[str, Any]:
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        return {name: None if each is None else each[rows] for name, each in columns.items()}
+
     def __repr__(self) -> str:
-        groups = "no groups" if self.group_ids is None else f"{self.n_groups} groups"
         return (
             f"Log({self.n_transitions} transitions, {self.n_episodes} episodes; "
             f"states {self.states.shape}, actions {self.actions.shape} of {self.action_space}, "
             f"rewards {self.rewards.shape} from {self.rewards.min():g} to {self.rewards.max():g}; "
-            f"{int(self.terminated.sum())} terminated; {groups}; "
+            f"{int(self.terminated.sum())} terminated; {self._groups_in_words()}; "
             f"{'no ' if self.propensity is None else ''}propensities)"
         )
 

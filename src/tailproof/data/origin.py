@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tailproof.arrays import BoolArray, IntArray
+from tailproof.errors import LogError
 
 
-class Table(Protocol):
-    """The table itself: policies may read columns of it that are no part of the state."""
+@dataclass(frozen=True, eq=False)
+class OriginalTable:
+    """The table that a log was read from, without what no policy knows before it acts."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns that a policy may read."""
+    label: str  # what errors call it
+    names: tuple[str, ...]  # the columns that a policy may read
+    hidden: dict[str, str]  # the others, and what each is
+    count: int  # how many rows it had when the log was read
+    source: Callable[[Sequence[str], Sequence[str]], Any]  # reads columns; the second are labels
 
     def read(self, names: Sequence[str]) -> Any:
         """Return these columns as an Arrow table with all rows."""
+        table = self.source(list(names), [])
+        if table.num_rows != self.count:
+            raise LogError(
+                f"{self.label} had {self.count} rows when it was read as a log, and has "
+                f"{table.num_rows} now. Read it again."
+            )
+        return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,27 +39,16 @@ class Origin:
 
     A policy that answers by row (a column, a rule over original columns) is asked by these numbers, so
     that parts of a log, in any order, get the answers of their own rows.
-
-    Attributes
-    ----------
-    rows, next_rows
-        The row of each state and of each next state, (n,); −1 where the table has none.
-    count
-        How many rows the table has.
-    table
-        The table, where it can still be read.
-    index
-        The row labels of a pandas frame, which those of a Series must match.
-    available
-        Which actions could be taken in each row of the table, (N, A); None for all.
     """
 
-    rows: IntArray
-    next_rows: IntArray
-    count: int
-    table: Table | None = None
-    index: Any = None
-    available: BoolArray | None = None
+    rows: IntArray  # (n,) that of each state
+    next_rows: IntArray  # (n,) that of each next state, −1 where the table has none
+    count: int  # how many rows the table has
+    table: OriginalTable | None = None  # where it can still be read
+    index: Any = None  # the row labels of a pandas frame, which those of a Series must match
+    available: BoolArray | None = (
+        None  # (N, A) which actions could be taken in each row; None for all
+    )
 
     def take(self, rows: Any) -> Origin:
         """Return that of some rows of the log."""
@@ -61,9 +61,6 @@ class Origin:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "table": None, "index": None}  # open files do not travel
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
 
 def own_origin(starts: IntArray) -> Origin:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, IntArray
 from tailproof.data.log import Log
-from tailproof.data.stored import AnyLog, physical_memory
+from tailproof.data.view import LogView, physical_memory
 from tailproof.errors import PartitionError
 from tailproof.parameters import Configurable
 
@@ -55,11 +55,11 @@ class Partition(Protocol):
     def count(self) -> int:
         """Number of members, K."""
 
-    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
+    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
         """Deal the log's episodes."""
 
 
-def shuffled_groups(log: AnyLog, key: int | np.random.Generator) -> IntArray:
+def shuffled_groups(log: LogView, key: int | np.random.Generator) -> IntArray:
     """Return the groups of a log (without groups, its episodes) in an order that the key decides, (G,).
 
     They are sorted by a hash of their labels, with this key or one drawn from the generator. Which
@@ -110,7 +110,7 @@ class Whole(Configurable):
         """One."""
         return 1
 
-    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:  # noqa: ARG002
+    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:  # noqa: ARG002
         """Give every episode to the one member."""
         return Folds(np.ones((1, log.n_episodes), dtype=np.int8))
 
@@ -155,13 +155,13 @@ class Split(_Several):
     [[0, 1], [2, 3], [4, 5]]
     """
 
-    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
+    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
         """Deal the groups like cards, so that folds differ by at most one group."""
         _require_memory(self.folds, log.n_episodes)
         fold = self.dealt(log, rng)
         return Folds((fold == np.arange(self.folds)[:, None]).view(np.int8))
 
-    def dealt(self, log: AnyLog, rng: np.random.Generator) -> IntArray:
+    def dealt(self, log: LogView, rng: np.random.Generator) -> IntArray:
         """Return the fold of each episode, (E,)."""
         if log.n_groups < self.folds:
             unit = "episodes" if log.group_ids is None else "groups"
@@ -178,7 +178,7 @@ class Split(_Several):
 class Bootstrap(_Several):
     """K resamples of the groups with replacement, each as large as the log."""
 
-    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
+    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
         """Draw the groups of each member."""
         even = np.full(log.n_groups, 1 / log.n_groups)
         order = shuffled_groups(log, rng)
@@ -194,7 +194,7 @@ class OutOfBag(_Several):
     This is what the paper's released code calls the bootstrap of PB.
     """
 
-    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:
+    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
         """Draw resamples and give each member what its resample lacks."""
         if log.n_groups < 2:
             unit = "episodes" if log.group_ids is None else "groups"
@@ -217,7 +217,7 @@ class OutOfBag(_Several):
 class Replicate(_Several):
     """K members that each see the whole log: the ensemble of SAC-N."""
 
-    def assign(self, log: AnyLog, rng: np.random.Generator) -> Folds:  # noqa: ARG002
+    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:  # noqa: ARG002
         """Give every episode to every member."""
         return Folds(np.ones((self.folds, log.n_episodes), dtype=np.int8))
 

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.log import Episodes, Log
+from tailproof.data.log import COLUMNS, Log
+from tailproof.data.partition import shuffled_groups
 from tailproof.data.spaces import Discrete
-from tailproof.data.view import CHUNK, Chunk
-from tailproof.errors import MethodError
+from tailproof.data.view import CHUNK, Chunk, LogView, physical_memory
+from tailproof.errors import LogError, MethodError, TailproofWarning
 
-_COLUMNS = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
+_BATCH = 1 << 16  # rows of one column that are read at a time
+_BLOCKS = 1_000  # runs of neighbouring episodes that a sample is drawn from
+_COPIES = 4  # of the features of a row, for who works on all rows at once
+
+
+class SampleWarning(TailproofWarning):
+    """A log larger than memory, of which only some episodes were looked at."""
 
 
 class Reader(Protocol):
     """Where the transitions of a lazy log come from."""
 
-    def chunks(
-        self, log: LazyLog, part: Any, size: int, *, ahead: bool, propensity: bool
-    ) -> Iterator[Chunk]:
-        """Yield the transitions of one part in order, at most `size` at a time."""
+    @property
+    def starts(self) -> IntArray:
+        """The transition with which each episode of the files starts, then their number, (E + 1,)."""
 
-    def rewards(self, log: LazyLog, part: Any) -> Iterator[FloatArray]:
-        """Yield the rewards of one part in order."""
+    def chunks(self, part: Any, size: int, columns: Sequence[str]) -> Iterator[Chunk]:
+        """Yield the transitions of one part in order, at most `size` at a time, with these columns."""
 
-    def first_states(self, log: LazyLog, part: Any) -> FloatArray:
-        """Return the first states of the episodes that start in one part, (e, p)."""
-
-    def episodes(self, log: LazyLog, part: Any) -> range:
+    def episodes(self, part: Any) -> range:
         """Return the episodes that have transitions in one part; there may be others among them."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LazyLog(Episodes):
+class LazyLog(LogView):
     """A log whose transitions are read when they are needed. `read_log(..., lazy=True)` opens one.
 
     `evaluate`, `compare`, `learn` and `diagnose` take it in place of a `Log` and give the same
@@ -57,24 +60,11 @@ class LazyLog(Episodes):
     action_counts: IntArray | None  # (A,) how often each discrete action was taken
     has_propensity: bool
     label: str
-    reward_limits: tuple[float, float] | None = None
     budget: int | None = None  # bytes that whoever needs many transitions at once may take
-    _memory: dict[str, FloatArray] = field(default_factory=dict)
-
-    @property
-    def stays_on_disk(self) -> bool:
-        """Whether transitions are read when they are needed."""
-        return True
-
-    def without_parts(self) -> LazyLog:
-        """Return the log as workers need it who are sent the parts one by one."""
-        return replace(self, parts=())
-
-    def take(self, episodes: IntArray) -> LazyLog:
-        """Return the log of some episodes, in the order of the log; only its actions are read now."""
-        from tailproof.data.stored_views import take_episodes
-
-        return take_episodes(self, episodes)
+    place: IntArray | None = None  # for each episode of the files, its index or −1; None for all
+    reward_limits: tuple[float, float] | None = None
+    one_action: bool = False  # whether all actions are read as one and the same
+    stays_on_disk: ClassVar[Literal[True]] = True
 
     @property
     def lengths(self) -> IntArray:
@@ -88,22 +78,15 @@ class LazyLog(Episodes):
 
     @property
     def first_states(self) -> FloatArray:
-        """The state in which each episode starts, (E, p): read once, unless a pass has met them."""
-        if "first" not in self._memory:
-            found = [self.reader.first_states(self, part) for part in self.parts]
-            self.remember_first_states(np.concatenate(found))
-        return self._memory["first"]
-
-    def remember_first_states(self, states: FloatArray) -> None:
-        """Keep the first states that a pass over all parts has met, (E, p)."""
-        self._memory["first"] = states
+        """The state in which each episode starts, (E, p): read whenever they are asked for."""
+        pieces = [piece for part in self.parts for piece in self._pieces(part, _BATCH, "states")]
+        return np.concatenate([self.first_states_in(piece) for piece in pieces])
 
     def first_states_in(self, piece: Chunk) -> FloatArray:
         """Return the first states of the episodes that start in this piece, (e, p)."""
-        count = len(piece) if piece.kept is None else len(piece.kept)
-        first, last = np.searchsorted(self.starts, (piece.first, piece.first + count))
-        rows = self.starts[first:last] - piece.first
-        return piece.states[rows if piece.kept is None else piece.kept[rows]]
+        rows = piece.transitions
+        first, last = np.searchsorted(self.starts, (piece.first, piece.first + len(rows)))
+        return piece.states[rows[self.starts[first:last] - piece.first]]
 
     def chunks(
         self,
@@ -119,15 +102,74 @@ class LazyLog(Episodes):
         Next states come with `ahead`, propensities only with `propensity`. Chunks that are not
         `compact` may hold rows that are no transitions.
         """
-        for piece in self.reader.chunks(self, part, size, ahead=ahead, propensity=propensity):
-            if self.reward_limits is not None:
-                piece = replace(piece, rewards=np.clip(piece.rewards, *self.reward_limits))
-            yield piece.compact() if compact else piece
+        optional = ("next_states",) * ahead + ("propensity",) * propensity
+        for piece in self._pieces(part, size, "states", "actions", "rewards", *optional):
+            if piece.kept is None or len(piece.kept):
+                yield piece.compact() if compact else piece
 
     def rewards(self, part: Any) -> Iterator[FloatArray]:
         """Yield the rewards of one part in order, within the limits."""
-        for rewards in self.reader.rewards(self, part):
-            yield rewards if self.reward_limits is None else np.clip(rewards, *self.reward_limits)
+        for piece in self._pieces(part, _BATCH, "rewards"):
+            yield piece.compact().rewards
+
+    def _pieces(self, part: Any, size: int, *columns: str) -> Iterator[Chunk]:
+        """Yield these columns of one part as this log has them: chosen, clipped, of one action."""
+        for piece in self.reader.chunks(part, size, columns):
+            if self.place is not None:
+                piece = self._chosen(piece, self.place[piece.episode])
+            if self.reward_limits is not None:
+                piece = replace(piece, rewards=np.clip(piece.rewards, *self.reward_limits))
+            if self.one_action and "actions" in columns:
+                sure = None if piece.propensity is None else np.ones(len(piece))
+                piece = replace(piece, actions=np.zeros(len(piece), dtype=np.intp), propensity=sure)
+            yield piece
+
+    def _chosen(self, piece: Chunk, place: IntArray) -> Chunk:
+        rows = piece.transitions
+        kept = rows[place[rows] >= 0]
+        if len(kept) == 0:
+            return replace(piece, kept=kept)
+        head = kept[0]
+        before = piece.first + np.searchsorted(rows, head)  # its place among all transitions
+        first = self.starts[place[head]] + before - self.reader.starts[piece.episode[head]]
+        return replace(piece, first=int(first), episode=place, kept=kept)
+
+    def take(self, episodes: IntArray, *, count_actions: bool = True) -> LazyLog:
+        """Return the log of some episodes, in the order of the log; only its actions are read now."""
+        chosen = np.unique(episodes)
+        known = (
+            np.arange(self.n_episodes) if self.place is None else np.flatnonzero(self.place >= 0)
+        )
+        place = np.full(len(self.reader.starts) - 1, -1)
+        place[known[chosen]] = np.arange(len(chosen))
+        taken = replace(
+            self,
+            place=place,
+            parts=tuple(part for part in self.parts if self._some_of(part, place)),
+            starts=np.append(0, np.cumsum(self.lengths[chosen])),
+            episode_ids=self.episode_ids[chosen],
+            group_ids=None if self.group_ids is None else self.group_ids[chosen],
+            ends=self.ends[chosen],
+        )
+        if self.action_counts is None or not count_actions:
+            return taken
+        counts = np.zeros_like(self.action_counts)
+        for part in taken.parts:  # exactly, as an action that never occurs must be known
+            for piece in taken._pieces(part, _BATCH, "actions"):
+                counts += np.bincount(piece.compact().actions, minlength=len(counts))
+        return replace(taken, action_counts=counts)
+
+    def _some_of(self, part: Any, place: IntArray) -> bool:
+        found = self.reader.episodes(part)
+        return bool((place[found.start : found.stop] >= 0).any())
+
+    def without_parts(self) -> LazyLog:
+        """Return the log as workers need it who are sent the parts one by one."""
+        return replace(self, parts=())
+
+    def with_reward_limits(self, low: float, high: float) -> LazyLog:
+        """Return the same log with rewards clipped to [low, high]."""
+        return replace(self, reward_limits=(float(low), float(high)))
 
     def load(self) -> Log:
         """Read everything into memory."""
@@ -136,30 +178,17 @@ class LazyLog(Episodes):
         for part in self.parts:
             for piece in self.chunks(part, propensity=self.has_propensity):
                 rows = slice(piece.first, piece.first + len(piece))
-                for name in _COLUMNS:
+                for name in COLUMNS:
                     values = getattr(piece, name)
                     if values is not None:
                         if name not in columns:
                             columns[name] = np.empty((n, *values.shape[1:]), values.dtype)
                         columns[name][rows] = values
-        terminated = columns["terminated"]
-        truncated = np.zeros(len(terminated), dtype=bool)
-        truncated[self.starts[1:] - 1] = True
-        return Log(
-            states=columns["states"],
-            actions=columns["actions"],
-            rewards=columns["rewards"],
-            next_states=columns["next_states"],
-            terminated=terminated,
-            truncated=truncated & ~terminated,
-            starts=self.starts,
-            episode_ids=self.episode_ids,
-            group_ids=self.group_ids,
-            propensity=columns.get("propensity"),
-            action_space=self.action_space,
-            state_names=self.state_names,
-            reward_name=self.reward_name,
-        )
+        truncated = np.zeros(n, dtype=bool)
+        truncated[self.starts[1:] - 1] = ~self.ends
+        shared: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(LogView)}
+        shared["propensity"] = None
+        return Log(**{**shared, **columns}, truncated=truncated)
 
     @property
     def bytes_in_memory(self) -> int:
@@ -172,33 +201,19 @@ class LazyLog(Episodes):
         """How many bytes whoever needs many transitions at once may take."""
         return physical_memory() // 4 if self.budget is None else self.budget
 
-    def with_reward_limits(self, low: float, high: float) -> LazyLog:
-        """Return the same log with rewards clipped to [low, high]."""
-        return replace(self, reward_limits=(float(low), float(high)))
-
     def __getstate__(self) -> dict[str, Any]:
-        state = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**state, "_memory": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
-        groups = "no groups" if self.group_ids is None else f"{self.n_groups} groups"
         return (
             f"LazyLog({self.n_transitions} transitions, {self.n_episodes} episodes of "
             f"{self.label} in {len(self.parts)} parts; {len(self.state_names)} state variables, "
-            f"{self.action_space}; {int(self.ends.sum())} terminated; {groups}; "
+            f"{self.action_space}; {int(self.ends.sum())} terminated; {self._groups_in_words()}; "
             f"{'' if self.has_propensity else 'no '}propensities)"
         )
 
 
 AnyLog = Log | LazyLog
-
-
-def physical_memory() -> int:
-    """Return how many bytes of memory the machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def in_memory(log: AnyLog, who: str) -> Log:
@@ -220,3 +235,72 @@ def action_counts(log: AnyLog) -> IntArray:
     """Return how often each discrete action was taken, (A,); a `LogError` when they are continuous."""
     counts = log.action_counts
     return np.zeros(log.n_actions, dtype=np.intp) if counts is None else counts
+
+
+def with_one_action(log: AnyLog, label: str) -> AnyLog:
+    """Return the log with all actions read as one and the same."""
+    space = Discrete(1, (label,))
+    if isinstance(log, LazyLog):
+        counts = np.array([log.n_transitions])
+        return replace(log, one_action=True, action_space=space, action_counts=counts)
+    return replace(
+        log,
+        actions=np.zeros(log.n_transitions, dtype=np.intp),
+        action_space=space,
+        propensity=None if log.propensity is None else np.ones(log.n_transitions),
+    )
+
+
+def held(log: AnyLog, who: str, *, features: int | None = None, seed: int = 0) -> Log:
+    """Return all of a log in memory, or as many whole episodes as the budget allows, with a warning.
+
+    The episodes are drawn by the seed: groups, where the log names them, and otherwise runs of
+    neighbours, so that extremes which come together stay together. They are in the log's order.
+
+    Parameters
+    ----------
+    who
+        Needs them, as the warning says.
+    features
+        How many numbers a row becomes on the way; by default those of the paper's features.
+    """
+    if isinstance(log, Log):
+        return log
+    if features is None:
+        p = len(log.state_names)
+        blocks = log.n_actions if log.is_discrete else 1
+        features = blocks * (1 + p + p * (p - 1) // 2)
+    each = log.bytes_in_memory / log.n_transitions + 8 * _COPIES * features
+    rows = int(log.memory_budget / each)
+    if log.n_transitions <= rows:
+        return log.load()
+    chosen = sampled_episodes(log, rows, seed=seed)
+    if len(chosen) == 0:
+        raise LogError(
+            f"{who} may take {log.memory_budget / 1e9:.3g} GB, about {rows} of {log.n_transitions} "
+            f"transitions, and not even one {'group' if log.group_ids is not None else 'episode'} "
+            f"that was drawn is so short. Raise the budget, or use a method that reads a log in pieces."
+        )
+    taken = log.take(chosen, count_actions=False).load()
+    warnings.warn(
+        f"{who} looked at {taken.n_episodes} of {log.n_episodes} episodes, {taken.n_transitions} of "
+        f"{log.n_transitions} transitions, drawn with seed {seed}: it needs them in memory, and may "
+        f"take {log.memory_budget / 1e9:.3g} GB. Raise the budget for more; fqe, lstd, mis, dr, fqi "
+        f"and their folds read all of a log in pieces.",
+        SampleWarning,
+        stacklevel=3,
+    )
+    return taken
+
+
+def sampled_episodes(log: LazyLog, rows: int, *, seed: int) -> IntArray:
+    """Return random episodes that have at most so many transitions together, in order."""
+    rng = np.random.default_rng([seed, 3])
+    if log.group_ids is not None:
+        unit, order = log.group_of_episode, shuffled_groups(log, rng)
+    else:
+        count = min(_BLOCKS, log.n_episodes)
+        unit, order = np.arange(log.n_episodes) * count // log.n_episodes, rng.permutation(count)
+    sizes = np.bincount(unit, weights=log.lengths)
+    enough = int(np.searchsorted(np.cumsum(sizes[order]), rows, side="right"))
+    return np.flatnonzero(np.isin(unit, order[:enough]))

@@ -21,7 +21,7 @@ from tailproof.data.spaces import ActionSpace, Discrete, as_space
 from tailproof.errors import LogError
 
 
-def matrix(name: str, values: npt.ArrayLike) -> FloatArray:
+def real_matrix(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return real values as (n, p); a single variable may come as (n,)."""
     array = as_array(name, values, LogError)
     if array.dtype.kind not in "fiub":
@@ -43,7 +43,7 @@ def column(name: str, values: npt.ArrayLike, n: int, dtype: type) -> AnyArray:
     array = as_array(name, values, LogError)
     if array.shape != (n,):
         raise LogError(
-            f"{name} must have the shape ({n},), one entry a transition. Got {array.shape} instead."
+            f"{name} must have the shape ({n},), one entry per transition. Got {array.shape} instead."
         )
     numeric = array.dtype.kind in "fiub" or (
         array.dtype.kind == "O" and all(isinstance(each, Real | Decimal) for each in array)
@@ -86,7 +86,7 @@ def check_actions(
                 f"({len(outside)} such rows); code actions 0..A-1 or pass a larger action_space."
             )
         return array, space
-    array = matrix("actions", array)
+    array = real_matrix("actions", array)
     require_finite("actions", array, LogError)
     if array.shape[1] != space.dimension:
         raise LogError(
@@ -107,7 +107,7 @@ def labels(name: str, values: npt.ArrayLike, n: int) -> AnyArray:
     """Return a label for every row, (n,): none of them missing, and all of a kind."""
     array = as_array(name, values, LogError)
     if array.shape != (n,):
-        raise LogError(f"{name} must have the shape ({n},), a label a row. Got {array.shape}.")
+        raise LogError(f"{name} must have the shape ({n},), one label per row. Got {array.shape}.")
     kind = array.dtype.kind
     if kind in "fmM":
         missing = np.isnan(array) if kind == "f" else np.isnat(array)
@@ -141,7 +141,7 @@ def runs(episode: npt.ArrayLike, n: int) -> tuple[IntArray, AnyArray]:
     return starts, ids
 
 
-def flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolArray:
+def end_flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolArray:
     """Return booleans (n,) that are true only where an episode ends; none are by default."""
     if values is None:
         return np.zeros(len(ends), dtype=bool)

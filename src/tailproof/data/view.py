@@ -1,15 +1,17 @@
-"""What a log in memory and a log on disk have in common: parts, and chunks of their rows."""
+"""What a log in memory and a log on disk have in common: episodes, and chunks of their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+import os
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.spaces import ActionSpace
+from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.errors import LogError
 
 CHUNK = 32_768  # rows: few enough for their features to stay in cache, enough to be worth the calls
 PART = 1 << 20  # rows: enough for a task of its own, few enough to lose when a worker dies
@@ -17,10 +19,10 @@ PART = 1 << 20  # rows: enough for a task of its own, few enough to lose when a 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Consecutive transitions of a log.
+    """Consecutive transitions of a log; a column that was not asked for is empty or None.
 
-    It may hold rows that are none, because nothing is known of what followed: moving all others
-    together costs time, and who sorts them anyway need not. `compact` leaves such rows out.
+    Some rows may be no transitions, because the state that followed is not known: `kept` says which
+    are. `compact` leaves the others out, which costs a copy of all columns.
     """
 
     first: int  # place of the first of them in the log
@@ -28,133 +30,107 @@ class Chunk:
     states: FloatArray  # (m, p)
     actions: AnyArray  # (m,) or (m, q)
     rewards: FloatArray  # (m,)
-    next_states: FloatArray  # (m, p), or (0, p) if they were not asked for
+    next_states: FloatArray  # (m, p)
     terminated: BoolArray  # (m,)
-    propensity: FloatArray | None  # (m,) if it was asked for
+    propensity: FloatArray | None  # (m,)
     kept: IntArray | None = None  # (m',) which rows are transitions; None for all
     run: FloatArray | None = None  # (p, m + 1) where next states are the states of the next rows
 
     def __len__(self) -> int:
-        return len(self.rewards)
+        return len(self.episode)
+
+    @property
+    def transitions(self) -> IntArray:
+        """Which rows are transitions, (m',)."""
+        return np.arange(len(self)) if self.kept is None else self.kept
 
     def compact(self) -> Chunk:
         """Return the transitions alone; where one terminates, its own state stands in for the next."""
         if self.kept is None and self.run is None:
             return self
-        rows = np.arange(len(self)) if self.kept is None else self.kept
-        next_states = self.next_states
+        rows = self.transitions
+        columns = {
+            each.name: _rows(getattr(self, each.name), rows)
+            for each in fields(self)
+            if each.name not in ("first", "kept", "run")
+        }
         if self.run is not None:
-            next_states = self.run.take(rows + 1 - self.terminated[rows], axis=1).T
-        elif len(next_states):
-            next_states = _rows(next_states, rows)
-        return Chunk(
-            first=self.first,
-            episode=self.episode.take(rows),
-            states=_rows(self.states, rows),
-            actions=_rows(self.actions, rows),
-            rewards=self.rewards.take(rows),
-            next_states=next_states,
-            terminated=self.terminated.take(rows),
-            propensity=None if self.propensity is None else self.propensity.take(rows),
-        )
+            columns["next_states"] = self.run.take(rows + 1 - self.terminated[rows], axis=1).T
+        return replace(self, **columns, kept=None, run=None)
 
 
-def _rows(values: AnyArray, rows: IntArray) -> AnyArray:
-    """Return some rows, laid out in memory as they were."""
+def _rows(values: Any, rows: IntArray) -> Any:
+    """Return some rows of a column, laid out in memory as they were."""
+    if values is None or len(values) == 0:
+        return values
     return values.take(rows) if values.ndim == 1 else values.T.take(rows, axis=1).T
 
 
-class LogView(Protocol):
-    """A log, in memory (`Log`) or on disk (`read_log(..., lazy=True)`).
+@dataclass(frozen=True, eq=False, repr=False)
+class LogView:
+    """What is known of all episodes of a log: of a `Log` in memory, or a `LazyLog` left on disk.
 
-    Its `parts` are what an engine works on one by one; `chunks` are the rows of a part in order. What
-    is known of every episode is in memory in both.
+    Both also have `parts`, which an engine works on one by one, and ``chunks(part)``, the rows of a
+    part in order; ``take(episodes)``, the log of some episodes; ``load()``, the log in memory; and
+    `first_states`, `lengths`, `ends`, `action_counts`, `has_propensity` and `stays_on_disk`.
     """
 
-    @property
-    def starts(self) -> IntArray:
-        """The transition with which each episode starts, then n, (E + 1,)."""
-
-    @property
-    def episode_ids(self) -> AnyArray:
-        """The label of each episode, (E,)."""
-
-    @property
-    def group_ids(self) -> AnyArray | None:
-        """The group of each episode, (E,), where the log names groups."""
-
-    @property
-    def group_of_episode(self) -> IntArray:
-        """The index of each episode's group, (E,)."""
-
-    @property
-    def action_space(self) -> ActionSpace:
-        """Which actions there are."""
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """What the state variables are called."""
+    starts: IntArray  # (E + 1,) transition with which each episode starts, then n
+    episode_ids: AnyArray  # (E,)
+    group_ids: AnyArray | None  # (E,)
+    action_space: ActionSpace
+    state_names: tuple[str, ...]
+    reward_name: str = field(default="reward", kw_only=True)  # for example revenue
 
     @property
     def n_transitions(self) -> int:
-        """Number of transitions, n."""
+        """Number of logged transitions, n."""
+        return int(self.starts[-1])
 
     @property
     def n_episodes(self) -> int:
         """Number of episodes, E."""
+        return len(self.episode_ids)
 
     @property
     def n_actions(self) -> int:
-        """Number of discrete actions."""
+        """Number of discrete actions; a `LogError` when actions are continuous."""
+        if isinstance(self.action_space, Discrete):
+            return self.action_space.n
+        raise LogError(
+            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
+            f"bin them, or use a method for continuous actions."
+        )
 
     @property
-    def lengths(self) -> IntArray:
-        """Number of steps of each episode, (E,)."""
+    def is_discrete(self) -> bool:
+        """Whether actions are integers 0..A−1."""
+        return isinstance(self.action_space, Discrete)
+
+    @cached_property
+    def group_of_episode(self) -> IntArray:
+        """Index of the group that each episode belongs to, (E,); an episode each when ungrouped."""
+        if self.group_ids is None:
+            return np.arange(self.n_episodes)
+        return np.unique(self.group_ids, return_inverse=True)[1]
 
     @property
-    def first_states(self) -> FloatArray:
-        """The state in which each episode starts, (E, p)."""
+    def n_groups(self) -> int:
+        """Number of groups; the number of episodes when the log names no groups."""
+        return int(self.group_of_episode.max()) + 1
 
     @property
-    def ends(self) -> BoolArray:
-        """Whether each episode terminates, (E,)."""
+    def is_bandit(self) -> bool:
+        """Whether every episode is one step: a contextual bandit."""
+        return self.n_episodes == self.n_transitions
 
-    @property
-    def action_counts(self) -> IntArray | None:
-        """How often each discrete action was taken, (A,)."""
+    def __len__(self) -> int:
+        return self.n_episodes
 
-    @property
-    def has_propensity(self) -> bool:
-        """Whether the log has propensities."""
+    def _groups_in_words(self) -> str:
+        return "no groups" if self.group_ids is None else f"{self.n_groups} groups"
 
-    @property
-    def parts(self) -> Sequence[Any]:
-        """The parts of the log, in order."""
 
-    @property
-    def stays_on_disk(self) -> bool:
-        """Whether transitions are read when they are needed."""
-
-    def chunks(
-        self,
-        part: Any,
-        size: int = CHUNK,
-        *,
-        ahead: bool = True,
-        propensity: bool = False,
-        compact: bool = True,
-    ) -> Iterator[Chunk]:
-        """Yield the transitions of one part in order, at most `size` at a time.
-
-        A log on disk gives next states only with `ahead`, and propensities with `propensity`. Chunks
-        that are not `compact` may hold rows that are no transitions.
-        """
-
-    def load(self) -> Any:
-        """Return the log with all its transitions in memory, a `Log`."""
-
-    def without_parts(self) -> Self:
-        """Return the log as workers need it who are sent the parts one by one."""
-
-    def take(self, episodes: IntArray) -> Self:
-        """Return the log of these episodes."""
+def physical_memory() -> int:
+    """Return how many bytes of memory the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tailproof.algorithms.learners.ranking import require_rank, require_top
+from tailproof.algorithms.learners.ranking import require_imitation
 from tailproof.arrays import require_fraction
 from tailproof.errors import MethodError, TailproofError
 from tailproof.parameters import Configurable
@@ -71,8 +71,8 @@ _REQUIRED: dict[str, Callable[[str, Any], None]] = {
     "expectile": partial(require_fraction, error=MethodError),
     "share": _require_share,
     "policy": _require_policy,
-    "top": lambda _, value: require_top(value),
-    "rank": lambda _, value: require_rank(value),
+    "top": lambda _, value: require_imitation(value),
+    "rank": lambda _, value: require_imitation(rank=value),
 }
 
 

@@ -159,7 +159,7 @@ class Preset:
             D4RL's HDF5 file or the folder it is in; by default the Minari data set on this machine.
         """
         if source is not None:
-            from tailproof.sources.hdf5 import read_d4rl
+            from tailproof.sources import read_d4rl
 
             path = Path(source)
             path = path / self.d4rl if path.is_dir() else path

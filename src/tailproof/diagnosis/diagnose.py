@@ -12,7 +12,7 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
-from tailproof.data.stored_views import held
+from tailproof.data.stored import held
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.diagnosis.evidence import (
     bellman_monitor,

@@ -241,7 +241,7 @@ def linear_reference(
     policy, base = for_log(policy, log), None if method is None else method.base
     features = getattr(base, "features", None) or _default_features(log)
     task = Task(log, gamma, policy, log.first_states, seed=seed, initial_rows=log.first_rows)
-    task.remember_next_actions()
+    task = task.with_next_actions()
     blocks = _deal(log, seed)
     members = np.arange(blocks.max() + 1)[:, None]
     design = Design(task, features, Folds((blocks == members).astype(np.int8)))

@@ -87,12 +87,16 @@ def order_statistics(values: FloatArray, indices: Sequence[int]) -> list[FloatAr
 
 def median(values: FloatArray) -> FloatArray:
     """Return the median along the first axis; the mean of the middle two for even K."""
-    count = len(values)
-    low, high = (count - 1) // 2, count // 2
-    if low == high:
+    return _interpolated(values, (len(values) - 1) / 2)
+
+
+def _interpolated(values: FloatArray, position: float) -> FloatArray:
+    """Return what lies at a position between order statistics, along the first axis."""
+    low = int(position)
+    if position == low:
         return order_statistics(values, (low,))[0]
-    first, second = order_statistics(values, (low, high))
-    return first + (second - first) / 2
+    first, second = order_statistics(values, (low, low + 1))
+    return first + (position - low) * (second - first)
 
 
 @dataclass(frozen=True)
@@ -163,12 +167,7 @@ class Quantile(Configurable):
                 )
             index = max(1, ceil(self.q * count - 1e-9)) - 1
             return order_statistics(values, (index,))[0]
-        position = self.q * (count - 1)
-        low = min(int(position), count - 1)
-        if position == low:
-            return order_statistics(values, (low,))[0]
-        first, second = order_statistics(values, (low, low + 1))
-        return first + (position - low) * (second - first)
+        return _interpolated(values, self.q * (count - 1))
 
     def __str__(self) -> str:
         return f"quantile {self.q:g}" + (" (lower)" if self.rule == "lower" else "")

@@ -9,11 +9,12 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.ensemble.aggregate import Aggregate
-from tailproof.features import Features, PerAction, at_actions
+from tailproof.features import Features, PerAction, at_every_action
+from tailproof.features.base import joined
 
 
 class Critics(Protocol):
-    """K critics that are asked together, because that is faster than one after the other."""
+    """K critics, evaluated in one call because that is faster than one after the other."""
 
     @property
     def count(self) -> int:
@@ -54,30 +55,27 @@ class LinearCritics:
 
     def values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return Q_k(s, a) at n state-action pairs, (K, n)."""
-        values = np.empty((len(self.theta), len(states)))
+        values = np.empty((self.count, len(states)))
         for first in range(0, len(states), _FEW):  # the features of all may not fit in memory
             rows = slice(first, first + _FEW)
             values[:, rows] = self._values(states[rows], actions[rows])
         return values
 
     def _values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
-        values: FloatArray
-        if isinstance(self.features, PerAction):  # a model for each action, without the zeros
-            psi = self.features.state_features(states)
-            values = np.empty((len(self.theta), len(states)))
-            for action, theta in enumerate(
-                np.moveaxis(self.theta.reshape(len(self.theta), -1, psi.shape[1]), 1, 0)
-            ):
-                own = np.flatnonzero(actions == action)
-                values[:, own] = theta @ psi.T.take(own, axis=1)
-            return values
-        values = self.theta @ self.features(states, actions).T
+        if not isinstance(self.features, PerAction):
+            return np.asarray(self.theta @ self.features(states, actions).T)
+        psi = self.features.state_features(states)  # a model for each action, without the zeros
+        values = np.empty((self.count, len(states)))
+        for action, theta in enumerate(
+            self.theta.reshape(self.count, -1, psi.shape[1]).swapaxes(0, 1)
+        ):
+            own = np.flatnonzero(actions == action)
+            values[:, own] = theta @ psi.T.take(own, axis=1)
         return values
 
     def action_values(self, states: FloatArray, n_actions: int) -> FloatArray:
         """Return Q_k(s, a) at every discrete action, (K, A, n)."""
-        every = np.broadcast_to(np.arange(n_actions), (len(states), n_actions))
-        return at_actions(self.features, states, every).values(self.theta)
+        return at_every_action(self.features, states, n_actions).values(self.theta)
 
     def healthy(self) -> BoolArray:
         """Return which members have finite parameters and did not diverge, (K,)."""
@@ -103,7 +101,7 @@ class RegressorCritics:
     def inputs(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return what the regressors are fitted on, (n, p + A) or (n, p + q)."""
         if self.n_actions is None:
-            return np.column_stack([states, np.asarray(actions).reshape(len(states), -1)])
+            return joined(states, actions)
         return np.column_stack([states, np.eye(self.n_actions)[actions]])
 
     def values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
@@ -113,10 +111,8 @@ class RegressorCritics:
 
     def action_values(self, states: FloatArray, n_actions: int) -> FloatArray:
         """Return Q_k(s, a) at every discrete action, (K, A, n)."""
-        n = len(states)
-        return np.stack(
-            [self.values(states, np.full(n, action)) for action in range(n_actions)], axis=1
-        )
+        every = (np.full(len(states), action) for action in range(n_actions))
+        return np.stack([self.values(states, actions) for actions in every], axis=1)
 
     def healthy(self) -> BoolArray:
         """Return true for all: what regressors predict is checked where it is used."""

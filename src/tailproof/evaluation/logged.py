@@ -22,8 +22,7 @@ from tailproof.algorithms.linear.samples import Found
 from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import Log, discounted_returns
-from tailproof.data.stored import AnyLog, LazyLog, action_counts
-from tailproof.data.stored_views import with_one_action
+from tailproof.data.stored import AnyLog, LazyLog, action_counts, with_one_action
 from tailproof.engines import Engine, Local
 from tailproof.evaluation.estimate import LoggedValue
 from tailproof.evaluation.estimation import estimate_of
@@ -62,11 +61,10 @@ def logged_value(
 
 
 def _returns(log: AnyLog, gamma: float, engine: Engine) -> FloatArray:
-    if isinstance(log, Log):
+    if not log.stays_on_disk:
         return discounted_returns(log, gamma)
-    within = replace(log, parts=())
     found: Found = engine.map_reduce(
-        partial(_part_returns, gamma), log.parts, operator.add, shared=within
+        partial(_part_returns, gamma), log.parts, operator.add, shared=log.without_parts()
     )
     return np.asarray(found.values[0])
 

@@ -22,7 +22,7 @@ from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues
 from tailproof.arrays import FloatArray
 from tailproof.errors import PolicyError
 from tailproof.features import Additive, Basis, PerAction, Polynomial, Standardise
-from tailproof.features.standardise import REACH
+from tailproof.features.state_maps import REACH
 
 if TYPE_CHECKING:
     from tailproof.export.graph import Graph

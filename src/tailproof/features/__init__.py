@@ -8,15 +8,12 @@ from tailproof.features.base import (
     Joint,
     PerAction,
     at_actions,
+    at_every_action,
     default_features,
     mixed_features,
 )
-from tailproof.features.fourier import Fourier
 from tailproof.features.ladder import NAMES, as_features, named_features, table_for
-from tailproof.features.polynomial import Basis, Polynomial
-from tailproof.features.standardise import Standardise
-from tailproof.features.table import Table
-from tailproof.features.trees import Trees
+from tailproof.features.state_maps import Basis, Fourier, Polynomial, Standardise, Table, Trees
 
 __all__ = [
     "NAMES",
@@ -34,6 +31,7 @@ __all__ = [
     "Trees",
     "as_features",
     "at_actions",
+    "at_every_action",
     "default_features",
     "mixed_features",
     "named_features",

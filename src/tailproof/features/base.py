@@ -11,7 +11,7 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.spaces import Discrete
 from tailproof.data.stored import AnyLog
 from tailproof.errors import MethodError
-from tailproof.features.polynomial import Polynomial
+from tailproof.features.state_maps import Polynomial
 from tailproof.parameters import Configurable
 
 MOST_FEATURES = 1_000  # of the default map; beyond it there are no products
@@ -103,8 +103,7 @@ class Blocks:
     def values(self, theta: FloatArray) -> FloatArray:
         """Return Q_k(s, a) = φ(s, a)ᵀθ_k at every action, (K, A, n), for θ of shape (K, d)."""
         stacked = theta.reshape(-1, self.psi.shape[1])
-        values: FloatArray = stacked @ self.psi.T
-        return values.reshape(len(theta), -1, len(self.psi))
+        return np.asarray(stacked @ self.psi.T).reshape(len(theta), -1, len(self.psi))
 
     def take(self, rows: Any) -> Blocks:
         """Return φ at some of the states."""
@@ -124,7 +123,7 @@ class Dense:
     def values(self, theta: FloatArray) -> FloatArray:
         """Return Q_k(s, a_l) = φ(s, a_l)ᵀθ_k, (K, L, n), for θ of shape (K, d)."""
         n, length, d = self.phi.shape
-        flat: FloatArray = theta @ self.phi.reshape(n * length, d).T
+        flat = np.asarray(theta @ self.phi.reshape(n * length, d).T)
         return flat.reshape(len(theta), n, length).transpose(0, 2, 1)
 
     def take(self, rows: Any) -> Dense:
@@ -133,8 +132,7 @@ class Dense:
 
     def mix(self, weights: FloatArray) -> FloatArray:
         """Return Σ_l weights(s, l) φ(s, a_l), (n, d)."""
-        mixed: FloatArray = np.einsum("nl,nld->nd", weights, self.phi)
-        return mixed
+        return np.asarray(np.einsum("nl,nld->nd", weights, self.phi))
 
 
 def at_actions(features: Features, states: FloatArray, actions: AnyArray) -> Blocks | Dense:
@@ -144,6 +142,12 @@ def at_actions(features: Features, states: FloatArray, actions: AnyArray) -> Blo
     n, length = actions.shape[:2]
     flat = actions.reshape(n * length, *actions.shape[2:])
     return Dense(features(np.repeat(states, length, axis=0), flat).reshape(n, length, -1))
+
+
+def at_every_action(features: Features, states: FloatArray, n_actions: int) -> Blocks | Dense:
+    """Return φ at every discrete action of each state."""
+    every = np.broadcast_to(np.arange(n_actions), (len(states), n_actions))
+    return at_actions(features, states, every)
 
 
 def mixed_features(
@@ -195,5 +199,10 @@ class Joint(Configurable):
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return φ at n state-action pairs, (n, d)."""
-        joined = np.column_stack([states, np.asarray(actions).reshape(len(states), -1)])
-        return np.hstack([Polynomial()(joined), joined**2])
+        both = joined(states, actions)
+        return np.hstack([Polynomial()(both), both**2])
+
+
+def joined(states: FloatArray, actions: AnyArray) -> FloatArray:
+    """Return states and continuous actions side by side, (n, p + q)."""
+    return np.column_stack([states, np.asarray(actions, dtype=float).reshape(len(states), -1)])

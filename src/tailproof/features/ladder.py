@@ -6,6 +6,7 @@ Each rung of the ladder can express more than the one below it, and needs more r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,8 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.spaces import Discrete
 from tailproof.errors import MethodError
-from tailproof.features.base import Additive, Features, PerAction, default_features
-from tailproof.features.fourier import Fourier
-from tailproof.features.polynomial import Basis
-from tailproof.features.table import Table
-from tailproof.features.trees import Trees
+from tailproof.features.base import Additive, Features, PerAction, default_features, joined
+from tailproof.features.state_maps import Basis, Fourier, Table, Trees
 
 #: What `features=` may name.
 NAMES = ("polynomial", "splines", "fourier", "table", "trees")
@@ -49,11 +47,6 @@ class JointBasis:
         return np.asarray(self.basis(joined(states, actions)))
 
 
-def joined(states: FloatArray, actions: AnyArray) -> FloatArray:
-    """Return states and continuous actions side by side, (n, p + q)."""
-    return np.column_stack([states, np.asarray(actions, dtype=float).reshape(len(states), -1)])
-
-
 def as_features(given: Any, log: Any) -> Features:
     """Return features that were given, named, or left to the default.
 
@@ -68,8 +61,7 @@ def as_features(given: Any, log: Any) -> Features:
         return default_features(log)
     if isinstance(given, str):
         return named_features(given, log)
-    features: Features = given
-    return features
+    return given  # type: ignore[no-any-return]
 
 
 def named_features(name: str, log: Any) -> Features:
@@ -137,26 +129,20 @@ def basis_for(log: Any, *, knots: int = 0) -> Features:
     limit = max(min(LARGEST, log.n_transitions // _ROWS), 1)
     if not isinstance(log.action_space, Discrete):
         return _within(limit, joined(log.states, log.actions), JointBasis, knots, squares=True)
-    p, n_actions = len(log.state_names), log.n_actions
-
-    def blocks(basis: Any) -> Features:
-        return PerAction(basis, p, n_actions)
-
-    features = _within(limit, log.states, blocks, knots, squares=False)
+    shape = {"state_dimension": len(log.state_names), "n_actions": log.n_actions}
+    features = _within(limit, log.states, partial(PerAction, **shape), knots)
     if features.size <= limit:
         return features
-    return _within(limit, log.states, lambda basis: Additive(basis, p, n_actions), knots)
+    return _within(limit, log.states, partial(Additive, **shape), knots)
 
 
 def _within(
     limit: int, states: FloatArray, build: Any, knots: int, *, squares: bool = False
 ) -> Features:
-    """Return the first of a row of ever smaller maps that has at most `limit` features."""
-    features: Features | None = None
+    """Return the first of a row of ever smaller maps that has at most `limit` features, or the last."""
     for products, hinges in ((True, knots), (False, knots), (False, min(knots, 2)), (False, 0)):
-        features = build(Basis.fit(states, products=products, squares=squares, knots=hinges))
-        assert features is not None
+        basis = Basis.fit(states, products=products, squares=squares, knots=hinges)
+        features: Features = build(basis)
         if features.size <= limit:
             break
-    assert features is not None
     return features

@@ -16,7 +16,6 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog, action_counts
-from tailproof.data.stored_views import take_episodes
 from tailproof.errors import StateWarning
 from tailproof.judgement.rules import RULES
 from tailproof.policies.simple import action_probabilities
@@ -40,12 +39,12 @@ def coverage(task: Task) -> tuple[str, ...]:
     if not log.is_discrete:
         return ()
     logged = action_counts(log) > 0
-    if isinstance(log, LazyLog) and logged.all():
+    if log.stays_on_disk and logged.all():
         return ()  # a pass over a log on disk costs more than regions without an action are worth
-    some = _some_episodes(log) if isinstance(log, LazyLog) else log
+    some = _some_episodes(log) if log.stays_on_disk else log
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
     if some is log and len(rows) == log.n_transitions:
-        chances = here = task.action_probabilities()
+        chances = here = task.action_probabilities
     else:
         places = some.table_rows.rows[rows]
         chances = here = action_probabilities(policy, some.states[rows], log.n_actions, rows=places)
@@ -66,7 +65,7 @@ def _some_episodes(log: LazyLog) -> Log:
     """Return evenly spaced episodes with about 20,000 rows."""
     allowed = min(_ROWS, int(log.memory_budget * log.n_transitions / log.bytes_in_memory))
     every = max(1, -(-log.n_transitions // max(allowed, 1)))
-    return take_episodes(log, np.arange(0, log.n_episodes, every)).load()
+    return log.take(np.arange(0, log.n_episodes, every), count_actions=False).load()
 
 
 def _holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[tuple[float, str]]:
@@ -105,7 +104,7 @@ def _holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[tuple[floa
 def missing_codes(log: AnyLog) -> tuple[str, ...]:
     """Return the state columns of a log in memory that seem to hold a code for a missing value."""
     found: list[str] = []
-    if isinstance(log, LazyLog):
+    if log.stays_on_disk:
         return ()
     for name, column in zip(log.state_names, log.states.T, strict=True):
         for code in _CODES:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailproof.data.stored import AnyLog
-from tailproof.data.stored_views import held
+from tailproof.data.stored import AnyLog, held
 from tailproof.features import Features
 from tailproof.features.ladder import basis_for
 from tailproof.judgement.shape import reward_shape

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tailproof.algorithms.learners.cloning import LinearPolicy
 from tailproof.algorithms.learners.state_critics import StateCritics
-from tailproof.algorithms.regression import LinearPolicy
 from tailproof.arrays import AnyArray
 from tailproof.ensemble.critics import Critics, LinearCritics
 from tailproof.errors import MethodError

@@ -18,8 +18,7 @@ from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
 from tailproof.data.spaces import Discrete
-from tailproof.data.stored import AnyLog
-from tailproof.data.stored_views import held
+from tailproof.data.stored import AnyLog, held
 from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
@@ -145,7 +144,7 @@ def _taught(task: Task, chosen: Method) -> Learned:
     members = fit_members(task, chosen, np.random.default_rng(seed))
     assert members.fitted is not None  # `_learning_method` lets only critic algorithms through
     critics = members.fitted.critics
-    values = _member_values(critics, data, actions)
+    values = _member_values(critics, task, actions)
     healthy = critics.healthy() & np.isfinite(values)
     require_healthy(healthy, values, data, members.folds)
     if not healthy.all():
@@ -284,9 +283,9 @@ def _actions_to_choose_from(log: AnyLog) -> IntArray:
     return logged
 
 
-def _member_values(critics: Critics, log: AnyLog, actions: tuple[int, ...]) -> FloatArray:
+def _member_values(critics: Critics, task: Task, actions: tuple[int, ...]) -> FloatArray:
     """Return what each member promises from the start: the mean of max_a Q_k(s₀, a), (K,)."""
-    starts = log.first_states
+    log, starts = task.log, task.starts()[0]
     with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out later
         if log.is_discrete:
             values = critics.action_values(starts, log.n_actions)

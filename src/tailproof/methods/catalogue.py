@@ -15,10 +15,8 @@ from tailproof.algorithms.dr import DR
 from tailproof.algorithms.fitted_q import FQE, FQI
 from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
 from tailproof.algorithms.learners.cloning import Cloning
-from tailproof.algorithms.learners.constant import Constant
-from tailproof.algorithms.learners.improvement import ForestFQI, OneStep
-from tailproof.algorithms.lspi import LSPI
-from tailproof.algorithms.lstd import LSTD
+from tailproof.algorithms.learners.improvement import Constant, ForestFQI, OneStep
+from tailproof.algorithms.lstd import LSPI, LSTD
 from tailproof.algorithms.mis import MIS
 from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
 from tailproof.algorithms.weighting import (
@@ -44,167 +42,104 @@ class Row:
     about: str
 
 
-def _row(base: Any, partition: Partition, aggregate: Aggregate, at: At, about: str) -> Row:
+_WHOLE, _MEAN = Whole(), Mean()
+
+
+def _row(
+    about: str,
+    base: Any,
+    partition: Partition = _WHOLE,
+    aggregate: Aggregate = _MEAN,
+    at: At | None = None,
+) -> Row:
+    """Return a row; by default evaluators combine values, and learners critics at each (s, a)."""
+    at = at or ("value" if base.capabilities.evaluates else "pointwise")
     return Row(Method(base=base, partition=partition, aggregate=aggregate, at=at), about)
 
 
 EVALUATION: dict[str, Row] = {
-    "auto": _row(Auto(), Whole(), Mean(), "value", "Looks at the log first; says what it chose."),
-    "fqe": _row(FQE(), Whole(), Mean(), "value", "Fitted Q-evaluation: averages."),
-    "lstd": _row(LSTD(), Whole(), Mean(), "value", "Fixed point of FQE, in closed form."),
-    "mis": _row(MIS(), Whole(), Mean(), "value", "Reweighted rewards; mean= makes it robust."),
-    "dr": _row(DR(), Whole(), Mean(), "value", "Critic plus reweighted residuals, cross-fitted."),
-    "roam-dm": _row(FQE(), Split(5), Median(), "pointwise", "Median of K critics at each (s, a)."),
-    "roam-variant": _row(FQE(), Split(5), Median(), "value", "Median of K values."),
-    "roam-fqe": _row(FQE(), Split(5), Median(), "backup", "Median inside every Bellman target."),
-    "roam-mis": _row(MIS(), Split(5), Median(), "value", "Median of K reweighted means."),
-    "roam-dr": _row(DR(), Split(5), Median(), "value", "Median of K doubly robust values."),
-    "ma-dm": _row(FQE(), Split(5), Mean(), "pointwise", "Mean of K critics: splitting alone."),
-    "ma-mis": _row(MIS(), Split(5), Mean(), "value", "Mean of K reweighted means."),
-    "tm-mis": _row(
-        MIS(mean=TrimmedMean(0.02)), Whole(), Mean(), "value", "Trimmed mean of weighted rewards."
-    ),
+    "auto": _row("Looks at the log first; says what it chose.", Auto()),
+    "fqe": _row("Fitted Q-evaluation: averages.", FQE()),
+    "lstd": _row("Fixed point of FQE, in closed form.", LSTD()),
+    "mis": _row("Reweighted rewards; mean= makes it robust.", MIS()),
+    "dr": _row("Critic plus reweighted residuals, cross-fitted.", DR()),
+    "roam-dm": _row("Median of K critics at each (s, a).", FQE(), Split(5), Median(), "pointwise"),
+    "roam-variant": _row("Median of K values.", FQE(), Split(5), Median()),
+    "roam-fqe": _row("Median inside every Bellman target.", FQE(), Split(5), Median(), "backup"),
+    "roam-mis": _row("Median of K reweighted means.", MIS(), Split(5), Median()),
+    "roam-dr": _row("Median of K doubly robust values.", DR(), Split(5), Median()),
+    "ma-dm": _row("Mean of K critics: splitting alone.", FQE(), Split(5), Mean(), "pointwise"),
+    "ma-mis": _row("Mean of K reweighted means.", MIS(), Split(5), Mean()),
+    "tm-mis": _row("Trimmed mean of weighted rewards.", MIS(mean=TrimmedMean(0.02))),
     "b-roam-dm": _row(
-        FQE(), Bootstrap(5), Median(), "pointwise", "Median of critics on bootstrapped episodes."
+        "Median of critics on bootstrapped episodes.", FQE(), Bootstrap(5), Median(), "pointwise"
     ),
-    "b-roam-mis": _row(
-        MIS(), Bootstrap(5), Median(), "value", "Median of values on bootstrapped episodes."
-    ),
-    "ips": _row(IPS(), Whole(), Mean(), "value", "Bandits: inverse propensity scoring."),
-    "snips": _row(
-        IPS(self_normalised=True), Whole(), Mean(), "value", "Bandits: self-normalised IPS."
-    ),
-    "clipped-ips": _row(
-        IPS(reweight=Clip(10.0)), Whole(), Mean(), "value", "Bandits: weights of at most 10."
-    ),
-    "shrunk-ips": _row(
-        IPS(reweight=Shrink(100.0)), Whole(), Mean(), "value", "Bandits: weights shrunk smoothly."
-    ),
-    "ix-ips": _row(
-        IPS(reweight=ImplicitExploration(0.01)), Whole(), Mean(), "value", "Bandits: π/(μ + 0.01)."
-    ),
-    "power-mean-ips": _row(
-        IPS(reweight=PowerMean(0.1)), Whole(), Mean(), "value", "Bandits: w/(0.9 + 0.1w)."
-    ),
-    "smoothed-ips": _row(
-        IPS(reweight=ExponentialSmoothing(0.8)), Whole(), Mean(), "value", "Bandits: π/μ^0.8."
-    ),
-    "lse": _row(
-        IPS(mean=LogSumExp()), Whole(), Mean(), "value", "Bandits: log-sum-exp mean of w·r."
-    ),
-    "bandit-dm": _row(LSTD(), Whole(), Mean(), "value", "Bandits: reward model, no propensities."),
-    "bandit-dr": _row(
-        BanditDR(), Whole(), Mean(), "value", "Bandits: model plus IPS of its errors."
-    ),
-    "tis": _row(
-        EpisodeIS(), Whole(), Mean(), "value", "Returns, weighted by all actions of the episode."
-    ),
-    "pdis": _row(
-        EpisodeIS(per_decision=True),
-        Whole(),
-        Mean(),
-        "value",
-        "Rewards, weighted by the actions up to them.",
-    ),
-    "sntis": _row(
-        EpisodeIS(self_normalised=True), Whole(), Mean(), "value", "Self-normalised 'tis'."
-    ),
+    "b-roam-mis": _row("Median of values on bootstrapped episodes.", MIS(), Bootstrap(5), Median()),
+    "ips": _row("Bandits: inverse propensity scoring.", IPS()),
+    "snips": _row("Bandits: self-normalised IPS.", IPS(self_normalised=True)),
+    "clipped-ips": _row("Bandits: weights of at most 10.", IPS(reweight=Clip(10.0))),
+    "shrunk-ips": _row("Bandits: weights shrunk smoothly.", IPS(reweight=Shrink(100.0))),
+    "ix-ips": _row("Bandits: π/(μ + 0.01).", IPS(reweight=ImplicitExploration(0.01))),
+    "power-mean-ips": _row("Bandits: w/(0.9 + 0.1w).", IPS(reweight=PowerMean(0.1))),
+    "smoothed-ips": _row("Bandits: π/μ^0.8.", IPS(reweight=ExponentialSmoothing(0.8))),
+    "lse": _row("Bandits: log-sum-exp mean of w·r.", IPS(mean=LogSumExp())),
+    "bandit-dm": _row("Bandits: reward model, no propensities.", LSTD()),
+    "bandit-dr": _row("Bandits: model plus IPS of its errors.", BanditDR()),
+    "tis": _row("Returns, weighted by all actions of the episode.", EpisodeIS()),
+    "pdis": _row("Rewards, weighted by the actions up to them.", EpisodeIS(per_decision=True)),
+    "sntis": _row("Self-normalised 'tis'.", EpisodeIS(self_normalised=True)),
     "snpdis": _row(
-        EpisodeIS(per_decision=True, self_normalised=True),
-        Whole(),
-        Mean(),
-        "value",
-        "'pdis', self-normalised at every step.",
+        "'pdis', self-normalised at every step.", EpisodeIS(per_decision=True, self_normalised=True)
     ),
-    "sequential-dr": _row(
-        EpisodeDR(), Whole(), Mean(), "value", "Critic plus 'pdis' of its errors, cross-fitted."
-    ),
+    "sequential-dr": _row("Critic plus 'pdis' of its errors, cross-fitted.", EpisodeDR()),
 }
 
 LEARNING: dict[str, Row] = {
-    "fqi": _row(FQI(), Whole(), Mean(), "pointwise", "Fitted Q-iteration: averages."),
-    "lstd-q": _row(LSPI(), Whole(), Mean(), "pointwise", "Policy iteration on LSTD (LSPI)."),
-    "ma": _row(FQI(), Split(5), Mean(), "pointwise", "Mean of K critics: splitting alone."),
-    "room-vm": _row(FQI(), Split(5), Median(), "pointwise", "Median of K critics at each (s, a)."),
+    "fqi": _row("Fitted Q-iteration: averages.", FQI()),
+    "lstd-q": _row("Policy iteration on LSTD (LSPI).", LSPI()),
+    "ma": _row("Mean of K critics: splitting alone.", FQI(), Split(5), Mean()),
+    "room-vm": _row("Median of K critics at each (s, a).", FQI(), Split(5), Median()),
     "p-room-vm": _row(
-        FQI(), Split(5), Quantile(0.1), "pointwise", "Low quantile of K critics, q as in the text."
+        "Low quantile of K critics, q as in the text.", FQI(), Split(5), Quantile(0.1)
     ),
     "p-room-vm-released": _row(
-        FQI(), Split(5), Quantile(0.4), "pointwise", "The same, q as in the released code."
+        "The same, q as in the released code.", FQI(), Split(5), Quantile(0.4)
     ),
-    "room-fqi": _row(FQI(), Split(5), Median(), "backup", "Median inside every Bellman target."),
+    "room-fqi": _row("Median inside every Bellman target.", FQI(), Split(5), Median(), "backup"),
     "p-room-fqi": _row(
-        FQI(), Split(5), Quantile(0.1), "backup", "Low quantile in every target, q as in the text."
+        "Low quantile in every target, q as in the text.", FQI(), Split(5), Quantile(0.1), "backup"
     ),
     "p-room-fqi-released": _row(
-        FQI(), Split(5), Quantile(0.4), "backup", "The same, q as in the released code."
+        "The same, q as in the released code.", FQI(), Split(5), Quantile(0.4), "backup"
     ),
-    "pb": _row(
-        FQI(),
-        Bootstrap(5),
-        MeanMinusStd(2.0),
-        "pointwise",
-        "Mean - 2 std over bootstraps: the text.",
-    ),
+    "pb": _row("Mean - 2 std over bootstraps: the text.", FQI(), Bootstrap(5), MeanMinusStd(2.0)),
     "pb-released": _row(
-        FQI(), OutOfBag(5), MeanMinusStd(1.0), "pointwise", "Mean - 1 std over out-of-bag episodes."
+        "Mean - 1 std over out-of-bag episodes.", FQI(), OutOfBag(5), MeanMinusStd(1.0)
     ),
-    "huber-reward": _row(
-        FQI(reward="huber"), Whole(), Mean(), "pointwise", "FQI on Huber-regressed rewards."
-    ),
+    "huber-reward": _row("FQI on Huber-regressed rewards.", FQI(reward="huber")),
     "huber-fqi": _row(
+        "Huber loss, and a low quantile of bootstrapped critics in every target.",
         FQI(huber=1.345),
         Bootstrap(5),
         Quantile(0.25),
         "backup",
-        "Huber loss, and a low quantile of bootstrapped critics in every target.",
     ),
-    "bc": _row(Cloning(), Whole(), Mean(), "pointwise", "Imitate the log; rewards do not matter."),
-    "percent-bc": _row(
-        Cloning(top=0.3),
-        Whole(),
-        Mean(),
-        "pointwise",
-        "Imitate the best episodes, ranked robustly.",
-    ),
-    "constant": _row(
-        Constant(), Whole(), Mean(), "pointwise", "Always the one action that does best."
-    ),
-    "one-step": _row(
-        OneStep(), Whole(), Mean(), "pointwise", "One step of improvement over the log, by trees."
-    ),
-    "forest-fqi": _row(
-        ForestFQI(), Whole(), Mean(), "pointwise", "FQI by trees as averages: cannot diverge."
-    ),
-    "policy-tree": _row(
-        PolicyTree(), Whole(), Mean(), "pointwise", "Bandits: a small tree of doubly robust scores."
-    ),
-    "policy-scores": _row(
-        PolicyScores(), Whole(), Mean(), "pointwise", "Bandits: linear doubly robust scores."
-    ),
-    "zero-reward": _row(
-        FQI(reward="zero"),
-        Whole(),
-        Mean(),
-        "pointwise",
-        "Baseline: FQI that sees no reward at all.",
-    ),
-    "constant-reward": _row(
-        FQI(reward="one"), Whole(), Mean(), "pointwise", "Baseline: every reward is one."
-    ),
-}
-
-BASES: dict[str, Any] = {
-    "fqe": FQE(),
-    "lstd": LSTD(),
-    "mis": MIS(),
-    "dr": DR(),
-    "ips": IPS(),
-    "fqi": FQI(),
-    "lstd-q": LSPI(),
+    "bc": _row("Imitate the log; rewards do not matter.", Cloning()),
+    "percent-bc": _row("Imitate the best episodes, ranked robustly.", Cloning(top=0.3)),
+    "constant": _row("Always the one action that does best.", Constant()),
+    "one-step": _row("One step of improvement over the log, by trees.", OneStep()),
+    "forest-fqi": _row("FQI by trees as averages: cannot diverge.", ForestFQI()),
+    "policy-tree": _row("Bandits: a small tree of doubly robust scores.", PolicyTree()),
+    "policy-scores": _row("Bandits: linear doubly robust scores.", PolicyScores()),
+    "zero-reward": _row("Baseline: FQI that sees no reward at all.", FQI(reward="zero")),
+    "constant-reward": _row("Baseline: every reward is one.", FQI(reward="one")),
 }
 
 CATALOGUE: dict[str, Row] = {**EVALUATION, **LEARNING}
+BASES: dict[str, Any] = {
+    name: CATALOGUE[name].method.base
+    for name in ("fqe", "lstd", "mis", "dr", "ips", "fqi", "lstd-q")
+}
 
 
 @cache
@@ -276,7 +211,7 @@ def method(
             + f" Known are {', '.join(names())}; or compose a "
             f"Method(base=..., partition=..., aggregate=..., at=...)."
         )
-    chosen = row.method
+    chosen, changes = row.method, dict[str, Any]()
     if confidence is not None:
         if folds is not None:
             raise MethodError("Give folds or confidence, not both.")
@@ -286,18 +221,19 @@ def method(
             )
         folds = ceil(8 * log(2 / (1 - confidence)))
     if base is not None:
-        chosen = replace(chosen, base=_base(base) if isinstance(base, str) else base)
+        changes["base"] = _base(base) if isinstance(base, str) else base
     if folds is not None:
         if isinstance(chosen.partition, Whole):
             raise MethodError(
                 f"{name!r} fits one member on the whole log and has no folds. "
                 f"Got folds={folds}; use 'roam-…' or Method(partition=Split({folds}), ...)."
             )
-        chosen = replace(chosen, partition=replace(chosen.partition, folds=folds))  # type: ignore[type-var]
+        changes["partition"] = replace(chosen.partition, folds=folds)  # type: ignore[type-var]
     if aggregate is not None:
-        chosen = replace(chosen, aggregate=aggregate)
+        changes["aggregate"] = aggregate
     if clip is not None:
-        chosen = replace(chosen, clip=clip)
+        changes["clip"] = clip
+    chosen = replace(chosen, **changes)
     return chosen.with_settings(**settings) if settings else chosen
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.horizon import ends_by_the_clock
-from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog, in_memory
-from tailproof.data.stored_views import held
+from tailproof.data.stored import AnyLog, LazyLog, held, in_memory
+from tailproof.data.view import LogView
 from tailproof.engines import Engine, Local
 from tailproof.engines.threads import one_thread
 from tailproof.errors import (
@@ -63,18 +62,12 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
     return float(gamma)
 
 
-@overload
-def prepare(log: Log, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Log: ...
-@overload
-def prepare(
-    log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0
-) -> AnyLog: ...
-def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> AnyLog:
+def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Any:
     """Return the log that the method fits: in memory if it must be, with rewards clipped if asked.
 
     Of a log larger than memory, a base that needs a sample is given one, drawn with the seed.
     """
-    if not isinstance(log, Log | LazyLog):
+    if not isinstance(log, LogView):
         raise LogError(
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
@@ -91,7 +84,7 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
         log = in_memory(log, f"clip={method.clip!r}")
         return log.with_rewards(Cap.named(method.clip).capped(log.rewards))
     levels = [method.clip, 1 - method.clip]
-    if isinstance(log, LazyLog):
+    if log.stays_on_disk:
         return log.with_reward_limits(*reward_quantiles(log, levels, engine))
     low, high = np.quantile(log.rewards, levels)
     return log.with_rewards(np.clip(log.rewards, low, high))
@@ -99,7 +92,7 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
 
 def reward_quantiles(log: LazyLog, levels: Sequence[float], engine: Engine | None) -> FloatArray:
     """Return quantiles of the rewards, in four passes over their column."""
-    within = replace(log, parts=())
+    within = log.without_parts()
 
     def ask(questions: list[Reduction | None]) -> list[Any]:
         question = partial(_about_rewards, questions[0])

@@ -9,16 +9,12 @@ from typing import Any
 import numpy as np
 
 from tailproof.algorithms.fitted_q import FQI
-from tailproof.algorithms.learners.cloning import Cloning
-from tailproof.algorithms.learners.constant import Constant
-from tailproof.algorithms.learners.improvement import ForestFQI, OneStep, WithinSupport
-from tailproof.algorithms.learners.taming import TamedRewards
-from tailproof.algorithms.learners.tree_cloning import TreeCloning
+from tailproof.algorithms.learners.cloning import Cloning, RegressionCloning, TreeCloning
+from tailproof.algorithms.learners.improvement import Constant, ForestFQI, OneStep, WithinSupport
 from tailproof.algorithms.linear.statistics import Absolute, PerObservation
-from tailproof.algorithms.lspi import LSPI
+from tailproof.algorithms.lstd import LSPI
 from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
-from tailproof.algorithms.regression import RegressionCloning
-from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
+from tailproof.algorithms.rewards import ConstantRewards, HuberRewards, TamedRewards
 from tailproof.data.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
 from tailproof.data.spaces import Continuous, Discrete
 from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
@@ -30,18 +26,9 @@ from tailproof.methods.method import Method
 _TYPES: tuple[type, ...] = (
     *(Mean, Median, Quantile, TrimmedMean, MeanMinusStd),
     *(Whole, Split, Bootstrap, OutOfBag, Replicate),
-    *(
-        FQI,
-        LSPI,
-        Cloning,
-        RegressionCloning,
-        HuberRewards,
-        ConstantRewards,
-        Absolute,
-        PerObservation,
-    ),
+    *(FQI, LSPI, Cloning, RegressionCloning, Absolute, PerObservation),
+    *(HuberRewards, ConstantRewards, TamedRewards),
     *(Constant, OneStep, ForestFQI, WithinSupport, TreeCloning, PolicyTree, PolicyScores),
-    TamedRewards,
     *(PerAction, Additive, Polynomial, Basis, Standardise, Joint, Discrete, Continuous, Method),
 )
 _KNOWN: dict[str, Any] = {each.__name__: each for each in _TYPES}

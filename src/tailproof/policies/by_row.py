@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.log import Episodes, Log
+from tailproof.data.log import Log
 from tailproof.data.origin import Origin
 from tailproof.data.spaces import Discrete
+from tailproof.data.view import LogView
 from tailproof.errors import PolicyError, TailproofWarning
 from tailproof.policies.answers import (
     ABSENT,
@@ -105,7 +106,7 @@ class RowLaw(RowPolicy):
         return self.law_at(states, None)
 
 
-def by_row(policy: Any, log: Episodes) -> RowPolicy | None:
+def by_row(policy: Any, log: LogView) -> RowPolicy | None:
     """Return a column, an array or the logged policy, bound to a log; None for other policies."""
     if isinstance(policy, Logged):
         return _logged(require_rows(log, "logged"))
@@ -159,7 +160,7 @@ def row_policy(answers: Any, log: Log, name: str) -> RowPolicy:
     return RowChoice(name, count, codes)
 
 
-def require_rows(log: Episodes, who: str) -> Log:
+def require_rows(log: LogView, who: str) -> Log:
     """Return the log, if its rows are in memory."""
     if isinstance(log, Log):
         return log

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.data.log import GAP, OTHER, Episodes, Log, unnamed
+from tailproof.data.log import GAP, OTHER, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.data.view import LogView
 from tailproof.errors import PolicyError
 from tailproof.policies.answers import ABSENT, action_codes, labels_of, some
 from tailproof.policies.blame import own_errors
@@ -57,7 +58,7 @@ Policy = (
 )
 
 
-def for_log(policy: Policy | None, log: Episodes) -> Any:
+def for_log(policy: Policy | None, log: LogView) -> Any:
     """Return the policy as it acts on this log: its own states in, the log's action codes out.
 
     Parameters
@@ -82,7 +83,7 @@ def for_log(policy: Policy | None, log: Episodes) -> Any:
     return bound
 
 
-def _bound(policy: Any, log: Episodes) -> Any:
+def _bound(policy: Any, log: LogView) -> Any:
     if isinstance(policy, str):
         policy = policy_from_text(policy, log.action_space)
     if isinstance(policy, EpsilonGreedy):

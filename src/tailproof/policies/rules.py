@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.data.log import Episodes, Log
+from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
+from tailproof.data.view import LogView
 from tailproof.errors import PolicyError
 from tailproof.policies.answers import action_codes, law_by_name, some
 from tailproof.policies.blame import called, own_errors
@@ -182,7 +183,7 @@ class OnStates:
         return action_codes(values, self.space) if values.dtype.kind == "O" else values
 
 
-def bind_rule(policy: Any, log: Episodes) -> Any:
+def bind_rule(policy: Any, log: LogView) -> Any:
     """Return a rule as it is to be asked on this log; the policy itself if it is none."""
     rule = as_rule(policy)
     if rule is None:

@@ -1,16 +1,23 @@
-"""What a page is made of: figures with their tables, facts, and sections that hold them."""
+"""What a page is made of: figures with their tables, facts, and sections that hold them.
+
+Blocks have `__html__`, which templates and `Markup` call; whatever comes from a log is escaped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
 from tailproof.plotting.marks import Tone
+from tailproof.plotting.svg import as_svg
 from tailproof.report.tables import ResultTable
 from tailproof.report.text import minus
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Mood = Literal["plain", "good", "warn"]
 
@@ -39,24 +46,21 @@ class Figure:
     numbers: ResultTable
     legend: Sequence[tuple[Tone, str]] = ()
 
-    def html(self) -> Markup:
-        """Return the figure as HTML."""
+    @classmethod
+    def drawn(cls, axes: Axes, alt: str, **rest: Any) -> Figure:
+        """Return the figure of some axes; `alt` says in a sentence or two what it shows."""
+        return cls(svg=as_svg(axes, alt), **rest)
+
+    def __html__(self) -> str:
         keys = Markup("").join(
             Markup('<li><span class="key {}" aria-hidden="true"></span>{}</li>').format(*each)
             for each in self.legend
         )
+        legend = Markup('<ul class="legend">{}</ul>').format(keys) if keys else ""
         return Markup(
-            '<figure id="figure-{key}">{legend}<div class="scroll">{svg}</div>'
-            "<figcaption>{caption}</figcaption>"
-            '<details class="numbers"><summary>Numbers</summary><div class="scroll">{table}</div>'
-            "</details></figure>"
-        ).format(
-            key=self.key,
-            legend=Markup('<ul class="legend">{}</ul>').format(keys) if keys else "",
-            svg=Markup(self.svg),
-            caption=self.caption,
-            table=self.numbers.html(),
-        )
+            '<figure id="figure-{}">{}<div class="scroll">{}</div><figcaption>{}</figcaption>{}'
+            "</figure>"
+        ).format(self.key, legend, Markup(self.svg), self.caption, Wide(self.numbers, "Numbers"))
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,12 @@ class Fact:
     note: str = ""
     mood: Mood = "plain"
 
+    def __html__(self) -> str:
+        note = Markup("<small>{}</small>").format(minus(self.note)) if self.note else ""
+        return Markup('<div class="fact {}"><dt>{}</dt><dd>{}{}</dd></div>').format(
+            self.mood, self.name, minus(self.value), note
+        )
+
 
 @dataclass(frozen=True)
 class Prose:
@@ -75,8 +85,7 @@ class Prose:
 
     text: str
 
-    def html(self) -> Markup:
-        """Return the paragraph as HTML."""
+    def __html__(self) -> str:
         return Markup("<p>{}</p>").format(minus(self.text))
 
 
@@ -86,18 +95,8 @@ class Facts:
 
     facts: tuple[Fact, ...]
 
-    def html(self) -> Markup:
-        """Return the cards as HTML."""
-        cards = Markup("").join(
-            Markup('<div class="fact {}"><dt>{}</dt><dd>{}{}</dd></div>').format(
-                fact.mood,
-                fact.name,
-                minus(fact.value),
-                Markup("<small>{}</small>").format(minus(fact.note)) if fact.note else "",
-            )
-            for fact in self.facts
-        )
-        return Markup('<dl class="facts">{}</dl>').format(cards)
+    def __html__(self) -> str:
+        return Markup('<dl class="facts">{}</dl>').format(Markup("").join(self.facts))
 
 
 @dataclass(frozen=True)
@@ -107,12 +106,9 @@ class Bullets:
     sentences: tuple[str, ...]
     mood: Mood = "plain"
 
-    def html(self) -> Markup:
-        """Return the list as HTML."""
-        items = Markup("").join(
-            Markup("<li>{}</li>").format(minus(each)) for each in self.sentences
-        )
-        return Markup('<ul class="points {}">{}</ul>').format(self.mood, items)
+    def __html__(self) -> str:
+        items = [Markup("<li>{}</li>").format(minus(each)) for each in self.sentences]
+        return Markup('<ul class="points {}">{}</ul>').format(self.mood, Markup("").join(items))
 
 
 @dataclass(frozen=True)
@@ -122,9 +118,8 @@ class Wide:
     table: ResultTable
     folded: str = ""
 
-    def html(self) -> Markup:
-        """Return the table as HTML."""
-        shown = Markup('<div class="scroll">{}</div>').format(self.table.html())
+    def __html__(self) -> str:
+        shown = Markup('<div class="scroll">{}</div>').format(self.table)
         if not self.folded:
             return shown
         return Markup('<details class="numbers"><summary>{}</summary>{}</details>').format(
@@ -144,17 +139,13 @@ class Section:
     blocks: tuple[Block, ...] = ()
     short: str = ""
 
-    def html(self) -> Markup:
-        """Return the section as HTML."""
+    def __html__(self) -> str:
         return Markup(
             '<section id="{0}" aria-labelledby="{0}-title"><h2 id="{0}-title">{1}</h2>{2}</section>'
-        ).format(self.key, self.title, self._body())
+        ).format(self.key, self.title, Markup("").join(self.blocks))
 
     def folded(self) -> Markup:
         """Return the section as HTML that opens when its title is clicked."""
         return Markup('<details class="expert" id="{}"><summary>{}</summary>{}</details>').format(
-            self.key, self.title, self._body()
+            self.key, self.title, Markup("").join(self.blocks)
         )
-
-    def _body(self) -> Markup:
-        return Markup("").join(block.html() for block in self.blocks)

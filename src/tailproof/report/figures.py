@@ -19,7 +19,6 @@ from tailproof.plotting.rows import (
     draw_intervals,
     rows_axes,
 )
-from tailproof.plotting.svg import as_svg
 from tailproof.report.answers import Answer, ends_text, influence_table
 from tailproof.report.blocks import Figure
 from tailproof.report.tables import table
@@ -48,16 +47,14 @@ def fold_figure(found: Answer) -> Figure:
         tips=[f"Fold value {number(value)}" for value in values],
     )
     name_axes(axes, x="value of the policy")
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"{count(len(values), 'fold value')} from {number(values[0])} to {number(values[-1])}; the "
+        f"estimate is {number(estimate.value)}, the mean of the folds {number(values.mean())}.",
         key="folds",
         caption=f"Each dot is the value that one fold of the episodes gives, sorted. They spread "
         f"over {number(float(np.ptp(values)))}. The dashed line is their mean: where it stands apart, "
         f"a few folds pull it.",
-        svg=as_svg(
-            axes,
-            f"{count(len(values), 'fold value')} from {number(values[0])} to {number(values[-1])}; the "
-            f"estimate is {number(estimate.value)}, the mean of the folds {number(values.mean())}.",
-        ),
         legend=[("main", "fold values and estimate"), ("warn", "mean of the folds")],
         numbers=table(("rank", "fold value"), enumerate(values.tolist(), start=1)),
     )
@@ -75,11 +72,12 @@ def interval_figure(found: Answer) -> Figure:
         for row in rows
         if math.isfinite(row.high)
     )
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"Intervals: {said or 'none'}; the estimate is {number(value)}.",
         key="intervals",
         caption="Every interval that these folds allow, with the level that it really has. "
         "An arrow is a lower bound: nothing is claimed above it.",
-        svg=as_svg(axes, f"Intervals: {said or 'none'}; the estimate is {number(value)}."),
         legend=[("main", "quoted above"), ("second", "alternatives")],
         numbers=table(
             ("kind", "low", "high", "level", "what it assumes, or why there is none"),
@@ -117,16 +115,14 @@ def k_path_figure(path: KPath) -> Figure:
     dots(axes, [1] * len(plain), plain, "warn", tips=["used: K = 1"] * len(plain), radius=7)
     name_axes(axes, x="number of folds K", y="estimate")
     axes.set_xticks(folds)
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"The estimate for {', '.join(map(str, folds))} folds: "
+        f"{', '.join(map(number, values))}; it moves over {number(float(np.ptp(values)))}.",
         key="k-path",
         caption="K = 1 is the plain average. A path that levels off says that the folds err on both "
         "sides alike; one that keeps drifting says that the rewards are skewed, and that a large K is "
         "biased. The band is two standard errors wide on either side.",
-        svg=as_svg(
-            axes,
-            f"The estimate for {', '.join(map(str, folds))} folds: "
-            f"{', '.join(map(number, values))}; it moves over {number(float(np.ptp(values)))}.",
-        ),
         legend=[("main", "estimate"), ("warn", "number of folds that was used")],
         numbers=table(
             ("folds K", "estimate", "standard error"),
@@ -169,14 +165,12 @@ def returns_figure(
     beyond = " The axis is linear near zero and logarithmic beyond." if wild else ""
     thinned = f" {len(keep):,} of {n:,} are drawn." if len(keep) < n else ""
     low, high = float(returns.min()), float(returns.max())
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"Returns of {n:,} episodes from {number(low)} to {number(high)}, "
+        f"median {number(float(np.median(returns)))}.",
         key="returns",
         caption=f"What each logged episode earned.{beyond}{thinned}",
-        svg=as_svg(
-            axes,
-            f"Returns of {n:,} episodes from {number(low)} to {number(high)}, "
-            f"median {number(float(np.median(returns)))}.",
-        ),
         legend=[("main", "episodes"), ("warn", "most influential")] if special.any() else [],
         numbers=table(
             ("episode", "return"),
@@ -208,15 +202,13 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
     tips = [f"the largest {percent(a)} carry {percent(b)}" for a, b in rows]
     dots(axes, [100 * a for a, _ in rows], [100 * b for _, b in rows], "main", tips=tips)
     name_axes(axes, x="largest weights, % of all rows", y="% of all weight")
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"Share of the total weight by the largest weights: {'; '.join(tips)}. "
+        f"Effective sample size {number(effective, 3)} of {n:,}.",
         key="weights",
         caption=f"How unevenly rows count for this policy. Equal weights would follow the dashed "
         f"line; {n:,} rows are worth {number(effective, 3)} of equal weight.",
-        svg=as_svg(
-            axes,
-            f"Share of the total weight by the largest weights: {'; '.join(tips)}. "
-            f"Effective sample size {number(effective, 3)} of {n:,}.",
-        ),
         legend=[("main", "this log and policy"), ("muted", "equal weights")],
         numbers=table(
             ("largest weights", "their share of all weight"),
@@ -238,15 +230,13 @@ def influence_figure(diagnosis: Diagnosis) -> Figure:
     _draw_pairs(axes, names, effects, ("warn", "good"), lambda what, x: f"{x:+.4g} on the {what}")
     name_axes(axes, x="effect on the estimate")
     first = " and the ".join(f"{what} by {number(values[0])}" for what, values in effects.items())
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"The {len(names)} most influential episodes; the first is {names[0]}, which moves the "
+        f"{first}.",
         key="influence",
         caption="How far each episode alone moves the answer: the estimate with it, minus the "
         "estimate without it.",
-        svg=as_svg(
-            axes,
-            f"The {len(names)} most influential episodes; the first is {names[0]}, which moves the "
-            f"{first}.",
-        ),
         legend=[("warn", plain), ("good", robust)],
         numbers=influence_table(diagnosis),
     )
@@ -267,11 +257,12 @@ def share_figure(shares: Mapping[str, tuple[float, float]], *, most: int = 20) -
     axes.set_xlim(0, 100)
     name_axes(axes, x="% of the logged states")
     said = "; ".join(f"{name} {percent(share)}" for name, (share, _) in rows)
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"Shares of actions of the policy: {said}.",
         key="actions",
         caption="How often the policy takes each action in the logged states, and how often the "
         "log took it.",
-        svg=as_svg(axes, f"Shares of actions of the policy: {said}."),
         legend=[("main", "the policy"), ("second", "the log")],
         numbers=table(
             ("action", "policy", "log"),
@@ -302,12 +293,13 @@ def gain_figure(comparison: Comparison) -> Figure:
     draw_gains(axes, comparison)
     name_axes(axes, x=x_title)
     said = "; ".join(f"{each.name} {number(each.gain.value)}" for each in candidates)
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"{x_title}: {said}.",
         key="gains",
         caption=f"The gain and its lower bound, which holds with "
         f"{percent(comparison.best.gain.lower_bound.level)}. A bound to the right of zero passes the "
         f"gate.",
-        svg=as_svg(axes, f"{x_title}: {said}."),
         legend=[("good", "passes the gate"), ("main", "does not pass")],
         numbers=table(
             ("name", "gain", "lower bound"),

@@ -78,12 +78,11 @@ def learned_html(learned: Learned) -> str:
 
 def fragment(title: str, note: str, blocks: list[Block]) -> str:
     """Return blocks as HTML that brings its style and touches nothing around it."""
-    shown = Markup("").join(block.html() for block in blocks)
     # The class is named three times to outweigh the rules that notebooks have for tables.
     style = Markup(stylesheet(scope=".tailproof.tailproof.tailproof"))
     return str(
         Markup(
             '<div class="tailproof"><style>{}</style><p><strong class="big">{}</strong> {}</p>{}'
             "</div>"
-        ).format(style, title, note, shown)
+        ).format(style, title, note, Markup("").join(blocks))
     )

@@ -27,28 +27,16 @@ class Page:
     ----------
     title, subtitle
         What was asked of which log.
-    headline, headline_note
-        The number or name that answers, and what it is.
-    second, second_note
-        Another number beside it: the gain.
-    verdict
-        The answer in one sentence.
-    warnings
-        What may change the answer.
-    details
-        A few sentences more.
-    facts
-        Cards below the answer.
+    headline, second
+        The number or name that answers, another number beside it (the gain), and a note on each.
+    verdict, warnings, details, facts
+        The answer in one sentence, what may change it, a few sentences more, and cards.
     mood
         Whether the answer is good news, a warning, or neither.
-    sections
-        The evidence that every reader needs.
-    folded
-        The evidence for experts, folded away.
-    record
-        The same numbers for programs: what ``--json=full`` prints.
-    created
-        When, for people.
+    sections, folded
+        The evidence that every reader needs, and that for experts, folded away.
+    record, created
+        The same numbers for programs (what ``--json=full`` prints), and when.
     """
 
     title: str

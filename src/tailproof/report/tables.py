@@ -19,7 +19,7 @@ _FIGURES = re.compile(r"[-+][\d.,]+( \([-+][\d.,]+ %\))?")  # a signed number, a
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows under named columns. Numbers keep their full value beside the rounded one.
+    """Rows under named columns. As HTML, numbers keep their full value beside the rounded one.
 
     Parameters
     ----------
@@ -31,6 +31,12 @@ class ResultTable:
         What the table shows.
     digits
         Significant digits of numbers.
+
+    Examples
+    --------
+    >>> Markup.escape(ResultTable(("id",), (("<b>",),)))
+    Markup('<table><thead><tr><th scope="col">id</th></tr></thead><tbody><tr><td>&lt;b&gt;</td>\
+</tr></tbody></table>')
     """
 
     columns: tuple[str, ...]
@@ -38,13 +44,7 @@ class ResultTable:
     caption: str = ""
     digits: int = 4
 
-    def html(self) -> Markup:
-        """Return the table as HTML.
-
-        >>> ResultTable(("id",), (("<b>",),)).html()
-        Markup('<table><thead><tr><th scope="col">id</th></tr></thead><tbody><tr><td>&lt;b&gt;</td>\
-</tr></tbody></table>')
-        """
+    def __html__(self) -> str:
         columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
         # below this size a number is a rounding error of its column
         noise = [1e-12 * max(map(abs, _finite(column)), default=0.0) for column in columns]

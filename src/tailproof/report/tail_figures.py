@@ -9,7 +9,6 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.plotting.marks import dots, line, name_axes, page_axes
-from tailproof.plotting.svg import as_svg
 from tailproof.plotting.tails import FEWEST, TONES, draw_hill
 from tailproof.report.blocks import Figure
 from tailproof.report.figures import finite
@@ -30,12 +29,13 @@ def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> F
         for i in np.unique(np.geomspace(1, len(k), 8).astype(int)) - 1 if len(k) else ():
             rows.append((path.side, int(k[i]), *finite(alpha[i], low[i], high[i])))
     said = "; ".join(str(chosen[path.side]) for path in paths)
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"Hill plot. {said}.",
         key="hill",
         caption="Hill's estimate of each tail's index against the number of extremes that it "
         "uses, with its interval; the dot is the number that was chosen. A level stretch is a power "
         "tail; a curve that climbs towards small k is a lighter tail.",
-        svg=as_svg(axes, f"Hill plot. {said}."),
         legend=[(TONES[path.side], f"{path.side} tail") for path in paths],
         numbers=table(("tail", "extremes k", "α", "low", "high"), rows),
     )
@@ -79,15 +79,13 @@ def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "
             if place <= len(distance):
                 rows.append((index.side, place, float(distance[place - 1]), percent(place / n)))
     name_axes(axes, x=f"distance of the {what} from its median", y="share of rows beyond")
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"Survival function of the {what}, both tails, on logarithmic axes, {n:,} rows. "
+        + " ".join(f"{index}." for index in chosen),
         key="survival",
         caption="A straight line on these axes is a power tail, and its slope is −α (dashed, as "
         "estimated). A curve that bends down is a lighter tail.",
-        svg=as_svg(
-            axes,
-            f"Survival function of the {what}, both tails, on logarithmic axes, {n:,} rows. "
-            + " ".join(f"{index}." for index in chosen),
-        ),
         legend=[(TONES[index.side], f"{index.side} tail") for index, _ in drawn],
         numbers=table(("tail", "rank", "distance from the median", "share beyond"), rows),
     )
@@ -110,17 +108,15 @@ def residual_figure(monitor: ResidualMonitor, worst: Sequence[tuple[int, str, fl
         radius=5,
     )
     name_axes(axes, x="row of the log", y="size of the residual")
-    return Figure(
+    return Figure.drawn(
+        axes,
+        f"Residual scale over {len(starts)} windows, from {number(float(scale.min()))} to "
+        f"{number(float(scale.max()))}; the largest residual is "
+        f"{number(worst[0][2]) if worst else 'none'}.",
         key="residuals",
         caption=f"The typical size of Bellman residuals (their MAD in windows of "
         f"{monitor.window:,} rows) and the worst single ones. Over all rows the standard deviation "
         f"is {number(monitor.ratio, 3)} times the MAD; about 1 would be Gaussian.",
-        svg=as_svg(
-            axes,
-            f"Residual scale over {len(starts)} windows, from {number(float(scale.min()))} to "
-            f"{number(float(scale.max()))}; the largest residual is "
-            f"{number(worst[0][2]) if worst else 'none'}.",
-        ),
         legend=[("main", "typical size"), ("warn", "worst rows")],
         numbers=table(("row", "episode", "residual"), worst),
     )

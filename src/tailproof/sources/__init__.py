@@ -2,11 +2,10 @@
 
 from tailproof.sources.columns import Columns, guess_columns
 from tailproof.sources.d3rlpy import from_d3rlpy, to_d3rlpy
-from tailproof.sources.hdf5 import read_d4rl
+from tailproof.sources.d4rl import read_d4rl, read_rollouts
 from tailproof.sources.minari import read_minari
 from tailproof.sources.parquet import write_log
 from tailproof.sources.reading import Reading, read, read_log
-from tailproof.sources.rollouts import read_rollouts
 from tailproof.sources.storage import open_data_set
 
 __all__ = [

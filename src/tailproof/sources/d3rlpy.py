@@ -76,7 +76,7 @@ def log_of_recorded(
     if discrete or (discrete is None and actions.dtype.kind in "iub"):
         if actions.shape[1] != 1 or (actions != np.round(actions)).any() or (actions < 0).any():
             raise LogError(
-                f"Discrete d3rlpy actions must be one whole number from 0 a step. Got shape "
+                f"Discrete d3rlpy actions must be one whole number from 0 per step. Got shape "
                 f"{actions.shape}, dtype {actions.dtype}."
             )
         actions = actions[:, 0].astype(np.intp)
@@ -153,7 +153,7 @@ def flat(name: str, values: Any) -> FloatArray:
     array = as_array(name, values, LogError)
     if array.dtype.kind not in "fiub" or array.ndim == 0:
         raise LogError(
-            f"{name} must be an array of numbers, a row a step. Got dtype {array.dtype}, shape "
+            f"{name} must be an array of numbers, one row per step. Got dtype {array.dtype}, shape "
             f"{array.shape}."
         )
     array = array.reshape(len(array), -1) if array.size else array.reshape(len(array), 0)
@@ -183,8 +183,7 @@ def _arrays(index: int, episode: Recorded) -> tuple[AnyArray, AnyArray, AnyArray
         if values.dtype.kind not in "fiub":
             raise LogError(f"{name} must be numbers. Got dtype {values.dtype} in episode {index}.")
     for name, values in (("observations", states), ("rewards", rewards)):
-        with np.errstate(over="ignore", invalid="ignore"):
-            require_finite(f"{name} of episode {index}", values, LogError)
+        require_finite(f"{name} of episode {index}", values, LogError)
     terminated = np.zeros(steps, dtype=bool)
     terminated[-1] = episode.terminated
     return states, actions.reshape(steps, -1), rewards.ravel().astype(float), terminated

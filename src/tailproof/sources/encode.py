@@ -12,6 +12,9 @@ import pyarrow.types as kinds
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import LogError
 
+#: A `pyarrow.ChunkedArray`, or a `pyarrow.Array`.
+Column = Any
+
 
 class Labelled(NamedTuple):
     """Values as codes into their sorted, distinct labels."""
@@ -20,9 +23,9 @@ class Labelled(NamedTuple):
     labels: AnyArray  # (m,)
 
 
-def numbers(name: str, column: pa.ChunkedArray, *, missing: bool = False) -> FloatArray:
+def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
     """Return a column of real numbers, (n,); where `missing` values are allowed they are NaN."""
-    column = plain(column)
+    column = unwrapped(column)
     kind = column.type
     if not (
         kinds.is_integer(kind)
@@ -52,9 +55,9 @@ def numbers(name: str, column: pa.ChunkedArray, *, missing: bool = False) -> Flo
     return values
 
 
-def flags(name: str, column: pa.ChunkedArray) -> BoolArray:
+def truth_values(name: str, column: Column) -> BoolArray:
     """Return a column of yes and no, (n,)."""
-    column = plain(column)
+    column = unwrapped(column)
     refuse_missing(name, column)
     if not (kinds.is_boolean(column.type) or kinds.is_primitive(column.type)):
         raise LogError(
@@ -71,9 +74,9 @@ def flags(name: str, column: pa.ChunkedArray) -> BoolArray:
     return np.asarray(values == 1)
 
 
-def order(name: str, column: pa.ChunkedArray) -> AnyArray:
+def order(name: str, column: Column) -> AnyArray:
     """Return a column that rows can be put in order by, (n,): numbers, dates or times."""
-    column = plain(column)
+    column = unwrapped(column)
     kind = column.type
     if kinds.is_temporal(kind):
         refuse_missing(name, column)
@@ -91,9 +94,9 @@ def order(name: str, column: pa.ChunkedArray) -> AnyArray:
     return numbers(name, column)
 
 
-def identifiers(name: str, column: pa.ChunkedArray) -> Labelled:
+def identifiers(name: str, column: Column) -> Labelled:
     """Return a column of labels, such as episode ids; whole numbers stay numbers."""
-    column = plain(column)
+    column = unwrapped(column)
     refuse_missing(name, column)
     kind = column.type
     if kinds.is_floating(kind):
@@ -138,7 +141,7 @@ def text_array(values: list[str]) -> AnyArray:
     return np.array(values, dtype=object)
 
 
-def array(column: pa.ChunkedArray | pa.Array, *, absent: float | None = None) -> AnyArray:
+def array(column: Column, *, absent: float | None = None, out: AnyArray | None = None) -> AnyArray:
     """Return numbers, (n,), with `absent` where one is missing.
 
     Arrow's own `to_numpy` would import pandas wherever that is installed.
@@ -146,11 +149,13 @@ def array(column: pa.ChunkedArray | pa.Array, *, absent: float | None = None) ->
     if column.null_count:
         column = column.fill_null(absent)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return np.concatenate([np.from_dlpack(chunk) for chunk in chunks])
+    return np.concatenate([np.from_dlpack(chunk) for chunk in chunks], out=out)
 
 
-def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def unwrapped(column: Column) -> pa.ChunkedArray:
     """Return a column without dictionaries, views or extension types in the way."""
+    if not isinstance(column, pa.ChunkedArray):
+        column = pa.chunked_array([column])
     while True:
         kind = column.type
         if kinds.is_dictionary(kind):
@@ -163,19 +168,24 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
             return column
 
 
+def missing_rows(column: Column) -> BoolArray:
+    """Return which values of a column are missing, (n,)."""
+    column = unwrapped(column)
+    if not column.null_count and not kinds.is_floating(column.type):
+        return np.zeros(len(column), dtype=bool)
+    nothing = pc.is_null(column, nan_is_null=True)
+    return np.asarray(array(nothing.cast(pa.uint8())) == 1)
+
+
 def refuse_missing(name: str, column: pa.ChunkedArray) -> None:
     """Raise unless every value of a column is there."""
-    count = column.null_count
-    row = pc.index(column.is_null(), value=True).as_py() if count else -1
-    if not count and kinds.is_floating(column.type):
-        absent = np.isnan(array(column))
-        count = int(absent.sum())
-        row = int(absent.argmax())
-    if count:
+    missing = missing_rows(column)
+    if missing.any():
+        count = int(missing.sum())
         raise LogError(
             f"Column {name!r} has {count} missing value{'s' if count > 1 else ''}, the first at "
-            f"row {row} (the first row is 0). Empty cells, NA, NaN and null count as missing; drop "
-            f"these rows or fill them in."
+            f"row {int(missing.argmax())} (the first row is 0). Empty cells, NA, NaN and null count as "
+            f"missing; drop these rows or fill them in."
         )
 
 

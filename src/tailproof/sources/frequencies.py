@@ -12,7 +12,7 @@ from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError
-from tailproof.sources.encode import flags, is_list, numbers, plain
+from tailproof.sources.encode import is_list, numbers, truth_values, unwrapped
 from tailproof.sources.steps import Told
 
 _MOST = 20  # rows that may stand for one, on average
@@ -72,7 +72,7 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
     labels = [space.label(code) for code in range(space.n)]
     mask = np.zeros((table.num_rows, space.n), dtype=bool)
     if len(names) == 1 and space.n > 1:
-        for row, each in enumerate(_lists(names[0], plain(table[names[0]]))):
+        for row, each in enumerate(_lists(names[0], unwrapped(table[names[0]]))):
             unknown = [label for label in each if label not in labels]
             if unknown:
                 raise LogError(
@@ -88,7 +88,7 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
                     f"There must be one column that says where {label!r} is available. Got "
                     f"{', '.join(found or names)}."
                 )
-            mask[:, code] = flags(found[0], table[found[0]])
+            mask[:, code] = truth_values(found[0], table[found[0]])
     rows = log.table_rows.rows
     impossible = ~mask[rows, log.actions]
     if impossible.any():

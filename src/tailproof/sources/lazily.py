@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,21 +11,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, IntArray
-from tailproof.data.stored import LazyLog, physical_memory
-from tailproof.data.view import PART
+from tailproof.arrays import AnyArray, BoolArray
+from tailproof.data.stored import LazyLog
+from tailproof.data.view import PART, physical_memory
 from tailproof.engines import Engine, running
 from tailproof.errors import LogError
-from tailproof.sources.columns import Choice, Columns, resolve_columns
+from tailproof.sources.actions import Actions, action_layout
+from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.databases import database
 from tailproof.sources.encode import identifiers, is_text
-from tailproof.sources.layout import Actions, action_layout, variable
-from tailproof.sources.parquet import described_columns, described_space
+from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
 from tailproof.sources.reader import ParquetReader
-from tailproof.sources.steps import Told, require_few
-from tailproof.sources.storage import DataSet, open_data_set
-from tailproof.sources.survey import Survey, Surveyor, located
-from tailproof.sources.tables import Source
+from tailproof.sources.steps import (
+    Told,
+    require_few,
+    say_what_ends_an_episode,
+    say_what_is_left_out,
+    say_where_steps_are_missing,
+    without_timeouts,
+)
+from tailproof.sources.storage import DataSet, Part, open_data_set
+from tailproof.sources.survey import Survey, Surveyor
+from tailproof.sources.tables import naming_the_type
+from tailproof.sources.variables import Variable, state_matrix
 
 _COMPRESSION = 20  # times as large as its file a log may be in memory
 
@@ -71,209 +80,150 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def open_lazily(
-    source: str | Path | DataSet,
-    parts: dict[str, Choice],
-    told: Told,
-    *,
-    engine: str | Engine | None = None,
+    data: DataSet, parts: dict[str, Choice], told: Told, engine: str | Engine | None
 ) -> tuple[LazyLog, Columns]:
     """Open a Parquet data set as a log, and tell which columns were taken as what."""
-    data = source if isinstance(source, DataSet) else open_data_set(source)
-    columns, description = _columns(data, parts)
+    columns, description = chosen_columns(data.label, data.schema.names, data.schema, parts)
     if not columns.state or columns.negative or columns.weight or columns.available:
         raise LogError(
             "A log that stays on disk needs state columns and a reward of which more is better, and "
             "can have neither weights nor available actions. Read it into memory with lazy=False."
         )
     data.require_types(columns.used())
-    names = [name for name in columns.state if _holds_text(data.schema.field(name).type)]
-    after = dict(zip(columns.state, columns.next_state, strict=False))
-    texts = tuple((name, after[name]) if name in after else (name,) for name in names)
-    surveyor = Surveyor(data.storage, columns, texts)
     ranges = data.parts(PART)
+    texts = _text_columns(data, columns)
+    surveyor = Surveyor(data.storage, columns, tuple(texts.values()))
     with running(engine) as where:
         survey = surveyor.merged(where.map(surveyor, ranges))
     label = data.label[0].lower() + data.label[1:]
-    with located(label):
-        ids, group_ids = _labels(survey, columns, description)
+    with naming_the_type(f"In {label}: "):
+        ids = _labels(columns.episode, survey.ids, "episode", description)
+        group_ids = _labels(columns.group, survey.groups, "group", description)
     ends = _ends(survey, columns, parts.get("terminated") is True, told)
-    guessed = columns.guessed_episode(parts)
-    if guessed is not None:
+    if (guessed := columns.guessed_episode(parts)) is not None:
         require_few(int((~ends).sum()), survey.rows, guessed)
-    reader, starts, kept = _reader(data, columns, survey, ends, description, names, told)
-    # Only what a part reads makes it the part that it is: another file may be mended meanwhile.
-    ends_at = np.array([part.first + part.rows for part in ranges])
-    at = np.minimum(np.searchsorted(survey.starts, ends_at), len(survey.starts) - 1)
-    crossed = (survey.starts[at] != ends_at) & (not columns.next_state)
-    log = LazyLog(
-        reader=reader,
-        parts=tuple(
-            part if goes_on else replace(part, beyond=None)
-            for part, goes_on in zip(ranges, crossed, strict=True)
-        ),
-        starts=starts,
-        episode_ids=ids[kept],
-        group_ids=None if group_ids is None else group_ids[kept],
-        ends=ends[kept],
-        action_space=reader.actions.space,
-        action_counts=reader.actions.counts,
-        state_names=(
-            tuple(description["state_names"])
-            if description is not None
-            else tuple(part for each in reader.variables for part in each.parts)
-        ),
-        reward_name=(description or {}).get(
-            "reward_name", f"minus {columns.reward}" if columns.negative else columns.reward
-        ),
-        has_propensity=columns.propensity is not None,
-        label=label,
-    )
-    return log, columns
-
-
-def _columns(data: DataSet, parts: dict[str, Choice]) -> tuple[Columns, dict[str, Any] | None]:
-    names = tuple(data.schema.names)
-    if all(part is None for part in parts.values()):
-        source = Source(data.label, names, lambda *_: pa.table({}), data.schema)
-        described = described_columns(source)
-        if described is not None:
-            return described
-    return resolve_columns(names, **parts), None
-
-
-def _holds_text(kind: Any) -> bool:
-    return is_text(kind.value_type if kinds.is_dictionary(kind) else kind) or bool(
-        kinds.is_string_view(kind)
-    )
-
-
-def _labels(
-    survey: Survey, columns: Columns, description: dict[str, Any] | None
-) -> tuple[AnyArray, AnyArray | None]:
-    """Return the labels of all episodes and of their groups."""
-
-    def labels(name: str, values: pa.Array, part: str) -> AnyArray:
-        found = identifiers(name, pa.chunked_array([values]))
-        if part == "episode" and len(found.labels) < len(values):
-            again = found.labels[int(np.bincount(found.codes).argmax())]
-            raise LogError(
-                f"The rows of an episode must stand together in a log that stays on disk. Those of "
-                f"episode {again!s} do not; sort the data by episode and step first, or read it "
-                f"into memory with lazy=False."
-            )
-        ids = found.labels[found.codes]
-        kind = np.dtype(ids.dtype if description is None else description["types"][part])
-        if kind.kind in "UO" or kind == ids.dtype:
-            return ids
-        return ids.view(kind) if kind.kind == "M" else ids.astype(kind)
-
-    groups = None
-    if columns.group is not None:
-        groups = labels(columns.group, survey.groups, "group")
-    if columns.episode is None:
-        return np.arange(len(survey.starts)), groups
-    return labels(columns.episode, survey.ids, "episode"), groups
-
-
-def _ends(survey: Survey, columns: Columns, all_terminate: bool, told: Told) -> BoolArray:
-    """Return which episodes terminate, by the rules that hold for logs in memory."""
-    alone = survey.rows == len(survey.starts)
-    if columns.episode is None:
-        flagged = columns.terminated is not None or columns.truncated is not None
-        if flagged:
-            told.notes.append(
-                "No episode column: an episode ends where a row is marked as its end."
-            )
-        elif columns.next_state:
-            raise LogError(
-                "There are next states, but neither an episode column nor flags that end an "
-                "episode. Name the episodes with episode=..., or pass next_state=False if each row "
-                "is its own."
-            )
-        else:
-            told.notes.append("No episode column: every row is an episode of one step.")
-    cut = survey.truncated
-    if all_terminate or (alone and not columns.next_state and not cut.any()):
-        return np.ones(len(survey.starts), dtype=bool)
-    done, name = survey.terminated, columns.terminated
-    if name is not None and "done" in name.lower() and cut.any() and done[cut].all():
-        told.notes.append(
-            f"Every truncated row is {name} as well: {name} is read as the end of an episode for "
-            f"whatever reason, and terminated as {name} without truncated."
-        )
-        return done & ~cut
-    return done
-
-
-def _without_last(actions: Actions, last: pa.Array) -> Actions:
-    """Return how to read actions, counted without those of steps that are left out."""
-    if actions.counts is None:  # they were said to be continuous
-        return actions
-    (name,) = actions.names
-    codes = actions(pa.RecordBatch.from_arrays([last], [name]))
-    return replace(
-        actions, counts=actions.counts - np.bincount(codes, minlength=len(actions.counts))
-    )
-
-
-def _reader(
-    data: DataSet,
-    columns: Columns,
-    survey: Survey,
-    ends: BoolArray,
-    description: dict[str, Any] | None,
-    texts: list[str],
-    told: Told,
-) -> tuple[ParquetReader, IntArray, BoolArray]:
-    """Return how to read the pieces, where episodes start among them, and which have any."""
     borders = np.append(survey.starts, survey.rows)
-    lengths = np.diff(borders)
     dropped = np.zeros(len(ends), dtype=bool) if columns.next_state else ~ends
-    if dropped.any():
-        count, emptied = int(dropped.sum()), int((dropped & (lengths == 1)).sum())
-        told.cautions.append(
-            f"{count} last step{'s' if count > 1 else ''} of {len(ends)} episodes left out: the "
-            f"episode goes on, but the state that followed was not logged"
-            + (f" ({emptied} of these episodes had no other step)" if emptied else "")
-            + ". Pass terminated=True if episodes end for good at their last row (the state must then "
-            "hold the step, which tells how much is left), or name the column that says which do."
-        )
-    if 0 < survey.gaps < (survey.rows - len(ends)) / 2 and not columns.next_state:
-        told.cautions.append(
-            f"{survey.gaps} step{'s' if survey.gaps > 1 else ''} missing within episodes, the first "
-            f"after row {survey.first_gap}: the next state there is that of the next row."
-        )
-    lengths = lengths - dropped
+    lengths = np.diff(borders) - dropped
     kept = lengths > 0
+    if not columns.next_state:
+        say_what_is_left_out(told, dropped, ~kept)
+        say_where_steps_are_missing(told, survey.gaps, survey.rows - len(ends), survey.first_gap)
     if not kept.any():
         raise LogError("A log needs at least one transition. Got none whose next state is known.")
-    head = data.spans[0]
-    sample, where = next(data.storage.batches(head, [*columns.state, *columns.action], 100))
-    found = dict(zip(texts, survey.texts, strict=True))
-    with located(where):
-        variables = tuple(
-            variable(name, sample.column(name), found.get(name)) for name in columns.state
-        )
-        actions, notes = action_layout(
-            columns.action,
-            sample,
-            survey.actions,
-            survey.action_counts,
-            None if description is None else described_space(description),
-        )
-        if dropped.any() and survey.last_actions is not None:
-            actions = _without_last(actions, survey.last_actions.filter(pa.array(dropped)))
-    told.notes.extend(notes)
-    types = {} if description is None else description["types"]
+    known = dict(zip(texts, survey.texts, strict=True))
+    variables, actions = _layout(data, columns, survey, known, description, dropped, told)
+    written = {} if description is None else description
+    types = written.get("types", {})
     reader = ParquetReader(
         storage=data.storage,
         columns=columns,
         variables=variables,
         actions=actions,
+        starts=np.append(0, np.cumsum(lengths[kept])),
         borders=borders,
         ends=ends,
         dropped=dropped if dropped.any() else None,
         episode=None if kept.all() else np.cumsum(kept) - 1,
         kinds=(types.get("states", "float64"), types.get("actions", "float64")),
     )
-    return reader, np.append(0, np.cumsum(lengths[kept])), kept
+    names = tuple(part for each in variables for part in each.parts)
+    log = LazyLog(
+        reader=reader,
+        parts=_own_parts(ranges, survey, bool(columns.next_state)),
+        starts=reader.starts,
+        episode_ids=np.flatnonzero(kept) if ids is None else ids[kept],
+        group_ids=None if group_ids is None else group_ids[kept],
+        ends=ends[kept],
+        action_space=actions.space,
+        action_counts=actions.counts,
+        state_names=tuple(written.get("state_names", names)),
+        reward_name=written.get("reward_name", columns.reward),
+        has_propensity=columns.propensity is not None,
+        label=label,
+    )
+    return log, columns
+
+
+def _own_parts(parts: Sequence[Part], survey: Survey, given_next: bool) -> tuple[Part, ...]:
+    """Return parts that read beyond their end only where an episode goes on there.
+
+    Only what a part reads makes it the part that it is: another file may be mended meanwhile.
+    """
+    ends_at = np.array([part.first + part.rows for part in parts])
+    crossed = ~np.isin(ends_at, survey.starts) & (not given_next)
+    return tuple(
+        part if goes_on else replace(part, beyond=None)
+        for part, goes_on in zip(parts, crossed, strict=True)
+    )
+
+
+def _text_columns(data: DataSet, columns: Columns) -> dict[str, tuple[str, ...]]:
+    """Return the state columns that are text, each with the column of its next values."""
+    after = dict(zip(columns.state, columns.next_state, strict=False))
+    found: dict[str, tuple[str, ...]] = {}
+    for name in columns.state:
+        kind = data.schema.field(name).type
+        kind = kind.value_type if kinds.is_dictionary(kind) else kind
+        if is_text(kind) or kinds.is_string_view(kind):
+            found[name] = (name, after[name]) if name in after else (name,)
+    return found
+
+
+def _labels(
+    name: str | None, values: pa.Array | None, part: str, description: dict[str, Any] | None
+) -> AnyArray | None:
+    """Return the labels of all episodes, or of their groups, where a column has them."""
+    if name is None:
+        return None
+    found = identifiers(name, values)
+    if part == "episode" and len(found.labels) < len(found.codes):
+        again = found.labels[int(np.bincount(found.codes).argmax())]
+        raise LogError(
+            f"The rows of an episode must stand together in a log that stays on disk. Those of "
+            f"episode {again!s} do not; sort the data by episode and step first, or read it into "
+            f"memory with lazy=False."
+        )
+    return np.asarray(typed_labels(found.labels[found.codes], description, part))
+
+
+def _ends(survey: Survey, columns: Columns, all_terminate: bool, told: Told) -> BoolArray:
+    """Return which episodes terminate, by the rules that hold for logs in memory."""
+    if columns.episode is None:
+        flagged = columns.terminated is not None or columns.truncated is not None
+        say_what_ends_an_episode(told, flagged, bool(columns.next_state))
+    alone = survey.rows == len(survey.starts)
+    if all_terminate or (alone and not columns.next_state and not survey.truncated.any()):
+        return np.ones(len(survey.starts), dtype=bool)
+    done = without_timeouts(columns.terminated, survey.terminated, survey.truncated, told)
+    return np.asarray(done)
+
+
+def _layout(
+    data: DataSet,
+    columns: Columns,
+    survey: Survey,
+    texts: dict[str, pa.Array],
+    description: dict[str, Any] | None,
+    dropped: BoolArray,
+    told: Told,
+) -> tuple[tuple[Variable, ...], Actions]:
+    """Return how to read states and actions; actions of steps that are left out are not counted."""
+    named = [*columns.state, *columns.action]
+    sample, where = next(data.storage.batches(data.spans[0], named, 100))
+    with naming_the_type(f"In {where}: "):
+        variables = tuple(
+            Variable.of(name, sample.column(name), texts.get(name)) for name in columns.state
+        )
+        state_matrix(variables, columns.state, [*map(sample.column, columns.state)])
+        space = None if description is None else described_space(description)
+        actions, notes = action_layout(
+            columns.action, sample, survey.actions, survey.action_counts, space
+        )
+        if actions.counts is not None and survey.last_actions is not None and dropped.any():
+            last = survey.last_actions.filter(pa.array(dropped))
+            codes = actions(pa.RecordBatch.from_arrays([last], list(columns.action)))
+            left_out = np.bincount(codes, minlength=len(actions.counts))
+            actions = replace(actions, counts=actions.counts - left_out)
+    told.notes.extend(notes)
+    return variables, actions

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from tailproof.data.stored import physical_memory
+from tailproof.data.view import physical_memory
 from tailproof.errors import LogError
 
 #: A compressed file may stand for so many times its size, and so many bytes more.

@@ -78,7 +78,7 @@ def read_path(source: str | Path, told: Told) -> Log:
 def read_dataset(dataset: Any, told: Told) -> Log:
     """Read a `MinariDataset`."""
     observation_space, action_space = dataset.observation_space, dataset.action_space
-    states, after, actions, rewards, terminated, truncated, ids = [], [], [], [], [], [], []
+    episodes = []
     for episode in dataset.iterate_episodes():
         steps = len(episode.rewards)
         seen = flatten(observation_space, episode.observations)
@@ -87,28 +87,26 @@ def read_dataset(dataset: Any, told: Told) -> Log:
                 f"A Minari episode has one observation more than steps. Episode {episode.id} has "
                 f"{len(seen)} observations and {steps} steps."
             )
-        states.append(seen[:-1])
-        after.append(seen[1:])
-        actions.append(_actions(action_space, episode.actions))
-        rewards.append(episode.rewards)
-        terminated.append(episode.terminations)
-        truncated.append(episode.truncations)
-        ids.append(np.full(steps, episode.id))
-    if not sum(map(len, rewards)):
+        taken = _actions(action_space, episode.actions)
+        flags = episode.terminations, episode.truncations
+        ids = np.full(steps, episode.id)
+        episodes.append((seen[:-1], taken, episode.rewards, seen[1:], ids, *flags))
+    if not sum(len(episode[2]) for episode in episodes):
         raise LogError("The Minari data set has no steps. A log needs at least one.")
-    taken = np.concatenate(actions)
-    with np.errstate(over="ignore", invalid="ignore"):  # of a sum that only tests for finiteness
-        return Log.from_arrays(
-            np.concatenate(states),
-            taken,
-            np.concatenate(rewards),
-            np.concatenate(after),
-            episode=np.concatenate(ids),
-            terminated=np.concatenate(terminated),
-            truncated=np.concatenate(truncated),
-            action_space=_space(action_space, taken, told),
-            state_names=_names(observation_space),
-        )
+    states, actions, rewards, after, ids, terminated, truncated = map(
+        np.concatenate, zip(*episodes, strict=True)
+    )
+    return Log.from_arrays(
+        states,
+        actions,
+        rewards,
+        after,
+        episode=ids,
+        terminated=terminated,
+        truncated=truncated,
+        action_space=_space(action_space, actions, told),
+        state_names=_names(observation_space),
+    )
 
 
 def flatten(space: Any, values: Any) -> FloatArray:

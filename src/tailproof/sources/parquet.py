@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from tailproof.data.log import Log
 from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.errors import LogError
 from tailproof.files.atomic import written_whole
-from tailproof.sources.columns import Columns
-from tailproof.sources.tables import METADATA_KEY, Source
+from tailproof.sources.columns import Choice, Columns, resolve_columns
 
+#: What the files that tailproof writes keep their description under.
+METADATA_KEY = b"tailproof"
 VERSION = 1
 _LISTS = ("state", "next_state", "action")
 _OPTIONAL = ("episode", "step", "terminated", "truncated", "propensity", "group")
@@ -69,7 +71,7 @@ def log_table(log: Log) -> pa.Table:
     if isinstance(log.action_space, Continuous):
         action_names = [f"action_{j}" for j in range(log.action_space.dimension)]
         columns.update(zip(action_names, _written(log.actions).T, strict=True))
-    elif _has_distinct_labels(log.action_space):
+    elif log.action_space.labels and len(set(log.action_space.labels)) == log.action_space.n:
         columns["action"] = pa.DictionaryArray.from_arrays(
             pa.array(log.actions.astype(np.int32)), pa.array(log.action_space.labels)
         )
@@ -99,46 +101,60 @@ def log_table(log: Log) -> pa.Table:
             "episode": str(log.episode_ids.dtype),
             "group": None if log.group_ids is None else str(log.group_ids.dtype),
         },
-        "space": _space_description(log.action_space),
+        "space": asdict(log.action_space),
     }
     text = json.dumps(description | {"checksum": _checksum(description)})
     return table.replace_schema_metadata({METADATA_KEY: text.encode()})
 
 
-def described_columns(source: Source) -> tuple[Columns, dict[str, Any]] | None:
-    """Return the columns of a table that tailproof wrote, and its description; None for others."""
-    if source.metadata is None or source.schema is None:
-        return None
-    description = _checked(source)
+def chosen_columns(
+    label: str, names: Sequence[str], schema: pa.Schema | None, parts: Mapping[str, Choice]
+) -> tuple[Columns, dict[str, Any] | None]:
+    """Return the columns of each part, and the description of a table that tailproof wrote.
+
+    A description counts only where no part is named.
+    """
+    written = None if schema is None else (schema.metadata or {}).get(METADATA_KEY)
+    if written is None or schema is None or any(part is not None for part in parts.values()):
+        return resolve_columns(names, **parts), None
+    description = _checked(label, written)
     for name, kind in description["columns"].items():
-        if name not in source.names or str(source.schema.field(name).type) != kind:
+        if name not in schema.names or str(schema.field(name).type) != kind:
             raise LogError(
-                f"{source.label} was written by tailproof and changed since: there is no column "
-                f"{name!r} of type {kind} any more. Name the columns to read it as any other table."
+                f"{label} was written by tailproof and changed since: there is no column {name!r} of "
+                f"type {kind} any more. Name the columns to read it as any other table."
             )
-    parts: dict[str, Any] = {part: tuple(description[part]) for part in _LISTS}
+    lists: dict[str, Any] = {part: tuple(description[part]) for part in _LISTS}
     found: dict[str, Any] = {name: name for name in _OPTIONAL if name in description["columns"]}
-    columns = Columns(**parts, reward="reward", **found)
-    ignored = tuple(name for name in source.names if name not in description["columns"])
-    return replace(columns, ignored=ignored), description
+    ignored = tuple(name for name in names if name not in description["columns"])
+    return Columns(**lists, reward="reward", **found, ignored=ignored), description
 
 
-def _checked(source: Source) -> dict[str, Any]:
+def typed_labels(ids: Any, description: dict[str, Any] | None, part: str) -> Any:
+    """Return the labels of episodes or groups with the type that they had when they were written."""
+    if ids is None or description is None:
+        return ids
+    kind = np.dtype(description["types"][part])
+    if kind.kind in "UO" or kind == ids.dtype:
+        return ids
+    return ids.view(kind) if kind.kind == "M" else ids.astype(kind)
+
+
+def _checked(label: str, written: bytes) -> dict[str, Any]:
     """Return the description of a log, if it is whole."""
     try:
-        description: dict[str, Any] = json.loads(source.metadata or b"")
+        description: dict[str, Any] = json.loads(written)
         sum_then, version = description.pop("checksum"), description["version"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sum_then, description, version = None, {}, VERSION
     if version != VERSION:
         raise LogError(
-            f"{source.label} was written by another version of tailproof (its format is {version}, "
-            f"not {VERSION}). Read it with that version and write it again."
+            f"{label} was written by another version of tailproof (its format is {version}, not "
+            f"{VERSION}). Read it with that version and write it again."
         )
     if sum_then != _checksum(description) or not _is_whole(description):
         raise LogError(
-            f"{source.label} is damaged: its description of the log is not as it was written. "
-            f"Write it again."
+            f"{label} is damaged: its description of the log is not as it was written. Write it again."
         )
     return description
 
@@ -179,20 +195,6 @@ def described_space(description: dict[str, Any]) -> ActionSpace:
     if "n" in space:
         return Discrete(space["n"], labels)
     return Continuous(space["dimension"], low, high)
-
-
-def _space_description(space: ActionSpace) -> dict[str, Any]:
-    if isinstance(space, Discrete):
-        return {"n": space.n, "labels": space.labels}
-    return {"dimension": space.dimension, "low": space.low, "high": space.high}
-
-
-def _has_distinct_labels(space: ActionSpace) -> bool:
-    return (
-        isinstance(space, Discrete)
-        and space.labels is not None
-        and len(set(space.labels)) == space.n
-    )
 
 
 def _state_columns(log: Log) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -127,24 +127,13 @@ def estimate_propensities(
     seed
         Deals the folds, and seeds the named classifiers.
     """
-    n_actions = log.n_actions
     if folds < 2:
         raise LogError(f"Cross-fitting needs at least 2 folds. Got {folds}.")
-    rng = np.random.default_rng(seed)
     model = _classifier(classifier, seed)
-    fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]  # (n,)
-    raw, _, marginal, converged = _out_of_fold(model, log, fold, folds)
+    found = _cross_fitted(model, log, folds, seed)
     at = np.arange(log.n_transitions), log.actions
-    calibrated = np.empty_like(raw)
-    settings = []
-    for k in range(folds):
-        others = np.flatnonzero(fold != k)
-        if len(others) > CALIBRATION_ROWS:
-            others = rng.choice(others, CALIBRATION_ROWS, replace=False)
-        settings.append(_fit_calibration(raw[others], marginal[[k]], log.actions[others]))
-        calibrated[fold == k] = _calibrated(raw[fold == k], marginal[[k]], *settings[-1])
-    values = calibrated[at]
-    frequency = np.bincount(log.actions, minlength=n_actions) / log.n_transitions
+    values = found.law[at]
+    frequency = np.bincount(log.actions, minlength=log.n_actions) / log.n_transitions
     occurring = frequency[frequency > 0]
     return EstimatedPropensity(
         values=values,
@@ -152,13 +141,13 @@ def estimate_propensities(
         folds=folds,
         log_loss=float(-np.log(values).mean()),
         baseline_log_loss=float(-(occurring * np.log(occurring)).sum()) + 0.0,
-        calibration_error=calibration_error(calibrated, log.actions),
-        raw_calibration_error=calibration_error(raw, log.actions),
+        calibration_error=calibration_error(found.law, log.actions),
+        raw_calibration_error=calibration_error(found.raw, log.actions),
         smallest=float(values.min()),
-        raised=int((raw[at] <= 0).sum()),
-        temperatures=tuple(temperature for temperature, _ in settings),
-        smoothing=tuple(share for _, share in settings),
-        converged=converged,
+        raised=int((found.raw[at] <= 0).sum()),
+        temperatures=found.temperatures,
+        smoothing=found.smoothing,
+        converged=found.converged,
     )
 
 
@@ -173,20 +162,8 @@ def behaviour_law(log: Log, *, seed: int = 0) -> tuple[FloatArray, FloatArray]:
         counts = np.bincount(log.actions, minlength=log.n_actions)
         law = np.tile(counts / counts.sum(), (log.n_transitions, 1))
         return _with_logged(law, log), law
-    rng = np.random.default_rng(seed)
-    fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]
-    law, after = np.empty((2, log.n_transitions, log.n_actions))
-    raw, raw_after, marginal, _ = _out_of_fold(
-        _classifier(None, seed), log, fold, folds, ahead=not log.is_bandit
-    )
-    for k in range(folds):
-        own, others = fold == k, np.flatnonzero(fold != k)
-        if len(others) > CALIBRATION_ROWS:
-            others = rng.choice(others, CALIBRATION_ROWS, replace=False)
-        settings = _fit_calibration(raw[others], marginal[[k]], log.actions[others])
-        law[own] = _calibrated(raw[own], marginal[[k]], *settings)
-        after[own] = _calibrated(raw_after[own], marginal[[k]], *settings)
-    return _with_logged(law, log), after
+    found = _cross_fitted(_classifier(None, seed), log, folds, seed, ahead=not log.is_bandit)
+    return _with_logged(found.law, log), found.after
 
 
 def _with_logged(law: FloatArray, log: Log) -> FloatArray:
@@ -246,51 +223,77 @@ def _name(model: Any) -> str:
     return type(steps[-1][1] if steps else model).__name__
 
 
-def _out_of_fold(
-    model: Any, log: Log, fold: IntArray, folds: int, *, ahead: bool = False
-) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
-    """Return p for each row by a model that never saw its fold, and m without each fold.
+class _CrossFitted(NamedTuple):
+    """Predictions by models that never saw the fold of a row."""
 
-    With `ahead` also p in the next states; without it, p of the states stands there.
-    """
-    from sklearn.base import clone
-    from sklearn.exceptions import ConvergenceWarning
+    raw: FloatArray  # (n, A) p in the states
+    law: FloatArray  # (n, A) calibrated
+    after: FloatArray  # (n, A) calibrated, in the next states
+    temperatures: tuple[float, ...]  # of each fold
+    smoothing: tuple[float, ...]
+    converged: bool
 
-    raw, after = np.zeros((2, log.n_transitions, log.n_actions))
+
+def _cross_fitted(
+    model: Any, log: Log, folds: int, seed: int, *, ahead: bool = False
+) -> _CrossFitted:
+    """Return predictions for each row; without `ahead`, those in the states stand for the next ones."""
+    rng = np.random.default_rng(seed)
+    fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]  # (n,)
+    raw, raw_after = np.zeros((2, log.n_transitions, log.n_actions))
     marginal = np.empty((folds, log.n_actions))
     converged = True
     for k in range(folds):
-        train, test = fold != k, fold == k
+        train, test = fold != k, np.flatnonzero(fold == k)
         seen = log.actions[train]
         marginal[k] = (np.bincount(seen, minlength=log.n_actions) + 1) / (len(seen) + log.n_actions)
         if (seen == seen[0]).all():  # nothing to tell apart
-            raw[test, seen[0]] = after[test, seen[0]] = 1.0
+            raw[test, seen[0]] = raw_after[test, seen[0]] = 1.0
             continue
-        fitted = clone(model, safe=False)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            fitted.fit(log.states[train], seen)
-        for each in caught:
-            if issubclass(each.category, ConvergenceWarning):  # the report says it
-                converged = False
-            else:
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-        classes = np.asarray(fitted.classes_)
-        into = np.ix_(np.flatnonzero(test), classes.astype(np.intp))
-        for law, states in ((raw, log.states), (after, log.next_states)):
-            if law is after and not ahead:
-                after[into] = raw[into]
-                continue
-            predicted = np.asarray(fitted.predict_proba(states[test]), dtype=float)
-            if predicted.shape != (*into[0].shape[:1], len(classes)) or not (
-                np.isfinite(predicted).all()
-            ):
-                raise LogError(
-                    f"{_name(model)}.predict_proba must return a finite probability for each of its "
-                    f"{len(classes)} classes. Got the shape {predicted.shape}."
-                )
-            law[into] = predicted
-    return raw, after, marginal, converged
+        fitted, well = _fitted(model, log.states[train], seen)
+        converged &= well
+        into = np.ix_(test, np.asarray(fitted.classes_).astype(np.intp))
+        raw[into] = _predicted(fitted, log.states[test])
+        raw_after[into] = _predicted(fitted, log.next_states[test]) if ahead else raw[into]
+    law, after = np.empty((2, *raw.shape))
+    settings = []
+    for k in range(folds):
+        own, others = fold == k, np.flatnonzero(fold != k)
+        if len(others) > CALIBRATION_ROWS:
+            others = rng.choice(others, CALIBRATION_ROWS, replace=False)
+        settings.append(_fit_calibration(raw[others], marginal[[k]], log.actions[others]))
+        law[own] = _calibrated(raw[own], marginal[[k]], *settings[-1])
+        after[own] = (
+            _calibrated(raw_after[own], marginal[[k]], *settings[-1]) if ahead else law[own]
+        )
+    temperatures, smoothing = zip(*settings, strict=True)
+    return _CrossFitted(raw, law, after, temperatures, smoothing, converged)
+
+
+def _fitted(model: Any, states: FloatArray, actions: IntArray) -> tuple[Any, bool]:
+    """Return a fitted copy of a classifier, and whether it converged, which the report says."""
+    from sklearn.base import clone
+    from sklearn.exceptions import ConvergenceWarning
+
+    fitted = clone(model, safe=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted.fit(states, actions)
+    others = [each for each in caught if not issubclass(each.category, ConvergenceWarning)]
+    for each in others:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return fitted, len(others) == len(caught)
+
+
+def _predicted(fitted: Any, states: FloatArray) -> FloatArray:
+    predicted = np.asarray(fitted.predict_proba(states), dtype=float)
+    wanted = (len(states), len(fitted.classes_))
+    if predicted.shape != wanted or not np.isfinite(predicted).all():
+        raise LogError(
+            f"{_name(fitted)}.predict_proba must return a finite probability for each of its "
+            f"{wanted[1]} classes. Got the shape {predicted.shape}."
+        )
+    return predicted
 
 
 def _calibrated(

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.stored import LazyLog
+from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.validation import check_propensity
 from tailproof.data.view import Chunk
 from tailproof.errors import LogError
+from tailproof.sources.actions import Actions
 from tailproof.sources.columns import Columns
 from tailproof.sources.encode import numbers
-from tailproof.sources.layout import Actions, Variable, matrix
 from tailproof.sources.storage import Part, Storage
-from tailproof.sources.survey import located
+from tailproof.sources.tables import naming_the_type
+from tailproof.sources.variables import Variable, state_matrix
 
 
 @dataclass(frozen=True)
@@ -30,149 +28,115 @@ class ParquetReader:
     columns: Columns
     variables: tuple[Variable, ...]
     actions: Actions
+    starts: IntArray  # (E + 1,) the transition with which each episode starts, then their number
     borders: IntArray  # (R + 1,) row with which each run starts, then the number of rows
     ends: BoolArray  # (R,) whether it terminates
     dropped: BoolArray | None  # (R,) whether its last row has no next state and is left out
     episode: IntArray | None  # (R,) index of its episode, where runs without transitions shift it
     kinds: tuple[str, str]  # types of states and of continuous actions
 
-    def chunks(
-        self, log: LazyLog, part: Part, size: int, *, ahead: bool, propensity: bool
-    ) -> Iterator[Chunk]:
-        """Yield the transitions of one part in order, at most `size` at a time."""
-        columns = self.columns
-        wanted = [*columns.state, *columns.action, columns.reward]
-        if ahead:
-            wanted += columns.next_state
-        if propensity and columns.propensity is not None:
-            wanted.append(columns.propensity)
-        held: _Batch | None = None
-        for first, batch, where in self._batches(part, wanted, size):
-            with located(where):
-                read = self._read(first, batch, where)
+    def chunks(self, part: Part, size: int, columns: Sequence[str]) -> Iterator[Chunk]:
+        """Yield these columns of the rows of one part in order, at most `size` at a time."""
+        held: Chunk | None = None
+        for chunk in self._chunks(part, size, columns):
             if held is not None:
-                yield from self._piece(log, held, read.states[:1], ahead)
-            held = read
+                yield _followed(held, chunk.states[:1])
+            held = chunk
         if held is not None:
-            yield from self._piece(log, held, self._state_beyond(part), ahead)
+            yield _followed(
+                held, held.states if held.run is None else self._state_beyond(part, held)
+            )
 
-    def rewards(self, log: LazyLog, part: Part) -> Iterator[FloatArray]:  # noqa: ARG002
-        """Yield the rewards of one part in order."""
-        for first, batch, where in self._batches(part, [self.columns.reward], 1 << 16):
-            with located(where):
-                rewards = _reals(self.columns.reward, batch)
-            kept = self._kept(first, len(rewards))
-            yield rewards if kept is None else rewards[kept]
-
-    def first_states(self, log: LazyLog, part: Part) -> FloatArray:  # noqa: ARG002
-        """Return the first states of the episodes that start in one part, (e, p)."""
-        found: list[FloatArray] = [np.empty((0, sum(len(each.parts) for each in self.variables)))]
-        for first, batch, where in self._batches(part, self.columns.state, 1 << 16):
-            with located(where):
-                states = self._states(batch)
-            runs = slice(*np.searchsorted(self.borders[:-1], (first, first + len(states))))
-            starts = self.borders[runs]
-            if self.dropped is not None:
-                lengths: IntArray = self.borders[1:][runs] - starts
-                starts = starts[~self.dropped[runs] | (lengths > 1)]
-            found.append(states[starts - first])
-        return np.concatenate(found)
-
-    def episodes(self, log: LazyLog, part: Part) -> range:  # noqa: ARG002
+    def episodes(self, part: Part) -> range:
         """Return the episodes that have transitions in one part; there may be others among them."""
         low, high = self._runs(part.first, part.rows)
         if self.episode is None:
             return range(low, high)
         return range(max(int(self.episode[low]), 0), int(self.episode[high - 1]) + 1)
 
-    def _batches(
-        self, part: Part, columns: Sequence[str], size: int
-    ) -> Iterator[tuple[int, pa.RecordBatch, str]]:
+    def _chunks(self, part: Part, size: int, columns: Sequence[str]) -> Iterator[Chunk]:
+        names = {
+            "states": self.columns.state,
+            "next_states": self.columns.next_state,
+            "actions": self.columns.action,
+            "rewards": (self.columns.reward,),
+            "propensity": (self.columns.propensity,) if self.columns.propensity else (),
+        }
+        wanted = list(dict.fromkeys(name for column in columns for name in names[column]))
         first = part.first
         for span in part.spans:
-            for batch, where in self.storage.batches(span, list(dict.fromkeys(columns)), size):
-                yield first, batch, where
+            for batch, where in self.storage.batches(span, wanted, size):
+                with naming_the_type(f"In {where}: "):
+                    chunk = self._chunk(first, batch, columns)
+                yield chunk
                 first += batch.num_rows
 
-    def _states(self, batch: pa.RecordBatch) -> FloatArray:
-        return self._in_a_row(batch)[:, : batch.num_rows].T
+    def _chunk(self, first: int, batch: pa.RecordBatch, columns: Sequence[str]) -> Chunk:
+        """Return some rows; where next states are the next rows' states, the last is still unknown."""
+        m, named = batch.num_rows, self.columns
+        low, high = self._runs(first, m)
+        edges: IntArray = np.clip(self.borders[low : high + 1], first, first + m)
+        run = np.repeat(np.arange(low, high), np.diff(edges))
+        last = self.borders[low + 1 : high + 1] - 1 - first
+        here = last < m  # the last run may go on after the batch
+        terminated = np.zeros(m, dtype=bool)
+        terminated[last[here]] = self.ends[low:high][here]
+        kept, head = None, 0
+        if self.dropped is not None:
+            there = np.ones(m, dtype=bool)
+            there[last[here & self.dropped[low:high]]] = False
+            kept, head = np.flatnonzero(there), int(there.argmax())
+        episode = run if self.episode is None else self.episode[run]
+        place = self.starts[episode[head]] + first + head - self.borders[run[head]]
+        in_a_row = self._in_a_row(batch) if "states" in columns else np.empty((0, 0))
+        states = in_a_row[:, :m].T
+        next_states, following = states[:0], None
+        if "next_states" in columns and named.next_state:
+            next_states = self._next_states(batch, states, terminated)
+        elif "next_states" in columns:
+            next_states, following = in_a_row[:, 1:].T, in_a_row
+        chances = None
+        if "propensity" in columns and named.propensity is not None:
+            chances = numbers(named.propensity, batch.column(named.propensity))
+            check_propensity(chances, m, self.actions.space)
+        actions = self.actions(batch) if "actions" in columns else np.empty(0)
+        return Chunk(
+            first=int(place),
+            episode=episode,
+            states=states,
+            actions=actions.astype(self.kinds[1], copy=False) if actions.ndim == 2 else actions,
+            rewards=(
+                numbers(named.reward, batch.column(named.reward))
+                if "rewards" in columns
+                else np.empty(0)
+            ),
+            next_states=next_states,
+            terminated=terminated,
+            propensity=chances,
+            kept=kept,
+            run=following,
+        )
 
     def _in_a_row(self, batch: pa.RecordBatch) -> FloatArray:
         """Return the states, and room for the one that follows if it is the next row's, (p, m + 1)."""
-        room = 0 if self.columns.next_state else 1
-        states = matrix(self.variables, self.columns.state, batch, room=room)
-        return states.T.astype(self.kinds[0], copy=False)
+        room, names = 0 if self.columns.next_state else 1, self.columns.state
+        states = state_matrix(self.variables, names, [*map(batch.column, names)], room=room)
+        return states.astype(self.kinds[0], copy=False)
 
-    def _read(self, first: int, batch: pa.RecordBatch, where: str) -> _Batch:
-        columns, after, chances = self.columns, None, None
-        if columns.next_state and columns.next_state[0] in batch.schema.names:
-            after = matrix(self.variables, columns.next_state, batch, missing=True)
-        if columns.propensity is not None and columns.propensity in batch.schema.names:
-            chances = _reals(columns.propensity, batch)
-            check_propensity(chances, len(chances), self.actions.space)
-        actions = self.actions(batch)
-        if actions.ndim == 2:
-            actions = actions.astype(self.kinds[1], copy=False)
-        in_a_row, rewards = self._in_a_row(batch), _reals(columns.reward, batch)
-        return _Batch(first, where, in_a_row, after, actions, rewards, chances)
-
-    def _piece(
-        self, log: LazyLog, batch: _Batch, following: FloatArray | None, ahead: bool
-    ) -> Iterator[Chunk]:
-        """Yield the transitions of a batch; `following` is the state in the row after it, (1, p)."""
-        first, m = batch.first, len(batch.rewards)
-        low, high = self._runs(first, m)
-        edges: IntArray = np.clip(self.borders[low : high + 1], first, first + m)
-        run = np.repeat(np.arange(low, high), edges[1:] - edges[:-1])
-        last = self.borders[low + 1 : high + 1] - 1 - first
-        ends = self.ends[low:high][last < m]
-        last = last[last < m]  # the last run may go on after the batch
-        terminated = np.zeros(m, dtype=bool)
-        terminated[last] = ends
-        episode = run if self.episode is None else self.episode[run]
-        kept = self._kept(first, m)
-        if kept is not None and len(kept) == 0:
-            return
-        head = 0 if kept is None else kept[0]
-        place = log.starts[episode[head]] + first + head - self.borders[run[head]]
-        next_states, in_a_row = batch.states[:0], None
-        if batch.next_states is not None:  # never read unless it was asked for
-            next_states = self._next_states(batch, batch.next_states, terminated)
-        elif ahead:
-            in_a_row = batch.in_a_row  # the next row's state stands in where an episode ends
-            in_a_row[:, -1] = batch.states[-1] if following is None else following[0]
-            next_states = in_a_row[:, 1:].T
-        yield Chunk(
-            first=int(place),
-            episode=episode,
-            states=batch.states,
-            actions=batch.actions,
-            rewards=batch.rewards,
-            next_states=next_states,
-            terminated=terminated,
-            propensity=batch.propensity,
-            kept=kept,
-            run=in_a_row,
-        )
-
-    def _next_states(self, batch: _Batch, after: FloatArray, terminated: BoolArray) -> FloatArray:
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = after.sum()
-        if not np.isfinite(total):
-            infinite = int(np.isinf(after).any(axis=1).sum())
-            if infinite:
-                raise LogError(
-                    f"In {batch.where}: next states must be finite or missing. {infinite} rows have "
-                    f"an infinite one; drop or replace these rows."
-                )
-            missing = np.asarray(np.isnan(after).any(axis=1))
-            if (missing & ~terminated).any():
-                raise LogError(
-                    f"In {batch.where}: the next state is missing in "
-                    f"{int((missing & ~terminated).sum())} rows that do not terminate. Fill it in, "
-                    f"or pass next_state=False to derive all next states from the rows."
-                )
-            after = np.where(missing[:, None], batch.states, after)
+    def _next_states(
+        self, batch: pa.RecordBatch, states: FloatArray, terminated: BoolArray
+    ) -> FloatArray:
+        names = self.columns.next_state
+        after = state_matrix(self.variables, names, [*map(batch.column, names)], missing=True).T
+        missing = np.asarray(np.isnan(after).any(axis=1))
+        if (missing & ~terminated).any():
+            raise LogError(
+                f"the next state is missing in {int((missing & ~terminated).sum())} rows that do not "
+                f"terminate. Fill it in, or pass next_state=False to derive all next states from the "
+                f"rows."
+            )
+        if missing.any():
+            after = np.where(missing[:, None], states, after)
         return after.astype(self.kinds[0], copy=False)
 
     def _runs(self, first: int, m: int) -> tuple[int, int]:
@@ -180,47 +144,17 @@ class ParquetReader:
         low = int(np.searchsorted(self.borders, first, side="right")) - 1
         return low, int(np.searchsorted(self.borders, first + m))
 
-    def _kept(self, first: int, m: int) -> IntArray | None:
-        """Return which of some rows are transitions; None for all."""
-        if self.dropped is None:
-            return None
-        low, high = self._runs(first, m)
-        gone = self.borders[low + 1 : high + 1][self.dropped[low:high]] - 1 - first
-        there = np.ones(m, dtype=bool)
-        there[gone[gone < m]] = False
-        return np.flatnonzero(there)
-
-    def _state_beyond(self, part: Part) -> FloatArray | None:
-        """Return the state in the row after a part, (1, p), where it is a next state."""
+    def _state_beyond(self, part: Part, last: Chunk) -> FloatArray:
+        """Return the state in the row after a part, (1, p), or its last where none is a next state."""
         if part.beyond is None:
-            return None
+            return last.states[-1:]
         batch, where = next(self.storage.batches(part.beyond, self.columns.state, 1))
-        with located(where):
-            return self._states(batch)
+        with naming_the_type(f"In {where}: "):
+            return self._in_a_row(batch)[:, :1].T
 
 
-class _Batch(NamedTuple):
-    """Rows as the files have them."""
-
-    first: int
-    where: str
-    in_a_row: FloatArray  # (p, m or m + 1) the states, and room for the one that follows
-    next_states: FloatArray | None
-    actions: AnyArray
-    rewards: FloatArray
-    propensity: FloatArray | None
-
-    @property
-    def states(self) -> FloatArray:
-        """The states, (m, p)."""
-        return self.in_a_row[:, : len(self.rewards)].T
-
-
-def _reals(name: str, batch: pa.RecordBatch) -> FloatArray:
-    column = batch.column(name)
-    if kinds.is_float64(column.type) and column.null_count == 0:
-        values: FloatArray = column.to_numpy()
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(values.sum()):
-                return values
-    return numbers(name, pa.chunked_array([column]))
+def _followed(chunk: Chunk, state: FloatArray) -> Chunk:
+    """Write the state that follows the last row of a chunk, (1, p), where its next states end."""
+    if chunk.run is not None:
+        chunk.run[:, -1] = state[0]
+    return chunk

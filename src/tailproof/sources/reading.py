@@ -12,7 +12,7 @@ from typing import Any
 from tailproof.data.stored import in_memory
 from tailproof.engines import Engine
 from tailproof.errors import LogError, TailproofWarning
-from tailproof.sources import d3rlpy, hdf5, minari, rollouts
+from tailproof.sources import d3rlpy, d4rl, minari
 from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.lazily import data_set_to_stay, open_lazily
 from tailproof.sources.steps import Told
@@ -76,7 +76,7 @@ def read_log(
     Parts that nobody names are guessed from conventional names; `read` also tells what was guessed.
     Pass False for a part that the table does not have, whatever its columns are called.
 
-    A log without an episode column is a contextual bandit, an episode a row, unless flags say where
+    A log without an episode column is a contextual bandit, one episode per row, unless flags say where
     episodes end. Rows are sorted by episode and step where there is a step column; otherwise they
     stay in the order of the file.
 
@@ -84,8 +84,7 @@ def read_log(
     episode. The last row of an episode that did not terminate has none: it is left out, with a
     warning; if nobody named the episode column or said how episodes end, and more than a tenth of the
     rows would be left out, that is an error which asks. In a log whose episodes all have one row
-    nothing follows any of them, so all are kept
-    and terminate.
+    nothing follows any of them, so all are kept and terminate.
 
     Parameters
     ----------
@@ -153,29 +152,7 @@ def read_log(
     >>> log.action_space.labels, log.is_bandit, log.state_names
     (('buy', 'hold'), True, ('x_1',))
     """
-    reading = read(
-        source,
-        state=state,
-        action=action,
-        reward=reward,
-        episode=episode,
-        step=step,
-        next_state=next_state,
-        terminated=terminated,
-        truncated=truncated,
-        propensity=propensity,
-        group=group,
-        weight=weight,
-        available=available,
-        missing=missing,
-        categorical=categorical,
-        categories=categories,
-        cost=cost,
-        max_steps=max_steps,
-        lazy=lazy,
-        budget=budget,
-        engine=engine,
-    )
+    reading = read(**locals())
     logging.getLogger(__name__).info(reading.describe())
     for caution in reading.cautions:
         warnings.warn(caution, TailproofWarning, stacklevel=2)
@@ -204,6 +181,8 @@ def read(
     Read as state: x (guessed); action: a (guessed); reward: r (guessed). No episode column: every \
 row is an episode of one step.
     """
+    log: Any
+    columns: Columns | None = None
     told = Told()
     listed = (categorical,) if isinstance(categorical, str) else tuple(categorical)
     tidying = Tidying(missing, listed, categories, dict(cost or {}))
@@ -214,12 +193,10 @@ row is an episode of one step.
                 "missing, categorical, categories and cost are for logs in memory. Read it with "
                 "lazy=False, or make these changes in the data."
             )
-        opened, columns = open_lazily(data, parts, told, engine=engine)
-        log = in_memory(opened, "lazy=False") if lazy is False else replace(opened, budget=budget)
-        return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
-    adapter = _adapter(source)
-    named = [part for part, choice in parts.items() if choice is not None]
-    if adapter is not None:
+        log, columns = open_lazily(data, parts, told, engine)
+        log = in_memory(log, "lazy=False") if lazy is False else replace(log, budget=budget)
+    elif (adapter := _adapter(source)) is not None:
+        named = [part for part, choice in parts.items() if choice is not None]
         if tidying != Tidying():
             raise LogError("missing, categorical, categories and cost are for tables.")
         if named:
@@ -227,13 +204,12 @@ row is an episode of one step.
                 f"{', '.join(named)} name{'s' if len(named) == 1 else ''} columns of a table, but "
                 f"this source has its own names for them. Leave out the column names."
             )
-        limited = adapter in (hdf5.read_hdf5, rollouts.read_rollouts)
-        extra = {"max_steps": max_steps} if limited else {}
-        log = adapter(source, told, **extra)
-        return Reading(log, None, tuple(told.notes), tuple(told.cautions))
-    if max_steps is not None:
+        limited = adapter in (d4rl.read_hdf5, d4rl.read_rollouts)
+        log = adapter(source, told, **({"max_steps": max_steps} if limited else {}))
+    elif max_steps is not None:
         raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
-    log, columns = read_table(source, parts, told, tidying)
+    else:
+        log, columns = read_table(source, parts, told, tidying)
     return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
 
 
@@ -246,8 +222,8 @@ def _adapter(source: Any) -> Any:
     if isinstance(source, str | Path):
         if minari.is_dataset(source):
             return minari.read_path
-        if hdf5.is_hdf5(Path(source)):
-            return hdf5.read_hdf5
-        if rollouts.is_rollouts(Path(source)):
-            return rollouts.read_rollouts
+        if d4rl.is_hdf5(Path(source)):
+            return d4rl.read_hdf5
+        if Path(source).suffix.lower() == ".npz":
+            return d4rl.read_rollouts
     return None

@@ -20,37 +20,30 @@ _FEW = 0.1  # share of the rows that may be left out on a guess
 
 @dataclass(frozen=True)
 class Steps:
-    """Logged steps as some file has them, a row each, in any order.
+    """Logged steps as some file has them, one per row, in any order.
 
-    Attributes
-    ----------
-    next_states
-        NaN in the rows where it is unknown; None to derive all of them from the rows.
-    episode, group
-        Labels; without episodes, one ends where a flag says so, and without flags at every row.
-    step
-        What the rows of an episode are ordered by; None for the order in which they stand.
-    terminated
-        Flags, or True where the last row of every episode ends it for good.
-    guessed_episode
-        The name of the episode column, if it was guessed and nobody said how episodes end.
+    Without episode labels an episode ends where a flag says so, and without flags at every row.
     """
 
     states: FloatArray  # (n, p)
     actions: AnyArray  # (n,) or (n, q)
     rewards: FloatArray  # (n,)
-    next_states: FloatArray | None = None  # (n, p)
+    next_states: FloatArray | None = (
+        None  # (n, p) NaN where unknown; None to derive all from the rows
+    )
     episode: Labelled | None = None
     group: Labelled | None = None
-    step: AnyArray | None = None  # (n,)
-    terminated: BoolArray | bool | None = None  # (n,)
+    step: AnyArray | None = (
+        None  # (n,) orders the rows of an episode; None for the order of the file
+    )
+    terminated: BoolArray | bool | None = None  # (n,) or True if the last row ends every episode
     truncated: BoolArray | None = None  # (n,)
     propensity: FloatArray | None = None  # (n,)
     action_space: Any = None
     state_names: tuple[str, ...] | None = None
     reward_name: str = "reward"
     keep_order: bool = False
-    guessed_episode: str | None = None
+    guessed_episode: str | None = None  # the column, if nobody named it or said how episodes end
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class Told:
     cautions: list[str] = field(default_factory=list)
 
 
-class Episodes(NamedTuple):
+class Runs(NamedTuple):
     """Where episodes lie among rows that are in order."""
 
     codes: IntArray  # (n,)
@@ -98,19 +91,18 @@ def assemble(steps: Steps, told: Told) -> Log:
 
     codes = rows(episodes.codes)
     first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-    with np.errstate(over="ignore", invalid="ignore"):  # of a sum that only tests for finiteness
-        log = Log.from_arrays(
-            rows(steps.states),
-            rows(steps.actions),
-            rows(steps.rewards),
-            rows(next_states),
-            episode=codes,
-            terminated=rows(terminated),
-            propensity=rows(steps.propensity),
-            action_space=steps.action_space,
-            state_names=steps.state_names,
-            reward_name=steps.reward_name,
-        )
+    log = Log.from_arrays(
+        rows(steps.states),
+        rows(steps.actions),
+        rows(steps.rewards),
+        rows(next_states),
+        episode=codes,
+        terminated=rows(terminated),
+        propensity=rows(steps.propensity),
+        action_space=steps.action_space,
+        state_names=steps.state_names,
+        reward_name=steps.reward_name,
+    )
     log = replace(log, origin=_origin(episodes, kept, n))
     if steps.group is not None:
         groups = _groups(steps.group, episodes, steps.episode)
@@ -120,7 +112,7 @@ def assemble(steps: Steps, told: Told) -> Log:
     return log
 
 
-def _origin(episodes: Episodes, kept: IntArray | None, count: int) -> Origin:
+def _origin(episodes: Runs, kept: IntArray | None, count: int) -> Origin:
     """Return which rows the states and the next states that are kept stood in."""
     rows = np.arange(count) if episodes.rows is None else episodes.rows
     next_rows = np.append(rows[1:], -1)
@@ -142,24 +134,43 @@ def _episode_codes(steps: Steps, told: Told) -> IntArray:
     for flag in (steps.terminated, steps.truncated):
         if isinstance(flag, np.ndarray):
             ends |= flag
-    if isinstance(steps.terminated, np.ndarray) or steps.truncated is not None:
-        if not ends.any():
-            raise LogError(
-                "There is no episode column, and no row is marked as the end of an episode. Name "
-                "the episodes with episode=..., or pass terminated=True if every row is its own."
-            )
+    flagged = isinstance(steps.terminated, np.ndarray) or steps.truncated is not None
+    if flagged and not ends.any():
+        raise LogError(
+            "There is no episode column, and no row is marked as the end of an episode. Name the "
+            "episodes with episode=..., or pass terminated=True if every row is its own."
+        )
+    say_what_ends_an_episode(told, flagged, steps.next_states is not None)
+    return np.concatenate([[0], np.cumsum(ends[:-1])]) if flagged else np.arange(n)
+
+
+def say_what_ends_an_episode(told: Told, flagged: bool, given_next: bool) -> None:
+    """Note, or refuse to guess, what an episode is in a log without a column that says so."""
+    if flagged:
         told.notes.append("No episode column: an episode ends where a row is marked as its end.")
-        return np.concatenate([[0], np.cumsum(ends[:-1])])
-    if steps.next_states is not None:
+    elif given_next:
         raise LogError(
             "There are next states, but neither an episode column nor flags that end an episode. "
             "Name the episodes with episode=..., or pass next_state=False if each row is its own."
         )
-    told.notes.append("No episode column: every row is an episode of one step.")
-    return np.arange(n)
+    else:
+        told.notes.append("No episode column: every row is an episode of one step.")
 
 
-def _in_order(steps: Steps, codes: IntArray, told: Told) -> tuple[Steps, Episodes]:
+def without_timeouts(name: str | None, done: Any, truncated: BoolArray | None, told: Told) -> Any:
+    """Return what `done` says about termination: in older logs it is true at timeouts as well."""
+    if name is None or "done" not in name.lower() or truncated is None or not truncated.any():
+        return done
+    if not done[truncated].all():
+        return done
+    told.notes.append(
+        f"Every truncated row is {name} as well: {name} is read as the end of an episode for "
+        f"whatever reason, and terminated as {name} without truncated."
+    )
+    return done & ~truncated
+
+
+def _in_order(steps: Steps, codes: IntArray, told: Told) -> tuple[Steps, Runs]:
     order = _order(steps, codes, told)
 
     def moved(values: Any) -> Any:
@@ -180,7 +191,7 @@ def _in_order(steps: Steps, codes: IntArray, told: Told) -> tuple[Steps, Episode
         )
     border = codes[1:] != codes[:-1]
     starts, ends = np.concatenate([[True], border]), np.concatenate([border, [True]])
-    return steps, Episodes(codes, starts, ends, order)
+    return steps, Runs(codes, starts, ends, order)
 
 
 def _order(steps: Steps, codes: IntArray, told: Told) -> IntArray | None:
@@ -213,7 +224,7 @@ def _order(steps: Steps, codes: IntArray, told: Told) -> IntArray | None:
     return order
 
 
-def _terminated(steps: Steps, episodes: Episodes) -> BoolArray:
+def _terminated(steps: Steps, episodes: Runs) -> BoolArray:
     ends = episodes.ends
     for name, flag in (("terminated", steps.terminated), ("truncated", steps.truncated)):
         if isinstance(flag, np.ndarray) and (flag & ~ends).any():
@@ -233,7 +244,7 @@ def _terminated(steps: Steps, episodes: Episodes) -> BoolArray:
 
 
 def _next_states(
-    steps: Steps, episodes: Episodes, terminated: BoolArray, told: Told
+    steps: Steps, episodes: Runs, terminated: BoolArray, told: Told
 ) -> tuple[BoolArray, FloatArray]:
     """Return the rows whose next state nobody knows, and the next states of the others."""
     if steps.next_states is None:
@@ -256,19 +267,24 @@ def _next_states(
                 f"{row} ({int(wrong.sum())} such rows); fill it in, or pass next_state=False to "
                 f"derive all next states from the rows."
             )
-    count = int(unknown.sum())
+    if unknown.any() and steps.guessed_episode is not None:
+        require_few(int(unknown.sum()), len(unknown), steps.guessed_episode)
+    say_what_is_left_out(told, unknown[episodes.ends], (unknown & episodes.starts)[episodes.ends])
+    return unknown, after
+
+
+def say_what_is_left_out(told: Told, dropped: BoolArray, emptied: BoolArray) -> None:
+    """Warn of episodes whose last step is left out, and of those that have no other step."""
+    count = int(dropped.sum())
     if count:
-        if steps.guessed_episode is not None:
-            require_few(count, len(unknown), steps.guessed_episode)
-        emptied = int((unknown & episodes.starts).sum())
+        none_left = int(emptied.sum())
         told.cautions.append(
-            f"{count} last step{'s' if count > 1 else ''} of {int(episodes.ends.sum())} episodes "
-            f"left out: the episode goes on, but the state that followed was not logged"
-            + (f" ({emptied} of these episodes had no other step)" if emptied else "")
+            f"{count} last step{'s' if count > 1 else ''} of {len(dropped)} episodes left out: the "
+            f"episode goes on, but the state that followed was not logged"
+            + (f" ({none_left} of these episodes had no other step)" if none_left else "")
             + ". Pass terminated=True if episodes end for good at their last row (the state must then "
             "hold the step, which tells how much is left), or name the column that says which do."
         )
-    return unknown, after
 
 
 def require_few(left_out: int, rows: int, episode: str) -> None:
@@ -284,20 +300,27 @@ def require_few(left_out: int, rows: int, episode: str) -> None:
     )
 
 
-def _warn_of_gaps(steps: Steps, episodes: Episodes, told: Told) -> None:
+def _warn_of_gaps(steps: Steps, episodes: Runs, told: Told) -> None:
     if steps.step is None or steps.step.dtype.kind not in "iu":
         return
     inside = ~episodes.ends[:-1]
     apart: BoolArray = inside & (np.diff(steps.step.astype(float)) != 1)
-    count = int(apart.sum())
-    if 0 < count < inside.sum() / 2:  # when most steps are further apart, one is not the unit
+    if not apart.any():
+        return
+    first = episodes.was(int(apart.argmax()))
+    say_where_steps_are_missing(told, int(apart.sum()), int(inside.sum()), first)
+
+
+def say_where_steps_are_missing(told: Told, count: int, steps: int, first: int) -> None:
+    """Warn of gaps between consecutive steps, the first after this row."""
+    if 0 < count < steps / 2:  # when most steps are further apart, one is not the unit
         told.cautions.append(
             f"{count} step{'s' if count > 1 else ''} missing within episodes, the first after row "
-            f"{episodes.was(int(apart.argmax()))}: the next state there is that of the next row."
+            f"{first}: the next state there is that of the next row."
         )
 
 
-def _groups(group: Labelled, episodes: Episodes, labels: Labelled | None) -> IntArray:
+def _groups(group: Labelled, episodes: Runs, labels: Labelled | None) -> IntArray:
     codes = group.codes
     torn = (codes[1:] != codes[:-1]) & ~episodes.ends[:-1]
     if torn.any():

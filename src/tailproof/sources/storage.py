@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
 from tailproof.errors import LogError, StorageError, TailproofError
+from tailproof.sources.encode import is_text
 from tailproof.sources.tables import blaming
 
 _DECODED = 1 << 23  # bytes of columns that are decoded at a time
@@ -147,13 +149,10 @@ def _as_wanted(
 
 def _place(span: Span, row: int) -> str:
     """Return in words where a row of a span is."""
-    group, within = span.groups[-1], row
-    for number, rows in zip(span.groups, span.rows, strict=True):
-        if within < rows:
-            group = number
-            break
-        within -= rows
-    return f"{span.path}, row group {group}, rows from {within} on"
+    ends = np.cumsum(span.rows)
+    at = min(int(np.searchsorted(ends, row, side="right")), len(ends) - 1)
+    within = row - int(ends[at]) + span.rows[at]
+    return f"{span.path}, row group {span.groups[at]}, rows from {within} on"
 
 
 @dataclass(frozen=True)
@@ -205,38 +204,28 @@ class DataSet:
 
     def parts(self, rows: int) -> tuple[Part, ...]:
         """Cut the data set into runs of row groups, of about this many rows each."""
-        cut: list[tuple[int, list[Span]]] = []
-        first = done = 0
-        current: list[Span] = []
-        for span in self.spans:
-            for group, count in zip(span.groups, span.rows, strict=True):
-                if current and done + count > rows:
-                    cut.append((first, current))
-                    first, done, current = first + done, 0, []
-                done += count
-                _extend(current, span, group, count)
-        cut.append((first, current))
-        heads = [_head(spans) for _, spans in cut[1:]]
-        return tuple(
-            Part(start, tuple(spans), beyond)
-            for (start, spans), beyond in zip(cut, [*heads, None], strict=True)
-        )
+        groups = [
+            replace(span, groups=(group,), rows=(count,))
+            for span in self.spans
+            for group, count in zip(span.groups, span.rows, strict=True)
+        ]
+        parts: list[Part] = []
+        for group in groups:
+            if parts and parts[-1].rows + group.count <= rows:
+                parts[-1] = replace(parts[-1], spans=_extended(parts[-1].spans, group))
+                continue
+            if parts:
+                parts[-1] = replace(parts[-1], beyond=group)
+            parts.append(Part(parts[-1].first + parts[-1].rows if parts else 0, (group,), None))
+        return tuple(parts)
 
 
-def _extend(current: list[Span], span: Span, group: int, count: int) -> None:
-    if current and current[-1].path == span.path:
-        last = current.pop()
-        groups, rows = (*last.groups, group), (*last.rows, count)
-    else:
-        groups, rows = (group,), (count,)
-    current.append(Span(span.path, groups, rows, span.size, span.stamp, span.constants))
-
-
-def _head(spans: list[Span]) -> Span:
-    first = spans[0]
-    return Span(
-        first.path, first.groups[:1], first.rows[:1], first.size, first.stamp, first.constants
-    )
+def _extended(spans: tuple[Span, ...], group: Span) -> tuple[Span, ...]:
+    last = spans[-1]
+    if last.path != group.path:
+        return (*spans, group)
+    both = replace(last, groups=last.groups + group.groups, rows=last.rows + group.rows)
+    return (*spans[:-1], both)
 
 
 def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -263,12 +252,8 @@ def _alike(wanted: Any, found: Any) -> bool:
         or kinds.is_null(found)
         or (kinds.is_integer(wanted) and kinds.is_integer(found))
         or (kinds.is_floating(wanted) and kinds.is_floating(found))
-        or (_is_text(wanted) and _is_text(found))
+        or (is_text(wanted) and is_text(found))
     )
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(kinds.is_string(kind) or kinds.is_large_string(kind))
 
 
 def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:

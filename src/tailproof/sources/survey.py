@@ -6,7 +6,6 @@ It reads the columns that say so and no others, and keeps a few numbers for each
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,12 +17,14 @@ import pyarrow.types as kinds
 
 from tailproof.arrays import BoolArray, IntArray
 from tailproof.errors import LogError
+from tailproof.sources.actions import distinct_actions
 from tailproof.sources.columns import Columns
-from tailproof.sources.encode import flags, is_text, order, plain, refuse_missing
+from tailproof.sources.encode import order, refuse_missing, truth_values, unwrapped
 from tailproof.sources.storage import Part, Storage
+from tailproof.sources.tables import naming_the_type
+from tailproof.sources.variables import distinct_texts
 
 _BATCH = 1 << 18
-_FEW = 1 << 12  # action codes below this are counted without being sorted
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Surveyor:
         for span in part.spans:
             chosen = list(dict.fromkeys(wanted or [columns.reward]))
             for batch, where in self.storage.batches(span, chosen, _BATCH):
-                with located(where):
+                with naming_the_type(f"In {where}: "):
                     yield self._survey(batch, first)
                 first += batch.num_rows
 
@@ -157,7 +158,7 @@ class Surveyor:
             groups = labels.take(pa.array(np.searchsorted(borders, starts, "right") - 1))
         steps, gaps, first_gap = None, 0, 0
         if columns.step is not None and columns.episode is not None:
-            values = order(columns.step, pa.chunked_array([batch.column(columns.step)]))
+            values = order(columns.step, batch.column(columns.step))
             inside = np.ones(m, dtype=bool)
             inside[starts] = False
             before = np.append(values[:1], values[:-1])
@@ -167,13 +168,11 @@ class Surveyor:
             if values.dtype.kind in "iu":
                 apart = inside & (values != before + values.dtype.type(1))
                 gaps, first_gap = int(apart.sum()), first + int(apart.argmax()) - 1
-        actions, counts = self._actions(batch)
+        actions, counts = distinct_actions(columns.action, batch)
         last_actions = None
         if actions is not None:
-            last_actions = plain(
-                pa.chunked_array([batch.column(columns.action[0])])
-            ).combine_chunks()
-            last_actions = last_actions.take(pa.array(last))
+            taken = unwrapped(batch.column(columns.action[0]))
+            last_actions = taken.take(pa.array(last)).combine_chunks()
         return Survey(
             rows=m,
             starts=first + starts,
@@ -187,35 +186,10 @@ class Surveyor:
             actions=actions,
             action_counts=counts,
             last_actions=last_actions,
-            texts=tuple(_texts(names, batch) for names in self.texts),
+            texts=tuple(
+                distinct_texts(names[0], [*map(batch.column, names)]) for names in self.texts
+            ),
         )
-
-    def _actions(self, batch: pa.RecordBatch) -> tuple[pa.Array | None, IntArray | None]:
-        """Return the distinct actions and how often each occurs, where they may be discrete."""
-        if len(self.columns.action) > 1:
-            return None, None
-        name = self.columns.action[0]
-        column = plain(pa.chunked_array([batch.column(name)]))
-        refuse_missing(name, column)
-        if kinds.is_integer(column.type):
-            values = column.to_numpy()
-            if values.min() >= 0 and values.max() < _FEW:
-                most = int(values.max())
-                # a few comparisons are faster than integers of eight bytes
-                few = [
-                    np.count_nonzero(values == code) for code in range(most + 1 if most < 8 else 0)
-                ]
-                every = np.array(few) if few else np.bincount(values)
-                distinct = np.flatnonzero(every)
-                return pa.array(distinct.astype(values.dtype), column.type), every[distinct]
-        elif kinds.is_floating(column.type):
-            values = column.to_numpy()
-            if not ((np.abs(values) < 2**53) & (values == np.round(values))).all():
-                return None, None
-        elif not (is_text(column.type) or kinds.is_boolean(column.type)):
-            return None, None
-        found = pc.value_counts(column.combine_chunks())
-        return found.field("values"), np.asarray(found.field("counts"))
 
 
 def _all_actions(surveys: Sequence[Survey]) -> tuple[pa.Array | None, IntArray | None]:
@@ -229,7 +203,7 @@ def _all_actions(surveys: Sequence[Survey]) -> tuple[pa.Array | None, IntArray |
 
 def _runs(name: str, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
     """Return where the values of a column change, and the value from there on."""
-    column = plain(pa.chunked_array([batch.column(name)]))
+    column = unwrapped(batch.column(name))
     refuse_missing(name, column)
     encoded = pc.run_end_encode(column.combine_chunks())
     ends = encoded.run_ends.to_numpy()
@@ -247,28 +221,7 @@ def _flagged(name: str | None, batch: pa.RecordBatch) -> IntArray:
     column = batch.column(name)
     if kinds.is_boolean(column.type) and column.null_count == 0:
         return np.asarray(pc.indices_nonzero(column)).astype(np.intp)
-    return np.flatnonzero(flags(name, pa.chunked_array([column])))
-
-
-def _texts(names: Sequence[str], batch: pa.RecordBatch) -> pa.Array:
-    columns = [plain(pa.chunked_array([batch.column(name)])) for name in names]
-    refuse_missing(names[0], columns[0])
-    chunks = [chunk.cast(pa.large_string()) for column in columns for chunk in column.chunks]
-    return pc.unique(pa.concat_arrays(chunks)).drop_null()
-
-
-@contextmanager
-def located(where: str) -> Iterator[None]:
-    """Say where in a data set a problem lies."""
-    try:
-        yield
-    except LogError as error:
-        raise type(error)(f"In {where}: {error}") from error
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise LogError(
-            f"In {where}: a column cannot be read: {reason[:300]}. Convert it to numbers or UTF-8 text."
-        ) from error
+    return np.flatnonzero(truth_values(name, column))
 
 
 def _named(episode: Any) -> str:

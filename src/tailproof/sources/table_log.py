@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -11,73 +10,82 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray
+from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.log import Log
-from tailproof.data.spaces import Discrete
+from tailproof.data.origin import OriginalTable
+from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import LogError
-from tailproof.sources.columns import Choice, Columns, resolve_columns
+from tailproof.sources.actions import action_layout, distinct_actions
+from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.conventions import NEGATIVE
 from tailproof.sources.encode import (
-    flags,
+    Column,
     identifiers,
     is_text,
-    labelled,
     numbers,
     order,
-    plain,
+    truth_values,
 )
 from tailproof.sources.frequencies import available_actions, with_weights
-from tailproof.sources.original import OriginalColumns
-from tailproof.sources.parquet import described_columns, described_space
-from tailproof.sources.steps import Steps, Told, assemble
-from tailproof.sources.tables import Source, open_table
+from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
+from tailproof.sources.steps import Steps, Told, assemble, without_timeouts
+from tailproof.sources.tables import Source, naming_the_type, open_table
 from tailproof.sources.tidy import Tidying, require_complete, state_pairs
-from tailproof.sources.variables import Block, actions, state_block
+from tailproof.sources.variables import Variable, distinct_texts, state_matrix
 
 T = TypeVar("T")
 #: What the state of a table without state columns is called.
 NO_STATE = ("constant",)
+#: What no policy knows before it acts.
+_LATER = {
+    "action": "the action",
+    "reward": "the reward",
+    "next_state": "a next state",
+    "terminated": "what ends the episode",
+    "truncated": "what ends the episode",
+    "propensity": "the propensity of the logged action",
+}
 
 
 def read_table(
-    source: Any, parts: dict[str, Choice], told: Told, tidying: Tidying | None = None
+    source: Any, parts: dict[str, Choice], told: Told, tidying: Tidying
 ) -> tuple[Log, Columns]:
     """Read a log from anything that is a table, and tell which columns were taken as what."""
     table = open_table(source)
-    described = described_columns(table) if all(part is None for part in parts.values()) else None
-    if described is not None:
-        columns, description = described
-        steps = _described_steps(_load(table, columns), columns, description)
-        log = _typed_ids(assemble(steps, told), description)
-        return _with_table(log, table, columns), columns
-    columns = resolve_columns(table.names, **parts)
-    rows, tidy = _load(table, columns), tidying or Tidying()
-    with _naming_the_type():
+    columns, description = chosen_columns(table.label, table.names, table.schema, parts)
+    rows = _load(table, columns)
+    tidy = tidying if description is None else Tidying(missing="error")
+    with naming_the_type():
         kept = require_complete(rows, columns, tidy)
-    used = rows if kept is None else rows.filter(pa.array(kept))
-    steps = _steps(used, columns, parts.get("terminated") is True, told, tidy)
-    steps = replace(steps, guessed_episode=columns.guessed_episode(parts))
-    log = assemble(steps, told)
+        used = rows if kept is None else rows.filter(pa.array(kept))
+        steps = _steps(used, columns, description, tidy, told)
+    if parts.get("terminated") is True:
+        steps = replace(steps, terminated=True)
+    log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), told)
+    if description is not None:
+        log = replace(
+            log,
+            episode_ids=typed_labels(log.episode_ids, description, "episode"),
+            group_ids=typed_labels(log.group_ids, description, "group"),
+        )
     _say_what_is_odd(columns, log, parts, told)
     if columns.weight is not None:
         log = with_weights(log, columns.weight, used[columns.weight], told)
+    origin = log.table_rows
     if kept is not None:
         told.cautions.append(
             f"{int((~kept).sum())} of {len(kept)} rows left out: their episodes have missing values."
         )
-        log = replace(log, origin=log.table_rows.within(np.flatnonzero(kept), len(kept)))
-    log = _with_table(log, table, columns)
+        origin = origin.within(np.flatnonzero(kept), len(kept))
+    said = columns.parts()
+    hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}
+    names = tuple(name for name in table.names if name not in hidden)
+    original = OriginalTable(table.label, names, hidden, origin.count, table.read)
+    log = replace(log, origin=replace(origin, table=original, index=table.index))
     if columns.available:
         mask = available_actions(rows, columns.available, log)
         log = replace(log, origin=replace(log.table_rows, available=mask))
     return log, columns
-
-
-def _with_table(log: Log, source: Source, columns: Columns) -> Log:
-    """Return the log with the table that it was read from, for policies that read columns of it."""
-    origin = log.table_rows
-    table = OriginalColumns.of(source, columns, origin.count)
-    return replace(log, origin=replace(origin, table=table, index=source.index))
 
 
 def _load(source: Source, columns: Columns) -> pa.Table:
@@ -89,47 +97,82 @@ def _load(source: Source, columns: Columns) -> pa.Table:
 
 
 def _steps(
-    table: pa.Table, columns: Columns, all_terminate: bool, told: Told, tidying: Tidying
+    table: pa.Table,
+    columns: Columns,
+    description: dict[str, Any] | None,
+    tidying: Tidying,
+    told: Told,
 ) -> Steps:
-    with _naming_the_type():
-        pairs = [state_block(*pair) for pair in state_pairs(table, columns, tidying, told)]
-        if not pairs:
-            pairs = [(Block(np.zeros((table.num_rows, 1)), NO_STATE), None)]
-        blocks, after_blocks = zip(*pairs, strict=True)
-        chosen, space, notes = actions(columns.action, [table[name] for name in columns.action])
-        told.notes.extend(notes)
-        rewards = numbers(columns.reward, table[columns.reward])
-        rewards = _net(-rewards if columns.negative else rewards, chosen, space, tidying.cost)
-        terminated = _optional(flags, columns.terminated, table)
-        truncated = _optional(flags, columns.truncated, table)
-        if columns.terminated is not None and "done" in columns.terminated.lower():
-            terminated = _without_timeouts(columns.terminated, terminated, truncated, told)
-        return Steps(
-            states=_side_by_side([block.values for block in blocks]),
-            actions=chosen,
-            rewards=rewards,
-            next_states=_side_by_side([block.values for block in after_blocks])
-            if columns.next_state
-            else None,
-            episode=_optional(identifiers, columns.episode, table),
-            group=_optional(identifiers, columns.group, table),
-            step=_optional(order, columns.step, table),
-            terminated=True if all_terminate else terminated,
-            truncated=truncated,
-            propensity=_optional(numbers, columns.propensity, table),
-            action_space=space,
-            state_names=tuple(name for block in blocks for name in block.names),
-            reward_name=f"minus {columns.reward}" if columns.negative else columns.reward,
+    """Return the columns of each part as arrays; the description is that of a log of ours."""
+    names, states, next_states = _states(table, columns, tidying, told)
+    layout, notes = action_layout(
+        columns.action,
+        table,
+        *distinct_actions(columns.action, table),
+        None if description is None else described_space(description),
+    )
+    told.notes.extend(notes)
+    actions = layout(table)
+    rewards = numbers(columns.reward, table[columns.reward])
+    rewards = _net(-rewards if columns.negative else rewards, actions, layout.space, tidying.cost)
+    reward_name = f"minus {columns.reward}" if columns.negative else columns.reward
+    if description is not None:
+        types, names = description["types"], tuple(description["state_names"])
+        reward_name = description.get("reward_name", "reward")
+        states = states.astype(types["states"], copy=False)
+        next_states = np.asarray(next_states, dtype=types["next_states"])
+        actions = actions.astype(types["actions"], copy=False)
+    truncated = _optional(truth_values, columns.truncated, table)
+    return Steps(
+        states=states,
+        actions=actions,
+        rewards=rewards,
+        next_states=next_states,
+        episode=_optional(identifiers, columns.episode, table),
+        group=_optional(identifiers, columns.group, table),
+        step=_optional(order, columns.step, table),
+        terminated=without_timeouts(
+            columns.terminated, _optional(truth_values, columns.terminated, table), truncated, told
+        ),
+        truncated=truncated,
+        propensity=_optional(numbers, columns.propensity, table),
+        action_space=layout.space,
+        state_names=names,
+        reward_name=reward_name,
+        keep_order=description is not None,
+    )
+
+
+def _states(
+    table: pa.Table, columns: Columns, tidying: Tidying, told: Told
+) -> tuple[tuple[str, ...], FloatArray, FloatArray | None]:
+    """Return the names of the state variables, the states (n, p) and the next states, if given."""
+    pairs = state_pairs(table, columns, tidying, told)
+    if not pairs:
+        return NO_STATE, np.zeros((table.num_rows, 1)), None
+    variables = [
+        Variable.of(
+            pair.name,
+            pair.column,
+            distinct_texts(pair.name, pair.both) if is_text(pair.column.type) else None,
         )
+        for pair in pairs
+    ]
+    names, befores, after_names, afters = zip(*pairs, strict=True)
+    states = state_matrix(variables, names, befores, order="F").T
+    next_states = None
+    if columns.next_state:
+        next_states = state_matrix(variables, after_names, afters, missing=True, order="F").T
+    return tuple(part for each in variables for part in each.parts), states, next_states
 
 
 def _net(
-    rewards: FloatArray, actions: AnyArray, space: Discrete | None, cost: Mapping[str, float]
+    rewards: FloatArray, actions: AnyArray, space: ActionSpace, cost: Mapping[str, float]
 ) -> FloatArray:
     """Return rewards less the cost of the action that was taken."""
     if not cost:
         return rewards
-    if space is None:
+    if not isinstance(space, Discrete):
         raise LogError("cost is given by action, and the actions of this log are continuous.")
     labels = [space.label(code) for code in range(space.n)]
     each = np.zeros(space.n)
@@ -169,7 +212,7 @@ def _say_what_is_odd(columns: Columns, log: Log, parts: Mapping[str, Choice], to
     if not log.is_bandit or log.n_transitions < log.table_rows.count:
         raise LogError(
             f"No column looks like the state, and episodes of several steps need one. The log has: "
-            f"{', '.join(log_columns(columns)[:30])}. Name it, as in state='*'."
+            f"{', '.join((*columns.used(), *columns.ignored)[:30])}. Name it, as in state='*'."
         )
     left = ", ".join(columns.ignored[:12])
     told.notes.append(
@@ -178,98 +221,5 @@ def _say_what_is_odd(columns: Columns, log: Log, parts: Mapping[str, Choice], to
     )
 
 
-def log_columns(columns: Columns) -> tuple[str, ...]:
-    """Return all columns of the table."""
-    return (*columns.used(), *columns.ignored)
-
-
-def _described_steps(table: pa.Table, columns: Columns, description: dict[str, Any]) -> Steps:
-    """Return the steps of a log that tailproof wrote."""
-    types, space = description["types"], described_space(description)
-    with _naming_the_type():
-
-        def matrix(names: Sequence[str], kind: str) -> FloatArray:
-            side = _side_by_side([numbers(name, table[name]) for name in names])
-            return side.astype(types[kind], copy=False)
-
-        chosen: AnyArray
-        if not isinstance(space, Discrete):
-            chosen = matrix(columns.action, "actions")
-        else:
-            chosen = _described_actions(columns.action[0], table, space)
-        return Steps(
-            states=matrix(columns.state, "states"),
-            actions=chosen,
-            rewards=numbers(columns.reward, table[columns.reward]),
-            next_states=matrix(columns.next_state, "next_states"),
-            episode=_optional(identifiers, columns.episode, table),
-            group=_optional(identifiers, columns.group, table),
-            step=_optional(order, columns.step, table),
-            terminated=_optional(flags, columns.terminated, table),
-            truncated=_optional(flags, columns.truncated, table),
-            propensity=_optional(numbers, columns.propensity, table),
-            action_space=space,
-            state_names=tuple(description["state_names"]),
-            reward_name=description.get("reward_name", "reward"),
-            keep_order=True,
-        )
-
-
-def _described_actions(name: str, table: pa.Table, space: Discrete) -> AnyArray:
-    column = plain(table[name])
-    if not is_text(column.type):
-        return order(name, column)
-    found = labelled(column)
-    place = {label: code for code, label in enumerate(space.labels or ())}
-    codes = [place.get(label, -1) for label in found.labels.tolist()]
-    return np.array([*codes, -1])[found.codes]
-
-
-def _typed_ids(log: Log, description: dict[str, Any]) -> Log:
-    """Return the log with ids of the types that they had when they were written."""
-
-    def typed(ids: AnyArray, kind: str) -> AnyArray:
-        if ids.dtype == kind or np.dtype(kind).kind in "UO":
-            return ids
-        return ids.view(kind) if np.dtype(kind).kind == "M" else ids.astype(kind)
-
-    types = description["types"]
-    groups = None if log.group_ids is None else typed(log.group_ids, types["group"])
-    return replace(log, episode_ids=typed(log.episode_ids, types["episode"]), group_ids=groups)
-
-
-def _optional(
-    convert: Callable[[str, pa.ChunkedArray], T], name: str | None, table: pa.Table
-) -> T | None:
+def _optional(convert: Callable[[str, Column], T], name: str | None, table: pa.Table) -> T | None:
     return None if name is None else convert(name, table[name])
-
-
-def _side_by_side(columns: Sequence[FloatArray]) -> FloatArray:
-    if len(columns) == 1:
-        return columns[0] if columns[0].ndim == 2 else columns[0][:, None]
-    return np.column_stack(columns)
-
-
-def _without_timeouts(
-    name: str, done: BoolArray | None, truncated: BoolArray | None, told: Told
-) -> BoolArray | None:
-    """Return what `done` says about termination: in older logs it is true at timeouts as well."""
-    if done is None or truncated is None or not truncated.any() or not done[truncated].all():
-        return done
-    told.notes.append(
-        f"Every truncated row is {name} as well: {name} is read as the end of an episode for "
-        f"whatever reason, and terminated as {name} without truncated."
-    )
-    return done & ~truncated
-
-
-@contextmanager
-def _naming_the_type() -> Iterator[None]:
-    """Turn Arrow's own errors about types it cannot convert into ours."""
-    try:
-        yield
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise LogError(
-            f"A column cannot be read: {reason[:300]}. Convert it to numbers or UTF-8 text."
-        ) from error

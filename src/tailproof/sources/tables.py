@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,6 @@ from tailproof.errors import LogError, TailproofError
 from tailproof.sources.databases import database, read_database
 from tailproof.sources.limits import LimitedStream, require_room
 
-#: What the files that tailproof writes keep their description under.
-METADATA_KEY = b"tailproof"
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
@@ -28,30 +26,14 @@ JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
 class Source:
     """A table that has been opened: its columns are known, its rows not read yet.
 
-    Attributes
-    ----------
-    label
-        What errors call it.
-    names
-        Its columns.
-    read
-        Reads these columns; those of the second argument are labels, to be kept as they are written.
-    schema
-        Its schema, where that may hold what tailproof wrote about it.
-    index
-        The row labels of a pandas frame.
+    `read` takes the columns to read, and those of them that are labels, to be kept as they are written.
     """
 
-    label: str
+    label: str  # what errors call it
     names: tuple[str, ...]
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
-    schema: pa.Schema | None = field(default=None, repr=False)
-    index: Any = field(default=None, repr=False)
-
-    @property
-    def metadata(self) -> bytes | None:
-        """What tailproof wrote into it, if it did."""
-        return (self.schema.metadata or {}).get(METADATA_KEY) if self.schema is not None else None
+    schema: pa.Schema | None = None  # where it may hold what tailproof wrote about the table
+    index: Any = None  # the row labels of a pandas frame
 
 
 def open_table(given: Any) -> Source:
@@ -85,6 +67,21 @@ def blaming(label: str, advice: str) -> Iterator[None]:
     except Exception as error:  # parsers of untrusted bytes raise all kinds
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LogError(f"{label} could not be read: {reason[:300]}. {advice}") from error
+
+
+@contextmanager
+def naming_the_type(where: str = "") -> Iterator[None]:
+    """Turn Arrow's own errors about types it cannot convert into ours, and say where in a data set."""
+    try:
+        yield
+    except LogError as error:
+        raise type(error)(f"{where}{error}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        said = "a column" if where else "A column"
+        raise LogError(
+            f"{where}{said} cannot be read: {reason[:300]}. Convert it to numbers or UTF-8 text."
+        ) from error
 
 
 def _in_memory(label: str, table: pa.Table) -> Source:

@@ -16,7 +16,7 @@ from tailproof.arrays import BoolArray
 from tailproof.data.log import GAP, OTHER
 from tailproof.errors import LogError
 from tailproof.sources.columns import Columns
-from tailproof.sources.encode import array, is_list, is_text, labelled, plain
+from tailproof.sources.encode import array, is_list, is_text, labelled, missing_rows, unwrapped
 from tailproof.sources.steps import Told
 from tailproof.sources.variables import require_no_numbers
 
@@ -66,6 +66,11 @@ class Pair(NamedTuple):
     after_name: str | None = None
     after: pa.ChunkedArray | None = None
 
+    @property
+    def both(self) -> list[pa.ChunkedArray]:
+        """The columns."""
+        return [self.column] if self.after is None else [self.column, self.after]
+
 
 def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, told: Told) -> list[Pair]:
     """Return the state columns of a table without gaps, dates and rare categories."""
@@ -80,7 +85,7 @@ def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, told: Told)
     filled: list[str] = []
     names = zip(columns.state, columns.next_state or [None] * len(columns.state), strict=True)
     for name, after in names:
-        pair = Pair(name, plain(table[name]), after, plain(table[after]) if after else None)
+        pair = Pair(name, unwrapped(table[name]), after, unwrapped(table[after]) if after else None)
         for part in _in_parts(_as_text(pair) if name in tidying.categorical else pair):
             try:
                 whole, indicator = _filled(part, tidying, unseen, filled)
@@ -104,16 +109,6 @@ def _unseen(table: pa.Table, next_state: Sequence[str]) -> BoolArray | None:
     return np.asarray(np.logical_and.reduce([missing_rows(table[name]) for name in next_state]))
 
 
-def missing_rows(column: pa.ChunkedArray) -> BoolArray:
-    """Return which values of a column are missing, (n,)."""
-    nothing = pc.is_null(plain(column), nan_is_null=True)
-    return np.asarray(array(nothing.cast(pa.uint8())) == 1)
-
-
-def _both(pair: Pair) -> list[pa.ChunkedArray]:
-    return [pair.column] if pair.after is None else [pair.column, pair.after]
-
-
 def _as_text(pair: Pair) -> Pair:
     def text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if kinds.is_floating(column.type):
@@ -122,7 +117,7 @@ def _as_text(pair: Pair) -> Pair:
                 column = column.cast(pa.int64(), safe=False)
         return column.cast(pa.large_string())
 
-    return _changed(pair, [text(column) for column in _both(pair)])
+    return _changed(pair, [text(column) for column in pair.both])
 
 
 def _changed(pair: Pair, columns: Sequence[pa.ChunkedArray], suffix: str = "") -> Pair:
@@ -141,12 +136,12 @@ def _in_parts(pair: Pair) -> list[Pair]:
         instants = column.cast(pa.timestamp("us")).cast(pa.int64())
         return pc.divide(instants.cast(pa.float64()), 86_400e6)
 
-    parts = [_changed(pair, [days(column) for column in _both(pair)])]
+    parts = [_changed(pair, [days(column) for column in pair.both])]
     if kinds.is_timestamp(kind):
-        hours = [pc.hour(column).cast(pa.float64()) for column in _both(pair)]
+        hours = [pc.hour(column).cast(pa.float64()) for column in pair.both]
         if len(pc.unique(hours[0]).drop_null()) > 1:
             parts.append(_changed(pair, hours, " (hour)"))
-    weekdays = [pc.day_of_week(column).cast(pa.float64()) for column in _both(pair)]
+    weekdays = [pc.day_of_week(column).cast(pa.float64()) for column in pair.both]
     if len(pc.unique(weekdays[0]).drop_null()) > 1:
         parts.append(_changed(pair, weekdays, " (weekday)"))
     return parts
@@ -156,7 +151,7 @@ def _filled(
     pair: Pair, tidying: Tidying, unseen: BoolArray | None, told: list[str]
 ) -> tuple[Pair, list[Pair]]:
     """Return a column without gaps, and the indicator of where they were."""
-    gaps = [missing_rows(column) for column in _both(pair)]
+    gaps = [missing_rows(column) for column in pair.both]
     if len(gaps) > 1 and unseen is not None:
         gaps[1] &= ~unseen
     count = int(sum(each.sum() for each in gaps))
@@ -175,7 +170,7 @@ def _filled(
     else:
         known = pair.column.cast(pa.float64(), safe=False).filter(pa.array(~gaps[0]))
         value = float(np.median(array(known)))
-        numbers = [column.cast(pa.float64(), safe=False) for column in _both(pair)]
+        numbers = [column.cast(pa.float64(), safe=False) for column in pair.both]
         suffix = "=true" if kinds.is_boolean(kind) else ""
         pair = _changed(pair, numbers)._replace(name=pair.name + suffix)
     told.append(f"{pair.name} ({count}, {value if text else f'the median {value:g}'})")
@@ -188,7 +183,7 @@ def _filled(
 def _replaced(pair: Pair, gaps: Sequence[BoolArray], value: str | float) -> list[pa.ChunkedArray]:
     return [
         pc.if_else(pa.array(where), pa.scalar(value, column.type), column)
-        for column, where in zip(_both(pair), gaps, strict=True)
+        for column, where in zip(pair.both, gaps, strict=True)
     ]
 
 
@@ -196,14 +191,14 @@ def _grouped(pair: Pair, tidying: Tidying, told: Told) -> list[Pair]:
     """Return a text column with its rare values put together; an identifier is refused."""
     if not is_text(pair.column.type):
         return [pair]
-    both = _both(pair)
-    text = [column.cast(pa.large_string()) for column in both]
+    text = [column.cast(pa.large_string()) for column in pair.both]
     every = pa.chunked_array([chunk for column in text for chunk in column.chunks])
-    counts = pc.value_counts(every.drop_null().combine_chunks())
-    labels, count = counts.field("values").to_pylist(), np.asarray(counts.field("counts"))
+    found = {each["values"]: each["counts"] for each in pc.value_counts(every).to_pylist()}
+    found.pop(None, None)
+    labels, count = [*found], np.array([*found.values()])
     require_no_numbers(pair.name, [label for label in labels if label != MISSING])
     if len(labels) <= tidying.categories:
-        return [pair]
+        return [_changed(pair, text)]
     if len(labels) > max(len(every) // 2, tidying.categories):
         raise LogError(
             f"State column {pair.name!r} has {len(labels)} distinct texts in {len(every)} rows: an "
@@ -249,7 +244,7 @@ def require_complete(table: pa.Table, columns: Columns, tidying: Tidying) -> Boo
         return None
     bad = np.logical_or.reduce(list(gaps.values()))
     if columns.episode is not None:
-        codes = labelled(plain(table[columns.episode])).codes
+        codes = labelled(unwrapped(table[columns.episode])).codes
         bad = np.isin(codes, codes[bad])
     elif columns.terminated or columns.truncated:
         raise LogError(

@@ -1,27 +1,28 @@
-"""The variables of a log as numbers: states with categories one-hot, actions with their labels."""
+"""State columns as numbers: themselves, their categories one-hot, or the entries of their lists."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.data.spaces import Discrete
+from tailproof.arrays import FloatArray
 from tailproof.errors import LogError
 from tailproof.sources.encode import (
+    Column,
     array,
     is_list,
     is_text,
-    labelled,
+    missing_rows,
     numbers,
-    plain,
     refuse_missing,
     shown,
+    unwrapped,
 )
 
 #: More categories than this in a state column are an identifier, not a category.
@@ -29,132 +30,89 @@ MOST_CATEGORIES = 256
 _MANY = 20  # distinct texts, of which nine in ten are numbers: those are numbers, misspelt
 
 
-class Block(NamedTuple):
-    """One state column as numbers: itself, its categories one-hot, or the entries of its lists."""
+@dataclass(frozen=True)
+class Variable:
+    """How to read a state column: as a number, the entries of its lists, or one number for each text.
 
-    values: FloatArray  # (n, w)
-    names: tuple[str, ...]  # w of them
-
-
-def actions(
-    names: tuple[str, ...], columns: list[pa.ChunkedArray]
-) -> tuple[AnyArray, Discrete | None, list[str]]:
-    """Return actions, the space where they are discrete, and what to say about them.
-
-    Text and booleans become codes with labels. Whole numbers are codes already, unless they are
-    negative or fewer than half of those up to the highest occur: then they are labels too. Anything
-    else is continuous.
+    The column of its next values is read the same way.
     """
-    plains = [plain(column) for column in columns]
-    if len(plains) > 1 or is_list(plains[0].type):
-        return _action_vectors(names, plains), None, []
-    name, column = names[0], plains[0]
-    if is_text(column.type) or kinds.is_boolean(column.type):
-        refuse_missing(name, column)
-        if kinds.is_boolean(column.type):
-            codes = numbers(name, column).astype(np.intp)
-            return codes, Discrete(2, ("false", "true")), []
-        found = labelled(column)
-        return found.codes, Discrete(len(found.labels), tuple(found.labels.tolist())), []
-    if kinds.is_integer(column.type):
-        refuse_missing(name, column)
-        return _action_codes(name, array(column))
-    values = numbers(name, column)
-    if kinds.is_floating(column.type) and (np.abs(values) < 2**53).all():
-        whole = values.astype(np.int64)
-        if (whole == values).all():
-            codes, space, notes = _action_codes(name, whole)
-            notes.append(f"Column {name!r} holds whole numbers only: read as discrete actions.")
-            return codes, space, notes
-    return values[:, None], None, []
+
+    name: str
+    parts: tuple[str, ...]  # the names of its numbers
+    texts: pa.Array | None = None  # in order; None unless it is text
+    is_list: bool = False
+
+    @classmethod
+    def of(cls, name: str, sample: Column, texts: pa.Array | None) -> Variable:
+        """Return how to read a column, from some of its values or, if it is text, all of them."""
+        if texts is not None:
+            _require_categories(name, texts.to_pylist())
+            ordered = texts.take(pc.sort_indices(texts))
+            return cls(name, tuple(f"{name}={label}" for label in ordered.to_pylist()), ordered)
+        sample = unwrapped(sample)
+        if is_list(sample.type):
+            width = list_width(name, sample)
+            return cls(name, tuple(f"{name}[{j}]" for j in range(width)), is_list=True)
+        return cls(name, (f"{name}=true" if kinds.is_boolean(sample.type) else name,))
+
+    def fill(self, out: FloatArray, name: str, column: Column, *, missing: bool) -> None:
+        """Write a column's numbers to `out`, (w, m); values that may be `missing` are NaN."""
+        if kinds.is_float64(column.type) and not column.null_count and not self.is_list:
+            array(column, out=out[0])  # what is not finite is found when all columns are there
+            return
+        column = unwrapped(column)
+        if self.texts is not None:
+            if not (is_text(column.type) or kinds.is_null(column.type)):
+                raise LogError(
+                    f"Column {name!r} must be text, as {self.name!r} is. {shown(column)} Convert it."
+                )
+            if not missing:
+                refuse_missing(name, column)
+            codes = pc.index_in(column.cast(pa.large_string()), self.texts)
+            places = array(codes, absent=-1)
+            out[:] = places == np.arange(len(self.texts))[:, None]
+            out[:, places < 0] = np.nan
+        elif self.is_list:
+            out[:] = lists(name, column, len(out), missing=missing).T
+        else:
+            out[0] = numbers(name, column, missing=missing)
 
 
-def state_block(
-    name: str,
-    column: pa.ChunkedArray,
-    after_name: str | None = None,
-    after: pa.ChunkedArray | None = None,
-) -> tuple[Block, Block | None]:
-    """Return one state column as numbers, and its next values where a column gives them.
-
-    Missing next values are NaN in all their entries: whether that is allowed depends on the row.
-    """
-    column = plain(column)
-    after = None if after is None else plain(after)
-    if is_text(column.type):
-        return _one_hot(name, column, after_name, after)
-    if is_list(column.type):
-        before = _lists(name, column)
-        names = tuple(f"{name}[{j}]" for j in range(before.shape[1]))
-        if after is None:
-            return Block(before, names), None
-        values = _lists(str(after_name), after, before.shape[1])
-        return Block(before, names), Block(values, names)
-    names = (f"{name}=true" if kinds.is_boolean(column.type) else name,)
-    before = numbers(name, column)[:, None]
-    if after is None:
-        return Block(before, names), None
-    values = numbers(str(after_name), after, missing=True)[:, None]
-    return Block(before, names), Block(values, names)
+def state_matrix(
+    variables: Sequence[Variable],
+    names: Sequence[str],
+    columns: Sequence[Column],
+    *,
+    missing: bool = False,
+    room: int = 0,
+    order: Literal["C", "F"] = "C",
+) -> FloatArray:
+    """Return the variables as they are in columns of these names, a row each, (p, m + room)."""
+    rows = len(columns[0])
+    every = np.empty((sum(len(each.parts) for each in variables), rows + room), order=order)
+    values, place = every[:, :rows], 0
+    for each, name, column in zip(variables, names, columns, strict=True):
+        each.fill(values[place : place + len(each.parts)], name, column, missing=missing)
+        place += len(each.parts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    if not np.isfinite(total):  # of the few columns that may hold such values, say which does
+        for name, column in zip(names, columns, strict=True):
+            if kinds.is_floating(column.type):
+                numbers(name, column, missing=missing)
+    return every
 
 
-def _action_codes(name: str, values: IntArray) -> tuple[AnyArray, Discrete, list[str]]:
-    distinct = np.unique(values)
-    highest = int(distinct[-1])
-    if int(distinct[0]) < 0 or highest >= 2 * len(distinct):
-        labels = tuple(str(value) for value in distinct.tolist())
-        first = ", ".join(f"{code} = {label}" for code, label in enumerate(labels[:3]))
-        return (
-            np.searchsorted(distinct, values),
-            Discrete(len(distinct), labels),
-            [
-                f"The values of column {name!r} are labels, with which a policy answers; "
-                f"probabilities have a column for each in their order "
-                f"({first}{', …' if len(labels) > 3 else ''})."
-            ],
-        )
-    never = sorted(set(range(highest + 1)) - set(distinct.tolist()))
-    said = (
-        [f"Actions {', '.join(map(str, never[:5]))} of 0..{highest} never occur."] if never else []
-    )
-    return values.astype(np.intp), Discrete(highest + 1), said
+def distinct_texts(name: str, columns: Sequence[Column]) -> pa.Array:
+    """Return the texts of a state column and of its next values, if these are text too."""
+    every = [unwrapped(column) for column in columns]
+    refuse_missing(name, every[0])
+    texts = [column.cast(pa.large_string()) for column in every if is_text(column.type)]
+    chunks = [chunk for column in texts for chunk in column.chunks]
+    return pc.unique(pa.chunked_array(chunks)).drop_null()
 
 
-def _action_vectors(names: tuple[str, ...], columns: list[pa.ChunkedArray]) -> FloatArray:
-    if len(columns) > 1 and all(kinds.is_integer(column.type) for column in columns):
-        raise LogError(
-            f"Several action columns must hold real numbers. Got whole numbers in "
-            f"{', '.join(names)}; combine discrete choices into one column, or convert to decimals."
-        )
-    if len(columns) == 1:
-        return _lists(names[0], columns[0])
-    return np.column_stack(
-        [numbers(name, column) for name, column in zip(names, columns, strict=True)]
-    )
-
-
-def _one_hot(
-    name: str, column: pa.ChunkedArray, after_name: str | None, after: pa.ChunkedArray | None
-) -> tuple[Block, Block | None]:
-    refuse_missing(name, column)
-    if after is not None and not (is_text(after.type) or kinds.is_null(after.type)):
-        raise LogError(
-            f"Column {after_name!r} must be text, as {name!r} is. {shown(after)} Convert it."
-        )
-    text = column.cast(pa.large_string())
-    both = text if after is None else _joined(text, after.cast(pa.large_string()))
-    codes, labels = labelled(both)
-    require_categories(name, labels.tolist())
-    names = tuple(f"{name}={label}" for label in labels.tolist())
-    values = (codes[:, None] == np.arange(len(labels))).astype(float)
-    if after is None:
-        return Block(values, names), None
-    values[codes < 0] = np.nan
-    n = len(column)
-    return Block(values[:n], names), Block(values[n:], names)
-
-
-def require_categories(name: str, labels: list[str]) -> None:
+def _require_categories(name: str, labels: list[str]) -> None:
     """Refuse text that is no category: an identifier, or numbers of which a few are misspelt."""
     if len(labels) > MOST_CATEGORIES:
         raise LogError(
@@ -182,30 +140,31 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _joined(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([*first.chunks, *second.chunks], type=first.type)
+def list_width(name: str, column: pa.ChunkedArray) -> int:
+    """Return how many entries the first list of a column has; none may be missing."""
+    refuse_missing(name, column)
+    return int(pc.list_value_length(column)[0].as_py())
 
 
-def _lists(name: str, column: pa.ChunkedArray, width: int | None = None) -> FloatArray:
-    """Return lists of numbers as (n, width); with a `width` given, lists may be missing: NaN."""
-    if width is None:
+def lists(name: str, column: pa.ChunkedArray, width: int, *, missing: bool = False) -> FloatArray:
+    """Return lists of numbers as (n, width); lists that may be `missing` are NaN."""
+    if not missing:
         refuse_missing(name, column)
-    there = array(column.is_valid().cast(pa.uint8())) == 1
-    if width is not None and not there.any():
-        return np.full((len(there), width), np.nan)
+    there = ~missing_rows(column)
+    values = np.full((len(there), width), np.nan)
+    if not there.any():
+        return values
     if not is_list(column.type):
         raise LogError(f"Column {name!r} must hold lists of numbers. {shown(column)} Convert it.")
     column = column.drop_null() if column.null_count else column
     lengths = array(pc.list_value_length(column))
-    width = int(lengths[0]) if width is None else width
     if (lengths != width).any() or width == 0:
-        row = int(np.flatnonzero(there)[(lengths != width).argmax()])
+        odd = int((lengths != width).argmax())
         raise LogError(
             f"The lists of column {name!r} must be equally long and not empty. Got "
-            f"{int(lengths[(lengths != width).argmax()])} entries at row {row}, and {width} "
+            f"{int(lengths[odd])} entries at row {int(np.flatnonzero(there)[odd])}, and {width} "
             f"entries in others."
         )
-    values = np.full((len(there), width), np.nan)
     entries = numbers(f"{name} (entries of its lists)", pc.list_flatten(column))
     values[there] = entries.reshape(-1, width)
     return values

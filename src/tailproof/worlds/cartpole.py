@@ -16,7 +16,7 @@ from tailproof.data.spaces import Discrete
 from tailproof.errors import TailproofError
 from tailproof.noise import Noise
 from tailproof.policies.simple import EpsilonGreedy, Policy
-from tailproof.worlds.rollout import Seed, discounted_returns, noisy_rollout
+from tailproof.worlds.rollout import Seed, noisy_rollout, simulated_returns
 
 GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH = 9.8, 1.0, 0.1, 0.5
 FORCE, TIME_STEP = 10.0, 0.02
@@ -240,7 +240,7 @@ class CartPole:
         The regret of a learned policy is ``value(world.target()) - value(policy)``; under one seed
         both meet the same random numbers.
         """
-        returns = discounted_returns(
+        returns = simulated_returns(
             self, policy, episodes=episodes, steps=steps or self.horizon, gamma=gamma, seed=seed
         )
         return float(returns.mean())
@@ -265,7 +265,7 @@ class CartPole:
         if policy is None and gamma == 0.99 and self.state_noise == 0.01:
             return TARGET_TRUTH
         steps = 1 if gamma == 0 else math.ceil(math.log(1e-4 * (1 - gamma)) / math.log(gamma))
-        returns = discounted_returns(
+        returns = simulated_returns(
             self, policy or self.target(), episodes=episodes, steps=steps, gamma=gamma, seed=seed
         )
         error = float(returns.std(ddof=1)) / math.sqrt(episodes)
@@ -284,7 +284,7 @@ class CartPole:
         Its Monte Carlo ran 300 steps in a simulator that stops after 201, and clipped the returns
         at their own 2 % and 98 % quantiles. It falls short of `truth` by about γ^201 = 13 %.
         """
-        returns = discounted_returns(
+        returns = simulated_returns(
             self, policy or self.target(), episodes=episodes, steps=201, gamma=gamma, seed=seed
         )
         low, high = np.quantile(returns, [0.02, 0.98])

@@ -86,7 +86,7 @@ def noisy_rollout(
     return clean if noise is None else add_noise(clean, noise, seed=rng.spawn(1)[0])
 
 
-def discounted_returns(
+def simulated_returns(
     world: World, policy: Policy, *, episodes: int, steps: int, gamma: float, seed: Seed = 0
 ) -> FloatArray:
     """Return Σ_t γ^t r_t of each simulated episode, (E,), without keeping the transitions.
@@ -98,7 +98,7 @@ def discounted_returns(
     --------
     >>> from tailproof.worlds import CartPole
     >>> world = CartPole()
-    >>> returns = discounted_returns(
+    >>> returns = simulated_returns(
     ...     world, world.target(), episodes=5, steps=10, gamma=1.0, seed=3
     ... )
     >>> bool(((9 < returns) & (returns < 10)).all())
@@ -240,16 +240,9 @@ def _environment_log(
                 taken += 1
                 over = np.asarray(terminated) | np.asarray(truncated)
                 next_states = _next_states(vector, observations, infos, over, mode)
-                for i in np.flatnonzero(running):
-                    row = (
-                        first + i,
-                        states[i],
-                        actions[i],
-                        rewards[i],
-                        next_states[i],
-                        terminated[i],
-                    )
-                    rows.append(row if propensity is None else (*row, propensity[i]))
+                likely = () if propensity is None else (propensity,)
+                seen = (states, actions, rewards, next_states, terminated, *likely)
+                rows += [(first + i, *(each[i] for each in seen)) for i in np.flatnonzero(running)]
                 ended = running & (over if steps is None or taken < steps else True)
                 running &= ~ended
                 advance(int(ended.sum()))

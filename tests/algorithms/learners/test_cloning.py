@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from tailproof import Continuous, Log, Method, PerAction, Polynomial, Split, learn, method
-from tailproof.algorithms.learners.cloning import Cloning
-from tailproof.algorithms.regression import RegressionCloning
+from tailproof.algorithms.learners.cloning import Cloning, RegressionCloning
 from tailproof.errors import MethodError, PolicyError
 
 

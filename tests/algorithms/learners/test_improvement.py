@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tailproof import FQI, Learned, Log, Method, learn, method
 from tailproof.algorithms.learners.behaviour import fit_behaviour
+from tailproof.algorithms.learners.cloning import TreeCloning
 from tailproof.algorithms.learners.improvement import ForestFQI, OneStep, WithinSupport
 from tailproof.algorithms.learners.state_critics import supported
-from tailproof.algorithms.learners.taming import TamedRewards, asymmetry_by_action
-from tailproof.algorithms.learners.tree_cloning import TreeCloning
+from tailproof.algorithms.rewards import TamedRewards, asymmetry_by_action
 from tailproof.errors import MethodError
 from tailproof.policies.simple import Uniform
 from tailproof.worlds import TabularMDP

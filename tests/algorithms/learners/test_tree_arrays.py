@@ -3,6 +3,7 @@ import pytest
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.tree import DecisionTreeRegressor
 
+from tailproof.algorithms.learners.state_critics import from_parts, to_parts
 from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues, with_action
 from tailproof.features import Standardise
 
@@ -42,7 +43,7 @@ def test_values_are_saved_as_arrays_and_restored(inputs, by_state):
     trees = TreeArrays.of(forest)
     shape = (trees.nodes, 2) if by_state else (trees.nodes,)
     values = TreeValues(scale, trees, np.random.default_rng(0).normal(size=shape), 2)
-    again = TreeValues.from_parts(*values.parts())
+    again = from_parts(*to_parts(values))
     states = 10 * np.random.default_rng(3).normal(size=(50, 3))
     assert values(states).shape == (50, 2)
     assert np.array_equal(again(states), values(states))

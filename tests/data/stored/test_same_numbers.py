@@ -8,8 +8,7 @@ import pytest
 import tailproof.algorithms.linear.statistics
 import tailproof.sources.lazily
 from tailproof import Log, Method, Split, compare, diagnose, evaluate, k_path, learn, method
-from tailproof.data.stored import LazyLog
-from tailproof.data.stored_views import SampleWarning
+from tailproof.data.stored import LazyLog, SampleWarning
 from tailproof.engines import Local
 from tailproof.errors import CoverageWarning, LogError
 from tailproof.features import Joint

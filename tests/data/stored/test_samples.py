@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import tailproof.data.stored_views
+import tailproof.data.stored
 import tailproof.sources.lazily
 from tailproof import diagnose, evaluate
-from tailproof.data.stored_views import SampleWarning, held, sampled_episodes, take_episodes
+from tailproof.data.stored import SampleWarning, held, sampled_episodes
 from tailproof.errors import LogError, TailproofWarning
 from tailproof.sources import read_log
 
@@ -47,7 +47,7 @@ def test_groups_stay_whole_and_neighbours_together(log, tmp_path, monkeypatch, t
     chosen = sampled_episodes(lazy, 600, seed=1)
     assert lazy.lengths[chosen].sum() == 500
     assert set(np.bincount(chosen // 5)) <= {0, 5}
-    monkeypatch.setattr(tailproof.data.stored_views, "_BLOCKS", 6)
+    monkeypatch.setattr(tailproof.data.stored, "_BLOCKS", 6)
     alone = sampled_episodes(replace(lazy, group_ids=None), 600, seed=1)
     assert set(np.bincount(alone // 5)) <= {0, 5}
     assert len(alone) == 10
@@ -68,11 +68,11 @@ def test_some_episodes_of_a_log_on_disk(parts, log, tmp_path, monkeypatch, table
     with pytest.warns(TailproofWarning, match="left out"):
         here = read_log(tmp_path / "t.parquet", lazy=False)
     for chosen in ([0], [29], [3, 4, 5, 20], list(range(0, 30, 2))):
-        taken = take_episodes(there, np.array(chosen))
+        taken = there.take(np.array(chosen))
         assert_equal(taken.load(), here.take(np.array(chosen)))
         assert np.array_equal(taken.first_states, here.first_states[chosen])
         rewards = [each for part in taken.parts for each in taken.rewards(part)]
         assert np.array_equal(np.concatenate(rewards), here.take(np.array(chosen)).rewards)
         assert taken.action_counts.sum() == taken.n_transitions
-        again = take_episodes(taken, np.arange(0, len(chosen), 2))
+        again = taken.take(np.arange(0, len(chosen), 2))
         assert_equal(again.load(), here.take(np.array(chosen[::2])))

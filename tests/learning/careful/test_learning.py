@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tailproof import Learned, Log, evaluate, learn
-from tailproof.algorithms.task import Task
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.errors import (
     LevelError,
     PartitionError,
@@ -175,7 +175,7 @@ def test_what_acts_in_a_fold_was_taught_by_the_others():
     """Labels of one fold are rewards of noise: a policy that saw them would profit."""
     log = one_step(n=200, effect=0.0)
     fold = dealt(log, 0.25, seed=0)
-    whole = Task(log, 0.0, None, log.first_states, seed=0)
+    whole = LearningTask(log, 0.0, None, log.first_states, seed=0)
     taught = []
 
     def teach(task, chosen):

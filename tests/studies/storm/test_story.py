@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from tailproof import evaluate
 from tailproof.cli import app
-from tailproof.cli.demonstrating import story_lines
+from tailproof.cli.studies import story_lines
 from tailproof.studies.storm.page import story_page
 from tailproof.studies.storm.story import (
     AUTO,

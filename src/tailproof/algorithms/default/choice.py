@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import Mover, PairedGain, Spreading, correlation_of
+from tailproof.algorithms.default.gain import Mover, PairedGain, UncertainValue, correlation_of
 from tailproof.algorithms.default.spreads import Spread
 from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
@@ -18,7 +18,7 @@ from tailproof.judgement.shape import RewardShape
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored(Spreading):
+class Scored(UncertainValue):
     """A value from independent observations, with its own spread and that of the logged policy.
 
     `measured` is what the log's rewards look like, or a function that measures it on demand.

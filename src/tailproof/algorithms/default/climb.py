@@ -27,7 +27,8 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.errors import SingularError
 from tailproof.features import Basis, Features, Fourier, PerAction, table_for
-from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for, joined
+from tailproof.features.base import joined
+from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for
 from tailproof.judgement.rules import RULES
 
 

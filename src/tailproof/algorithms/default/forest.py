@@ -18,8 +18,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
 from tailproof.algorithms.default.target import Pairs, PolicyActions, Target
-from tailproof.algorithms.learners.behaviour import some_rows
-from tailproof.algorithms.learners.tree_learning import averages
+from tailproof.algorithms.learners.tree_arrays import averages, teaching_rows
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.features import Standardise
@@ -135,7 +134,7 @@ def cross_fit_forests(target: Target, rewards: FloatArray, *, seed: int = 0) -> 
     first, lost = np.empty(m), 0.0
     inputs = Inputs.fit(log)
     for k in range(parts):
-        taught = some_rows(log, np.flatnonzero(part != k) if parts > 1 else np.arange(1), rng)
+        taught = teaching_rows(log, np.flatnonzero(part != k) if parts > 1 else np.arange(1), rng)
         forest = _grown(target, inputs, rewards, taught[: 2 * _TAUGHT], seed=seed + k)
         own, starts = log.rows(np.flatnonzero(part == k)), np.flatnonzero(part_of_first == k)
         if len(starts) == 0:

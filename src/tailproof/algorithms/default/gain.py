@@ -123,7 +123,7 @@ def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spreading:
+class UncertainValue:
     """A value with its interval and its lower bound at any level, or the reason why it has none."""
 
     value: float
@@ -175,7 +175,7 @@ class ValueGain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairedGain(ValueGain, Spreading):
+class PairedGain(ValueGain, UncertainValue):
     """A gain paired by rows or episodes, with the spread of the difference.
 
     The spread is that before either estimate was moved towards a steadier one.
@@ -194,7 +194,7 @@ class PairedGain(ValueGain, Spreading):
             raise LevelError("There is no relative gain over a reference that is 0.")
         sign = 1 if self.reference > 0 else -1
         ratio = Quotient(self.spread.ahead, self.spread.behind, self.spread.correlation, sign)
-        asked = Spreading(
+        asked = UncertainValue(
             value=self.relative + sign, spread=ratio, limits=_NOTE, declined=self.declined
         )
         found = asked.interval(level)

@@ -82,8 +82,8 @@ class Target:
         if log.terminated.any():
             after = after._replace(weights=after.weights * ~log.terminated[:, None])
         if log.is_discrete:
-            shares = task.action_probabilities().mean(axis=0)
-            here = task.action_probabilities()[np.arange(log.n_transitions), log.actions]
+            shares = task.action_probabilities.mean(axis=0)
+            here = task.action_probabilities[np.arange(log.n_transitions), log.actions]
         else:
             shares, here = None, alike(log.actions[:, None], *act(log.states, places.rows, 2))[:, 0]
         return cls(task, log, after, actions(*task.starts(), 1), here, shares)

@@ -1,32 +1,35 @@
-"""Cloning with a linear model: what the log did, or what its best episodes did."""
+"""Cloning, linear or by trees: what the log did, or what its best episodes did."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import scipy
 
 from tailproof.algorithms.backups import logged_actions, require_actions
-from tailproof.algorithms.base import LEARNER, Capabilities, Fitted
-from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_rank, require_top
+from tailproof.algorithms.base import LEARNER, Capabilities, Fitted, WithoutBackup
+from tailproof.algorithms.learners.behaviour import fit_behaviour
+from tailproof.algorithms.learners.improvement import ScoreLearner
+from tailproof.algorithms.learners.ranking import Rank, imitated_episodes, require_imitation
+from tailproof.algorithms.learners.state_critics import LogShares
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.linear.statistics import as_ridge
-from tailproof.algorithms.regression import RegressionCloning
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray, IntArray
+from tailproof.arrays import FloatArray, IntArray, one_or_many, require_finite
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
+from tailproof.data.spaces import Continuous
 from tailproof.data.stored import AnyLog
-from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
-from tailproof.errors import MethodError
-from tailproof.features import Features, as_features, at_actions
-from tailproof.parameters import Configurable
+from tailproof.errors import MethodError, PolicyError
+from tailproof.features import Features, Joint, Polynomial, as_features, at_every_action
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cloning(Configurable):
+class Cloning(WithoutBackup):
     """Imitate the log, or its best episodes: π(a|s) ∝ exp φ(s, a)ᵀθ, by maximum likelihood.
 
     θ minimises −Σ log π(a|s) + λ‖θ‖²/2 over the logged actions. Its "critics" are the scores φᵀθ, so
@@ -62,8 +65,7 @@ class Cloning(Configurable):
 
     def __post_init__(self) -> None:
         as_ridge(self.ridge)
-        require_top(self.top)
-        require_rank(self.rank)
+        require_imitation(self.top, self.rank)
         if self.model not in ("auto", "linear", "neural"):
             raise MethodError(f"model must be auto, linear or neural. Got {self.model!r} instead.")
         if self.iterations < 1:
@@ -88,33 +90,23 @@ class Cloning(Configurable):
 
         return BehaviourCloning(top=self.top, rank=self.rank)
 
-    def fit(
-        self,
-        task: Task,
-        folds: Folds,
-        *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
-        rng: np.random.Generator,  # noqa: ARG002 nothing is drawn
-    ) -> Fitted:
-        """Fit the scores on each fold."""
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
         log: Log = task.log.load()
         features = as_features(self.features, log)
         require_actions(log, folds, features)
         parts = [folds.log(log, k) for k in range(folds.count)]
         imitated, notes = imitated_episodes(parts, top=self.top, rank=self.rank)
         found = [
-            self._fit(part.take(chosen), logged_actions(part), features)
+            self._scores(part.take(chosen), logged_actions(part), features)
             for part, chosen in zip(parts, imitated, strict=True)
         ]
         theta = np.stack([each for each, _ in found])
         history = np.array([[steps for _, steps in found]], dtype=float)
-        nobody = np.zeros(folds.count, dtype=bool)
-        return Fitted(LinearCritics(features, theta, diverged=nobody), history, notes)
+        return Fitted(LinearCritics(features, theta), history, notes)
 
-    def _fit(self, log: Log, actions: IntArray, features: Features) -> tuple[FloatArray, int]:
+    def _scores(self, log: Log, actions: IntArray, features: Features) -> tuple[FloatArray, int]:
         """Fit to a log of episodes, among `actions`: the log's may be fewer, and never is one too."""
-        every = np.broadcast_to(np.arange(log.n_actions), (log.n_transitions, log.n_actions))
-        there = at_actions(features, log.states, every)
+        there = at_every_action(features, log.states, log.n_actions)
         taken = features(log.states, log.actions).mean(axis=0)  # (d,)
         penalty = float(as_ridge(self.ridge).penalty(np.array([log.n_transitions]))[0])
         penalty /= log.n_transitions
@@ -133,3 +125,128 @@ class Cloning(Configurable):
             loss, start, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations}
         )
         return np.asarray(found.x), int(found.nit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeCloning(ScoreLearner):
+    """Imitate the log, or its best episodes, by randomised trees: b̂(a|s).
+
+    Its "critics" are log b̂(a|s): the greedy policy is the likeliest action, and the softmax of
+    temperature 1 is the behaviour itself.
+
+    Parameters
+    ----------
+    top, rank
+        As in `Cloning`.
+    exact
+        As in `fit_behaviour`: nearer to what was done in each state where states repeat, and rougher.
+    """
+
+    top: float = 1.0
+    rank: Rank = "auto"
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        require_imitation(self.top, self.rank)
+
+    def _members(
+        self,
+        tasks: Sequence[LearningTask],
+        rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
+    ) -> tuple[Sequence[Any], tuple[str, ...]]:
+        logs = [each.log for each in tasks]
+        imitated, notes = imitated_episodes(logs, top=self.top, rank=self.rank)
+        return [self._law(*each) for each in zip(tasks, imitated, strict=True)], notes
+
+    def _law(self, task: LearningTask, imitated: IntArray) -> LogShares:
+        if self.top == 1 and not self.exact:
+            return LogShares(task.behaviour)
+        # the best episodes were selected by what was done: their propensities are not logged
+        log, whole = task.log.take(np.sort(imitated)), self.top == 1
+        return LogShares(fit_behaviour(log, seed=task.seed, exact=self.exact, propensities=whole))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPolicy:
+    """π(s) = ψ((s − mean) / scale)ᵀW within the bounds of the actions.
+
+    ψ are a constant, main effects and pairwise products. Calling it with states (n, p) gives actions
+    (n, q); with one state (p,), one action (q,).
+    """
+
+    weights: FloatArray  # (d, q)
+    mean: FloatArray  # (p,)
+    scale: FloatArray  # (p,)
+    low: FloatArray  # (q,)
+    high: FloatArray  # (q,)
+
+    @one_or_many
+    def __call__(self, states: FloatArray) -> FloatArray:
+        """Return the action in each state, (n, q)."""
+        given = np.asarray(states, dtype=float)
+        if given.ndim != 2 or given.shape[1] != len(self.mean):
+            raise PolicyError(
+                f"states must have the shape (n, {len(self.mean)}). Got {given.shape} instead."
+            )
+        require_finite("states", given, PolicyError)
+        actions = Polynomial()((given - self.mean) / self.scale) @ self.weights
+        return np.asarray(np.clip(actions, self.low, self.high))
+
+
+class Extraction(NamedTuple):
+    """A policy, and what its training measured: nothing, for a linear one."""
+
+    policy: LinearPolicy
+    training: None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionCloning(WithoutBackup):
+    """Imitate continuous actions by ridge regression on the state: what `Cloning` is to discrete ones.
+
+    Its critics say zero; its policy comes from the imitated episodes of the whole log.
+
+    Parameters
+    ----------
+    ridge
+        As in `FQI`.
+    top, rank
+        As in `Cloning`.
+    """
+
+    capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise",))
+
+    ridge: Any = 1e-6
+    top: float = 1.0
+    rank: Rank = "auto"
+
+    def __post_init__(self) -> None:
+        as_ridge(self.ridge)
+        require_imitation(self.top, self.rank)
+
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+        log: Log = task.log.load()
+        if not isinstance(log.action_space, Continuous):
+            raise MethodError("RegressionCloning is for continuous actions. Use Cloning().")
+        _, notes = imitated_episodes([log], top=self.top, rank=self.rank)
+        features = Joint(log.states.shape[1], log.action_space.dimension)
+        zero = LinearCritics(features, np.zeros((folds.count, features.size)))
+        return Fitted(zero, notes=notes)
+
+    def extract(self, task: Task, fitted: Fitted, **_: Any) -> Extraction:  # noqa: ARG002
+        """Return the policy."""
+        log, space = task.log.load(), task.log.action_space
+        if self.top < 1:
+            (chosen,), _notes = imitated_episodes([log], top=self.top, rank=self.rank)
+            log = log.take(chosen)
+        mean, scale = log.states.mean(axis=0, dtype=float), log.states.std(axis=0, dtype=float)
+        scale = np.where(scale > 1e-6 * np.maximum(1, np.abs(mean)), scale, 1.0)
+        psi = Polynomial()((log.states - mean) / scale)
+        actions = np.asarray(log.actions, dtype=float).reshape(len(psi), -1)
+        penalty = float(as_ridge(self.ridge).penalty(np.array([len(psi)]))[0])
+        weights = np.linalg.solve(
+            psi.T @ psi + max(penalty, 1e-12 * len(psi)) * np.eye(psi.shape[1]), psi.T @ actions
+        )
+        low = actions.min(axis=0) if space.low is None else np.asarray(space.low)
+        high = actions.max(axis=0) if space.high is None else np.asarray(space.high)
+        return Extraction(LinearPolicy(weights, mean, scale, low, high))

@@ -1,56 +1,124 @@
-"""One step beyond what the log did, and as many steps as its trees can carry."""
+"""Learners that score actions: the best constant, one step beyond the log, and fitted Q by trees."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tailproof.algorithms.base import LEARNER, Capabilities, CriticAlgorithm, Fitted
-from tailproof.algorithms.learners.behaviour import behaviour_of
+from tailproof.algorithms.base import (
+    LEARNER,
+    Capabilities,
+    CriticAlgorithm,
+    Fitted,
+    WithoutBackup,
+)
+from tailproof.algorithms.default.auto import Auto
 from tailproof.algorithms.learners.state_critics import (
+    Fixed,
     LinearScores,
     StateCritics,
     Supported,
-    fitted_scores,
     supported,
 )
 from tailproof.algorithms.learners.tree_arrays import TreeValues
-from tailproof.algorithms.learners.tree_learning import Lesson, fit_advantages, fit_values
-from tailproof.algorithms.rewards import as_rewards, with_rewards
+from tailproof.algorithms.learners.tree_learning import LearningTask, Lesson, fit_values
+from tailproof.algorithms.rewards import as_rewards
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_fraction
 from tailproof.data.log import Log
-from tailproof.data.partition import Folds
+from tailproof.data.partition import Folds, Whole
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.ensemble.critics import LinearCritics
-from tailproof.errors import MethodError
+from tailproof.errors import MethodError, TailproofError
 from tailproof.parameters import Configurable
-
-_APART = 1000  # from the seeds of the evaluator's trees, whose errors are to be others
+from tailproof.policies.simple import Always
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreLearner(Configurable):
-    """A base that fits scores of all actions, one member on each fold."""
+class ScoreLearner(WithoutBackup):
+    """What learners share that score every discrete action of a state, on each fold by itself."""
 
     capabilities: ClassVar[Capabilities] = LEARNER
 
-    def fit(
-        self,
-        task: Task,
-        folds: Folds,
-        *,
-        backup: Aggregate | None = None,  # noqa: ARG002 `capabilities` keep it None
-        rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
-    ) -> Fitted:
-        """Fit scores of all actions on each fold."""
-        refuse_evaluation(task, type(self).__name__)
-        return fitted_scores(self._member(own) for own in tasks_of(task, folds))
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
+        if not task.log.is_discrete:
+            raise MethodError(
+                f"{type(self).__name__} chooses between discrete actions. Got {task.log.action_space}; "
+                f"learn with a neural row such as method='iql' (extra 'deep')."
+            )
+        tasks = [LearningTask.of(task)]
+        if folds.count > 1 or (folds.counts != 1).any():
+            own = (folds.log(task.log, k) for k in range(folds.count))
+            tasks = [replace(tasks[0], log=each, initial_states=None) for each in own]
+        members, notes = self._members(tasks, rng)
+        return Fitted(StateCritics(tuple(members)), np.empty((0, len(members))), notes)
 
-    def _member(self, task: Task) -> Any:
+    def _members(
+        self,
+        tasks: Sequence[LearningTask],
+        rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
+    ) -> tuple[Sequence[Any], tuple[str, ...]]:
+        """Return the scores that each task teaches, and what a reader is told."""
+        return [self._member(each) for each in tasks], ()
+
+    def _member(self, task: LearningTask) -> Any:
         raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(ScoreLearner):
+    """Always the same action: the one whose estimated value, less its standard error, is the highest.
+
+    Values are those of `evaluate`'s default. An action that the log takes rarely is left out, because
+    nothing is known of a world in which it is always taken.
+
+    Parameters
+    ----------
+    least
+        Share of the rows that an action must have.
+    action
+        This one, whatever its value.
+    """
+
+    least: float = 0.05
+    action: int | None = None
+
+    def __post_init__(self) -> None:
+        require_fraction("least", self.least, MethodError)
+
+    def _members(
+        self, tasks: Sequence[LearningTask], rng: np.random.Generator
+    ) -> tuple[Sequence[Any], tuple[str, ...]]:
+        key = int(rng.integers(2**63))
+        return [Fixed(self._values(each, key)) for each in tasks], ()
+
+    def _values(self, task: Task, key: int) -> FloatArray:
+        values = np.full(task.log.n_actions, -np.inf)
+        if self.action is not None:
+            values[self.action] = 0.0
+            return values
+        for action in common_actions(task.log, self.least):
+            values[action] = self._value(task, action, key)
+        return values
+
+    def _value(self, task: Task, action: int, key: int) -> float:
+        rng = np.random.default_rng(key)
+        asked = replace(task, policy=Always(action), initial_states=None)
+        try:
+            numbers = Auto().estimate(asked, Whole().assign(task.log, rng), rng=rng)
+        except TailproofError:  # no critic of this action exists: nothing is known of it
+            return -np.inf
+        assert numbers.choice is not None
+        return float(numbers.values[0]) - numbers.choice.standard_error
+
+
+def common_actions(log: Log, least: float = 0.05) -> list[int]:
+    """Return the actions with at least this share of the rows, or the most frequent one."""
+    shares = np.bincount(log.actions, minlength=log.n_actions) / log.n_transitions
+    return np.flatnonzero(shares >= min(least, float(shares.max()))).tolist()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +139,15 @@ class TreeLearner(ScoreLearner):
     reward: Any = "tamed"
 
     def __post_init__(self) -> None:
-        require_fraction("support", self.support, MethodError, high=1.0)
+        require_fraction("support", self.support, MethodError)
         as_rewards(self.reward)
 
-    def _member(self, task: Task) -> Any:
-        behaviour = behaviour_of(task)
-        tamed = rewarded(task, self.reward)
-        lesson = Lesson.of(task.log, task.gamma, tamed, seed=task.seed)
-        scores = self._scores(task, lesson, behaviour)
-        return Supported(scores, behaviour, self.support) if self.support > 0 else scores
+    def _member(self, task: LearningTask) -> Any:
+        tamed = self.reward == "tamed"
+        scores = self._scores(task.lesson if tamed else Lesson.of(task, task.rewards(self.reward)))
+        return Supported(scores, task.behaviour, self.support) if self.support > 0 else scores
 
-    def _scores(self, task: Task, lesson: Lesson, behaviour: TreeValues) -> TreeValues:
+    def _scores(self, lesson: Lesson) -> TreeValues:
         raise NotImplementedError
 
 
@@ -116,26 +182,12 @@ class OneStep(TreeLearner):
                 f"pessimism must be 0 or more, and 0 with form='values'. Got {self.pessimism!r}."
             )
 
-    def _scores(self, task: Task, lesson: Lesson, behaviour: TreeValues) -> TreeValues:
-        seed = task.seed + _APART
-        if self.form == "advantages":
-            known = ("advantages", repr(self.reward), self.pessimism)
-            if known not in task.known:
-                task.known[known] = fit_advantages(
-                    task.log, lesson, pessimism=self.pessimism, seed=seed
-                )
-            advantages: TreeValues = task.known[known]
-            return advantages
-        following = behaviour(task.log.next_states[lesson.rows])
-
-        def expected(values: FloatArray, rows: Any) -> FloatArray:
-            return np.asarray((values * following[rows]).sum(axis=1))
-
-        key = ("values", repr(self.reward))  # what is supported changes nothing in it
-        if key not in task.known:
-            task.known[key] = fit_values(lesson, expected, seed=seed)
-        found: TreeValues = task.known[key]
-        return found
+    def _scores(self, lesson: Lesson) -> TreeValues:
+        if self.form == "values":
+            return lesson.values
+        trees, means, errors = lesson.advantages
+        values = means - self.pessimism * errors
+        return TreeValues(lesson.standardise, trees, values, lesson.task.log.n_actions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,14 +199,15 @@ class ForestFQI(TreeLearner):
     fitted values.
     """
 
-    def _scores(self, task: Task, lesson: Lesson, behaviour: TreeValues) -> TreeValues:
-        logged = np.bincount(task.log.actions, minlength=task.log.n_actions) > 0
-        allowed = logged & supported(behaviour(task.log.next_states[lesson.rows]), self.support)
+    def _scores(self, lesson: Lesson) -> TreeValues:
+        log, behaviour = lesson.task.log, lesson.task.behaviour
+        logged = np.bincount(log.actions, minlength=log.n_actions) > 0
+        allowed = logged & supported(behaviour(log.next_states[lesson.rows]), self.support)
 
         def best(values: FloatArray, rows: Any) -> FloatArray:
             return np.asarray(np.where(allowed[rows], values, -np.inf).max(axis=1))
 
-        return fit_values(lesson, best, seed=task.seed + _APART)
+        return fit_values(lesson, best)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +226,7 @@ class WithinSupport(Configurable):
     support: float = 0.3
 
     def __post_init__(self) -> None:
-        require_fraction("support", self.support, MethodError, high=1.0)
+        require_fraction("support", self.support, MethodError)
         if not isinstance(self.base, CriticAlgorithm):
             raise MethodError(f"base must be a learner such as FQI(). Got {self.base!r} instead.")
 
@@ -194,41 +247,10 @@ class WithinSupport(Configurable):
                 f"Only linear critics can be limited here. Got {type(critics).__name__}; OneStep() and "
                 f"ForestFQI() have a support of their own."
             )
-        behaviour = behaviour_of(task)
+        behaviour = LearningTask.of(task).behaviour
         members = tuple(
             Supported(LinearScores(critics.features, theta), behaviour, self.support)
             for theta in critics.theta
         )
         diverged = tuple(np.flatnonzero(~critics.healthy()).tolist())
         return replace(fitted, critics=StateCritics(members, diverged))
-
-
-def tasks_of(task: Task, folds: Folds) -> list[Task]:
-    """Return the task of each fold, the one given where a fold sees every episode once."""
-    log: Log = task.log.load()
-    if folds.count == 1 and (folds.counts == 1).all():
-        return [task]
-    return [replace(task, log=folds.log(log, k), initial_states=None) for k in range(folds.count)]
-
-
-def rewarded(task: Task, reward: Any) -> FloatArray:
-    """Return the rewards to learn from, made once for all learners of a task."""
-    found: FloatArray = task.once(
-        ("rewards", repr(reward)), lambda: with_rewards(task, reward, None).log.rewards
-    )
-    return found
-
-
-def refuse_evaluation(task: Task, name: str) -> None:
-    """Raise if a learner is asked to evaluate, or to learn from continuous actions."""
-    if task.policy is not None:
-        raise MethodError(
-            f"{name} looks for a policy and cannot evaluate a given one. Evaluate with FQE(), for "
-            f"instance method='roam-dm', or call learn."
-        )
-    log: Log = task.log
-    if not log.is_discrete:
-        raise MethodError(
-            f"{name} chooses between discrete actions. Got {log.action_space}; learn with a neural row "
-            f"such as method='iql' (extra 'deep')."
-        )

@@ -57,8 +57,7 @@ def best_episodes(log: Log, *, top: float, rank: Rank = "auto") -> Ranking:
     >>> len(found.best), found.rank
     (5, 'sum')
     """
-    require_top(top)
-    require_rank(rank)
+    require_imitation(top, rank)
     reason = ""
     if rank == "auto":
         rank, reason = choose_rank(log)
@@ -86,8 +85,7 @@ def episode_scores(log: Log, rank: Rank) -> FloatArray:
     """Return the score of each episode, (E,)."""
     starts = log.starts[:-1]
     if rank == "median":
-        medians = [np.median(each) for each in np.split(log.rewards, starts[1:])]
-        return np.asarray(medians * log.lengths, dtype=float)
+        return np.asarray(_medians(log) * log.lengths, dtype=float)
     sums = np.asarray(np.add.reduceat(log.rewards, starts), dtype=float)
     if rank == "sum":
         return sums
@@ -98,6 +96,10 @@ def episode_scores(log: Log, rank: Rank) -> FloatArray:
     return np.asarray(log.lengths * (means + taken), dtype=float)
 
 
+def _medians(log: Log) -> FloatArray:
+    return np.array([np.median(each) for each in np.split(log.rewards, log.starts[1:-1])])
+
+
 def choose_rank(log: Log) -> tuple[Rank, str]:
     """Return the score that the tails of the rewards call for, and the reason.
 
@@ -105,8 +107,7 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     rewards of an episode are equal (a goal that pays once, one-step episodes) the rare ones are the
     signal, not outliers, and the sum is kept.
     """
-    starts = log.starts[:-1]
-    centres = np.array([np.median(each) for each in np.split(log.rewards, starts[1:])])
+    centres = _medians(log)
     long = np.repeat(log.lengths >= _CENTRED, log.lengths)
     residuals = (log.rewards - np.repeat(centres, log.lengths))[long]
     if len(residuals) == 0 or 2 * np.count_nonzero(residuals) <= len(residuals):
@@ -118,25 +119,17 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     if gain <= _LIGHT:
         return "sum", f"Episodes are ranked by the sum of their rewards: tails are light ({seen})."
     if path.asymmetry() <= RULES.skewed:
-        return (
-            "median",
-            f"Episodes are ranked by median reward × length: tails are heavy and symmetric ({seen}).",
-        )
-    return (
-        "winsorised",
-        f"Episodes are ranked by winsorised sums: tails are heavy and skewed ({seen}).",
-    )
+        said = f"median reward × length: tails are heavy and symmetric ({seen})."
+        return "median", f"Episodes are ranked by {said}"
+    said = f"winsorised sums: tails are heavy and skewed ({seen})."
+    return "winsorised", f"Episodes are ranked by {said}"
 
 
-def require_top(top: float) -> None:
-    """Raise unless `top` is a share of the episodes in (0, 1]."""
+def require_imitation(top: float = 1.0, rank: str = "auto") -> None:
+    """Raise unless `top` is a share of the episodes in (0, 1], and `rank` names a score."""
     if not isinstance(top, int | float) or not 0 < top <= 1:
         raise MethodError(
             f"top, the share of the episodes to imitate, must lie in (0, 1]. Got {top!r} instead."
         )
-
-
-def require_rank(rank: str) -> None:
-    """Raise unless `rank` names a score."""
     if rank not in get_args(Rank):
         raise MethodError(f"rank must be one of {', '.join(get_args(Rank))}. Got {rank!r} instead.")

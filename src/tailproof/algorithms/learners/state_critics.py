@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.base import Fitted
-from tailproof.algorithms.learners.tree_arrays import TreeValues
+from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import MethodError
-from tailproof.features import at_actions
-
-#: A description for JSON, and arrays.
-Parts = tuple[dict[str, Any], dict[str, AnyArray]]
-
-
-class Scores(Protocol):
-    """A score of every action in a state; −∞ where an action is not to be chosen."""
-
-    def __call__(self, states: FloatArray) -> FloatArray:
-        """Return the scores, (n, A)."""
-
-    def parts(self) -> Parts:
-        """Return a description for JSON, and arrays."""
+from tailproof.features import at_every_action
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,15 +23,6 @@ class Fixed:
     def __call__(self, states: FloatArray) -> FloatArray:
         """Return the scores, (n, A)."""
         return np.broadcast_to(self.scores, (len(states), len(self.scores)))
-
-    def parts(self) -> Parts:
-        """Return a description for JSON, and arrays."""
-        return {}, {"scores": self.scores}
-
-    @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Fixed:  # noqa: ARG003
-        """Return what `parts` was taken from."""
-        return cls(arrays["scores"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +36,6 @@ class LogShares:
         with np.errstate(divide="ignore"):
             return np.log(self.behaviour(states))
 
-    def parts(self) -> Parts:
-        """Return a description for JSON, and arrays."""
-        return self.behaviour.parts()
-
-    @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> LogShares:
-        """Return what `parts` was taken from."""
-        return cls(TreeValues.from_parts(header, arrays))
-
 
 @dataclass(frozen=True, eq=False)
 class LinearScores:
@@ -78,28 +46,16 @@ class LinearScores:
 
     def __call__(self, states: FloatArray) -> FloatArray:
         """Return the scores, (n, A)."""
-        every = np.broadcast_to(
-            np.arange(self.features.n_actions), (len(states), self.features.n_actions)
-        )
-        return np.asarray(at_actions(self.features, states, every).values(self.theta[None])[0].T)
-
-    def parts(self) -> Parts:
-        """Return a description for JSON, and arrays."""
-        from tailproof.methods.specs import to_plain  # a room below: needed for files only
-
-        return {"features": to_plain(self.features)}, {"theta": self.theta}
-
-    @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> LinearScores:
-        """Return what `parts` was taken from."""
-        from tailproof.methods.specs import from_plain
-
-        return cls(from_plain(header["features"]), arrays["theta"])
+        there = at_every_action(self.features, states, self.features.n_actions)
+        return np.asarray(there.values(self.theta[None])[0].T)
 
 
 @dataclass(frozen=True, eq=False)
 class Supported:
-    """Scores of the actions that the log takes in such states: b̂(a|s) ≥ share · max b̂(·|s)."""
+    """Scores of the actions that the log takes in such states: b̂(a|s) ≥ share · max b̂(·|s).
+
+    The others score −∞ and are never chosen.
+    """
 
     scores: Any
     behaviour: TreeValues
@@ -109,49 +65,60 @@ class Supported:
         """Return the scores, (n, A)."""
         return np.where(supported(self.behaviour(states), self.share), self.scores(states), -np.inf)
 
-    def parts(self) -> Parts:
-        """Return a description for JSON, and arrays."""
-        header: dict[str, Any] = {"share": self.share, "kind": type(self.scores).__name__}
-        arrays: dict[str, AnyArray] = {}
-        for name, each in (("scores", self.scores), ("behaviour", self.behaviour)):
-            header[name], inside = each.parts()
-            arrays |= {f"{name}.{key}": value for key, value in inside.items()}
-        return header, arrays
-
-    @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Supported:
-        """Return what `parts` was taken from."""
-        return cls(
-            KINDS[header["kind"]].from_parts(header["scores"], _inside(arrays, "scores")),
-            TreeValues.from_parts(header["behaviour"], _inside(arrays, "behaviour")),
-            float(header["share"]),
-        )
-
 
 def supported(shares: FloatArray, share: float) -> BoolArray:
     """Return which actions have at least this share of the likeliest one's probability, (n, A)."""
     return np.asarray(shares >= share * shares.max(axis=1, keepdims=True))
 
 
-def _inside(arrays: Mapping[str, AnyArray], name: str) -> dict[str, AnyArray]:
-    start = f"{name}."
-    return {key.removeprefix(start): arrays[key] for key in arrays if key.startswith(start)}
+#: What a file may hold.
+KINDS: dict[str, Any] = {
+    each.__name__: each
+    for each in (TreeArrays, TreeValues, Fixed, LogShares, LinearScores, Supported)
+}
+
+
+def to_parts(scores: Any) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Return scores as a description for JSON, and arrays by name."""
+    from tailproof.methods.specs import to_plain  # a room below: needed for files only
+
+    header: dict[str, Any] = {"kind": type(scores).__name__}
+    arrays: dict[str, AnyArray] = {}
+    for each in fields(scores):
+        value = getattr(scores, each.name)
+        if isinstance(value, np.ndarray):
+            arrays[each.name] = value
+        elif type(value).__name__ in KINDS:
+            header[each.name], inside = to_parts(value)
+            arrays |= {f"{each.name}.{key}": array for key, array in inside.items()}
+        else:
+            header[each.name] = to_plain(value)
+    return header, arrays
+
+
+def from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], start: str = "") -> Any:
+    """Return what `to_parts` was given; the names of its arrays begin with `start`."""
+    from tailproof.methods.specs import from_plain
+
+    kind = KINDS[header["kind"]]
+    found: dict[str, Any] = {}
+    for each in fields(kind):
+        said = header.get(each.name)
+        if each.name not in header:
+            found[each.name] = arrays[start + each.name]
+        elif isinstance(said, Mapping) and "kind" in said:
+            found[each.name] = from_parts(said, arrays, f"{start}{each.name}.")
+        else:
+            found[each.name] = from_plain(said)
+    return kind(**found)
 
 
 @dataclass(frozen=True, eq=False)
 class StateCritics:
-    """K critics, each of which scores all actions of a state.
+    """K critics, each of which scores all actions of a state."""
 
-    Attributes
-    ----------
-    members
-        The scores.
-    diverged
-        Which of them are not to be used; by default none, as averages of finite rewards are finite.
-    """
-
-    members: tuple[Any, ...]
-    diverged: tuple[int, ...] = ()
+    members: tuple[Any, ...]  # from states, (n, p), to scores, (n, A); −∞ for what is not chosen
+    diverged: tuple[int, ...] = ()  # the members that are not to be used
 
     @property
     def count(self) -> int:
@@ -178,33 +145,16 @@ class StateCritics:
         """Return only these members."""
         return StateCritics(tuple(self.members[k] for k in members))
 
-    def parts(self) -> Parts:
-        """Return a description for JSON, and arrays."""
-        header: list[dict[str, Any]] = []
-        arrays: dict[str, AnyArray] = {}
-        for k, member in enumerate(self.members):
-            said, inside = member.parts()
-            header.append({"kind": type(member).__name__, "parts": said})
-            arrays |= {f"{k}.{key}": value for key, value in inside.items()}
-        return {"members": header}, arrays
+    def parts(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+        """Return a description for JSON, and arrays by name."""
+        found = [to_parts(member) for member in self.members]
+        arrays = {
+            f"{k}.{key}": each for k, (_, own) in enumerate(found) for key, each in own.items()
+        }
+        return {"members": [header for header, _ in found]}, arrays
 
     @classmethod
     def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> StateCritics:
         """Return what `parts` was taken from."""
-        return cls(
-            tuple(
-                KINDS[said["kind"]].from_parts(said["parts"], _inside(arrays, str(k)))
-                for k, said in enumerate(header["members"])
-            )
-        )
-
-
-def fitted_scores(members: Iterable[Any], notes: tuple[str, ...] = ()) -> Fitted:
-    """Return what a base fits that iterates nothing a reader would look at."""
-    critics = StateCritics(tuple(members))
-    return Fitted(critics, np.empty((0, critics.count)), notes)
-
-
-KINDS: dict[str, Any] = {
-    each.__name__: each for each in (TreeValues, Fixed, LogShares, LinearScores, Supported)
-}
+        members = header["members"]
+        return cls(tuple(from_parts(said, arrays, f"{k}.") for k, said in enumerate(members)))

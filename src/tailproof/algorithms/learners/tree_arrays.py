@@ -1,38 +1,31 @@
-"""Trees as arrays: asked without the library that grew them, and saved without pickle."""
+"""Trees as arrays: evaluated without the library that grew them, and saved without pickle."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.data.log import Log
+from tailproof.data.partition import shuffled_groups
 from tailproof.features import Standardise
 
 _FEW = 1 << 16  # rows that walk down the trees at a time
+_MOST = 20_000  # rows that teach a forest: more make it slower, not much better
 
 
 @dataclass(frozen=True, eq=False)
 class TreeArrays:
-    """T binary trees, their nodes numbered one tree after the other.
+    """T binary trees, their N nodes numbered one tree after the other."""
 
-    Attributes
-    ----------
-    roots
-        The first node of each tree, (T,).
-    column, threshold
-        The input that each node looks at and its limit, (N,); the column of a leaf is −1.
-    left, right
-        Where inputs up to the limit go, and the others, (N,).
-    """
-
-    roots: IntArray  # (T,)
-    column: IntArray  # (N,)
-    threshold: FloatArray  # (N,)
-    left: IntArray  # (N,)
-    right: IntArray  # (N,)
+    roots: IntArray  # (T,) the first node of each tree
+    column: IntArray  # (N,) the input that each node compares; −1 for a leaf
+    threshold: FloatArray  # (N,) what it is compared with
+    left: IntArray  # (N,) where inputs up to the threshold go
+    right: IntArray  # (N,) where the others go
 
     @classmethod
     def of(cls, trees: Any) -> TreeArrays:
@@ -78,68 +71,27 @@ class TreeArrays:
             walking = walking[self.column[node[walking]] >= 0]
         return node.reshape(n, count)
 
-    def arrays(self) -> dict[str, AnyArray]:
-        """Return the arrays by name, for a file."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+    def means(self, values: FloatArray, inputs: AnyArray) -> FloatArray:
+        """Return the mean over trees of the values of each row's leaves, (n,) or (n, A)."""
+        return np.asarray(values[self.leaves(inputs)].mean(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class TreeValues:
-    """Numbers in the leaves of trees: functions of the state, or of state and action.
+    """Numbers in the leaves of trees: A functions of the state, or one of state and action."""
 
-    Attributes
-    ----------
-    standardise
-        Of the states, so that trees see no unit.
-    trees
-        On standardised states, followed by the one-hot action where `values` has one column.
-    values
-        Of each node, (N, A) for functions of the state, (N,) for one of state and action.
-    n_actions
-        Number of actions, A.
-    """
-
-    standardise: Standardise
-    trees: TreeArrays
-    values: FloatArray
+    standardise: Standardise  # of the states, so that trees see no unit
+    trees: TreeArrays  # on standardised states, and the one-hot action if there is one function
+    values: FloatArray  # of each node: (N, A) for functions of the state, (N,) for one of both
     n_actions: int
 
     def __call__(self, states: FloatArray) -> FloatArray:
         """Return the mean over trees at every action, (n, A)."""
         z = self.standardise(np.asarray(states, dtype=float))
         if self.values.ndim == 2:
-            return np.asarray(self.values[self.trees.leaves(z)].mean(axis=1))
-        return np.stack(
-            [
-                self.values[self.trees.leaves(with_action(z, a, self.n_actions))].mean(axis=1)
-                for a in range(self.n_actions)
-            ],
-            axis=1,
-        )
-
-    def parts(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-        """Return a description for JSON, and arrays."""
-        scaled = self.standardise
-        header = {
-            "columns": list(scaled.columns),
-            "centre": list(scaled.centre),
-            "scale": list(scaled.scale),
-            "tame": scaled.tame,
-            "n_actions": self.n_actions,
-        }
-        return header, {**self.trees.arrays(), "values": self.values}
-
-    @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> TreeValues:
-        """Return what `parts` was taken from."""
-        scaled = Standardise(
-            tuple(header["columns"]),
-            tuple(header["centre"]),
-            tuple(header["scale"]),
-            header["tame"],
-        )
-        trees = TreeArrays(**{each.name: arrays[each.name] for each in fields(TreeArrays)})
-        return cls(scaled, trees, arrays["values"], int(header["n_actions"]))
+            return self.trees.means(self.values, z)
+        inputs = (with_action(z, action, self.n_actions) for action in range(self.n_actions))
+        return np.stack([self.trees.means(self.values, each) for each in inputs], axis=1)
 
 
 def with_action(z: FloatArray, actions: Any, n_actions: int) -> AnyArray:
@@ -147,3 +99,49 @@ def with_action(z: FloatArray, actions: Any, n_actions: int) -> AnyArray:
     one_hot = np.zeros((len(z), n_actions), dtype=np.float32)
     one_hot[np.arange(len(z)), actions] = 1.0
     return np.column_stack([z.astype(np.float32), one_hot])
+
+
+def grown(
+    inputs: AnyArray, targets: FloatArray, *, trees: int, smallest: int, seed: int
+) -> TreeArrays:
+    """Return extremely randomised trees of some targets, with leaves of at least `smallest` rows."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    if inputs.shape[1] == 0:
+        inputs = np.zeros((len(inputs), 1), dtype=np.float32)
+    forest = ExtraTreesRegressor(
+        trees, min_samples_leaf=smallest, max_features=1.0, random_state=seed, n_jobs=1
+    ).fit(inputs.astype(np.float32), targets)
+    return TreeArrays.of(forest)
+
+
+def averages(leaves: IntArray, nodes: int) -> Any:
+    """Return the matrix that averages rows within each leaf, (nodes, n)."""
+    count = np.bincount(leaves.ravel(), minlength=nodes)
+    rows = np.repeat(np.arange(len(leaves)), leaves.shape[1])
+    flat = leaves.ravel()
+    return sparse.csr_matrix((1.0 / count[flat], (flat, rows)), shape=(nodes, len(leaves)))
+
+
+def predicts(leaves: IntArray, nodes: int) -> Any:
+    """Return the matrix from leaf values to means over trees, (n, nodes)."""
+    rows = np.repeat(np.arange(len(leaves)), leaves.shape[1])
+    weights = np.full(leaves.size, 1.0 / leaves.shape[1])
+    return sparse.csr_matrix((weights, (rows, leaves.ravel())), shape=(len(leaves), nodes))
+
+
+def teaching_rows(log: Log, episodes: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return the rows of these episodes, or of as many whole ones as are worth their time."""
+    rows: IntArray = log.rows(episodes)
+    if len(rows) <= _MOST:
+        return rows
+    shuffled = rng.permutation(episodes)
+    enough = int(np.searchsorted(np.cumsum(log.lengths[shuffled]), _MOST)) + 1
+    return np.asarray(log.rows(np.sort(shuffled[:enough])))
+
+
+def halves(log: Log, rng: np.random.Generator) -> IntArray:
+    """Deal whole groups of episodes to two halves; return the half of each episode, (E,)."""
+    half = np.empty(log.n_groups, dtype=np.intp)
+    half[shuffled_groups(log, rng)] = np.arange(log.n_groups) % 2
+    return half[log.group_of_episode]

@@ -7,19 +7,28 @@ value leaves the range of the returns (Gordon, 1995; Ernst, Geurts and Wehenkel,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, log
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 
-from tailproof.algorithms.learners.behaviour import some_rows
-from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues, with_action
+from tailproof.algorithms.learners.behaviour import fit_behaviour
+from tailproof.algorithms.learners.tree_arrays import (
+    TreeArrays,
+    TreeValues,
+    averages,
+    grown,
+    halves,
+    predicts,
+    teaching_rows,
+    with_action,
+)
+from tailproof.algorithms.rewards import with_rewards
+from tailproof.algorithms.task import Task
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.data.partition import shuffled_groups
 from tailproof.features import Standardise
 
 _TREES = 20
@@ -29,186 +38,182 @@ _LEFT = 0.02  # of the start's weight in the result, when iterations stop
 _MOST = 250
 _UNDISCOUNTED = 60
 _SETTLED = 1e-3
+_APART = 1000  # from the seeds of the evaluator's trees, whose errors are to be others
 
 #: Values of the next states at every action, (m, A), and which rows they follow, to (m,).
 Backup = Callable[[FloatArray, Any], FloatArray]
 
 
+@dataclass(frozen=True)
+class LearningTask(Task):
+    """A search for a policy, with what several learners need: each computed on first use."""
+
+    known_behaviour: TreeValues | None = None  # where more rows than those of the log teach it
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Return the task itself, or a new one that shares nothing yet."""
+        return task if isinstance(task, cls) else cls(**task.__getstate__())
+
+    @cached_property
+    def behaviour(self) -> TreeValues:
+        """The estimated behaviour b̂(a|s)."""
+        return self.known_behaviour or fit_behaviour(self.log, seed=self.seed)
+
+    @cached_property
+    def tamed(self) -> FloatArray:
+        """The rewards without their outliers, (n,)."""
+        return self.rewards("tamed")
+
+    @cached_property
+    def lesson(self) -> Lesson:
+        """What tamed rewards teach."""
+        return Lesson.of(self, self.tamed)
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """The doubly robust score of every action in the rows of a one-step log, (n, A)."""
+        from tailproof.algorithms.one_step.learners import doubly_robust_scores
+
+        return doubly_robust_scores(self)
+
+    def rewards(self, given: Any) -> FloatArray:
+        """Return the rewards that a reward model makes of the log, (n,)."""
+        rewards: FloatArray = with_rewards(self, given, None).log.rewards
+        return rewards
+
+
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """The rows that teach, with standardised states."""
+    """The rows that teach, with standardised states, and what trees learn from them."""
 
-    gamma: float
+    task: LearningTask
     z: FloatArray  # (n, p)
     next_z: FloatArray  # (n, p)
     actions: IntArray  # (n,)
     rewards: FloatArray  # (n,)
-    alive: IntArray  # the rows after which something follows
+    alive: BoolArray  # (n,) whether something follows that counts
     rows: IntArray  # (n,) in the log
     standardise: Standardise
-    n_actions: int
 
     @classmethod
-    def of(cls, log: Log, gamma: float, rewards: FloatArray, *, seed: int) -> Lesson:
-        """Return the rows of a log, or as many as are worth their time."""
-        rows = some_rows(log, np.arange(log.n_episodes), np.random.default_rng([seed, 8]))
+    def of(cls, task: LearningTask, rewards: FloatArray) -> Lesson:
+        """Return the rows of a task's log, or as many as are worth their time."""
+        log = task.log
+        rows = teaching_rows(log, np.arange(log.n_episodes), np.random.default_rng([task.seed, 8]))
         standardise = Standardise.fit(log.states, tame=True)
         return cls(
-            gamma,
+            task,
             standardise(log.states[rows]),
             standardise(log.next_states[rows]),
             log.actions[rows],
             rewards[rows],
-            np.flatnonzero(~log.terminated[rows]) if gamma > 0 else np.empty(0, dtype=np.intp),
+            ~log.terminated[rows] & (task.gamma > 0),
             rows,
             standardise,
-            log.n_actions,
         )
 
     @property
-    def smallest(self) -> int:
-        """Rows of a leaf."""
-        return int(np.clip(len(self.rewards) // 400, 5, 30))
+    def inputs(self) -> AnyArray:
+        """The logged states and actions as inputs of trees."""
+        return with_action(self.z, self.actions, self.task.log.n_actions)
+
+    @cached_property
+    def values(self) -> TreeValues:
+        """Q of the estimated behaviour."""
+        following = self.task.behaviour(self.task.log.next_states[self.rows])
+        return fit_values(self, lambda q, rows: np.asarray((q * following[rows]).sum(axis=1)))
+
+    @cached_property
+    def advantages(self) -> tuple[TreeArrays, FloatArray, FloatArray]:
+        """Trees of what actions change, the means of their nodes, and the standard errors of these.
+
+        The change is r + γ V(s') − V(s), with V of the behaviour from states alone and from the other
+        half of the groups: splits are spent on what actions change, not on what states are worth.
+        """
+        log, seed = self.task.log, self.task.seed + _APART
+        own = halves(log, np.random.default_rng([seed, 3]))[log.episode_of_row[self.rows]]
+        here, after = np.zeros(len(own)), np.zeros(len(own))
+        for k in (0, 1):
+            taught = own != k if log.n_groups > 1 else np.ones(len(own), dtype=bool)
+            trees, values = self._state_values(taught)
+            here[own == k] = trees.means(values, self.z[own == k])
+            after[own == k] = trees.means(values, self.next_z[own == k])
+        change = self.rewards + self.task.gamma * np.where(self.alive, after, 0.0) - here
+        smallest = int(np.clip(len(own) // 100, 10, 100))
+        trees = grown(self.inputs, change, trees=_ADVANTAGE_TREES, smallest=smallest, seed=seed)
+        leaves = trees.leaves(self.inputs)
+        average = averages(leaves, trees.nodes)
+        means = average @ change
+        count = np.maximum(np.bincount(leaves.ravel(), minlength=trees.nodes), 1)
+        squares = np.maximum(average @ change**2 - means**2, 0.0)
+        return trees, means, np.sqrt(squares / count)
 
     def first_targets(self) -> FloatArray:
         """Return standardised rewards and changes of state: what the first trees are grown on."""
-        if self.gamma == 0:
+        if self.task.gamma == 0:
             return self.rewards
         targets = np.column_stack([self.rewards, self.next_z - self.z])
         targets -= targets.mean(axis=0)
         scale = targets.std(axis=0)
         return np.asarray(targets / np.where(scale > 0, scale, 1.0))
 
-    def taken(self) -> AnyArray:
-        """Return the logged states and actions as inputs of trees."""
-        return with_action(self.z, self.actions, self.n_actions)
+    def _state_values(self, taught: BoolArray) -> tuple[TreeArrays, FloatArray]:
+        """Return trees of states and V of what was done in their leaves."""
+        rewards, alive = self.rewards[taught], self.alive[taught]
+
+        def target(after: Sequence[FloatArray]) -> FloatArray:
+            return np.asarray(rewards + self.task.gamma * alive * after[0])
+
+        targets = self.first_targets()[taught]
+        inputs, following = self.z[taught], [self.next_z[taught]]
+        return _fixed_point(inputs, following, targets, rewards, target, self.task)
 
 
-def grown(
-    inputs: AnyArray, targets: FloatArray, *, trees: int, smallest: int, seed: int
-) -> TreeArrays:
-    """Return randomised trees grown on some targets."""
-    from sklearn.ensemble import ExtraTreesRegressor
+def fit_values(lesson: Lesson, backup: Backup) -> TreeValues:
+    """Return the fixed point of Q = average of r + γ backup(Q(s', ·))."""
+    task, alive, n_actions = lesson.task, lesson.alive, lesson.task.log.n_actions
+    after = lesson.next_z[alive]
+    following = [with_action(after, action, n_actions) for action in range(n_actions)]
 
-    if inputs.shape[1] == 0:
-        inputs = np.zeros((len(inputs), 1), dtype=np.float32)
-    forest = ExtraTreesRegressor(
-        trees, min_samples_leaf=smallest, max_features=1.0, random_state=seed, n_jobs=1
-    ).fit(inputs.astype(np.float32), targets)
-    return TreeArrays.of(forest)
+    def target(after: Sequence[FloatArray]) -> FloatArray:
+        found = lesson.rewards.copy()
+        if after:
+            found[alive] += task.gamma * backup(np.stack(after, axis=1), alive)
+        return found
 
-
-def averages(leaves: IntArray, nodes: int) -> Any:
-    """Return the matrix that averages rows within each leaf, (nodes, n)."""
-    count = np.bincount(leaves.ravel(), minlength=nodes)
-    rows = np.repeat(np.arange(len(leaves)), leaves.shape[1])
-    flat = leaves.ravel()
-    return sparse.csr_matrix((1.0 / count[flat], (flat, rows)), shape=(nodes, len(leaves)))
-
-
-def predicts(leaves: IntArray, nodes: int) -> Any:
-    """Return the matrix from leaf values to means over trees, (n, nodes)."""
-    rows = np.repeat(np.arange(len(leaves)), leaves.shape[1])
-    weights = np.full(leaves.size, 1.0 / leaves.shape[1])
-    return sparse.csr_matrix((weights, (rows, leaves.ravel())), shape=(len(leaves), nodes))
-
-
-def fit_values(lesson: Lesson, backup: Backup, *, seed: int) -> TreeValues:
-    """Return the fixed point of Q = average of r + γ backup(Q(s', ·)).
-
-    Parameters
-    ----------
-    backup
-        From Q at every action of next states to their value: an expectation under the behaviour, or a
-        maximum over what it supports.
-    """
-    inputs, gamma, n_actions = lesson.taken(), lesson.gamma, lesson.n_actions
     targets = lesson.first_targets()
-    following = [
-        with_action(lesson.next_z[lesson.alive], action, n_actions) for action in range(n_actions)
-    ]
-    for number in range(_ROUNDS if gamma > 0 else 1):
-        trees = grown(inputs, targets, trees=_TREES, smallest=lesson.smallest, seed=seed + number)
-        average = averages(trees.leaves(inputs), trees.nodes)
-        after = [predicts(trees.leaves(each), trees.nodes) for each in following if len(each)]
-
-        def target(values: FloatArray, after: list[Any] = after) -> FloatArray:
-            found = lesson.rewards.copy()
-            if after:
-                q = np.stack([each @ values for each in after], axis=1)
-                found[lesson.alive] += gamma * backup(q, lesson.alive)
-            return found
-
-        values = iterated(average, target, lesson.rewards, gamma)
-        targets = target(values)
+    trees, values = _fixed_point(lesson.inputs, following, targets, lesson.rewards, target, task)
     return TreeValues(lesson.standardise, trees, values, n_actions)
 
 
-def iterated(
-    average: Any, target: Callable[[FloatArray], FloatArray], rewards: FloatArray, gamma: float
-) -> FloatArray:
-    """Iterate the averages of targets from those of r / (1 − γ), until little of these is left."""
-    values: FloatArray = average @ (rewards / (1 - gamma) if gamma < 1 else rewards)
-    count = 1 if gamma == 0 else _UNDISCOUNTED if gamma == 1 else ceil(log(_LEFT) / log(gamma))
-    for _ in range(min(count, _MOST)):
-        previous, values = values, average @ target(values)
-        if np.abs(values - previous).max() <= _SETTLED * np.abs(values).max():
-            break
-    return values
+def _fixed_point(
+    inputs: AnyArray,
+    following: Sequence[AnyArray],
+    targets: FloatArray,
+    rewards: FloatArray,
+    target: Callable[[Sequence[FloatArray]], FloatArray],
+    task: Task,
+) -> tuple[TreeArrays, FloatArray]:
+    """Return trees and the values of their nodes that are averages of their own targets.
 
-
-def fit_advantages(log: Log, lesson: Lesson, *, pessimism: float, seed: int) -> TreeValues:
-    """Return what actions change: r + γ V(s') − V(s) in the leaves of (s, a).
-
-    V is that of the behaviour, from states alone and from the other half of the groups. Splits are
-    spent on what actions change, not on what states are worth.
-
-    Parameters
-    ----------
-    pessimism
-        Standard errors to subtract from the mean of each leaf.
+    Values start from averages of r / (1 − γ), and iterate until little of these is left. The trees are
+    grown on `targets`, then once more on those that were found; `target` is given the values at the
+    inputs that follow.
     """
-    order = shuffled_groups(log, np.random.default_rng([seed, 3]))
-    half = np.empty(log.n_groups, dtype=np.intp)
-    half[order] = np.arange(log.n_groups) % 2
-    own = half[log.group_of_episode[log.episode_of_row[lesson.rows]]]
-    here, after = np.zeros(len(own)), np.zeros(len(own))
-    for k in (0, 1):
-        taught = own != k if log.n_groups > 1 else np.ones(len(own), dtype=bool)
-        trees, values = _state_values(lesson, taught, seed=seed)
-        asked = own == k
-        here[asked] = values[trees.leaves(lesson.z[asked])].mean(axis=1)
-        after[asked] = values[trees.leaves(lesson.next_z[asked])].mean(axis=1)
-    alive = np.zeros(len(own), dtype=bool)
-    alive[lesson.alive] = True
-    change = lesson.rewards + lesson.gamma * np.where(alive, after, 0.0) - here
-    smallest = int(np.clip(len(own) // 100, 10, 100))
-    inputs = lesson.taken()
-    trees = grown(inputs, change, trees=_ADVANTAGE_TREES, smallest=smallest, seed=seed)
-    leaves = trees.leaves(inputs)
-    average = averages(leaves, trees.nodes)
-    means = average @ change
-    if pessimism > 0:
-        count = np.maximum(np.bincount(leaves.ravel(), minlength=trees.nodes), 1)
-        squares = np.maximum(average @ change**2 - means**2, 0.0)
-        means = means - pessimism * np.sqrt(squares / count)
-    return TreeValues(lesson.standardise, trees, means, lesson.n_actions)
-
-
-def _state_values(lesson: Lesson, taught: BoolArray, *, seed: int) -> tuple[TreeArrays, FloatArray]:
-    """Return trees of states and V of what was done in their leaves."""
-    gamma, z = lesson.gamma, lesson.z[taught]
-    rewards, targets = lesson.rewards[taught], lesson.first_targets()[taught]
-    alive = np.isin(np.flatnonzero(taught), lesson.alive)
-    smallest = int(np.clip(len(z) // 400, 5, 30))
+    gamma = task.gamma
+    smallest = int(np.clip(len(inputs) // 400, 5, 30))
+    count = 1 if gamma == 0 else _UNDISCOUNTED if gamma == 1 else ceil(log(_LEFT) / log(gamma))
     for number in range(_ROUNDS if gamma > 0 else 1):
-        trees = grown(z, targets, trees=_TREES, smallest=smallest, seed=seed + number)
-        average = averages(trees.leaves(z), trees.nodes)
-        after = predicts(trees.leaves(lesson.next_z[taught]), trees.nodes)
-
-        def target(values: FloatArray, after: Any = after) -> FloatArray:
-            return np.asarray(rewards + gamma * alive * (after @ values))
-
-        values = iterated(average, target, rewards, gamma)
-        targets = target(values)
+        seed = task.seed + _APART + number
+        trees = grown(inputs, targets, trees=_TREES, smallest=smallest, seed=seed)
+        average = averages(trees.leaves(inputs), trees.nodes)
+        after = [predicts(trees.leaves(each), trees.nodes) for each in following if len(each)]
+        values: FloatArray = average @ (rewards / (1 - gamma) if gamma < 1 else rewards)
+        for _ in range(min(count, _MOST)):
+            targets = target([each @ values for each in after])
+            previous, values = values, average @ targets
+            if np.abs(values - previous).max() <= _SETTLED * np.abs(values).max():
+                break
+        targets = target([each @ values for each in after])
     return trees, values

@@ -7,6 +7,7 @@ samples if these are few; otherwise they take as many passes as the mean asks fo
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from tailproof.algorithms.default.units import EpisodeLengths, Unit, mean_of_sums, unit_mean
 from tailproof.algorithms.linear.statistics import Design
-from tailproof.algorithms.rows import Rows
+from tailproof.algorithms.rows import Rows, Segment
 from tailproof.arrays import FloatArray
 from tailproof.data.partition import Folds
 from tailproof.errors import MethodError
@@ -34,21 +35,18 @@ class Weighing:
     theta: FloatArray | None = None  # (J, d)
     alone: bool = False
 
-    def samples(self, rows: Rows, gamma: float) -> list[FloatArray]:
-        """Return the samples of each segment of some rows."""
-        found = []
+    def samples(self, rows: Rows, gamma: float) -> Iterator[tuple[Segment, FloatArray]]:
+        """Yield each segment of some rows with its samples."""
         for segment in rows.segments:
-            weights = rows.values(segment, self.direction[segment.member])
-            if self.alone:
-                found.append(weights)
-                continue
-            target = rows.rewards[segment.rows]
-            if self.theta is not None:
-                own = self.theta[segment.member]
-                target = target + gamma * rows.next_values(own, segment.rows)
-                target = target - rows.values(segment, own)
-            found.append(weights * target)
-        return found
+            samples = rows.values(segment, self.direction[segment.member])
+            if not self.alone:
+                target = rows.rewards[segment.rows]
+                if self.theta is not None:
+                    own = self.theta[segment.member]
+                    target = target + gamma * rows.next_values(own, segment.rows)
+                    target = target - rows.values(segment, own)
+                samples = samples * target
+            yield segment, samples
 
 
 def mean_weights(design: Design, direction: FloatArray) -> FloatArray:
@@ -86,7 +84,7 @@ def robust_means(
                 f"{mean} must have all {log.n_transitions} samples in memory at once. Use a mean "
                 f"that is found in passes, such as AdaptiveHuber() or Catoni(), or unit='episode'."
             )
-    found: Found = design.reduce(partial(_find, weighing, unit), operator.add)
+    found: Found = design.reduce(partial(find_samples, weighing, unit), operator.add)
     values = np.empty(folds.count)
     for k in range(folds.count):
         chosen = folds.episodes(k)
@@ -118,37 +116,24 @@ class Found:
         return Found(self.first, both)
 
 
-def _find(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
+def find_samples(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
     """Return the samples of one part, or their sums over episodes."""
-    found: list[tuple[int, FloatArray]] = []
     members = design.folds.count if design.shares_rows else 1
+    found = Found(0, np.zeros((members, 0)))
     for rows in design.rows(part):
         values = np.zeros((members, len(rows.chunk)))
-        samples = weighing.samples(rows, design.task.gamma)
-        for segment, own in zip(rows.segments, samples, strict=True):
+        for segment, own in weighing.samples(rows, design.task.gamma):
             places = segment.rows if rows.order is None else rows.order[segment.rows]
             seen = 1.0 if segment.counts is None else segment.counts > 0
             values[segment.member if members > 1 else 0, places] = own * seen
-        episode = rows.chunk.episode
+        first, episode = rows.chunk.first, rows.chunk.episode
         if rows.chunk.kept is not None:
             values, episode = values[:, rows.chunk.kept], episode[rows.chunk.kept]
-        if unit == "step":
-            found.append((rows.chunk.first, values))
-        else:
+        if unit != "step":
             first = int(episode[0])
-            place = episode - first
-            found.append((first, np.stack([np.bincount(place, weights=each) for each in values])))
-    return _joined(found) if found else Found(0, np.zeros((members, 0)))
-
-
-def _joined(found: list[tuple[int, FloatArray]]) -> Found:
-    """Return consecutive finds as one; episodes may go on from one to the next."""
-    first = found[0][0]
-    last = found[-1]
-    both = np.zeros((len(last[1]), last[0] + last[1].shape[1] - first))
-    for start, values in found:
-        both[:, start - first : start - first + values.shape[1]] += values
-    return Found(first, both)
+            values = np.stack([np.bincount(episode - first, weights=each) for each in values])
+        found += Found(first, values)
+    return found
 
 
 @dataclass(frozen=True)
@@ -176,15 +161,13 @@ def _answer(
     total = Answers((None,) * len(questions))
     for rows in design.rows(part):
         own: list[list[FloatArray]] = [[] for _ in questions]
-        samples = weighing.samples(rows, design.task.gamma)
-        for segment, values in zip(rows.segments, samples, strict=True):
+        for segment, values in weighing.samples(rows, design.task.gamma):
             if segment.counts is not None:
                 values = np.repeat(values, segment.counts.astype(np.intp))
             own[segment.member // parts].append(values)
-        total += Answers(
-            tuple(
-                question(np.concatenate(values)) if question is not None and values else None
-                for question, values in zip(questions, own, strict=True)
-            )
+        found = (
+            question(np.concatenate(values)) if question is not None and values else None
+            for question, values in zip(questions, own, strict=True)
         )
+        total += Answers(tuple(found))
     return total

@@ -15,13 +15,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tailproof.algorithms.rows import Dealing, Rows, Segment, arrange
+from tailproof.algorithms.rows import Dealing, Rows, arrange
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, require_products
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
-from tailproof.data.stored import physical_memory
-from tailproof.data.view import CHUNK
+from tailproof.data.view import CHUNK, physical_memory
 from tailproof.engines import Local
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
 from tailproof.features import Features, PerAction
@@ -29,7 +28,6 @@ from tailproof.parameters import Configurable
 
 T = TypeVar("T")
 _KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
-_NARROW = 32  # features of a block up to which one product is faster than two of half its work
 _WIDEST = 1 << 22  # numbers in the features of one piece
 
 
@@ -110,7 +108,7 @@ class Design:
         """The statistics of all rows, by one pass."""
         summary: PartSummary = self.reduce(summarise_part, operator.add)
         if self.task.log.stays_on_disk:
-            self.task.log.remember_first_states(summary.first_states)
+            self.task.first_met[:] = [summary.first_states]
         require_products(summary.statistics.gram, LogError)
         return summary.statistics
 
@@ -125,12 +123,14 @@ class Design:
 
     @cached_property
     def _keeps(self) -> bool:
+        if not self.keep:
+            return False
         log = self.task.log
         copies = 4 if self.task.policy is not None else 1 + log.n_actions
         size = 8 * log.n_transitions * self.features.size * copies
         if log.stays_on_disk and size + log.bytes_in_memory > log.memory_budget:
             return False
-        return self.keep and size <= _KEPT
+        return bool(size <= _KEPT)
 
     @cached_property
     def _portable(self) -> Design:
@@ -161,9 +161,6 @@ class Design:
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
 
 @dataclass(frozen=True)
 class Statistics:
@@ -189,9 +186,7 @@ class Statistics:
 
     def map(self, function: Callable[..., FloatArray], *others: Statistics) -> Statistics:
         """Return a function of each of the four, and of the same of others."""
-        four = ("gram", "cross", "moment", "count")
-        every = (self, *others)
-        return Statistics(*(function(*(getattr(each, name) for each in every)) for name in four))
+        return Statistics(*map(function, *(vars(each).values() for each in (self, *others))))
 
     def __add__(self, other: Statistics) -> Statistics:
         return self.map(operator.add, other)
@@ -199,34 +194,19 @@ class Statistics:
 
 def accumulate(rows: Rows, total: Statistics) -> None:
     """Add the rows' statistics to a total; without a policy there is no φ' and no `cross`."""
-    joint = rows.both is not None and rows.chosen is not None and len(rows.inner) < _NARROW
     for segment in rows.segments:
-        member, block = segment.member, rows.block(segment.block)
-        inner = rows.inner[:, segment.rows]  # (w, m)
-        if joint and segment.counts is None:
-            _accumulate_both(rows, segment, total)
-            continue
-        weighted = segment.weighed(inner)
+        member, block, inner = (
+            segment.member,
+            rows.block(segment.block),
+            rows.inner[:, segment.rows],
+        )
+        weighted = segment.weighed(inner)  # (w, m)
         total.gram[member, block, block] += weighted @ inner.T
         total.moment[member, block] += weighted @ rows.rewards[segment.rows]
         total.count[member] += inner.shape[1] if segment.counts is None else segment.counts.sum()
         for number, span in segment.following:
             after = rows.following(number, segment.within(span))
             total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
-
-
-def _accumulate_both(rows: Rows, segment: Segment, total: Statistics) -> None:
-    """Add a segment's Σψψᵀ and Σψψ'ᵀ in one product where the next action is the same."""
-    assert rows.both is not None
-    member, block, width = segment.member, rows.block(segment.block), len(rows.inner)
-    for number, span in segment.following:
-        chosen = segment.within(span)
-        product = rows.inner[:, chosen] @ rows.both[:, chosen].T  # (w, 2w)
-        total.gram[member, block, block] += product[:, :width]
-        total.cross[member, block, rows.block(number)] += product[:, width:]
-    inner = rows.inner[:, segment.rows]
-    total.moment[member, block] += inner @ rows.rewards[segment.rows]
-    total.count[member] += inner.shape[1]
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.learners.behaviour import behaviour_of
-from tailproof.algorithms.learners.improvement import ScoreLearner, rewarded
+from tailproof.algorithms.base import Fitted
+from tailproof.algorithms.learners.improvement import ScoreLearner
 from tailproof.algorithms.learners.state_critics import LinearScores
-from tailproof.algorithms.learners.tree_arrays import TreeArrays, TreeValues, with_action
-from tailproof.algorithms.learners.tree_learning import averages, grown
+from tailproof.algorithms.learners.tree_arrays import (
+    TreeArrays,
+    TreeValues,
+    averages,
+    grown,
+    with_action,
+)
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.one_step.outcomes import gcv_ridge
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
+from tailproof.data.partition import Folds
 from tailproof.errors import MethodError
 from tailproof.features import Basis, PerAction, Standardise
 
@@ -32,16 +39,13 @@ class ScoredPolicy(ScoreLearner):
     the propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
     """
 
-    def _member(self, task: Task) -> Any:
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
         if not task.log.is_bandit:
             raise MethodError(
                 f"{type(self).__name__} learns from one-step episodes. Got episodes of up to "
                 f"{int(task.log.lengths.max())} steps; use method='one-step'."
             )
-        return self._taught(task.log, doubly_robust_scores(task))
-
-    def _taught(self, log: Log, scores: FloatArray) -> Any:
-        raise NotImplementedError
+        return super()._fit(task, folds, rng)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,20 +64,23 @@ class PolicyTree(ScoredPolicy):
         if self.depth < 1:
             raise MethodError(f"depth must be at least 1. Got {self.depth!r} instead.")
 
-    def _taught(self, log: Log, scores: FloatArray) -> Any:
+    def _member(self, task: LearningTask) -> Any:
         from sklearn.tree import DecisionTreeRegressor
 
-        standardise = Standardise.fit(log.states, tame=True)
-        z = standardise(log.states).astype(np.float32)
+        scores = task.scores
+        standardise = Standardise.fit(task.log.states, tame=True)
+        z = standardise(task.log.states).astype(np.float32)
         inputs = z if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
+        smallest = max(10, len(z) // 20)
         # what all actions share says nothing about the choice between them
         contrast = scores - scores.mean(axis=1, keepdims=True)
         tree = DecisionTreeRegressor(
-            max_depth=self.depth, min_samples_leaf=max(10, len(z) // 20), random_state=0
+            max_depth=self.depth, min_samples_leaf=smallest, random_state=0
         ).fit(inputs, contrast)
         arrays = TreeArrays.of(tree)
-        values = averages(arrays.leaves(inputs), arrays.nodes) @ contrast
-        return TreeValues(standardise, arrays, np.asarray(values), log.n_actions)
+        leaf = arrays.leaves(inputs)
+        values = averages(leaf, arrays.nodes) @ contrast
+        return TreeValues(standardise, arrays, np.asarray(values), task.log.n_actions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,33 +91,34 @@ class PolicyScores(ScoredPolicy):
     best constant.
     """
 
-    def _taught(self, log: Log, scores: FloatArray) -> Any:
+    def _member(self, task: LearningTask) -> Any:
+        scores = task.scores
+        log: Log = task.log
         products = len(log.state_names) ** 2 * 20 <= log.n_transitions
         basis = Basis.fit(log.states, products=products)
         psi = basis(log.states)
         varies = psi.std(axis=0) > 1e-12
         theta = np.zeros((log.n_actions, psi.shape[1]))
-        for own, score in zip(theta, scores.T, strict=True):
-            own[varies], intercept = gcv_ridge(psi[:, varies], score)
-            own += intercept * basis.constant()
+        constant = basis.constant()
+        for action in range(log.n_actions):
+            coefficients, intercept = gcv_ridge(psi[:, varies], scores[:, action])
+            theta[action, varies] = coefficients
+            theta[action] += intercept * constant
         features = PerAction(basis, len(log.state_names), log.n_actions)
         return LinearScores(features, theta.ravel())
 
 
-def doubly_robust_scores(task: Task) -> FloatArray:
-    """Return Γ(s, a) of a one-step log, made once for all learners of a task, (n, A)."""
-    found: FloatArray = task.once("scores", lambda: _scores(task))
-    return found
-
-
-def _scores(task: Task) -> FloatArray:
-    log, rewards = task.log, rewarded(task, "tamed")
+def doubly_robust_scores(task: LearningTask) -> FloatArray:
+    """Return Γ(s, a) of a one-step log, (n, A)."""
+    log: Log = task.log
+    rewards = task.tamed
     q = _outcomes(log, rewards, task.seed)
-    taken = np.arange(log.n_transitions), log.actions
     propensity = log.propensity
+    taken = np.arange(log.n_transitions), log.actions
     if propensity is None:
-        propensity = behaviour_of(task)(log.states)[taken]
-    q[taken] += (rewards - q[taken]) / np.maximum(propensity, _RAREST)
+        propensity = task.behaviour(log.states)[taken]
+    weight = 1 / np.maximum(propensity, _RAREST)
+    q[taken] += weight * (rewards - q[taken])
     return q
 
 

@@ -84,7 +84,7 @@ def canonical_rows(task: Task, rng: np.random.Generator) -> OneStepRows:
         actions=relabelled[order],
         rewards=log.rewards[order],
         propensity=None if log.propensity is None else log.propensity[order],
-        policy=task.action_probabilities()[np.ix_(order, action_order)],
+        policy=task.action_probabilities[np.ix_(order, action_order)],
         observations=Observations(unit, "row" if log.group_ids is None else "group"),
         fold=unit % FOLDS,
         space=log.action_space,

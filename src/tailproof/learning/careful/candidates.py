@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tailproof.algorithms.learners.cloning import Cloning
-from tailproof.algorithms.learners.constant import Constant
-from tailproof.algorithms.learners.improvement import ForestFQI, OneStep, WithinSupport
-from tailproof.algorithms.learners.tree_cloning import TreeCloning
+from tailproof.algorithms.learners.cloning import Cloning, TreeCloning
+from tailproof.algorithms.learners.improvement import Constant, ForestFQI, OneStep, WithinSupport
 from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
 from tailproof.data.log import Log
 from tailproof.features.ladder import KNOTS, basis_for

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.algorithms.learners.tree_cloning import TreeCloning
+from tailproof.algorithms.learners.cloning import TreeCloning
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.task import Task
 from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
@@ -99,7 +100,7 @@ class CarefulLearning:
 
     def _from_steps(self, parts: ThreeParts) -> Learned:
         """Return what episodes of several steps give."""
-        task = Task(parts.teach, self.gamma, None, parts.teach.first_states, seed=self.seed)
+        task = LearningTask(parts.teach, self.gamma, None, parts.teach.first_states, seed=self.seed)
         clone = behaviour(self.teach(task, pointwise(TreeCloning())))
         seen = SeenPairs.of(parts.teach)
 

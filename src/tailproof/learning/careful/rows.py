@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.algorithms.learners.behaviour import behaviour_of
-from tailproof.algorithms.learners.constant import Constant, common_actions
-from tailproof.algorithms.one_step.learners import doubly_robust_scores
+from tailproof.algorithms.learners.improvement import Constant, common_actions
+from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
@@ -80,11 +79,11 @@ class CrossFit:
 
     @classmethod
     def of(
-        cls, whole: Task, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
+        cls, whole: LearningTask, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
     ) -> CrossFit:
         """Teach every candidate without each pair of folds, and score it on both."""
         log: Log = whole.log
-        found = cls(log, fold, doubly_robust_scores(whole), {}, {})
+        found = cls(log, fold, whole.scores, {}, {})
         for pair in combinations(range(FOLDS), 2):
             task = task_without(whole, fold, pair)
             asked = np.flatnonzero(np.isin(fold, pair))
@@ -144,12 +143,11 @@ def dealt(log: Log, judging: float, *, seed: int) -> IntArray:
     return np.asarray(place[log.group_of_episode])
 
 
-def task_without(whole: Task, fold: IntArray, left_out: tuple[int, ...]) -> Task:
+def task_without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...]) -> LearningTask:
     """Return the task of the other folds, with the behaviour of all: that has seen no reward."""
     log = whole.log.take(np.flatnonzero(~np.isin(fold, left_out)))
-    task = Task(log, 0.0, None, log.first_states, seed=whole.seed)
-    task.known["behaviour"] = behaviour_of(whole)
-    return task
+    starts, known = log.first_states, whole.behaviour
+    return LearningTask(log, 0.0, None, starts, seed=whole.seed, known_behaviour=known)
 
 
 def learn_from_rows(
@@ -168,7 +166,7 @@ def learn_from_rows(
     credibly better than the log, constants are tried.
     """
     fold = dealt(log, holdout, seed=seed)
-    whole = Task(log, 0.0, None, log.first_states, seed=seed)
+    whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
     found = CrossFit.of(whole, fold, teach=teach, advance=advance)
     judge = Judge(log, 0.0, at_least, seed + 2, None)
     if found.chosen(0)[0] in found.methods:
@@ -178,7 +176,7 @@ def learn_from_rows(
     return judged_constant(whole, judge, teach=teach), found
 
 
-def judged_rule(found: CrossFit, whole: Task, judge: Judge, *, teach: Teach) -> Trial:
+def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
     """Return what was learned without the first fold, and the judgement of all rows.
 
     For each fold a candidate is chosen by the other three, each of which scores what it did not
@@ -204,7 +202,7 @@ def judged_rule(found: CrossFit, whole: Task, judge: Judge, *, teach: Teach) -> 
     return Trial(found.chosen(0)[0], learned[0], judgement)
 
 
-def judged_constant(whole: Task, judge: Judge, *, teach: Teach) -> Trial:
+def judged_constant(whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
     """Return the constant action with the largest bound of its gain.
 
     Constants need no teaching, so that all rows may choose and judge them, at the risk divided by

@@ -118,11 +118,6 @@ class Setting:
         return f"{self.world}, {self.overlap} overlap, {self.steps:,} steps"
 
     @property
-    def place(self) -> str:
-        """World and overlap in few words."""
-        return f"{self.world} ({self.overlap})"
-
-    @property
     def ground(self) -> Ground:
         """The world with its policies and truths."""
         return ground(self.world, self.overlap)
@@ -140,7 +135,8 @@ class Cell:
     noise: str
 
     def __str__(self) -> str:
-        return f"{self.noise}: {self.setting.place}, {self.setting.steps:,}"
+        asked = self.setting
+        return f"{self.noise}: {asked.world} ({asked.overlap}), {asked.steps:,}"
 
 
 @dataclass(frozen=True, eq=False)

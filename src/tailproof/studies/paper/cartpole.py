@@ -27,7 +27,7 @@ from tailproof.noise import StudentT
 from tailproof.policies.greedy import GreedyPolicy
 from tailproof.studies.paper.experiment import Cell, Job, Results, Row, Settings
 from tailproof.worlds.cartpole import TARGET_TRUTH, CartPole
-from tailproof.worlds.rollout import discounted_returns
+from tailproof.worlds.rollout import simulated_returns
 
 GAMMA = 0.99
 #: J of the target over an infinite horizon, which FQE estimates.
@@ -248,7 +248,7 @@ def values_of(
         )
 
     total = len(policies) * episodes
-    returns = discounted_returns(
+    returns = simulated_returns(
         CartPole(), acting, episodes=total, steps=steps, gamma=GAMMA, seed=seed
     )
     return np.asarray(returns.reshape(len(policies), episodes).mean(axis=1))

@@ -21,7 +21,7 @@ from tailproof.files.atomic import write_whole
 from tailproof.files.frames import plain
 from tailproof.report.versions import versions
 from tailproof.studies.journal import Journal
-from tailproof.studies.paper.drawing import style, write_figure
+from tailproof.studies.paper.drawing import STYLE, write_figure
 from tailproof.studies.paper.experiment import (
     Cell,
     Claim,
@@ -259,6 +259,8 @@ def _write(
     about: dict[str, Any],
     out: Path,
 ) -> dict[str, Path]:
+    from matplotlib import rc_context
+
     files = {kind: out / f"{experiment.name}.{kind}" for kind in ("parquet", "json", "svg", "png")}
     columns = list(dict.fromkeys(name for row in results.rows for name in row))
     _write_table(files["parquet"], [name for name in columns if name != TIMES], results.rows)
@@ -280,7 +282,7 @@ def _write(
     }
     text = json.dumps(plain(record), indent=1, allow_nan=False, ensure_ascii=False)
     write_whole(files["json"], text + "\n")
-    with style():
+    with rc_context(STYLE):
         write_figure(experiment.draw(results), files["svg"], files["png"])
     return files
 

@@ -20,7 +20,6 @@ from tailproof.deep.cloning import DeepFitted, clone, effective_share, policy_we
 from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.data import Scaling
 from tailproof.deep.fitting import fit_critics, member_seeds
-from tailproof.deep.history import History
 from tailproof.ensemble.aggregate import Aggregate, Mean, Median, Quantile
 from tailproof.errors import FoldError
 from tailproof.noise import StudentT, add_noise
@@ -106,28 +105,18 @@ def implicit_study(
     for rank in RANKS:
         best = log.take(best_episodes(log, top=0.3, rank=rank).best)
         final[f"percent-{rank}"] = scores(best, np.ones((1, best.n_transitions)))[0]
+    measured = ("time constants", "mean value", "logged return", "pessimism")
     return {
         "scores": {name: float(score) for name, score in final.items()},
         "worth": {name: effective_share(torch.from_numpy(each)) for name, each in weights.items()},
-        "critics": {} if vanilla is None else _measured(vanilla.training),
+        "critics": {
+            name: float(vanilla.training[name].values[-1, 0]) for name in measured if vanilla
+        },
     }
 
 
-def _measured(history: History) -> dict[str, float]:
-    """Return what training measured of the first member at its end."""
-    names = ("time constants", "mean value", "logged return", "pessimism")
-    return {name: float(history[name].values[-1, 0]) for name in names}
-
-
 def advantage_study(
-    log: Log,
-    clean: Log,
-    base: IQL | SQL,
-    *,
-    seed: int,
-    folds: int,
-    quantile: float,
-    clip: float = 0.01,
+    log: Log, clean: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float
 ) -> dict[str, float]:
     """Return the rank correlation of each row's Q − V with the advantages of the rewards without noise.
 
@@ -137,7 +126,7 @@ def advantage_study(
     """
     variants = {
         "vanilla": log.rewards,
-        "clipped": clipped(log.rewards, clip),
+        "clipped": clipped(log.rewards, 0.01),
         "clean": clean.rewards,
     }
     fitted = _critics_of(base, log, variants, folds=folds, seed=seed)
@@ -167,13 +156,9 @@ def advantage_study(
 
 def _rows(variants: Iterable[str], quantile: float) -> dict[str, dict[str, Aggregate]]:
     """Return the policies taken from each group of members, and how each combines its members."""
-    rooms: dict[str, Aggregate] = {
-        "ma": Mean(),
-        "room-vm": Median(),
-        "p-room-vm": Quantile(quantile),
-    }
-    alone: dict[str, dict[str, Aggregate]] = {name: {name: Mean()} for name in variants}
-    return {**alone, "folds": rooms}
+    found: dict[str, dict[str, Aggregate]] = {name: {name: Mean()} for name in variants}
+    found["folds"] = {"ma": Mean(), "room-vm": Median(), "p-room-vm": Quantile(quantile)}
+    return found
 
 
 def _critics_of(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,17 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which most eyes tell apart.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
 YELLOW, BLUE, RED, PINK, GREY = "#c7b700", "#0072b2", "#d55e00", "#cc79a7", "#7f7f7f"
+
+
+#: Text has one size, and SVG one content for one figure.
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "tailproof",
+}
 
 
 @dataclass(frozen=True)
@@ -46,24 +56,6 @@ def new_figure(
         axis.grid(axis="y", color="#e5e5e5", linewidth=0.7)
         axis.set_axisbelow(True)
     return figure, axes
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """Give a context in which text has one size and SVG one content for one figure."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(
-        {
-            "font.size": 9,
-            "axes.titlesize": 9.5,
-            "legend.frameon": False,
-            "legend.fontsize": 8.5,
-            "svg.fonttype": "path",
-            "svg.hashsalt": "tailproof",
-        }
-    ):
-        yield
 
 
 def curve(
@@ -146,12 +138,12 @@ def captioned(figure: Figure, text: str) -> Figure:
 
 def plain_ticks(axis: Axes) -> None:
     """Write the numbers of a logarithmic axis without powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator
 
     for each in (axis.xaxis, axis.yaxis):
         each.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        each.set_minor_formatter(NullFormatter())
+        each.set_major_formatter("{x:,g}")
+        each.set_minor_formatter("")
 
 
 def write_figure(figure: Figure, svg: Path, png: Path) -> None:

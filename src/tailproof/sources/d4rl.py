@@ -1,8 +1,10 @@
-"""Logs from HDF5 files: D4RL's, and those that d3rlpy writes."""
+"""Logs from D4RL's arrays, in HDF5 or .npz files, and from the HDF5 files that d3rlpy writes."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_finite
 from tailproof.data.log import Log
+from tailproof.data.spaces import Continuous
 from tailproof.errors import LogError
 from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.sources.encode import Labelled
@@ -17,7 +20,8 @@ from tailproof.sources.limits import require_own_data
 from tailproof.sources.steps import Steps, Told, assemble
 from tailproof.sources.tables import blaming
 
-ADVICE = "The file is damaged or not HDF5; download or write it again."
+_PARTS = ("observations", "actions", "rewards", "terminals")
+_OPTIONAL = ("timeouts", "next_observations", "final_observations", "episode_terminals")
 
 
 def read_d4rl(source: str | Path | Mapping[str, Any], *, max_steps: int | None = None) -> Log:
@@ -55,6 +59,38 @@ def read_d4rl(source: str | Path | Mapping[str, Any], *, max_steps: int | None =
     return read_hdf5(source, Told(), max_steps=max_steps)
 
 
+def read_rollouts(
+    source: str | Path | Mapping[str, Any],
+    told: Told | None = None,
+    *,
+    max_steps: int | None = None,
+) -> Log:
+    """Read rollouts in D4RL's manner from an .npz file, or from a mapping of its arrays.
+
+    The arrays are those of `read_d4rl`; other ones are ignored. `final_observations`, where there are
+    any, hold the observation in which each episode ended, a row for each row of `terminals` or
+    `timeouts`, so that the step at a timeout is kept. Continuous actions that all lie in [−1, 1] are
+    taken to be bounded there, as those of D4RL's environments are. Nothing is unpickled.
+
+    Examples
+    --------
+    >>> log = read_rollouts({
+    ...     "observations": np.arange(4.0), "actions": np.zeros((4, 1)), "rewards": np.ones(4),
+    ...     "terminals": [0, 1, 0, 0], "timeouts": [0, 0, 0, 1], "final_observations": [9.0, 8.0],
+    ... })
+    >>> log.next_states.ravel().tolist(), log.action_space.low
+    ([1.0, 9.0, 3.0, 8.0], (-1.0,))
+    """
+    told = told or Told()
+    arrays = dict(source) if isinstance(source, Mapping) else _load(source)
+    log = d4rl_log(_with_next_observations(arrays), max_steps, told)
+    space = log.action_space
+    if isinstance(space, Continuous) and np.abs(log.actions).max() <= 1:
+        space = Continuous(space.dimension, (-1.0,) * space.dimension, (1.0,) * space.dimension)
+        return replace(log, action_space=space)
+    return log
+
+
 def is_hdf5(path: Path) -> bool:
     """Tell whether a path is an HDF5 file, or a file that calls itself one."""
     if path.suffix.lower() in (".hdf5", ".h5", ".hdf"):
@@ -76,24 +112,18 @@ def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> 
             "pip install 'tailproof[minari]'."
         ) from error
     label = f"The file {path}"
-    with blaming(label, ADVICE), h5py.File(path, "r") as file:
+    advice = "The file is damaged or not HDF5; download or write it again."
+    with blaming(label, advice), h5py.File(path, "r") as file:
         require_own_data(file, label)
-        keys = set(file)
-        if {"columns", "num_episodes"} <= keys:
-            episodes = _dumped_episodes(file)
-        elif {"observations", "actions", "rewards", "terminals"} <= keys:
-            names = ("observations", "actions", "rewards", "terminals", "timeouts")
-            extra = ("next_observations", "episode_terminals")
-            arrays = {name: _value(file[name]) for name in (*names, *extra) if name in keys}
-            episodes = None
-        else:
-            folder = " Pass the Minari folder instead." if "episode_0" in keys else ""
+        if {"columns", "num_episodes"} <= set(file):
+            return log_of_recorded(_dumped_episodes(file), told)
+        if not set(_PARTS) <= set(file):
+            folder = " Pass the Minari folder instead." if "episode_0" in file else ""
             raise LogError(
                 f"{label} must hold observations, actions, rewards and terminals, as D4RL files do. "
-                f"Got {', '.join(sorted(keys)[:10]) or 'nothing'}.{folder}"
+                f"Got {', '.join(sorted(file)[:10]) or 'nothing'}.{folder}"
             )
-    if episodes is not None:
-        return log_of_recorded(episodes, told)
+        arrays = {name: _value(file[name]) for name in (*_PARTS, *_OPTIONAL) if name in file}
     return d4rl_log(arrays, max_steps, told)
 
 
@@ -130,15 +160,14 @@ def _dumped_episodes(file: Any) -> list[Recorded]:
 
 def d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
     """Return the log of arrays that are named as D4RL's."""
-    states = _finite("observations", flat("observations", _required(arrays, "observations")))
+    states = _rows(arrays, "observations")
     n = len(states)
-    rewards = _finite("rewards", _column(arrays, "rewards", n).astype(float))
+    rewards = _column(arrays, "rewards", n).astype(float)
+    require_finite("rewards", rewards, LogError)
     terminals = _flags(arrays, "terminals", n)
     next_states = None
     if arrays.get("next_observations") is not None:
-        next_states = _finite(
-            "next_observations", flat("next_observations", arrays["next_observations"])
-        )
+        next_states = _rows(arrays, "next_observations")
         if next_states.shape != states.shape:
             raise LogError(
                 f"next_observations must have the shape of observations, {states.shape}. "
@@ -208,6 +237,12 @@ def _required(arrays: dict[str, Any], name: str) -> Any:
     return arrays[name]
 
 
+def _rows(arrays: dict[str, Any], name: str) -> FloatArray:
+    values = flat(name, _required(arrays, name))
+    require_finite(name, values, LogError)
+    return values
+
+
 def _column(arrays: dict[str, Any], name: str, n: int) -> AnyArray:
     values = as_array(name, _required(arrays, name), LogError)
     if values.size != n or values.ndim == 0 or len(values) != n or values.dtype.kind not in "fiub":
@@ -237,7 +272,47 @@ def _actions(arrays: dict[str, Any], n: int) -> AnyArray:
     return flat("actions", actions)
 
 
-def _finite(name: str, values: FloatArray) -> FloatArray:
-    with np.errstate(over="ignore", invalid="ignore"):  # of a sum that only tests for finiteness
-        require_finite(name, values, LogError)
-    return values
+def _load(path: str | Path) -> dict[str, AnyArray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [name for name in _PARTS if name not in file.files]
+            if missing:
+                raise LogError(
+                    f"The file {path} must hold {', '.join(_PARTS)}, as D4RL's do. There is no "
+                    f"{missing[0]}; got {', '.join(sorted(file.files)[:10]) or 'nothing'}."
+                )
+            return {name: file[name] for name in (*_PARTS, *_OPTIONAL) if name in file.files}
+    except FileNotFoundError as error:
+        raise LogError(f"There is no file {str(path)!r}.") from error
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        if isinstance(error, LogError):
+            raise
+        raise LogError(
+            f"The file {path} is damaged or not an .npz of numbers: {error}. Write it again."
+        ) from error
+
+
+def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays with next observations, where final ones say what episodes ended in."""
+    final = arrays.pop("final_observations", None)
+    if final is None or "next_observations" in arrays:
+        return arrays
+    missing = [name for name in (*_PARTS, "timeouts") if name not in arrays]
+    if missing:
+        raise LogError(f"final_observations belong to {', '.join(missing)}, which is not there.")
+    observations = np.asarray(arrays["observations"])
+    ends = np.asarray(arrays["terminals"], dtype=bool) | np.asarray(arrays["timeouts"], dtype=bool)
+    final = np.asarray(final, dtype=observations.dtype)
+    if len(ends) != len(observations) or final.shape != (int(ends.sum()), *observations.shape[1:]):
+        raise LogError(
+            f"final_observations must hold an observation for each of the {int(ends.sum())} ends of "
+            f"episodes, {(int(ends.sum()), *observations.shape[1:])}. Got {final.shape} instead."
+        )
+    if not ends[-1]:
+        raise LogError(
+            "The last row ends no episode, so that its next observation is unknown. Mark it as a "
+            "timeout and give the observation after it, or leave it out."
+        )
+    following = np.concatenate([observations[1:], observations[-1:]])
+    following[ends] = final
+    return {**arrays, "next_observations": following}

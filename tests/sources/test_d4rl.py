@@ -161,7 +161,10 @@ def test_a_dump_of_d3rlpy(tmp_path):
         ),
         ({"rewards": np.full(7, np.nan)}, "rewards must be finite. Got nan at row 0"),
         ({"observations": np.full((7, 2), np.inf)}, "observations must be finite"),
-        ({"observations": np.array(3.0)}, "observations must be an array of numbers, a row a step"),
+        (
+            {"observations": np.array(3.0)},
+            "observations must be an array of numbers, one row per step",
+        ),
         ({"observations": np.array([b"a"] * 7)}, "observations must be an array of numbers"),
         ({"observations": np.zeros((0, 2))}, "rewards must hold 0 numbers"),
         ({"actions": np.zeros((3, 2))}, "actions must hold 7 rows of numbers"),
