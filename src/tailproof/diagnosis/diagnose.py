@@ -110,18 +110,14 @@ def diagnose(
     features = getattr(None if chosen is None else chosen.base, "features", None)
     settings = {} if features is None else {"features": features}
     with _noted() as found:
-        failed = None
-        if policy is not None and estimate is None:
-            estimate, failed = _evaluated(log, policy, settings, discount, seed)
+        estimate, failed = _evaluated(log, policy, estimate, settings, discount, seed)
         plain = reference(log, policy, gamma=discount, method=chosen, seed=seed)
         critic = plain if isinstance(plain, LinearReference) else None
         if critic is None and policy is not None:
             critic = linear_reference(log, policy, gamma=discount, method=chosen, seed=seed)
     choice = None if estimate is None else estimate.choice
     shape = getattr(choice, "shape", None) or reward_shape(log)
-    weights = getattr(choice, "weights", None)  # with which `evaluate` weighs rows
-    if weights is None or len(weights) != log.n_transitions:
-        weights = plain.weights
+    weights = _weights(log, getattr(choice, "weights", None), plain)
     covered = None
     if critic is not None and estimate is not None and weights is not None:
         covered = overlap(weights, critic, estimate.on_log)
@@ -164,10 +160,22 @@ def diagnose(
     )
 
 
+def _weights(log: Log, own: FloatArray | None, plain: Reference) -> FloatArray | None:
+    """Return the weights with which `evaluate` weighs rows; those of the plain estimate otherwise."""
+    return own if own is not None and len(own) == log.n_transitions else plain.weights
+
+
 def _evaluated(
-    log: Log, policy: Any, settings: dict[str, Any], gamma: float, seed: int
+    log: Log,
+    policy: Any,
+    known: Estimate | None,
+    settings: dict[str, Any],
+    gamma: float,
+    seed: int,
 ) -> tuple[Estimate | None, str | None]:
     """Return the estimate that is explained, or why there is none."""
+    if policy is None or known is not None:
+        return known, None
     try:
         default = named_method("auto", **settings)
         return evaluate(log, policy, method=default, gamma=gamma, seed=seed), None
