@@ -66,3 +66,58 @@ def test_nothing_but_the_command_line_knows_the_studies():
         if other == "studies"
     }
     assert users == {"studies", "cli"}
+
+
+def test_modules_on_the_way_of_the_data_exist():
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    way = text.partition("## The way of the data")[2].partition("## Decisions")[0]
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]+)`", way))
+    assert len(named) > 40
+    assert [each for each in sorted(named) if not _is_module(PACKAGE / each)] == []
+
+
+def _is_module(path):
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def test_files_and_functions_are_short():
+    """No file has more than 400 lines, and no function more than 60 beside its docstring."""
+    long = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(PACKAGE)
+        if text.count("\n") > 400:
+            long.append(f"{name}: {text.count(chr(10))} lines")
+        long += [
+            f"{name}: {node.name} has {size} lines"
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FunctionDef) and (size := _size(node)) > 60
+        ]
+    assert long == []
+
+
+def _size(node):
+    """Return how many lines a function has, without its docstring."""
+    lines = node.end_lineno - node.lineno + 1
+    first = node.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
+
+
+#: Names that a door and its command, the studies' experiments, or an aggregate and the mean of the same
+#: name share: they mean the same.
+SHARED = {"compare", "diagnose", "evaluate", "learn", "reproduce", "Mean", "TrimmedMean"}
+
+
+def test_a_name_means_one_thing():
+    homes = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE)
+        if name.parts[0] == "studies":  # an experiment is a module with run, draw and judge
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_":
+                homes.setdefault(node.name, set()).add(str(name))
+    twice = {each: sorted(where) for each, where in homes.items() if len(where) > 1}
+    assert {each: where for each, where in twice.items() if each not in SHARED} == {}
