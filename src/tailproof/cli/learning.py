@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,12 +167,6 @@ def learn(
         "played": _played(learned, session, asked),
     }
 
-    def page(shown: Log, diagnosis: Diagnosis, context: Context) -> Page:
-        from tailproof.report.pages import learning_page  # --help needs no pages
-
-        assert found is not None
-        return learning_page(shown, learned, found, diagnosis, context, constant=constant)
-
     judging, gamma, seed = learned.held_out, learned.gamma, learned.seed
     case.conclude(
         asked={
@@ -196,8 +191,22 @@ def learn(
         look=None
         if judging is None or not judging.is_discrete
         else lambda: case.diagnosed(judging, learned.policy, gamma=gamma, seed=seed),
-        page=page,
+        page=partial(_page, learned, found, constant),
     )
+
+
+def _page(
+    learned: Learned,
+    found: Answer | None,
+    constant: ConstantAction | None,
+    shown: Log,
+    diagnosis: Diagnosis,
+    context: Context,
+) -> Page:
+    from tailproof.report.pages import learning_page  # --help needs no pages
+
+    assert found is not None
+    return learning_page(shown, learned, found, diagnosis, context, constant=constant)
 
 
 def widths(text: str) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ def option(text: str, *flags: str, default: Any = None, panel: str = METHOD, **m
     return typer.Option(default, *flags, help=text, rich_help_panel=panel, **more)
 
 
-def column(text: str) -> Any:
+def column_option(text: str) -> Any:
     """Return an option that names columns."""
     return option(text, panel=COLUMNS, metavar="COLUMN")
 
@@ -83,23 +83,29 @@ class LogOptions:
         "s3://bucket/folder), or a Minari data set.",
         metavar="LOG",
     )
-    state: str | None = column("State columns a,b,c or patterns x_*. Text is one-hot encoded.")
-    action: str | None = column("What was done: labels or whole numbers; decimals are continuous.")
-    reward: str | None = column("What it earned.")
-    episode: str | None = column("Rows of one episode share it. - makes every row an episode.")
-    step: str | None = column("Orders the rows of an episode.")
-    next_state: str | None = column("Next states; derived from the next row where absent.")
-    propensity: str | None = column(
+    state: str | None = column_option(
+        "State columns a,b,c or patterns x_*. Text is one-hot encoded."
+    )
+    action: str | None = column_option(
+        "What was done: labels or whole numbers; decimals are continuous."
+    )
+    reward: str | None = column_option("What it earned.")
+    episode: str | None = column_option(
+        "Rows of one episode share it. - makes every row an episode."
+    )
+    step: str | None = column_option("Orders the rows of an episode.")
+    next_state: str | None = column_option("Next states; derived from the next row where absent.")
+    propensity: str | None = column_option(
         "Probability with which the logged action was taken; 'estimate' or 'estimate:boosting' "
         "estimates it."
     )
-    terminated: str | None = column(
+    terminated: str | None = column_option(
         "Whether the episode ended for good here; 'always': at its end."
     )
-    truncated: str | None = column("Whether the recording stopped here.")
-    group: str | None = column("What must stay in one fold: a week, a user, a site.")
-    weight: str | None = column("Sample weight: a row of weight 2 counts twice.")
-    available: str | None = column(
+    truncated: str | None = column_option("Whether the recording stopped here.")
+    group: str | None = column_option("What must stay in one fold: a week, a user, a site.")
+    weight: str | None = column_option("Sample weight: a row of weight 2 counts twice.")
+    available: str | None = column_option(
         "Which actions could be taken: available_* (true or false, the star is the action), or a "
         "column of lists."
     )
@@ -109,7 +115,7 @@ class LogOptions:
         default="category",
         panel=COLUMNS,
     )
-    categorical: str | None = column("State columns of numbers that are names: a,b,c.")
+    categorical: str | None = column_option("State columns of numbers that are names: a,b,c.")
     categories: int = option(
         "Variables that a text column may become; rarer texts are put together.",
         default=32,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tailproof.comparison.baselines import baseline_of
+from tailproof.comparison.baselines import Baseline, baseline_of
 from tailproof.comparison.comparison import (
     Candidate,
     Comparison,
@@ -138,19 +138,10 @@ def compare(
     first = next(iter(estimates.values()))
     if first.choice is None and first.why_no_folds:
         notes.append(f"No bound is given, and nothing can pass the gate. {first.why_no_folds}")
-    candidates = []
-    for name, estimate in estimates.items():
-        gain = gain_over(estimate, beaten.rival)
-        candidates.append(
-            Candidate(
-                name=name,
-                value=estimate.value,
-                lower_bound=bound_or_reason(estimate.lower_bound, level),
-                gain=Difference(first=name, second=beaten.name, gain=gain, level=gate_level),
-                estimate=estimate,
-            )
-        )
-    candidates.sort(key=lambda each: (-each.value, each.name))
+    candidates = sorted(
+        (_candidate(name, each, beaten, level, gate_level) for name, each in estimates.items()),
+        key=lambda each: (-each.value, each.name),
+    )
     return Comparison(
         candidates=tuple(candidates),
         baseline=beaten.name,
@@ -164,6 +155,19 @@ def compare(
         gamma=discount,
         seed=seed,
         notes=tuple(notes),
+    )
+
+
+def _candidate(
+    name: str, estimate: Estimate, beaten: Baseline, level: float, gate_level: float
+) -> Candidate:
+    gain = gain_over(estimate, beaten.rival)
+    return Candidate(
+        name=name,
+        value=estimate.value,
+        lower_bound=bound_or_reason(estimate.lower_bound, level),
+        gain=Difference(first=name, second=beaten.name, gain=gain, level=gate_level),
+        estimate=estimate,
     )
 
 

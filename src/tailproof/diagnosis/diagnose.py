@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,19 @@ def diagnose(
         warn_of_a_hidden_horizon(log, discount)
     for each in (*told, *unforeseen):
         warnings.warn(each.message, stacklevel=2)
+    diagnosis = _diagnosis(log, policy, chosen, discount, seed, estimate)
+    said = dict.fromkeys(str(each.message) for each in (*told, *unforeseen))
+    return replace(diagnosis, notes=tuple(dict.fromkeys((*said, *diagnosis.notes))))
+
+
+def _diagnosis(
+    log: Log,
+    policy: Policy | None,
+    chosen: Method | None,
+    discount: float,
+    seed: int,
+    estimate: Estimate | None,
+) -> Diagnosis:
     features = getattr(None if chosen is None else chosen.base, "features", None)
     settings = {} if features is None else {"features": features}
     with _noted() as found:
@@ -155,7 +169,7 @@ def diagnose(
         folds=fold_disagreement(plain, folds) if folds > 1 else None,
         influence=influence,
         verdict=verdict,
-        notes=tuple(dict.fromkeys(str(each.message) for each in (*told, *unforeseen, *found))),
+        notes=tuple(dict.fromkeys(str(each.message) for each in found)),
         weights=weights,
     )
 

@@ -84,11 +84,7 @@ def open_lazily(
 ) -> tuple[LazyLog, Columns]:
     """Open a Parquet data set as a log, and tell which columns were taken as what."""
     columns, description = chosen_columns(data.label, data.schema.names, data.schema, parts)
-    if not columns.state or columns.negative or columns.weight or columns.available:
-        raise LogError(
-            "A log that stays on disk needs state columns and a reward of which more is better, and "
-            "can have neither weights nor available actions. Read it into memory with lazy=False."
-        )
+    _require_plain(columns)
     data.require_types(columns.used())
     ranges = data.parts(PART)
     texts = _text_columns(data, columns)
@@ -143,6 +139,14 @@ def open_lazily(
         label=label,
     )
     return log, columns
+
+
+def _require_plain(columns: Columns) -> None:
+    if not columns.state or columns.negative or columns.weight or columns.available:
+        raise LogError(
+            "A log that stays on disk needs state columns and a reward of which more is better, and "
+            "can have neither weights nor available actions. Read it into memory with lazy=False."
+        )
 
 
 def _own_parts(parts: Sequence[Part], survey: Survey, given_next: bool) -> tuple[Part, ...]:
