@@ -26,6 +26,7 @@ from tailproof.methods.method import Method
 from tailproof.parameters import one_setting
 from tailproof.policies.naming import Policy
 from tailproof.statistics.intervals import folds_for
+from tailproof.statistics.tails.sample import check_level
 
 _EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
 
@@ -119,8 +120,7 @@ def compare(
             f"compare needs a candidate beside the baseline. Got only {baseline!r}; pass more "
             f"policies, or leave baseline out to compare with the logged policy."
         )
-    if not 0 < level < 1:
-        raise LevelError(f"A level must lie between 0 and 1. Got {level!r}: use 0.9 for 90 %.")
+    check_level(level)
     gate_level = 1 - (1 - level) / len(rivals)
     notes: list[str] = []
     chosen = _with_folds(method, gate_level, notes)
