@@ -1,12 +1,14 @@
 """Numbers as people read them: laws that every table rests on."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof.report.text import minus, number, percent
+from tailproof import FQI, PerAction, Polynomial, method
+from tailproof.report.text import method_text, minus, number, percent
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12))
@@ -21,3 +23,9 @@ def test_numbers_that_are_none():
     assert percent(math.nan) == "–"
     assert percent(0.99999) != "100 %"
     assert minus("from -1 to 2021-02-18, --set x") == "from −1 to 2021-02-18, --set x"
+
+
+def test_fitted_features_are_named_not_spelt_out():
+    base = FQI(features=PerAction(Polynomial(2), 3, 2))
+    said = method_text(replace(method("room-fqi"), base=base))
+    assert said.startswith("FQI (features Polynomial for each action, 14 in all), split in 5")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields
+from typing import Any
 
+from tailproof.features import PerAction
 from tailproof.methods.method import Method
 
 
@@ -86,10 +88,17 @@ def method_text(method: Method) -> str:
     base = method.base
     usual = type(base)()
     changed = [
-        f"{each.name} {getattr(base, each.name)}"
+        f"{each.name} {_setting(getattr(base, each.name))}"
         for each in fields(base)  # type: ignore[arg-type]
         if getattr(base, each.name) != getattr(usual, each.name)
     ]
     name = type(base).__name__
     said = f"{name} ({', '.join(changed)})" if changed else name
     return str(method).replace(name, said, 1)
+
+
+def _setting(value: Any) -> str:
+    """Return a setting in a few words: fitted features hold numbers that nobody wants to read."""
+    if isinstance(value, PerAction):
+        return f"{type(value.state_features).__name__} for each action, {value.size} in all"
+    return str(value)
