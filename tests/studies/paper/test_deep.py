@@ -12,7 +12,7 @@ from tailproof.studies.paper.command import GROUPS, experiment, run
 from tailproof.studies.paper.experiment import Job, Results
 from tailproof.studies.paper.implicit import D4RL_SQL, IQL_TABLE, LOOKS
 from tailproof.studies.paper.sac_n import SAC_N
-from tailproof.studies.paper.summary import SCORE
+from tailproof.studies.paper.summary import SCORE, Summary, Tally
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
@@ -178,6 +178,25 @@ def test_cells_that_decide_nothing_alone_may_decide_together():
     assert "undecided in 6; difference +10.00 to +10.00, 10 [10, 10] over cells" in better.found
     worse = implicit.claim(results, places, "it is", {"IQL": ("vanilla", "room-vm")})
     assert worse.verdict == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "low", "high", "verdict"),
+    [
+        (1, 0, -1.0, 2.0, "undecided"),  # one cell of 24 is decided by chance in every other study
+        (0, 1, -1.0, 2.0, "undecided"),
+        (5, 0, -1.0, 2.0, "holds in part"),
+        (0, 5, -1.0, 2.0, "does not hold"),
+        (0, 0, 1.0, 2.0, "holds in part"),
+        (1, 0, -2.0, -1.0, "does not hold"),
+        (24, 0, 1.0, 2.0, "holds"),
+    ],
+)
+def test_single_cells_count_where_more_are_decided_than_by_chance(
+    better, worse, low, high, verdict
+):
+    found = Tally(better, worse, 24 - better - worse, (0.0,) * 24)
+    assert implicit.over_cells(found, Summary((low + high) / 2, low, high)) == verdict
 
 
 def test_trainings_that_diverged_are_counted_and_score_nothing():

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import binom
 
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
@@ -25,8 +26,8 @@ from tailproof.studies.paper.datasets import (
     read_data,
 )
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row
-from tailproof.studies.paper.summary import SCORE, Summary, summarise, together, verdict_of
+from tailproof.studies.paper.experiment import Cell, Claim, Job, Results, Row, Verdict
+from tailproof.studies.paper.summary import SCORE, Summary, Tally, summarise, together, verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -281,10 +282,7 @@ def diverged(results: Results, base: str) -> Claim:
 def claim(
     results: Results, places: list[Cell], paper: str, pairs: dict[str, tuple[str, str]]
 ) -> Claim:
-    """Judge that the first of each pair is better, with the seeds that would decide where none is.
-
-    Where no cell decides, all of them together may, for or against.
-    """
+    """Judge that the first of each pair is better, and say how many seeds would decide a cell."""
     verdicts, words = [], []
     for name, (first, second) in pairs.items():
         found = SCORE.tally(results, first, second, places)
@@ -294,12 +292,24 @@ def claim(
             for cell in places
         ]
         pooled = summarise(np.array([gap.mean() for gap in gaps]))
-        verdict = found.verdict
-        if verdict == "undecided" and len(places) > 1 and not pooled.low <= 0 <= pooled.high:
-            verdict = "holds in part" if pooled.low > 0 else "does not hold"
-        verdicts.append(verdict)
+        verdicts.append(over_cells(found, pooled))
         words.append(f"{name}: {found}, {pooled} over cells{seeds_to_decide(gaps)}")
     return Claim(paper, together(verdicts), "; ".join(words))
+
+
+def over_cells(found: Tally, pooled: Summary) -> Verdict:
+    """Return the verdict of all cells together.
+
+    A few cells of many are decided by chance, each with 2.5 % on either side. So single cells count
+    only where more are decided than chance would decide in 97.5 % of such studies.
+    """
+    cells = len(found.differences)
+    if cells == 1 or found.better == cells:
+        return found.verdict
+    chance = binom.isf(0.025, cells, 0.025)
+    if pooled.high < 0 or found.worse > chance >= found.better:
+        return "does not hold"
+    return "holds in part" if pooled.low > 0 or found.better > chance else "undecided"
 
 
 def seeds_to_decide(gaps: Sequence[FloatArray]) -> str:
