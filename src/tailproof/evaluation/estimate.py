@@ -228,11 +228,7 @@ class Estimate:
         return values
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **self.__dict__,
-            "task": None,
-            "logged": None,
-        }  # they hold the log, which may be large
+        return {**self.__dict__, "task": None, "logged": None}  # both hold the log
 
     def quantile_bound(self, q: float = 0.1, **options: Any) -> Bound:
         """Return the paper's lower bound Q_q({Ĵ_k}) with its true level; see `quantile_bound`."""

@@ -31,8 +31,9 @@ class RewardShape:
     """Tails, skew and clustering of the rewards' residuals after regression on state and action.
 
     The unit is the smallest one whose extremes are not clustered: "row" of a one-step log, "step",
-    "episode", "group", or "block" of neighbouring episodes. The asymmetry (`huber_path.Path.asymmetry`, about 3 by
-    chance) is the largest over all units and over the rows of each action, as opposite skews cancel.
+    "episode", "group", or "block" of neighbouring episodes. The asymmetry (`huber_path.Path.asymmetry`,
+    about 3 by chance) is the largest over all units and over the rows of each action, as opposite skews
+    cancel.
     """
 
     unit: str
