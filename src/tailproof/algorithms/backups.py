@@ -24,7 +24,7 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import PartitionError
 from tailproof.features import Features, PerAction
 
-_TILE = 8192  # next states whose K·A values stay in the cache while they are sorted
+_TILE = 8192  # next states at a time, so that their K·A values fit in the cache
 
 #: Maps rows and θ, (K, d), to pairs of a segment and v(s') in its rows, (m,).
 Backup = Callable[[Rows, FloatArray], Iterator[tuple[Segment, FloatArray]]]
@@ -36,7 +36,7 @@ def logged_actions(log: AnyLog) -> IntArray:
 
 
 def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
-    """Refuse a fold that never takes a logged action, if each action has a model of its own."""
+    """Raise if actions have separate models and some fold lacks a logged action."""
     if not isinstance(features, PerAction):
         return
     taken = np.zeros((log.n_episodes, log.n_actions), dtype=bool)

@@ -99,7 +99,7 @@ class TamedRewards:
 
 
 def _few(n: int) -> float:
-    """Return the share of n rows to clip whatever the distribution: 2 log n / n, at most 1 %."""
+    """Return the share of n rows to clip for any distribution: 2 log n / n, at most 1 %."""
     return min(_CLIPPED * float(np.log(n)) / n, 1 - _KEPT)
 
 

@@ -87,7 +87,7 @@ class Diagnosis:
         return converted
 
     def to_frame(self) -> Any:
-        """Return one row per piece of evidence: a pandas frame, or a pyarrow table without pandas.
+        """Return one row per measured quantity: a pandas frame, or a pyarrow table without pandas.
 
         Columns: the subject, the quantity, its value and its interval if there is one.
         """

@@ -1,4 +1,4 @@
-"""Feature maps φ(s, a), and φ over all actions of a state at once."""
+"""Feature maps φ(s, a), and φ at all actions of a state in one call."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ class Trees(FittedMap):
         leaves: int = 24,
         seed: int = 0,
     ) -> Trees:
-        """Return the leaves of extremely randomised trees fitted to targets, (n, q), on states, (n, p)."""
+        """Return the leaves of randomised trees fitted to targets, (n, q), on states, (n, p)."""
         from sklearn.ensemble import ExtraTreesRegressor
 
         forest = ExtraTreesRegressor(

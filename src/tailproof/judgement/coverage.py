@@ -22,7 +22,7 @@ from tailproof.policies.simple import action_probabilities
 
 _ROWS = 20_000  # most rows in which the policy is evaluated
 _COLUMNS = 50  # most state columns to check
-_FEW_VALUES = 12  # a column with at most so many values has one region per value
+_FEW_VALUES = 12  # most values of a column for one region per value
 _BINS = 10  # quantile regions of other columns
 _NAMED = 3  # most regions to report
 _CODES = (-99, -999, -9999, -99999, 999, 9999, 99999, 999999)

@@ -39,7 +39,7 @@ def quantile_ends(
     and Pearson 1934) of m F̂(v) successes in m trials, where m is the number of equally weighted
     independent samples for which F̂(v) would have the same variance if F(v) were q. With w of mean 1
     and w̄₋, w̄₊ the weighted means of the weights up to v and beyond it, m = n / ((1 − q) w̄₋ + q w̄₊),
-    over the design effect of units. The upper end is infinite where too few samples lie beyond the
+    divided by the design effect of units. The upper end is infinite if too few samples lie beyond the
     quantile to bound it.
 
     Parameters

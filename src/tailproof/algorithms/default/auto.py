@@ -277,7 +277,7 @@ def _limits(blend: Blend, error: float, groups: int) -> str:
 def reachable(target: Target) -> tuple[float, float]:
     """Return the smallest and largest value possible with rewards in the logged range."""
     low, high = float(target.log.rewards.min()), float(target.log.rewards.max())
-    if not target.endless:  # episodes may end at once, and then earn nothing more
+    if not target.endless:  # episodes may end after any step, with no further reward
         low, high = min(low, 0.0), max(high, 0.0)
     steps = 1 / (1 - target.gamma) if target.gamma < 1 else np.inf
     return (low * steps if low else 0.0), (high * steps if high else 0.0)

@@ -28,10 +28,10 @@ _NOTE = "both values' own bounds, combined with the correlation of their scores"
 class Mover:
     """The difference of two numbers from their own spreads (Zou and Donner 2008, MOVER).
 
-    With g the difference, D how far the first one's lower end lies below it, U how far the second's
-    upper end lies above it, and ρ the correlation of their scores, the lower end is
-    g − √(D² + U² − 2ρDU). A single interval of the paired differences would take its skew from
-    outliers of the logged policy, which enter with the opposite sign.
+    With g the difference, D the distance from the first number to its lower end, U that from the second
+    to its upper end, and ρ the correlation of their scores, the lower end is g − √(D² + U² − 2ρDU). A
+    single interval of the paired differences would take its skew from outliers of the logged policy,
+    which enter with the opposite sign.
     """
 
     ahead: Spread

@@ -85,7 +85,7 @@ class Groups:
 
     @classmethod
     def deal(cls, target: Target, *, seed: int = 0) -> Groups:
-        """Deal the log's groups (or episodes) at random into at most 20."""
+        """Divide the log's groups (or episodes) at random into at most 20 jackknife groups."""
         count = min(GROUPS, target.log.n_groups)
         of_episode, of_first = target.dealt(seed, count)
         return cls(count, of_episode[target.log.episode_of_row], of_first)

@@ -207,7 +207,7 @@ def log_smoothing(samples: FloatArray, *, miss: float, scale: float) -> float:
     """Return a lower bound of the mean of non-negative samples that holds in any finite sample.
 
     L (exp(mean ln(1 + x/L) − ln(1/miss)/n) − 1) with L = scale·√n (Sakhi et al. 2024, logarithmic
-    smoothing): by Markov's inequality for Π (1 + x_i/L), whatever the tail, provided that `scale` does
+    smoothing): by Markov's inequality for Π (1 + x_i/L), for any tail, provided that `scale` does
     not depend on these samples.
     """
     n = len(samples)

@@ -67,7 +67,7 @@ def unit_mean(
 ) -> float:
     """Return the robust mean of per-step samples, taken over steps or sums of episodes or groups.
 
-    Samples that are not finite (of a fold whose system is singular) have the mean NaN.
+    If samples are not finite (the fold's system is singular), the mean is NaN.
     """
     if unit != "step":
         sums = np.add.reduceat(samples, log.starts[:-1])

@@ -11,7 +11,7 @@ from tailproof.errors import LogError
 
 
 def robust_scale(residuals: FloatArray) -> float:
-    """Return 1.4826 · median |u|, a standard deviation that outliers do not move.
+    """Return 1.4826 · median |u|, a robust standard deviation.
 
     If most residuals are zero, the median is over the non-zero ones. If all are zero, the scale is
     infinite, because there is no noise to clip.
@@ -62,7 +62,7 @@ def huber_regression(
     ridge
         λ relative to mean ‖φ‖²: only large enough to determine β where the data do not.
     tolerance
-        Steps that move the fit by less than this share of τ end the iteration.
+        The iteration ends if a step changes the fit by less than this share of τ.
 
     Examples
     --------

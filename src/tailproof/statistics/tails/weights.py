@@ -18,7 +18,7 @@ FEWEST = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ParetoShape:
-    """The shape k of the generalised Pareto law of the largest weights.
+    """The shape k of the generalised Pareto distribution of the largest weights.
 
     Moments of order below 1/k exist: k < ½ means a finite variance, k ≥ 1 no mean.
     """
@@ -72,7 +72,7 @@ def effective_sample_size(weights: npt.ArrayLike) -> float:
 
 
 def pareto_shape(values: npt.ArrayLike) -> ParetoShape:
-    """Fit a generalised Pareto law to the largest values, as Pareto-smoothed sampling does.
+    """Fit a generalised Pareto distribution to the largest values, as in Pareto smoothing.
 
     The M = min(n/5, 3√n) largest exceed the threshold u, the next largest value, by y. The estimate
     of Zhang and Stephens (2009) averages b = −k/σ over a grid of m = 30 + ⌊√M⌋ candidates
