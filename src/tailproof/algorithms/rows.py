@@ -28,9 +28,7 @@ class Segment(NamedTuple):
     block: int
     rows: slice
     counts: FloatArray | None  # (m,) multiplicity of each row for the member; None for 1
-    following: tuple[
-        tuple[int, slice], ...
-    ]  # blocks that φ' may lie in, and their rows in the segment
+    following: tuple[tuple[int, slice], ...]  # blocks of φ', and their rows in the segment
 
     def within(self, span: slice) -> slice:
         """Convert a slice within the segment to one of all rows."""

@@ -83,7 +83,7 @@ def compare(
         As in `evaluate`, with the same default. A method with folds given by name gets as many folds as
         the gate needs; a `Method` is used as it is, and raises a `LevelError` if it has too few.
     level
-        Of the bounds.
+        Level of the bounds.
     baseline
         What to compare with: the logged policy by default (for its value see
         `tailproof.evaluation.logged`); the name of one of the policies; another policy; or a number.

@@ -50,7 +50,7 @@ class Mover:
         return _combined(self.ahead.error, self.behind.error, self.correlation)
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         first, second = self.ahead.ends(below, above), self.behind.ends(above, below)
         own, other, rho = self.ahead.centre, self.behind.centre, self.correlation
         down = _combined(max(own - first[0], 0.0), max(second[1] - other, 0.0), rho)
@@ -87,7 +87,7 @@ class Quotient:
         return reach / abs(self.below.centre)
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         if not self.sign * self.below.centre > 0:
             return -inf, inf
         return self._end(-1, below), self._end(+1, above)

@@ -42,7 +42,7 @@ class Hall:
         return "Hall, unseen tail" if self.unseen else "Hall"
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         low, high = (self.error * self._inverse(float(ndtri(p))) for p in (1 - below, above))
         return self.centre - low - self.allowance, self.centre - high + self.allowance
 
@@ -95,7 +95,7 @@ class Rare:
         return (self.gains.total - self.losses.total) / sqrt(seen) if seen > 0 else 0.0
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         gain_low, gain_high = self.gains.ends(below, above)
         loss_low, loss_high = self.losses.ends(above, below)
         low, high = (self.common_error * float(ndtri(1 - miss)) for miss in (below, above))
@@ -123,7 +123,7 @@ class AllEqual:
         return (abs(self.centre) or 1.0) / self.rows
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         return self.centre + log(below) * self.error, self.centre - log(above) * self.error
 
 

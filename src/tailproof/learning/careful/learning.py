@@ -21,7 +21,7 @@ from tailproof.learning.careful.rows import Teach, Trial, learn_from_rows
 from tailproof.learning.careful.seen import SeenPairs
 from tailproof.learning.learned import Learned
 
-_CHOOSES = 1 / 3  # of the groups that are not held out; the others are for training
+_CHOOSES = 1 / 3  # share of the groups not held out that choose; the others train
 _FEWEST = 6  # smallest number of groups for three parts
 
 

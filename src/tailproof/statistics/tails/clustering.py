@@ -94,7 +94,7 @@ def extremal_index(
     run
         Number of steps without an extreme that ends a cluster ("runs").
     level
-        Of the interval.
+        Level of the interval.
 
     Examples
     --------

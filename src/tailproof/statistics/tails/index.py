@@ -134,7 +134,7 @@ def hill(x: npt.ArrayLike, k: int, *, level: float = 0.95, theta: float = 1.0) -
     k
         The number of extremes.
     level
-        Of the interval.
+        Level of the interval.
     theta
         The extremal index if extremes are clustered: the interval then uses θ·k instead of k.
 
@@ -214,7 +214,7 @@ def tail_index(
         The origin of distances in the tail; by default the median. Use 0 for positive data that start
         there. Pickands' estimator needs none.
     level
-        Of the interval.
+        Level of the interval.
     theta
         The extremal index if extremes are clustered: the choice of k and the interval then use θ·k. A
         storm of a hundred hours is one extreme, not a hundred.

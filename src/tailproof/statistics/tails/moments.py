@@ -102,7 +102,7 @@ def moment_evidence(
     tails
         The indices of the two tails, if already known; Hill's by default.
     level
-        Of the default tails' intervals.
+        Level of the default tails' intervals.
     theta
         The extremal index if extremes are clustered. The default tails then use θ·k instead of k, and
         the largest cluster, R/θ, is compared with 1/log(θ·n).

@@ -125,7 +125,7 @@ def tail_asymmetry(
     share
         Share of values that count as extreme, between 0 and ½.
     level
-        Of the interval.
+        Level of the interval.
     theta
         The extremal index if extremes are clustered: the interval then uses θ·N instead of N.
 
