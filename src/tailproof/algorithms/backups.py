@@ -148,7 +148,7 @@ def iterate(
     """
     inverse, gamma = np.linalg.inv(matrix), design.task.gamma
     history = np.zeros((iterations, len(theta)))
-    excess: list[FloatArray] = []  # of outliers, by segment
+    excess: list[FloatArray] = []  # part of the residuals beyond the threshold, by segment
     for moved in history:
         if huber is None:
             passed = design.reduce(partial(_backed_up, backup, theta), operator.add)

@@ -27,7 +27,7 @@ Needs = Literal["chunks", "sample", "memory"]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a base can do, and what it needs."""
+    """The abilities and requirements of a base algorithm."""
 
     at: tuple[At, ...] = ("value",)  # where its members can be combined
     needs: Needs = "memory"
@@ -65,7 +65,7 @@ class CriticAlgorithm(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do, and what it needs."""
+        """The abilities and requirements of the base."""
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
@@ -79,7 +79,7 @@ class ValueAlgorithm(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do, and what it needs."""
+        """The abilities and requirements of the base."""
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""

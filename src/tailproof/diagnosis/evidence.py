@@ -41,7 +41,7 @@ Lean = Literal["symmetric", "left", "right", "unclear"]
 CLUSTERED = 0.9
 _LEAN = 1.5  # tails are similar if one has less than this many times the extremes of the other
 _FOLDS = (1, 3, 5, 6, 10, 15, 20, 30)  # on a K-path; all divide the blocks
-_POINTS = 100  # of a plot against the number of extremes
+_POINTS = 100  # number of points of a plot against the number of extremes
 _PROBED = 20_000  # most states at which the leverage of the policy's actions is computed
 
 

@@ -314,7 +314,7 @@ def _keys(states: FloatArray) -> Any:
 class Trees(FittedMap):
     """ψ(s): bias, and indicators of the leaf of s in each of several randomised trees."""
 
-    forest: Any  # of scikit-learn, fitted to states
+    forest: Any  # a scikit-learn forest, fitted to states
     leaves: tuple[tuple[int, ...], ...]  # of each tree, ascending
 
     @classmethod

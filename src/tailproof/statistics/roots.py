@@ -42,8 +42,8 @@ class Extremes:
     low: FloatArray  # at most `size` each, ascending
     high: FloatArray
     count: float  # number of samples between
-    mean: float  # of these
-    squares: float  # Σ(x − mean)² over them
+    mean: float  # of the samples between
+    squares: float  # Σ(x − mean)² over the samples between
     size: int
 
     @property

@@ -29,7 +29,7 @@ class Scored(UncertainValue):
     units: int  # number of samples
     spread: Spread  # of the value before it was shrunk towards a more stable one
     plain_error: float  # of the plain mean
-    logged_value: float  # of the policy that was logged
+    logged_value: float  # of the logged policy
     logged_spread: Spread
     influence: FloatArray = field(repr=False)  # (U,) of each observation on the value
     logged_influence: FloatArray = field(repr=False)  # (U,) the same for the logged value

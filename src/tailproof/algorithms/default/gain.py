@@ -46,7 +46,7 @@ class Mover:
 
     @property
     def error(self) -> float:
-        """Its standard error."""
+        """Standard error of the difference."""
         return _combined(self.ahead.error, self.behind.error, self.correlation)
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
@@ -81,7 +81,7 @@ class Quotient:
 
     @property
     def error(self) -> float:
-        """Its standard error, by the delta method."""
+        """Standard error of the ratio, by the delta method."""
         other = self.centre * self.below.error
         reach = _combined(self.above.error, other, self.sign * self.correlation)
         return reach / abs(self.below.centre)
@@ -162,7 +162,7 @@ class UncertainValue:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueGain:
-    """How far one value is ahead of another."""
+    """The difference of one value from another."""
 
     value: float  # the difference of the two estimates
     reference: float  # the value that it is compared with

@@ -29,7 +29,7 @@ class MeanChoice:
     skewed: bool  # whether the asymmetry is significant
     doubt: float
     error: float  # of this mean, the regression's noise included
-    plain_error: float  # of the plain one
+    plain_error: float  # of the plain mean
     influence: FloatArray  # (U,) of each unit on the estimate, the transitions' noise included
     path: Path  # the Huber means of all thresholds
     samples: FloatArray  # (U,) the averaged samples

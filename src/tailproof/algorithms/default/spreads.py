@@ -84,7 +84,7 @@ class Rare:
 
     @property
     def error(self) -> float:
-        """Its standard error; the size of one event where none was observed."""
+        """Standard error of the number; the size of one event if none was observed."""
         seen = sqrt(self.gains.squares + self.losses.squares)
         return hypot(seen or max(self.gains.new, self.losses.new), self.common_error)
 

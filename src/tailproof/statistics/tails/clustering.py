@@ -226,7 +226,7 @@ def _runs(
 ) -> tuple[float, float, float, int]:
     end = starts[np.searchsorted(starts, rows, side="right")]
     follower = np.append(rows[1:], starts[-1] + run)
-    last = (follower - rows > run) | (follower >= end)  # of its cluster
+    last = (follower - rows > run) | (follower >= end)  # extreme of its cluster
     clusters, n = int(last.sum()), len(rows)
     sizes = np.diff(np.flatnonzero(last), prepend=-1)
     ratio = clusters / n
