@@ -1,7 +1,7 @@
-"""Bellman backups v(s') on rows of features, and the iterations that pass over the data with them.
+"""Bellman backups v(s') on rows of features, and fitted-Q iterations that use them.
 
-θ ← (Σφφᵀ + λI)⁻¹ Σφ (r + γ v(s')) needs the data in every iteration if v is not linear in θ: a
-maximum over actions, or an aggregate of the members.
+θ ← (Σφφᵀ + λI)⁻¹ Σφ (r + γ v(s')) needs one pass over the data per iteration if v is not linear
+in θ: with a maximum over actions, or an aggregate of the members.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import PartitionError
 from tailproof.features import Features, PerAction
 
-_TILE = 8192  # next states whose K·A values stay in the cache while they are sorted
+_TILE = 8192  # next states at a time, so that their K·A values fit in the cache
 
-#: From rows and θ, (K, d), to each segment and v(s') in its rows, (m,).
+#: Maps rows and θ, (K, d), to pairs of a segment and v(s') in its rows, (m,).
 Backup = Callable[[Rows, FloatArray], Iterator[tuple[Segment, FloatArray]]]
 
 
@@ -36,7 +36,7 @@ def logged_actions(log: AnyLog) -> IntArray:
 
 
 def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
-    """Refuse a fold that never takes a logged action, if each action has a model of its own."""
+    """Raise if actions have separate models and some fold lacks a logged action."""
     if not isinstance(features, PerAction):
         return
     taken = np.zeros((log.n_episodes, log.n_actions), dtype=bool)
@@ -56,7 +56,7 @@ def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
 
 @dataclass(frozen=True)
 class ExpectedBackup:
-    """v(s') = E_π Q(s', ·) of all members' aggregate, taken before or after the expectation."""
+    """v(s') = E_π Q(s', ·), aggregated over the members before or after the expectation."""
 
     aggregate: Aggregate
     aggregate_first: bool = False
@@ -69,17 +69,17 @@ class ExpectedBackup:
         elif self.aggregate_first and rows.next_weights is not None:
             combined = self.aggregate(rows.after.values(finite))  # (L, m)
             shared = (combined * rows.next_weights).sum(axis=0)
-        else:  # a deterministic policy looks at one action alone
+        else:  # a deterministic policy needs the values of one action only
             shared = self.aggregate(rows.next_values(finite))
         return ((segment, shared[segment.rows]) for segment in rows.segments)
 
 
 @dataclass(frozen=True)
 class GreedyBackup:
-    """v(s') = max_a Q(s', a) over some actions, of the row's own member or of all members together."""
+    """v(s') = max_a Q(s', a) over `actions`, from the row's own member or the members' aggregate."""
 
     actions: IntArray
-    aggregate: Aggregate | None = None  # None leaves each member to itself
+    aggregate: Aggregate | None = None  # None: each member backs up its own Q
     aggregate_first: bool = True  # before the maximum (the paper's box) or after it (its text)
 
     def __call__(self, rows: Rows, theta: FloatArray) -> Iterator[tuple[Segment, FloatArray]]:
@@ -95,7 +95,7 @@ class GreedyBackup:
                 yield segment, shared[segment.rows]
 
     def choice(self, rows: Rows, segment: Segment, theta: FloatArray) -> IntArray:
-        """Return the action that the segment's member would take in each s', (m,)."""
+        """Return the greedy action of the segment's member in each s', (m,)."""
         own = theta[segment.member : segment.member + 1]
         values = rows.after.take(segment.rows).values(own)[0, self.actions]
         return np.asarray(self.actions[values.argmax(axis=0)])
@@ -141,14 +141,14 @@ def iterate(
     backup: Backup,
     huber: float | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return θ after some iterations, (K, d), and how far each member moved in each, (iterations, K).
+    """Return θ after the iterations, (K, d), and max|Δθ| of each member and iteration, (iterations, K).
 
     `matrix` and `moment` are Σφφᵀ + λI, (K, d, d), and Σφr, (K, d). The loss is squared, or Huber's
     with the threshold `huber` in robust standard deviations of the residuals.
     """
     inverse, gamma = np.linalg.inv(matrix), design.task.gamma
     history = np.zeros((iterations, len(theta)))
-    excess: list[FloatArray] = []  # of outliers, by segment
+    excess: list[FloatArray] = []  # part of the residuals beyond the threshold, by segment
     for moved in history:
         if huber is None:
             passed = design.reduce(partial(_backed_up, backup, theta), operator.add)
@@ -170,8 +170,8 @@ def _huber_moments(
     """Return Σφ(y − c) with Bellman targets y and shifts c, (K, d), and y of each segment.
 
     Σ Huber_τ(y − φᵀθ) is the smallest Σ (y − φᵀθ − c)²/2 + τΣ|c| over shifts c, one for each row. The
-    best θ is the least-squares fit of y − c, the best c what of y − φᵀθ exceeds ±τ. Every iteration
-    takes one turn of both; τ is `huber` times the `robust_scale` of the member's residuals.
+    best θ is the least-squares fit of y − c; the best c is the part of y − φᵀθ beyond ±τ. Every
+    iteration updates both once; τ is `huber` times the `robust_scale` of the member's residuals.
     """
     targets: list[FloatArray] = []
     right = np.zeros_like(theta)

@@ -34,7 +34,7 @@ from tailproof.parameters import Configurable
 from tailproof.policies.simple import action_probabilities, log_densities
 from tailproof.statistics.means import Mean, SampleMean
 
-_OFF = 0.2  # how far from one the mean weight may be without a word
+_OFF = 0.2  # how far from 1 the mean weight may be without a warning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class IPS(Configurable):
     mean, unit
         How the mean is taken; see `MIS`.
     reweight
-        What is done to the weights first: `Clip`, `Shrink`, `ImplicitExploration`, `PowerMean`,
-        `ExponentialSmoothing`, or nothing.
+        How the weights are changed before the mean: `Clip`, `Shrink`, `ImplicitExploration`,
+        `PowerMean`, `ExponentialSmoothing`; None leaves them as they are.
     self_normalised
         Divide by the mean weight (SNIPS): less variance when the weights vary, a bias of order 1/n.
     """
@@ -146,13 +146,13 @@ class BanditDR(Configurable):
 
 
 def _cautions(mean: Mean, reweight: Reweight | None) -> tuple[str, ...]:
-    """Return what the interval of such an estimate does not know."""
+    """Return the errors that the interval of such an estimate does not include, in words."""
     changed = () if reweight is None else (BIASED,)
     return changed if isinstance(mean, SampleMean) else (*changed, OF_THE_PLAIN_MEAN)
 
 
 def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArray:
-    """Return π(a|s) / μ(a|s) of a one-step log, (n,), changed on request."""
+    """Return π(a|s) / μ(a|s) of a one-step log, (n,), changed by `reweight` if given."""
     log = task.log
     if not log.is_bandit:
         raise LogError(

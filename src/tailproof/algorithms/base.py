@@ -1,4 +1,4 @@
-"""What a base algorithm offers to the one loop over folds."""
+"""The interface between base algorithms and the loop over folds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailproof.ensemble.critics import Critics
 from tailproof.errors import MethodError
 from tailproof.parameters import Configurable
 
-#: Where the K members are combined, each place asking more of the base than the one before.
+#: Where the K members are combined, in the order of what this requires of the base.
 At = Literal["value", "pointwise", "backup"]
 PLACES: tuple[At, ...] = ("value", "pointwise", "backup")
 
@@ -27,22 +27,22 @@ Needs = Literal["chunks", "sample", "memory"]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a base can do, and what it needs."""
+    """The abilities and requirements of a base algorithm."""
 
     at: tuple[At, ...] = ("value",)  # where its members can be combined
     needs: Needs = "memory"
-    evaluates: bool = True  # whether it answers about a given policy; others look for a policy
+    evaluates: bool = True  # whether it evaluates a given policy; otherwise it learns one
     learns: bool = False  # whether a policy can be taken from it
     counts_steps: bool = False  # whether it adds the step to states where episodes end by the clock
 
 
-#: Of a base that looks for a policy, and whose members have no common backup.
+#: Capabilities of a base that learns a policy and whose members share no Bellman backup.
 LEARNER = Capabilities(at=("value", "pointwise"), evaluates=False, learns=True)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """K critics, how far each moved in every iteration, (iterations, K), and what a reader is told."""
+    """K critics, the change of each in every iteration, (iterations, K), and notes for the report."""
 
     critics: Critics
     history: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -51,7 +51,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Numbers:
-    """K values Ĵ_k, the samples and weights whose means they are, and how these were chosen."""
+    """K values Ĵ_k, the samples and weights that they average, and how the mean was chosen."""
 
     values: FloatArray  # (K,)
     samples: tuple[FloatArray, ...] = ()
@@ -65,21 +65,21 @@ class CriticAlgorithm(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do, and what it needs."""
+        """The abilities and requirements of the base."""
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
     ) -> Fitted:
-        """Fit a critic on each fold, with `backup` inside every Bellman target if it is given."""
+        """Fit one critic on each fold; `backup`, if given, aggregates them in every Bellman target."""
 
 
 @runtime_checkable
 class ValueAlgorithm(Protocol):
-    """A base that fits numbers: MIS, DR, the bandit estimators, …"""
+    """A base that estimates values without a critic for each fold: MIS, DR, bandit estimators, …"""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do, and what it needs."""
+        """The abilities and requirements of the base."""
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
@@ -99,7 +99,7 @@ Algorithm = CriticAlgorithm | ValueAlgorithm
 
 
 class WithoutBackup(Configurable):
-    """A base that fits critics whose members never meet in a Bellman target."""
+    """A base that fits each member by itself, without a shared Bellman target."""
 
     def fit(
         self,
@@ -117,7 +117,7 @@ class WithoutBackup(Configurable):
 
 
 def require_evaluating_critic(critic: Any) -> None:
-    """Raise unless a base fits critics of a policy that it is given."""
+    """Raise unless `critic` is a base that fits critics of a given policy."""
     if not isinstance(critic, CriticAlgorithm) or not critic.capabilities.evaluates:
         raise MethodError(
             f"critic must be a base that fits critics of a given policy, such as LSTD() or FQE(). "

@@ -37,8 +37,8 @@ class DR(Configurable):
     """Double reinforcement learning: Ĵ = E Q(s₀, π) + mean(w_i δ_i).
 
     δ is the Bellman residual of a critic and w the marginal weight of `MIS`, both fitted on other
-    episodes than those they are applied to. Right if either the critic or the weights are; worth its
-    cost when they come from different function classes.
+    episodes than those they are applied to. Consistent if either the critic or the weights are; useful
+    when they come from different function classes.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ class DR(Configurable):
     mean, unit
         How the mean of w_i δ_i is taken; see `MIS`.
     parts
-        Number of parts a fold is cut in: each is scored with what the others taught. One part means
-        no cross-fitting; then, with one feature map and no ridge, DR, MIS and LSTD are one number.
+        Number of parts of a fold for cross-fitting: each is scored with models fitted to the others.
+        1 means no cross-fitting; then, with one feature map and no ridge, DR equals MIS and LSTD.
     """
 
     critic: CriticAlgorithm = field(default_factory=LSTD)
@@ -69,7 +69,7 @@ class DR(Configurable):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; a critic on other features than those of the weights needs all rows."""
+        """Needs all rows in memory if the critic's features differ from those of the weights."""
         alike = getattr(self.critic, "features", self) == self.features
         return Capabilities(needs=self.critic.capabilities.needs if alike else "memory")
 
@@ -108,9 +108,9 @@ class DR(Configurable):
         folds: Folds,
         rng: np.random.Generator,
     ) -> FloatArray:
-        """Return the values of a log that is read in pieces, without holding samples or weights.
+        """Return the values for a log that is read in chunks, without storing samples or weights.
 
-        `stats` are those of the rows that each part was trained on, all others of its fold.
+        `stats` are those of each part's training rows: all rows of its fold outside the part.
         """
         shape = (folds.count, self.parts)
         counts = (scored.folds.counts @ EpisodeLengths.of(scored.task.log).lengths).reshape(shape)
@@ -168,7 +168,7 @@ def _of_parts(trained_on: Statistics, parts: int) -> Statistics:
 
     def rest(each: FloatArray) -> FloatArray:
         by_fold = each.reshape(-1, parts, *each.shape[1:])
-        # each part is in all rests but one
+        # each part is in the training rows of all other parts of its fold
         whole = by_fold.sum(axis=1, keepdims=True) / (parts - 1)
         return np.asarray(whole - by_fold).reshape(each.shape)
 
@@ -178,7 +178,7 @@ def _of_parts(trained_on: Statistics, parts: int) -> Statistics:
 def cross_fit(
     log: AnyLog, folds: Folds, parts: int, rng: np.random.Generator
 ) -> tuple[Folds, Folds]:
-    """Cut each fold in parts of whole groups; return the parts and, for each, the rest of its fold."""
+    """Split each fold into parts of whole groups; return the parts and, for each, the other parts."""
     if parts == 1:
         return folds, folds
     scored, training = [], []

@@ -1,4 +1,4 @@
-"""Fitted Q: FQE and FQI, which differ only in what they back up from the next state."""
+"""Fitted Q: FQE and FQI, which differ only in the value v(s') of the next state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tailproof.features import Features, as_features
 from tailproof.parameters import Configurable
 
 Start = Literal["reward", "zero"]
-_SHOWING = 10  # updates from which on their growth shows whether they diverge
+_SHOWING = 10  # number of updates needed to detect divergence from their growth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ class FittedQ(Configurable):
         ``"reward"`` starts from the ridge fit of r / (1 − γ) (of r when γ = 1), as the paper's code
         does; ``"zero"`` starts from Q = 0.
     model
-        A scikit-learn regressor to use in place of ridge regression; `features` and `ridge` then do
-        not matter, its inputs are the state and the (one-hot) action.
+        A scikit-learn regressor to use in place of ridge regression; `features` and `ridge` are
+        then ignored; its inputs are the state and the (one-hot) action.
     aggregate_first
         At `backup`, whether the members are aggregated at every action before the policy (or the
         maximum) is applied, or after.
@@ -81,7 +81,7 @@ class FittedQ(Configurable):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; a regressor needs all rows at once."""
+        """Combines members at every place; a regressor needs all rows in memory."""
         return Capabilities(PLACES, needs="chunks" if self.model is None else "memory")
 
     def fit(
@@ -105,14 +105,14 @@ class FittedQ(Configurable):
             return self._passes(design, matrix, stats, ExpectedBackup(backup, self.aggregate_first))
         theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
         diverged = _diverged(theta, history)
-        if self.iterations < _SHOWING:  # too few updates to show it
+        if self.iterations < _SHOWING:  # too few updates to detect divergence from their growth
             diverged = diverged | _expands(stats, matrix, task.gamma)
         return Fitted(LinearCritics(design.features, theta, diverged), history)
 
     def _passes(
         self, design: Design, matrix: FloatArray, stats: Statistics, backup: Any, **loss: Any
     ) -> Fitted:
-        """Iterate with a pass over the data each time."""
+        """Iterate with one pass over the data per iteration."""
         theta, history = iterate(
             design,
             _first(stats, matrix, design.task.gamma, self.start),
@@ -130,10 +130,10 @@ class FittedQ(Configurable):
 class FQE(FittedQ):
     """Fitted Q-evaluation: v(s') = Σ_a π(a|s') Q(s', a).
 
-    On one fold, or where members meet only at the end, the iterations need Σφφᵀ, Σφφ'ᵀ and Σφr alone:
-    one pass over the data. At `backup` (ROAM-FQE, algorithm 4) every iteration passes over the data,
-    because the aggregate is taken at every next state; the algorithm box aggregates E_π Q_k(s', ·),
-    and ``aggregate_first=True`` gives the order of the text, E_π of the aggregate.
+    With one fold, or members that are combined only after fitting, the iterations need only Σφφᵀ, Σφφ'ᵀ
+    and Σφr: one pass over the data. At `backup` (ROAM-FQE, algorithm 4) every iteration is a pass over
+    the data, because the aggregate is taken at every next state; the algorithm box aggregates
+    E_π Q_k(s', ·), and ``aggregate_first=True`` gives the order of the text, E_π of the aggregate.
     """
 
 
@@ -143,14 +143,14 @@ class FQI(FittedQ):
 
     At `backup` (ROOM-FQI, algorithm 5) the box takes the maximum of the aggregate;
     ``aggregate_first=False`` gives the order of the text, the aggregate of the maxima. The maximum is
-    taken over the actions that the log takes: nothing is known of others.
+    taken over the logged actions only: there is no data on the others.
 
     Parameters
     ----------
     reward
-        What to learn from in place of the logged rewards: ``"huber"`` or `HuberRewards(threshold)`, a
-        robust regression of them; ``"zero"``, ``"one"`` or `ConstantRewards(value)`, which say nothing;
-        or a callable of a log and features.
+        Rewards to learn from instead of the logged ones: ``"huber"`` or `HuberRewards(threshold)`, a
+        robust regression of them; ``"zero"``, ``"one"`` or `ConstantRewards(value)`, constants without
+        information; or a callable of a log and features.
     huber
         Fit every Bellman target with Huber's loss instead of squares, with this threshold in robust
         standard deviations of the residuals (1.345 is usual).
@@ -175,7 +175,7 @@ class FQI(FittedQ):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; own rewards, Huber's loss and regressors need all rows at once."""
+        """Replaced rewards, Huber's loss and regressors need all rows in memory."""
         linear = self.model is None and self.reward is None and self.huber is None
         needs: Needs = "chunks" if linear else "memory"
         return Capabilities(PLACES, needs=needs, evaluates=False, learns=True)

@@ -1,8 +1,8 @@
 """Importance sampling over whole episodes, for logs with propensities.
 
-With ρ_t = π(a_t|s_t) / μ(a_t|s_t) and w_t = ρ_0 ⋯ ρ_t, trajectory-wise importance sampling weighs the
-return of an episode of T steps with w_{T−1}, per-decision importance sampling each reward with w_t
-(Precup et al. 2000). No model is needed, and no Markov property; the variance grows with every step.
+With ρ_t = π(a_t|s_t) / μ(a_t|s_t) and w_t = ρ_0 ⋯ ρ_t, trajectory-wise importance sampling weights
+the return of an episode of T steps by w_{T−1}, per-decision importance sampling each reward by w_t
+(Precup et al. 2000). It needs no model and no Markov property; the variance grows with every step.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class EpisodeIS(Configurable):
     Parameters
     ----------
     per_decision
-        Weigh each reward with the actions up to it (PDIS), not each return with all (TIS): less
-        variance, no bias.
+        Weight each reward by the actions up to it (PDIS) instead of each return by all actions (TIS):
+        less variance, no bias.
     self_normalised
         Divide by the mean weight, of the episode or of each step: less variance, a bias of order 1/n.
-        After the end of an episode its last weight stands.
+        After the end of an episode its last weight is used.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
@@ -120,9 +120,9 @@ class EpisodeIS(Configurable):
 class EpisodeDR(Configurable):
     """Doubly robust over episodes: mean(V(s_0) + Σ γᵗ w_t δ_t), δ the critic's Bellman residual.
 
-    Jiang and Li (2016), Thomas and Brunskill (2016), in the form that telescopes: with Q = 0 it is
-    per-decision importance sampling, with ρ = 1 the critic's errors cancel. An episode that was cut
-    off goes on with the critic's value.
+    Jiang and Li (2016), Thomas and Brunskill (2016), in telescoping form: with Q = 0 it is per-decision
+    importance sampling; with ρ = 1 the critic's errors cancel. Where an episode was cut off, the
+    critic's value replaces the rest.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def _require_logged_starts(task: Task) -> None:
 
 
 def warn_of_the_horizon(log: Log, gamma: float) -> tuple[str, ...]:
-    """Return and warn that cut-off episodes are worth what was logged of them."""
+    """Warn if rewards after the logged steps of cut-off episodes are ignored; return the caution."""
     if is_settled(log, gamma):
         return ()
     warnings.warn(

@@ -26,7 +26,7 @@ from tailproof.features import Dense, Features, as_features
 class LSTD(WithoutBackup):
     """Least-squares temporal differences: θ = A⁻¹b, A = Σφ(φ − γφ')ᵀ + λI, b = Σφr.
 
-    The paper's display of the estimating equation (section 4) drops γ and π; both belong there.
+    The paper's estimating equation (section 4) omits γ and π; both are needed.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class LSPI(WithoutBackup):
     features, ridge, reward
         As in `FQI`.
     iterations
-        At most so many; a policy that has not settled by then may be going in circles.
+        Maximum number; a policy that still changes then may be cycling.
     """
 
     features: Features | str | None = None
@@ -91,7 +91,7 @@ class LSPI(WithoutBackup):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; rewards of its own need all rows at once."""
+        """Replaced rewards need all rows in memory."""
         return replace(LEARNER, needs="chunks" if self.reward is None else "memory")
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
@@ -107,11 +107,11 @@ class LSPI(WithoutBackup):
         cross = np.full_like(matrix, np.nan)
         for moved in history:
             before, cross = cross, design.reduce(partial(_crossed, greedy, theta), operator.add)
-            if np.array_equal(before, cross):  # nobody changed an action
+            if np.array_equal(before, cross):  # no greedy action changed
                 break
             previous, theta = theta, solve(matrix - task.gamma * cross, right)[..., 0]
             np.abs(theta - previous).max(axis=1, out=moved)
-        return Fitted(LinearCritics(features, theta), history)  # what is singular is not finite
+        return Fitted(LinearCritics(features, theta), history)  # θ of a singular system is NaN
 
 
 def _crossed(greedy: GreedyBackup, theta: FloatArray, design: Design, part: Any) -> FloatArray:

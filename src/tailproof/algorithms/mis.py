@@ -22,7 +22,7 @@ from tailproof.features import Features
 from tailproof.parameters import Configurable
 from tailproof.statistics.means import Mean, SampleMean
 
-_FEW = 1 << 16  # first states whose features are made at a time
+_FEW = 1 << 16  # first states whose features are computed at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class MIS(Configurable):
     With A as in `LSTD` and g = E_{s₀, π} φ, the weights w_i = n·φ_iᵀA⁻ᵀg estimate
     d^π(s, a) / ((1 − γ) d^D(s, a)), and Ĵ = mean(w_i r_i). (The paper's display omits 1/(1 − γ).)
 
-    A holds no reward, so on the whole log only that scalar mean meets the tail: any robust mean may
-    take it. That is the *pooled-weight* estimator, ``method("mis", mean=Catoni())``. Its variance is
-    that of all n rows, where a fold of ROAM has 1/K of them.
+    A does not depend on rewards, so on the whole log only the scalar mean has heavy tails and any
+    robust mean can replace it. That is the *pooled-weight* estimator, ``method("mis", mean=Catoni())``.
+    It uses all n rows, while a fold of ROAM uses 1/K of them.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class MIS(Configurable):
         The mean of the samples w_i r_i.
     unit
         What a sample is: a ``"step"``, or the sum over an ``"episode"`` or ``"group"``. Where extreme
-        rewards come in clusters only sums are safe; where they come alone, steps are far better.
+        rewards come in clusters only sums are safe; where they are isolated, steps are far better.
     self_normalised
         Divide by the mean of (1 − γ) w, which should be one. Only for γ < 1 on logs without terminal
         transitions, where that mean is one in expectation.
@@ -87,7 +87,7 @@ class MIS(Configurable):
     def _values(
         self, design: Design, matrix: FloatArray, stats: Statistics, rng: np.random.Generator
     ) -> FloatArray:
-        """Return the values of a log that is read in pieces, without holding samples or weights."""
+        """Return the values for a log that is read in chunks, without storing samples or weights."""
         direction = marginal_direction(design, matrix)
         values: FloatArray
         if isinstance(self.mean, SampleMean):  # mean(w r) = Σ_i r_i φ_iᵀA⁻ᵀg, for any unit
@@ -116,9 +116,9 @@ def marginal_direction(design: Design, matrix: FloatArray) -> FloatArray:
 def marginal_weights(
     design: Design, matrix: FloatArray, *, trained_on: FloatArray | None = None
 ) -> list[FloatArray]:
-    """Return w_i = n_k φ_iᵀA_k⁻ᵀg for the rows of each member, in the order of its own log.
+    """Return w_i = n_k φ_iᵀA_k⁻ᵀg for the rows of each member, in the order of its rows.
 
-    `trained_on` is n_k where A_k comes from other rows than the design's.
+    `trained_on` is n_k, if A_k was fitted to other rows than the design's.
     """
     weighing = Weighing(marginal_direction(design, matrix), alone=True)
     log, folds = design.task.log, design.folds

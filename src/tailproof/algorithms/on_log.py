@@ -1,4 +1,4 @@
-"""What a policy does in the states of a log: which actions, and how often those that were logged."""
+"""A policy's actions in the states of a log, and its agreement with the logged actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 8  # actions in a sentence
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyOnLog:
-    """What a policy does in the states of a log.
+    """A policy's actions in the states of a log.
 
     Attributes
     ----------
@@ -28,8 +28,8 @@ class PolicyOnLog:
     rows
         Number of rows.
     effective_rows
-        (Σw)² / Σw² of the rows' weights: so many rows of equal weight would say as much. NaN for
-        methods that give rows no weights.
+        (Σw)² / Σw² of the rows' weights: the number of equally weighted rows with the same information.
+        NaN for methods without row weights.
     """
 
     shares: dict[str, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class PolicyOnLog:
     effective_rows: float
 
     def __str__(self) -> str:
-        """Return it in words; of many actions the most frequent."""
+        """Return a summary in words, with the most frequent actions."""
         taken = sorted(self.shares.items(), key=lambda each: -each[1])
         shown = [f"{name} {_percent(share)}" for name, share in taken if share > 0]
         if len(shown) > _MOST:
@@ -63,7 +63,7 @@ def on_log(
     rows: int,
     weights: FloatArray | None = None,
 ) -> PolicyOnLog:
-    """Return what is known: mean probabilities of actions, (A,), and weights of rows, (n,)."""
+    """Build a `PolicyOnLog` from mean probabilities of actions, (A,), and weights of rows, (n,)."""
     named = {}
     if isinstance(space, Discrete) and shares is not None:
         named = {space.label(action): float(share) for action, share in enumerate(shares)}
@@ -76,7 +76,7 @@ def on_log(
 
 
 def effective(weights: FloatArray) -> float:
-    """Return (Σw)² / Σw², 0 where nothing has weight.
+    """Return (Σw)² / Σw², 0 if all weights are 0.
 
     >>> effective(np.array([1.0, 1.0, 0.0]))
     2.0
@@ -85,7 +85,7 @@ def effective(weights: FloatArray) -> float:
 
 
 def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
-    """Evaluate the policy in the states of the log, once, and return what it does there."""
+    """Evaluate the policy in the states of the log, in one pass, and summarise its actions."""
     log, n, shares, agreed = task.log, task.log.n_transitions, None, 0.0
     for part in log.parts if log.is_discrete else ():
         for piece in log.chunks(part, ahead=False):

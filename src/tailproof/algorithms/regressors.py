@@ -16,7 +16,7 @@ from tailproof.ensemble.critics import RegressorCritics
 
 
 class _Ahead(NamedTuple):
-    """Next states, the actions there, (n, L), and their weights; without a policy all logged ones."""
+    """Next states, actions there, (n, L), and weights; without a policy, all logged actions."""
 
     states: FloatArray
     actions: AnyArray
@@ -77,7 +77,7 @@ def fit_regressors(
     ahead = _Ahead.of(task)
 
     def after(critics: RegressorCritics) -> list[FloatArray]:
-        """Return the values of the next states in the rows of each fold."""
+        """Return v(s') in the rows of each fold."""
         if backup is None:
             alone = [critics.subset(np.array([k])) for k in range(folds.count)]
             pairs = zip(alone, rows, strict=True)

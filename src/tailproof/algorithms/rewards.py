@@ -1,4 +1,4 @@
-"""What a learner may put in place of the logged rewards: robust fits of them, or nothing at all."""
+"""Replacements of the logged rewards for learning: robust fits of them, or constants."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tailproof.parameters import Configurable
 
 _TREES = 20
 _SMALLEST = 10
-_KEPT = 0.99  # of the residuals that are not clipped, where they are symmetric
-_REACH = 4.0  # robust standard deviations that are never clipped
-_CLIPPED = 2.0  # times log n residuals are clipped where they are skewed
+_KEPT = 0.99  # share of the residuals that is not clipped, if they are symmetric
+_REACH = 4.0  # residuals within this many robust standard deviations are never clipped
+_CLIPPED = 2.0  # times log n residuals are clipped if they are skewed
 
-#: A log and features to rewards, (n,).
+#: Maps a log and features to rewards, (n,).
 Rewards = Callable[[Log, Features], FloatArray]
 
 
@@ -39,9 +39,8 @@ Rewards = Callable[[Log, Features], FloatArray]
 class HuberRewards(Configurable):
     """r̃ = φ(s, a)ᵀβ with β the Huber regression of the logged rewards on the features.
 
-    Symmetric outliers lose their influence before learning starts. Skewed ones do not cancel: the
-    regression then aims at another centre than the mean, and what is learned may be far from the
-    best. Test for skew first.
+    This limits the influence of symmetric outliers. With skewed residuals the regression estimates
+    another centre than the mean, and the learned policy may be far from the best. Test for skew first.
 
     Parameters
     ----------
@@ -64,10 +63,10 @@ class HuberRewards(Configurable):
 
 @dataclass(frozen=True)
 class ConstantRewards(Configurable):
-    """Rewards that say nothing: the same number at every step.
+    """Rewards without information: the same number at every step.
 
-    What is learned from them comes from where the log went, not from what it earned. A robust score
-    that does not beat it proves nothing.
+    A policy learned from them depends on the logged states and actions only. Use it as a baseline: a
+    robust method that does not beat it has learned nothing from the rewards.
     """
 
     value: float = 0.0
@@ -79,13 +78,13 @@ class ConstantRewards(Configurable):
 
 @dataclass(frozen=True)
 class TamedRewards:
-    """Clip what cross-fitted trees of state and action leave unexplained.
+    """Clip the residuals of cross-fitted trees on state and action.
 
-    Trees, because a linear fit would take real catastrophes for noise. Residuals that look symmetric
-    for every action are clipped at their 99 % quantile, but never within four robust standard
-    deviations; if those of one action are skewed, only the 2 log n largest are, so that the bias goes
-    away as the log grows. Opposite skews of two actions cancel in pooled residuals, and are what a
-    comparison of the actions would be wrong about.
+    Trees are used because a linear fit would treat real catastrophes as noise. If no action's residuals
+    are significantly skewed they are clipped at their 99 % quantile, but never within four robust
+    standard deviations; otherwise only the 2 log n largest are clipped, so that the bias vanishes as
+    the log grows. Skew is tested for each action, because opposite skews of two actions would cancel in
+    pooled residuals but bias a comparison of the actions.
     """
 
     def __call__(self, log: Log, features: Features) -> FloatArray:  # noqa: ARG002
@@ -100,15 +99,15 @@ class TamedRewards:
 
 
 def _few(n: int) -> float:
-    """Return the share of n rows that may be outliers, whatever the law."""
+    """Return the share of n rows to clip for any distribution: 2 log n / n, at most 1 %."""
     return min(_CLIPPED * float(np.log(n)) / n, 1 - _KEPT)
 
 
 def cross_fitted(log: Log) -> FloatArray:
-    """Return rewards as trees predict them that never saw their half of the groups, (n,).
+    """Return rewards predicted by trees that were fitted to the other half of the groups, (n,).
 
-    The trees are taught with the 2 log n largest and smallest rewards clipped, because one outlier
-    would spoil every leaf that it falls into.
+    The 2 log n largest and smallest rewards are clipped before fitting, because one outlier would
+    dominate every leaf that contains it.
     """
     few = _few(log.n_transitions)
     rewards = np.clip(log.rewards, *np.quantile(log.rewards, [few, 1 - few]))
@@ -139,7 +138,7 @@ NAMED: dict[str, Rewards] = {
 
 
 def as_rewards(given: Any) -> Rewards | None:
-    """Return the reward model that was named or given; None for the logged rewards."""
+    """Return the reward model for a name or callable; None for the logged rewards."""
     if isinstance(given, str) and given in NAMED:
         return NAMED[given]
     if given is None or (callable(given) and not isinstance(given, str)):
@@ -151,7 +150,7 @@ def as_rewards(given: Any) -> Rewards | None:
 
 
 def with_rewards(task: Task, given: Any, features: Features | str | None) -> Task:
-    """Return the task with the rewards that a reward model makes of its log."""
+    """Return the task with its rewards replaced by a reward model."""
     rewards = as_rewards(given)
     if rewards is None:
         return task

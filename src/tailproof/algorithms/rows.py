@@ -1,8 +1,8 @@
-"""Transitions in feature space, in an order that makes sums over them few and small products.
+"""Transitions in feature space, sorted so that sums over them are few small matrix products.
 
-With one block of features for each action, φ(s, a) = e_a ⊗ ψ(s) is zero outside one block. Rows of
-one member and one action therefore stand together, and ψ alone is built: their Σφφᵀ is Σψψᵀ in its
-place. Features without blocks are the case of a single one.
+With one block of features for each action, φ(s, a) = e_a ⊗ ψ(s) is zero outside one block. Rows are
+therefore sorted by member and action, and only ψ is computed: their Σφφᵀ is Σψψᵀ in one block.
+Features without blocks are treated as a single block.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tailproof.features import Blocks, Dense, Features, PerAction, at_actions
 
 
 class Segment(NamedTuple):
-    """Rows that one member sees and whose features lie in one block."""
+    """Rows of one member whose features lie in one block."""
 
     member: int
     block: int
     rows: slice
-    counts: FloatArray | None  # (m,) how often the member sees each row; None for once
-    following: tuple[tuple[int, slice], ...]  # blocks in which φ' may lie, and where in the segment
+    counts: FloatArray | None  # (m,) multiplicity of each row for the member; None for 1
+    following: tuple[tuple[int, slice], ...]  # blocks of φ', and their rows in the segment
 
     def within(self, span: slice) -> slice:
-        """Return some rows of the segment, counted from its first."""
+        """Convert a slice within the segment to one of all rows."""
         return slice(self.rows.start + span.start, self.rows.start + span.stop)
 
     def weighed(self, values: FloatArray) -> FloatArray:
-        """Return values of the segment's rows, (…, m), times how often the member sees each."""
+        """Return values of the segment's rows, (…, m), times their multiplicity."""
         return values if self.counts is None else values * self.counts
 
 
@@ -44,17 +44,17 @@ class Rows:
     """A chunk of a log in feature space."""
 
     chunk: Chunk
-    order: IntArray | None  # (m,) which row of the chunk is which here; None for the same order
+    order: IntArray | None  # (m,) the chunk's row of each row here; None for the same order
     rewards: FloatArray  # (m,)
     inner: FloatArray  # (w, m) the block of φ(s, a) that is not zero
     n_blocks: int
     segments: tuple[Segment, ...]
-    after: Any  # φ(s', ·) as Blocks or Dense, zero where terminated; None without looking ahead
-    chosen: IntArray | None  # (m,) what a deterministic policy does in s'
-    next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; without a policy, neither
+    after: Any  # φ(s', ·) as Blocks or Dense, zero where terminated; None if `ahead` is False
+    chosen: IntArray | None  # (m,) a deterministic policy's action in s'
+    next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; None without a policy
 
     def block(self, number: int) -> slice:
-        """Return the places of a block's features."""
+        """Return the positions of a block's features."""
         return slice(number * len(self.inner), (number + 1) * len(self.inner))
 
     @cached_property
@@ -67,7 +67,7 @@ class Rows:
         return np.asarray(self.after.phi[:, 0].T)
 
     def following(self, block: int, rows: Any) -> FloatArray:
-        """Return the part of φ' that lies in a block, in some rows that it may lie in, (w, m)."""
+        """Return the part of φ' in one block, for rows where it may lie there, (w, m)."""
         inner: FloatArray = self.next_inner[:, rows]
         if self.n_blocks > 1 and self.next_weights is not None:
             return np.asarray(inner * self.next_weights[block, rows])
@@ -99,15 +99,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class Dealing:
-    """Who sees which episodes, in the form that rows are arranged by."""
+    """The members of each episode, in the form that `arrange` needs."""
 
     members: int
-    fold_of_episode: IntArray | None  # (E,) −1 for nobody; None for one member that sees everything
+    fold_of_episode: IntArray | None  # (E,) −1 for none; None if one member has all episodes
     counts: IntArray | None  # (K, E), where members share episodes
 
     @classmethod
     def of(cls, folds: Folds) -> Dealing:
-        """Return folds in this form."""
+        """Convert folds to this form."""
         if folds.count == 1 and (folds.counts == 1).all():
             return cls(1, None, None)
         if folds.are_disjoint:
@@ -118,7 +118,7 @@ class Dealing:
 def arrange(
     chunk: Chunk, task: Task, features: Features, dealing: Dealing, *, ahead: bool = True
 ) -> Rows:
-    """Put a chunk of a log in feature space, with or without what follows."""
+    """Return a chunk of a log in feature space, with next states if `ahead`."""
     n_blocks = features.n_actions if isinstance(features, PerAction) else 1
     following, every, weights = task.following(chunk) if ahead else (None, None, None)
     keys: list[tuple[AnyArray, int]] = []
@@ -126,7 +126,7 @@ def arrange(
     if dealing.fold_of_episode is not None:
         groups = dealing.members
         keys.append((dealing.fold_of_episode.take(chunk.episode), groups))
-    if chunk.kept is not None:  # rows that are no transitions are nobody's
+    if chunk.kept is not None:  # rows that are no transitions belong to no member
         member = keys[0][0] if keys else np.zeros(len(chunk), dtype=np.int16)
         nobody = np.full(len(chunk), -1, dtype=np.int16)
         nobody[chunk.kept] = member[chunk.kept]
@@ -167,9 +167,9 @@ def arrange(
 
 
 def _sorted(keys: list[tuple[AnyArray, int]], m: int) -> tuple[IntArray | None, IntArray]:
-    """Return the order by some keys, each in 0..size−1, and where each combination lies in it.
+    """Return the sorting order by keys in 0..size−1, and the range of each combination in it.
 
-    Rows with a negative first key come before all combinations. No keys need no order.
+    Rows with a negative first key come before all combinations. Without keys the order is None.
     """
     if not keys:
         return None, np.array([[0, m]])
@@ -185,7 +185,7 @@ def _sorted(keys: list[tuple[AnyArray, int]], m: int) -> tuple[IntArray | None, 
 
 
 def _take(values: Any, order: IntArray | None) -> Any:
-    """Return rows in another order, whichever way they lie in memory."""
+    """Return rows in another order, fast for either memory layout."""
     if order is None:
         return values
     if values.ndim == 2 and not values.flags.c_contiguous:
@@ -194,7 +194,7 @@ def _take(values: Any, order: IntArray | None) -> Any:
 
 
 def _without(after: Blocks | Dense, terminated: BoolArray | None) -> Blocks | Dense:
-    """Return φ(s', ·) with zeros where nothing follows."""
+    """Return φ(s', ·) with zeros after terminal transitions."""
     if terminated is None:
         return after
     if isinstance(after, Blocks):
@@ -203,7 +203,7 @@ def _without(after: Blocks | Dense, terminated: BoolArray | None) -> Blocks | De
 
 
 def _dealt(borders: IntArray, towards: range) -> Iterator[Segment]:
-    """Yield the segments where every row has one member; borders are (K, blocks, next blocks, 2)."""
+    """Yield the segments if every row has one member; borders are (K, blocks, next blocks, 2)."""
     for member, of_member in enumerate(borders.tolist()):
         for block, spans in enumerate(of_member):
             first, last = spans[0][0], spans[-1][1]
@@ -220,7 +220,7 @@ def _dealt(borders: IntArray, towards: range) -> Iterator[Segment]:
 
 
 def _shared(borders: IntArray, towards: range, counts: IntArray) -> Iterator[Segment]:
-    """Yield the segments where members share rows, which each sees as often as `counts`, (K, m)."""
+    """Yield the segments if members share rows; `counts`, (K, m), are the multiplicities."""
     for segment in _dealt(borders, towards):
         for member, times in enumerate(counts[:, segment.rows]):
             yield segment._replace(member=member, counts=times.astype(float))

@@ -1,4 +1,4 @@
-"""What an algorithm is asked: a log, a policy to evaluate, a discount, and where episodes start."""
+"""The input of an algorithm: a log, a policy to evaluate, a discount, and initial states."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tailproof.policies.simple import action_draws, action_probabilities, chosen
 
 @dataclass(frozen=True)
 class Task:
-    """Evaluate `policy` from `log`; with no policy, look for the best one."""
+    """Evaluate `policy` from `log`; without a policy, learn one."""
 
-    log: Any  # a `LazyLog` only for algorithms that read it in pieces
+    log: Any  # a `LazyLog` only for algorithms that read it in chunks
     gamma: float
     policy: Any
-    initial_states: FloatArray | None = None  # (m, p); None for where the log's episodes start
-    draws: int = 16  # actions per state that integrate over a continuous stochastic policy
+    initial_states: FloatArray | None = None  # (m, p); None for the log's first states
+    draws: int = 16  # sampled actions per state of a continuous stochastic policy
     seed: int = 0  # of those draws, and of trees
     engine: Engine = field(default_factory=Local)  # where passes over the log run
-    initial_rows: IntArray | None = None  # (m,) where initial states stand in the log's table
-    #: First states of a log on disk, once a pass over it has met them: they are not read again.
+    initial_rows: IntArray | None = None  # (m,) rows of the initial states in the log's table
+    #: First states of a log on disk, stored in the first pass over it so that they are read once.
     first_met: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
     known_next: tuple[AnyArray, FloatArray] | None = None  # `next_actions` of all rows
 
@@ -41,7 +41,7 @@ class Task:
     def with_next_actions(self) -> Task:
         """Return the task with the policy's actions in all next states of a log in memory.
 
-        It then gives the same draws of a policy that is sampled, whichever rows are asked for.
+        The draws of a sampled policy then do not depend on the requested rows.
         """
         return replace(self, known_next=self.next_actions(slice(None)))
 
@@ -55,7 +55,7 @@ class Task:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"first_met": []}
 
     def following(self, piece: Chunk) -> Following:
-        """Return what the policy does in the next states of a piece of the log."""
+        """Return the policy's actions in the next states of a chunk of the log."""
         if self.policy is None:
             every = np.arange(self.log.n_actions)
             return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
@@ -72,7 +72,7 @@ class Task:
         return Following(None, *(known or self._draws(piece.next_states, rows, 0, piece.first)))
 
     def starts(self) -> tuple[FloatArray, IntArray | None]:
-        """Return where the policy starts, (m, p), and the rows of the log's table, where known."""
+        """Return the initial states, (m, p), and their rows in the log's table, if known."""
         if self.initial_states is not None:
             return self.initial_states, self.initial_rows
         if isinstance(self.log, Log):
@@ -82,7 +82,7 @@ class Task:
         return self.first_met[0], None
 
     def initial_points(self) -> Points:
-        """Return the state-action pairs and weights that integrate Q over starts and policy."""
+        """Return weighted state-action pairs for the mean of Q over initial states and policy."""
         states, rows = self.starts()
         if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
             chosen = chosen_actions(self.policy, states, self.log.n_actions, rows=rows)
@@ -108,10 +108,10 @@ class Task:
 
 
 class Following(NamedTuple):
-    """What a policy does in the next states of some rows."""
+    """A policy's actions in the next states of some rows."""
 
     chosen: IntArray | None  # (m,) the discrete actions of a deterministic policy
-    actions: AnyArray  # (m, L) or (m, L, q) the actions to integrate over; all without a policy
+    actions: AnyArray  # (m, L) or (m, L, q) the actions to average over; all without a policy
     weights: FloatArray | None  # (m, L) of a stochastic policy
 
 
@@ -122,4 +122,4 @@ class Points:
     states: FloatArray  # (P, p)
     actions: AnyArray  # (P,) or (P, q)
     weights: FloatArray  # (P,), summing to one
-    start: IntArray  # (P,), the start that each belongs to
+    start: IntArray  # (P,), the index of the initial state

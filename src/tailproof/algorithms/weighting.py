@@ -1,4 +1,4 @@
-"""What is done to importance weights before they are used, and a mean that needs no clipping."""
+"""Changes of importance weights that reduce their variance, and the log-sum-exp mean."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reweight(Protocol):
 
 @dataclass(frozen=True)
 class Clip(Configurable):
-    """w ↦ min(w, largest): less variance, and a bias where the policy leaves the log."""
+    """w ↦ min(w, largest): less variance, and a bias where the policy differs much from the log."""
 
     largest: float
 
@@ -103,11 +103,11 @@ class ExponentialSmoothing(Configurable):
 
 @dataclass(frozen=True)
 class LogSumExp(Configurable):
-    """The LSE mean −(1/λ) log mean exp(−λx) (Behnamnia et al. 2025): large samples count by their log.
+    """The LSE mean −(1/λ) log mean exp(−λx) (Behnamnia et al. 2025): large samples are damped.
 
-    λ = strength / (√n · root mean square), so that it follows the unit of x and vanishes as n grows;
-    strength 0 is the plain mean. Samples of both signs are two means, of gains and of losses; unlike
-    the means of `tailproof.statistics.means` it does not follow a constant that is added to them.
+    λ = strength / (√n · root mean square), so that it adapts to the unit of x and vanishes as n
+    grows; strength 0 is the plain mean. Gains and losses are averaged separately. Unlike the means of
+    `tailproof.statistics.means` it is not shift-equivariant.
     """
 
     strength: float = 1.0

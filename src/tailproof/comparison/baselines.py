@@ -1,4 +1,4 @@
-"""Whom a candidate has to beat, by how much it does, and how likely the first is the best."""
+"""The baseline of a comparison, and the probability that the first candidate is best."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailproof.comparison.comparison import LOGGED, Candidate
 from tailproof.evaluation.estimate import Estimate, LoggedValue
 
 _DRAWS = 20_000
-_UNITS = 1 << 16  # whose scores are multiplied at a time
+_UNITS = 1 << 16  # units whose scores are multiplied at a time
 _CONTINUED = (
     "The log was cut off before its episodes ended: the logged policy's value continues them with a "
     "value function of the state, fitted by the same method."
@@ -23,9 +23,9 @@ _CONTINUED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """Whom to beat: an estimate, a number, or (None) the logged policy.
+    """The baseline: an estimate, a number, or the logged policy (`rival` is None).
 
-    `folds` are its values on the folds of the method, (K,), empty where it has none.
+    `folds` are its values on the folds of the method, (K,), empty if there are none.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Baseline:
     notes: tuple[str, ...] = ()
 
     def probability(self, candidates: Sequence[Candidate], seed: int) -> float:
-        """Return the probability that the first candidate is best; NaN where nothing tells it."""
+        """Return the probability that the first candidate is best; NaN without folds or scores."""
         estimates = [each.estimate for each in candidates]
         if len(self.folds) > 1:
             everyone = [*(each.all_folds for each in estimates), self.folds]
@@ -61,7 +61,7 @@ def baseline_of(
     estimates: Mapping[str, Estimate],
     run: Callable[[Any], Estimate],
 ) -> tuple[Baseline, dict[str, Estimate]]:
-    """Return whom to beat, and the estimates, which then share the logged policy's value.
+    """Return the baseline, and the estimates, which then share the logged policy's value.
 
     `run` evaluates a policy.
     """
@@ -96,8 +96,8 @@ def probability_highest(
 ) -> float:
     """Return the probability that the first of some values is the highest; ties count as half.
 
-    `means` and their standard `errors` are (m,); `scores`, (U,) each, are the influence of each unit
-    on each of them, for the correlations.
+    `means` and their standard `errors` are (m,); `scores`, (U,) each, are the influences of the
+    units on each value, for the correlations.
 
     >>> scores = np.eye(2, 100)
     >>> round(probability_highest(np.zeros(2), np.ones(2), scores), 1)

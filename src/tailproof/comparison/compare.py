@@ -1,4 +1,4 @@
-"""Comparison: which of these policies is best, and does any of them beat the one that was logged?"""
+"""Comparison: which of these policies is best, and does any of them beat the logged policy?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tailproof.policies.naming import Policy
 from tailproof.statistics.intervals import folds_for
 from tailproof.statistics.tails.sample import check_level
 
-_EVIDENCE = 1 << 28  # bytes that the evidence behind all candidates may take
+_EVIDENCE = 1 << 28  # most bytes for the evidence of all candidates
 
 
 def compare(
@@ -45,30 +45,31 @@ def compare(
     n_jobs: int | None = None,
     **columns: Any,
 ) -> Comparison:
-    """Rank policies by their estimates, and ask whether any beats the logged one.
+    """Rank policies by their estimates, and test whether any beats the logged policy.
 
-    Every policy is evaluated as by `evaluate`; value, gain and bounds are of one estimator, so that
+    Every policy is evaluated as by `evaluate`; value, gain and bounds come from one estimator, so that
     value = baseline + gain and no bound exceeds its value. Policies are ranked by value.
 
     By default, and with `snips` and other methods that score rows or episodes, the bound of a
     difference combines both values' own bounds with the correlation of their scores
     (`tailproof.algorithms.default.gain`).
 
-    Methods with folds evaluate all policies on the same folds, so that differences are paired: a storm
-    that sits in one fold is in it for everybody. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the
-    difference is an order statistic of D_1, …, D_K, whose level is exact for the median of their law.
-    Methods without folds or scores rank policies too, but nothing passes the gate.
+    Methods with folds evaluate all policies on the same folds, so that differences are paired: an
+    extreme event in one fold affects all policies. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the
+    difference is an order statistic of D_1, …, D_K, whose level is exact for the median of their
+    distribution. Methods without folds or scores rank policies too, but nothing passes the gate.
 
-    The gate is Bonferroni's: with m candidates each difference to the baseline is bounded at
-    1 − (1 − level)/m, so that all bounds hold at once with `level`, and the best of many does not
-    pass by luck.
+    The gate uses Bonferroni's correction: with m candidates each difference from the baseline is
+    bounded at level 1 − (1 − level)/m, so that all bounds hold jointly with `level`, and the best of
+    many does not pass by chance.
 
-    The probability that the first is best, from scores: values drawn from the normal law with their
-    standard errors and correlations. From folds: give every fold's verdict ("the first is ahead of this
-    rival") a weight, and two more to one fictitious win and one loss against all rivals; draw the
-    weights from a flat Dirichlet law, and count how often the first is ahead of every rival with
-    more than half of the weight. Against one rival that is the posterior of "ahead in most folds"
-    under a uniform prior: K wins of K give 1 − 2^−(K+1), never 1. The baseline is a rival too.
+    The probability that the first is best is simulated. With scores, values are drawn from the normal
+    distribution with their standard errors and correlations. With folds, each fold is a win or a loss
+    against each rival, and one fictitious win and one fictitious loss against all rivals are added; the
+    K + 2 weights are drawn from a flat Dirichlet distribution, and the first is best in a draw if its
+    wins have more than half of the weight against every rival. Against one rival this is the posterior
+    of "ahead in most folds" under a uniform prior: K wins of K give 1 − 2^−(K+1), never 1. The baseline
+    is a rival too.
 
     Parameters
     ----------
@@ -79,17 +80,17 @@ def compare(
     gamma
         The discount; a log of one-step episodes needs none.
     method
-        As in `evaluate`, by default the same. The name of a method with folds gets as many as the gate
-        needs; a `Method` is taken as it is, and refused with a `LevelError` if it has too few.
+        As in `evaluate`, with the same default. A method with folds given by name gets as many folds as
+        the gate needs; a `Method` is used as it is, and raises a `LevelError` if it has too few.
     level
-        Of the bounds.
+        Level of the bounds.
     baseline
-        Whom to beat: the logged policy by default (`tailproof.evaluation.logged` says how its value is
-        found); the name of one of the policies; another policy; or a number.
+        What to compare with: the logged policy by default (for its value see
+        `tailproof.evaluation.logged`); the name of one of the policies; another policy; or a number.
     seed
         Seeds the folds.
     random_state
-        Another name for `seed`, the one that scikit-learn uses.
+        Another name for `seed`, as in scikit-learn.
     engine
         Where passes over the log run; see `evaluate`.
     n_jobs
@@ -125,7 +126,7 @@ def compare(
     notes: list[str] = []
     chosen = _with_folds(method, gate_level, notes)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
-        # What must be in memory is read once; rewards are clipped with each evaluation.
+        # a log needed in memory is read once; each evaluation clips the rewards itself
         data = prepare(log, replace(chosen, clip=0.0), where, seed=seed)
         discount = check_gamma(gamma, data)
 
@@ -174,7 +175,7 @@ def _candidate(
 def _estimates(
     rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
 ) -> dict[str, Estimate]:
-    """Return the estimates of those that can be evaluated, and note who cannot."""
+    """Return the estimates of the policies that can be evaluated, and note the others."""
     found: dict[str, Estimate] = {}
     for name, policy in rivals.items():
         try:
@@ -206,10 +207,10 @@ def _check_policies(policies: Any, baseline: Any) -> None:
 
 
 def _with_folds(method: str | Method, gate_level: float, notes: list[str]) -> Method:
-    """Return the method with folds enough for the gate, or say that it has too few."""
+    """Return the method with enough folds for the gate, or raise if a `Method` has too few."""
     chosen = as_method(method)
     if not isinstance(chosen.partition, Split) or chosen.at == "backup":
-        return chosen  # whether it scores rows shows in what it estimates
+        return chosen  # its estimates show whether it scores rows
     needed = folds_for(gate_level, "order-statistic-bound")
     if chosen.folds >= needed:
         return chosen

@@ -1,7 +1,7 @@
-"""What `compare` returns: policies in their order, paired differences, and a gate.
+"""The result of `compare`: ranked policies, paired differences, and a gate.
 
-Differences are paired in one of two ways: on the folds of a method that has them, or by the scores of
-the rows of a method that takes the log as a whole and gives an interval.
+Differences are paired by the folds of the method, or by the scores of the rows if the method uses the
+whole log and gives an interval.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tailproof.statistics.intervals import Bound, Interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: What the policy that made the log is called.
+#: Name of the policy that made the log.
 LOGGED = "logged policy"
 
 
@@ -44,12 +44,12 @@ class Difference:
 
     @property
     def relative(self) -> float:
-        """The difference over the second's |value|; NaN where that is 0."""
+        """The difference divided by the second's |value|; NaN if that is 0."""
         return self.gain.relative
 
     @property
     def lower_bound(self) -> Bound:
-        """A value that the difference exceeds; −∞, with the reason, where there is none."""
+        """A lower bound of the difference; −∞, with the reason, if there is none."""
         return bound_or_reason(self.gain.lower_bound, self.level)
 
     def interval(self, level: float = 0.9) -> Interval:
@@ -58,17 +58,17 @@ class Difference:
 
     @property
     def fold_values(self) -> FloatArray:
-        """The differences on folds, (K,), if pairs are folds."""
+        """The differences on the folds, (K,), if differences are paired by folds."""
         return self.gain.fold_values if isinstance(self.gain, FoldGain) else np.empty(0)
 
     @property
     def won(self) -> int:
-        """In how many folds the first is ahead."""
+        """Number of folds in which the first is ahead."""
         return int(np.count_nonzero(self.fold_values > 0))
 
 
 def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain | FoldGain:
-    """Return how far an estimate is ahead of another, of a number, or (None) of the logged policy."""
+    """Return the gain of an estimate over another, a number, or the logged policy (None)."""
     if rival is None:
         return estimate.gain
     value = rival if isinstance(rival, float) else rival.value
@@ -88,7 +88,7 @@ def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain 
 
 
 def bound_or_reason(ask: Callable[[float], Bound], level: float) -> Bound:
-    """Return a lower bound; −∞, with the reason, where there is none."""
+    """Return a lower bound; −∞, with the reason, if there is none."""
     try:
         return ask(level)
     except LevelError as error:
@@ -102,12 +102,12 @@ class Candidate:
     name: str
     value: float  # the estimate that ranks it
     lower_bound: Bound
-    gain: Difference  # to the baseline; its bound holds for all candidates at once
+    gain: Difference  # over the baseline; the bounds of all candidates hold jointly
     estimate: Estimate = field(repr=False)
 
     @property
     def passes(self) -> bool:
-        """Whether the candidate beats the baseline beyond doubt."""
+        """Whether the lower bound of the gain over the baseline is above 0."""
         return self.gain.lower_bound.value > 0
 
 
@@ -120,18 +120,18 @@ class Comparison:
     candidates
         Highest estimate first.
     baseline, baseline_value, baseline_folds
-        Whom to beat: its name, value and fold values, if the method has folds.
+        The baseline's name, value and, if the method has folds, fold values.
     baseline_rival
-        Whom to beat as an estimate or a number; None for the logged policy.
+        The baseline as an estimate or a number; None for the logged policy.
     probability_best
-        That the first is best, baseline included; see `compare`.
+        Probability that the first is best, also against the baseline; see `compare`.
     level, gate_level
-        Of each candidate's bound, and of each gate: the latter is higher, so that all of them hold
-        at once with `level`.
+        Level of each candidate's bound, and of each gain's bound: the latter is higher, so that all of
+        them hold jointly with `level`.
     method, gamma, seed
         What to pass to `compare` to get the same numbers again.
     notes
-        What to know before reading.
+        Cautions and remarks on the result.
     """
 
     candidates: tuple[Candidate, ...]
@@ -170,7 +170,7 @@ class Comparison:
         raise KeyError(f"There is no candidate {name!r}. There are {names}.")
 
     def difference(self, first: str, second: str | None = None) -> Difference:
-        """Return how far one candidate is ahead of another, or of the baseline."""
+        """Return the difference of one candidate from another, or from the baseline."""
         rival, second = self.baseline_rival, second or self.baseline
         if second != self.baseline:
             rival = self[second].estimate
@@ -179,12 +179,12 @@ class Comparison:
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
-        from tailproof.plotting.results import plot_comparison  # matplotlib is for those who look
+        from tailproof.plotting.results import plot_comparison  # matplotlib is slow to import
 
         return plot_comparison(self, ax=ax)
 
     def _repr_html_(self) -> str:
-        from tailproof.report.notebook import comparison_html  # pages are for those who look
+        from tailproof.report.notebook import comparison_html  # imported only when needed
 
         return comparison_html(self)
 
@@ -246,6 +246,6 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        from tailproof.report.answers import comparison_text  # the words of the command line
+        from tailproof.report.answers import comparison_text  # the text of the command line
 
         return comparison_text(self)

@@ -1,4 +1,4 @@
-"""Diagnosis: what to know about a log before any number from it is trusted."""
+"""Diagnosis: the properties of a log that decide how far its estimates can be trusted."""
 
 from __future__ import annotations
 
@@ -55,33 +55,33 @@ def diagnose(
     random_state: int | None = None,
     **columns: Any,
 ) -> Diagnosis:
-    """Explain what `evaluate` decides on a log, what the log shows, and which episodes matter most.
+    """Explain the decisions of `evaluate` on a log, with evidence and the most influential episodes.
 
     The verdict is that of `evaluate` with the default method, on the same evidence: tails, skew and
-    unit, the estimator that is taken, the interval or why there is none. Beside it, to look at: tail
-    indices of both tails with intervals, whether mean and variance exist, the K-path, clustering of
-    extremes; with a policy also weights, overlap and Bellman residuals; the disagreement of folds, and
-    the ten episodes that move the plain average most: LSTD, inverse propensity scoring in one-step logs
-    with propensities, and without a policy the mean return of the log.
+    unit, the chosen estimator, and the interval or why there is none. Further evidence: indices of both
+    tails with intervals, whether mean and variance exist, the K-path, clustering of extremes; with a
+    policy also weights, overlap and Bellman residuals; the disagreement of folds, and the ten episodes
+    with the largest influence on the plain estimate. That is LSTD, inverse propensity scoring in
+    one-step logs with propensities, or without a policy the mean return of the log.
 
     Parameters
     ----------
     log
-        The logged transitions, episodes in time order: neighbours are compared. A log on disk is
-        loaded if its budget allows; beyond it, runs of neighbouring episodes (or groups) are drawn
-        with the seed, and a warning and a note say how many.
+        The logged transitions, with episodes in time order, because neighbours are compared. A log on
+        disk is loaded if its budget allows; otherwise runs of neighbouring episodes (or groups) are
+        sampled with the seed, and a warning and a note say how many.
     policy
-        Whom to evaluate, as in `evaluate`; without one, what was logged is diagnosed.
+        The policy to evaluate, as in `evaluate`; without one, the logged returns are diagnosed.
     gamma
-        The discount. Needed with a policy, but for one-step episodes; 1 without one.
+        The discount. Required with a policy, except for one-step episodes; 1 by default without one.
     method
-        Whose features to use for verdict and plain average, and whose ridge for the latter.
+        The method whose features are used for verdict and plain estimate, and its ridge for the latter.
     estimate
-        What `evaluate` gave for the same log and policy, if it was asked already.
+        The result of `evaluate` for the same log and policy, if it exists already.
     seed
         Seeds the partitions into folds.
     random_state
-        Another name for `seed`, the one that scikit-learn uses.
+        Another name for `seed`, as in scikit-learn.
     columns
         Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
         (``action="offer", reward="spend", state=["age", "shop"]``).
@@ -175,7 +175,7 @@ def _diagnosis(
 
 
 def _weights(log: Log, own: FloatArray | None, plain: Reference) -> FloatArray | None:
-    """Return the weights with which `evaluate` weighs rows; those of the plain estimate otherwise."""
+    """Return the row weights of `evaluate`, or else those of the plain estimate."""
     return own if own is not None and len(own) == log.n_transitions else plain.weights
 
 
@@ -187,7 +187,7 @@ def _evaluated(
     gamma: float,
     seed: int,
 ) -> tuple[Estimate | None, str | None]:
-    """Return the estimate that is explained, or why there is none."""
+    """Return the estimate to explain, or the reason why there is none."""
     if policy is None or known is not None:
         return known, None
     try:
@@ -199,7 +199,7 @@ def _evaluated(
 
 @contextmanager
 def _noted() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect our own warnings: in a diagnosis they are findings. Pass on all others."""
+    """Collect tailproof's warnings, which become notes of the diagnosis; pass on all others."""
     notes: list[warnings.WarningMessage] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -218,7 +218,7 @@ def _samples(
     steps: FloatArray,
     shape: RewardShape,
 ) -> dict[str, FloatArray]:
-    """Return what is averaged, by rows and by sums over the unit, and what a critic leaves over."""
+    """Return samples by name: rewards, weighted rewards, sums over units, Bellman residuals."""
     samples = {"rewards": log.rewards}
     if isinstance(plain, MeanReference) and plain.weights is None:
         sums = plain.terms

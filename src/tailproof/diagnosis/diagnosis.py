@@ -1,4 +1,4 @@
-"""What `diagnose` returns: the evidence about a log, and the verdict that follows from it."""
+"""The result of `diagnose`: the evidence about a log, and the verdict that follows from it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """Everything `diagnose` found, ending in a `Verdict`.
+    """The evidence that `diagnose` collects, and its `Verdict`.
 
     Attributes
     ----------
     transitions, episodes, groups
-        The size of the log; `groups` is None where it names none.
+        The size of the log; `groups` is None if it has none.
     gamma, with_policy
-        What was asked.
+        The discount, and whether a policy was given.
     tails
         By name: "rewards"; with a policy "weighted rewards", their "weighted sums" over the unit
         and "Bellman residuals"; without one "returns".
@@ -42,9 +42,9 @@ class Diagnosis:
     verdict
         Which method is safe for this log, and why.
     notes
-        What went wrong or was assumed on the way.
+        Warnings and assumptions.
     weights
-        Of the rows, with which `evaluate` weighs them, (n,); None without a policy.
+        The row weights of `evaluate`, (n,); None without a policy.
     """
 
     transitions: int
@@ -68,12 +68,12 @@ class Diagnosis:
 
         `of` is a name in `tails`.
         """
-        from tailproof.plotting.results import plot_diagnosis  # matplotlib is for those who look
+        from tailproof.plotting.results import plot_diagnosis  # matplotlib is slow to import
 
         return plot_diagnosis(self, of=of, ax=ax)
 
     def _repr_html_(self) -> str:
-        from tailproof.report.notebook import diagnosis_html  # pages are for those who look
+        from tailproof.report.notebook import diagnosis_html  # imported only when needed
 
         return diagnosis_html(self)
 
@@ -87,9 +87,9 @@ class Diagnosis:
         return converted
 
     def to_frame(self) -> Any:
-        """Return one row per piece of evidence: a pandas frame, or a pyarrow table without pandas.
+        """Return one row per measured quantity: a pandas frame, or a pyarrow table without pandas.
 
-        Columns: what it is about, the quantity, its value and its interval where it has one.
+        Columns: the subject, the quantity, its value and its interval if there is one.
         """
         columns = ("about", "quantity", "value", "low", "high")
         return as_frame([dict(zip(columns, row, strict=True)) for row in self._rows()])

@@ -1,4 +1,4 @@
-"""The evidence of a diagnosis, piece by piece: what each piece says, and how it is measured."""
+"""The evidence of a diagnosis: what each part means, and how it is measured."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ Lean = Literal["symmetric", "left", "right", "unclear"]
 
 #: Extremes cluster when the interval of their extremal index ends below this.
 CLUSTERED = 0.9
-_LEAN = 1.5  # tails are alike while one holds less than this many times the extremes of the other
+_LEAN = 1.5  # tails are similar if one has less than this many times the extremes of the other
 _FOLDS = (1, 3, 5, 6, 10, 15, 20, 30)  # on a K-path; all divide the blocks
-_POINTS = 100  # of a plot against the number of extremes
-_PROBED = 20_000  # states at which the leverage of the policy's actions is asked
+_POINTS = 100  # number of points of a plot against the number of extremes
+_PROBED = 20_000  # most states at which the leverage of the policy's actions is computed
 
 
 @dataclass(frozen=True, kw_only=True)
 class TailReport:
-    """How heavy both tails of one sample are, and which way it leans."""
+    """The weight of both tails of one sample, and its skew."""
 
     name: str
     n: int
-    left: TailIndex  # Hill's index of either tail
+    left: TailIndex  # Hill's index of each tail
     right: TailIndex
     others: tuple[TailIndex, ...]  # the moment and Pickands estimates of both
     left_path: TailPath | None  # Hill's estimate by number of extremes; None for a short tail
@@ -69,10 +69,10 @@ class TailReport:
 
     @property
     def skew(self) -> Lean:
-        """Which tail is longer: beyond doubt and by half as many extremes again, or neither.
+        """The longer tail: significantly, and with at least 1½ times as many extremes; or neither.
 
-        "symmetric" when the interval of the ratio holds 1 and stays within ⅔ and 1½; "unclear" when
-        the sample is too small to tell, or leans a little beyond doubt.
+        "symmetric" if the interval of the ratio contains 1 and lies within ⅔ and 1½; "unclear" if the
+        sample is too small to decide, or the difference is significant but small.
         """
         tails = self.asymmetry
         if tails.low > 1 and tails.ratio >= _LEAN:
@@ -116,20 +116,20 @@ def tail_report(name: str, values: FloatArray, *, theta: float = 1.0) -> TailRep
 
 @dataclass(frozen=True, kw_only=True)
 class Clustering:
-    """Do extremes come alone? Extremal indices: 1 for alone, ½ for pairs on average."""
+    """Clustering of extremes, as extremal indices: 1 if isolated, ½ if in pairs on average."""
 
     within: ExtremalIndex | None  # of the steps inside an episode
     across: ExtremalIndex  # of neighbouring episodes in the log's order, by their largest step
-    groups: ExtremalIndex | None  # of the episodes inside a group, where the log names groups
+    groups: ExtremalIndex | None  # of the episodes inside a group, if the log has groups
 
     @property
     def in_episodes(self) -> bool:
-        """Whether extremes of an episode come together."""
+        """Whether extremes within an episode are clustered."""
         return _clustered(self.within)
 
     @property
     def in_groups(self) -> bool:
-        """Whether extreme episodes come together, as neighbours or within groups."""
+        """Whether extreme episodes are clustered, as neighbours or within groups."""
         return _clustered(self.across) or _clustered(self.groups)
 
 
@@ -138,7 +138,7 @@ def _clustered(index: ExtremalIndex | None) -> bool:
 
 
 def clustering(log: Log, steps: FloatArray) -> Clustering:
-    """Measure clusters in the rewards and in the weighted rewards; keep the clearer answer."""
+    """Measure clusters in the rewards and the weighted rewards; keep the stronger evidence."""
     series = (log.rewards,) if steps is log.rewards else (log.rewards, steps)
     episode = log.episode_of_row
     within, across, groups = [], [], []
@@ -164,13 +164,13 @@ def _clearest(indices: list[ExtremalIndex]) -> ExtremalIndex | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """How well the log covers what the policy does.
+    """How well the log covers the policy's actions.
 
-    The density ratios ω average 1 in theory (`mean_known`) with γ < 1 and without terminal transitions,
-    or in bandits; otherwise they were scaled to average 1. The leverage φᵀ(Σφφᵀ + λI)⁻¹φ at the
-    policy's actions, in units of its mean at the logged ones, says how far the policy acts from where
-    the log has data: 1 is the log itself. An eigenvalue near 0 of the features' Gram matrix, scaled to
-    ones on its diagonal, means that some direction of the critic is hardly observed.
+    The density ratios ω have mean 1 in theory (`mean_known`) with γ < 1 and without terminal
+    transitions, or in bandits; otherwise they were scaled to mean 1. The leverage φᵀ(Σφφᵀ + λI)⁻¹φ at
+    the policy's actions, divided by its mean at the logged ones, measures the distance of the policy's
+    actions from the data: 1 is the log itself. An eigenvalue near 0 of the features' Gram matrix,
+    scaled to a unit diagonal, means that some direction of the critic is hardly observed.
     """
 
     weights: WeightEvidence  # of ω
@@ -178,13 +178,13 @@ class Overlap:
     leverage: float  # the mean
     largest_leverage: float
     smallest_eigenvalue: float
-    unlogged: float  # the policy's share of actions that the log never took
+    unlogged: float  # share of the policy's actions that were never logged
 
 
 def overlap(weights: FloatArray, critic: LinearReference, acts: PolicyOnLog) -> Overlap:
-    """Measure the weights of an estimate, (n,), and how far from the log its policy acts."""
+    """Measure the weights of an estimate, (n,), and the distance of its policy from the log."""
     log, gamma = critic.log, critic.gamma
-    # Weights sum up discounted visits: 1/(1 − γ) of them if nothing ever terminates.
+    # the mean weight is the sum of discounts: 1/(1 − γ) if nothing terminates
     known = gamma < 1 and not (gamma > 0 and log.terminated.any())
     scale = 1 - gamma if known else 1 / (abs(float(weights.mean())) or 1.0)
     if gamma == 0:
@@ -216,7 +216,7 @@ def overlap(weights: FloatArray, critic: LinearReference, acts: PolicyOnLog) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class WorstStep:
-    """A transition far from what the critic expects."""
+    """A transition with a large Bellman residual."""
 
     episode: Any
     step: int
@@ -232,7 +232,7 @@ class BellmanMonitor:
 
 
 def bellman_monitor(log: Log, residuals: FloatArray) -> BellmanMonitor:
-    """Watch the Bellman residuals, and name the worst transitions by episode and step."""
+    """Summarise the Bellman residuals, and name the worst transitions by episode and step."""
     monitor = residual_monitor(residuals)
     worst = []
     for row, value in zip(monitor.worst, monitor.worst_values, strict=True):
@@ -244,7 +244,7 @@ def bellman_monitor(log: Log, residuals: FloatArray) -> BellmanMonitor:
 
 @dataclass(frozen=True, kw_only=True)
 class KPath:
-    """The median of K folds against K: flat for symmetric tails, drifting where skew biases it."""
+    """The median of K folds against K: flat for symmetric tails, drifting if skew biases it."""
 
     folds: tuple[int, ...]
     values: tuple[float, ...]  # medians over K folds, averaged over `dealings` random partitions
@@ -253,7 +253,7 @@ class KPath:
 
     @property
     def drift(self) -> float:
-        """Return how far the path moves from K = 5 (or the first above) to its end."""
+        """The change of the path from K = 5 (or the first K above) to its end."""
         later = [value for k, value in zip(self.folds, self.values, strict=True) if k >= 5]
         return later[-1] - later[0] if len(later) > 1 else 0.0
 
@@ -264,7 +264,7 @@ class KPath:
 
 
 def fold_path(estimate: Reference, seed: int) -> KPath:
-    """Return the median of K folds against K, averaged over several dealings of the blocks."""
+    """Return the median of K folds against K, averaged over several random partitions."""
     folds = [k for k in _FOLDS if k == 1 or 2 * k <= estimate.log.n_groups]
     orders = dealings(estimate, sum(folds), seed)
     values, errors = [], []
@@ -281,19 +281,19 @@ def fold_path(estimate: Reference, seed: int) -> KPath:
 
 @dataclass(frozen=True, kw_only=True)
 class FoldDisagreement:
-    """The values of K folds, and the one that stands apart."""
+    """The values of K folds, and the fold farthest from their median."""
 
     values: tuple[float, ...]
     median: float
     std: float
     mad: float  # scaled like a standard deviation
     farthest: int  # the fold farthest from the median
-    distance: float  # of it, in MADs
-    episode: Any  # the id of the episode in it that moves the whole estimate most
+    distance: float  # from the median, in MADs
+    episode: Any  # id of the episode in this fold with the largest effect on the whole estimate
 
 
 def fold_disagreement(estimate: Reference, folds: int) -> FoldDisagreement:
-    """Return the values of K folds, and who sits in the one that stands apart."""
+    """Return the values of K folds, and the most influential episode of the farthest fold."""
     values = estimate.fold_values(folds)
     finite = values[np.isfinite(values)]
     median, scale = float(np.median(finite)), mad(finite)

@@ -1,4 +1,4 @@
-"""Influence: which episodes move the estimate, by how much, and would a median of folds feel it?"""
+"""Influence of single episodes on the plain estimate and on the median of folds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tailproof.errors import MethodError
 from tailproof.files.frames import as_frame, plain, scalar
 from tailproof.methods.method import Method
 
-#: Episodes that are refitted without, beyond those asked for, before the largest are named.
+#: Additional candidates whose exact effect is computed before the largest are chosen.
 _SPARE = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeInfluence:
-    """What one episode does to the estimate."""
+    """The effect of one episode on the estimate."""
 
     episode: Any  # its id
     group: Any  # the id of its group; None without groups
@@ -38,7 +38,7 @@ class EpisodeInfluence:
 
 @dataclass(frozen=True, kw_only=True)
 class Influence:
-    """The episodes that move an estimate most, largest effect first.
+    """The episodes with the largest effect on an estimate, largest first.
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class Influence:
     episodes
         The most influential ones.
     value_without_all
-        The estimate refitted without all of them; NaN when nothing would be left.
+        The estimate refitted without all of them; NaN if no episode would be left.
     share
-        Their part of Σ_e |effect of e|, to first order: 0.5 when they weigh as much as all others.
+        Their part of Σ_e |effect of e|, to first order: 0.5 if it equals that of all others together.
     standard_error
-        √Σ effect², over groups where the log names them: the jackknife's, to first order. Meaningless
-        where the variance does not exist.
+        √Σ effect², over groups if the log has them: the jackknife's, to first order. Meaningless if the
+        variance does not exist.
     """
 
     estimator: str
@@ -97,24 +97,24 @@ def influence(
     folds: int = 10,
     seed: int = 0,
 ) -> Influence:
-    """Name the episodes that move the plain estimate most, with the exact effect of each.
+    """Return the episodes with the largest effect on the plain estimate, with the exact effect of each.
 
-    The first-order effect of every episode chooses the candidates; each of them is then left out
-    exactly, by a small solve and not by a new pass over the log (`reference.LinearReference` has the
-    equations). The effect equals that of `evaluate` on the log without the episode, whose first state
-    then does not count either.
+    Candidates are chosen by first-order effects; the estimate without each of them is then computed
+    exactly, by solving a small system, without a new pass over the log (equations in
+    `reference.LinearReference`). The effect equals that of `evaluate` on the log without the episode
+    and its first state.
 
     Parameters
     ----------
     log, policy, gamma, seed
-        As in `evaluate`. Without a policy, the mean return of the logged episodes is taken apart;
+        As in `evaluate`. Without a policy, the estimate is the mean return of the logged episodes;
         gamma is then 1 unless given.
     method
-        Whose features and ridge to use. The effect is always that on the plain average.
+        The method whose features and ridge are used. The effect is always that on the plain estimate.
     top
-        How many episodes to name.
+        Number of episodes to return.
     folds
-        K of the median that is shown beside the plain estimate.
+        Number of folds K of the median that is reported with the plain estimate.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def influence(
 
 
 def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0) -> Influence:
-    """Return the `top` episodes of an estimate that is already taken apart."""
+    """Return the `top` most influential episodes of a reference estimate."""
     log = estimate.log
     effects = estimate.effects
     sizes = np.abs(effects)
@@ -141,7 +141,7 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
     if log.n_episodes > 1:
         candidates = _largest(sizes, top + _SPARE)
         if isinstance(estimate, LinearReference):
-            # An episode that the fit follows closely has small residuals: its weights give it away.
+            # an episode that dominates the fit has small residuals but large weights
             reach = np.add.reduceat(estimate.weights**2, log.starts[:-1])
             candidates = np.union1d(candidates, _largest(reach, top + _SPARE // 2))
         exact = estimate.value - estimate.without(candidates)
@@ -179,7 +179,7 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
 
 
 def _largest(values: FloatArray, count: int) -> IntArray:
-    """Return where the largest values lie, largest first, the earlier of equal ones first."""
+    """Return the indices of the largest values, largest first; ties by index."""
     places = np.arange(len(values))
     if count < len(values):
         places = np.argpartition(-values, count)[:count]

@@ -1,7 +1,6 @@
-"""The plain estimate taken apart: its weights, residuals, folds, and what each episode does to it.
+"""The plain estimate with its weights, residuals, fold values, and the effect of each episode.
 
-Nothing here is robust. This is the average that a robust method stands in for, in a form that shows
-who decides it.
+Nothing here is robust: this is the plain average, in a form that shows which episodes dominate it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from tailproof.methods.method import Method
 from tailproof.policies.naming import for_log
 from tailproof.policies.simple import action_draws
 
-#: Blocks of whole groups that folds are made of; the numbers of folds on a K-path divide it.
+#: Number of blocks of whole groups that folds consist of; the fold numbers of a K-path divide it.
 BLOCKS = 60
 _DEALINGS = 10
 _OPERATIONS = 2e9  # about a second of solving
@@ -45,7 +44,7 @@ _OPERATIONS = 2e9  # about a second of solving
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reference(ABC):
-    """Ĵ = gᵀθ with θ = A⁻¹b, where A, b and g are sums over episodes: a refit is a small solve."""
+    """Ĵ = gᵀθ, θ = A⁻¹b, where A, b and g are sums over episodes, so that a refit is cheap."""
 
     log: Log
     name: str
@@ -64,7 +63,7 @@ class Reference(ABC):
 
     @abstractmethod
     def _parts(self, episodes: IntArray) -> tuple[Statistics, FloatArray]:
-        """Return what some episodes add to the statistics, and g without them."""
+        """Return the statistics of some episodes, and g without them."""
 
     @cached_property
     def value(self) -> float:
@@ -77,13 +76,13 @@ class Reference(ABC):
         return self._merge(1)
 
     def fold_values(self, folds: int, *, order: IntArray | None = None) -> FloatArray:
-        """Return gᵀθ_k, θ_k being fitted on fold k, (K,); `order` deals the blocks anew."""
+        """Return gᵀθ_k with θ_k fitted on fold k, (K,); `order` permutes the blocks."""
         return self._theta(self._merge(folds, order)) @ self.start
 
     def without(self, episodes: IntArray) -> FloatArray:
         """Return Ĵ refitted without each of these episodes, (m,).
 
-        Exact, but for the fresh draws of a policy that can only be sampled.
+        Exact, except that a policy that can only be sampled is sampled again.
         """
         return np.array([self.without_all(episodes[[i]]) for i in range(len(episodes))])
 
@@ -106,7 +105,7 @@ class Reference(ABC):
         return each
 
     def _merge(self, folds: int, order: IntArray | None = None) -> Statistics:
-        """Return the statistics of K folds: every K-th block, in their order or another."""
+        """Return the statistics of K folds; fold k has every K-th block in the given order."""
         dealt = np.arange(len(self.stats.count)) if order is None else order
         every = [dealt[k::folds] for k in range(folds)]
         stacked = (
@@ -169,7 +168,7 @@ def _sums(counts: IntArray, sums: FloatArray) -> Statistics:
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """Where episodes start, and what the policy does there."""
+    """The first states of the episodes, and the policy's actions there."""
 
     features: Features
     states: FloatArray  # (E, p)
@@ -187,12 +186,12 @@ class LinearReference(Reference):
     """LSTD, which equals linear MIS: Ĵ = gᵀA⁻¹b = mean(w_i r_i), w_i = n·φ_iᵀA⁻ᵀg.
 
     A = Σφ(φ − γφ')ᵀ + λI, b = Σφr and g, the mean of φ over starts and policy, are sums over
-    episodes, so that leaving one out is a small solve: with A_e, b_e, g_e its parts,
+    episodes, so that leaving one out needs only a small system: with A_e, b_e, g_e its parts,
 
         Ĵ₍₋ₑ₎ = (E·g − g_e)ᵀ (A − A_e)⁻¹ (b − b_e) / (E − 1),
 
-    where A − A_e has the ridge of the rows that stay. To first order, with δ the Bellman residuals
-    and V_e = g_eᵀθ the value of where the episode starts,
+    where A − A_e has the ridge of the remaining rows. To first order, with δ the Bellman residuals
+    and V_e = g_eᵀθ the value at the start of the episode,
 
         Ĵ − Ĵ₍₋ₑ₎ ≈ Σ_{i∈e} w_i δ_i / n − (λ − λ₍₋ₑ₎)·gᵀA⁻¹θ + (V_e − Ĵ) / (E − 1).
     """
@@ -252,7 +251,7 @@ def linear_reference(
     stats = design.statistics
     whole = Statistics(*(each.sum(axis=0, keepdims=True) for each in vars(stats).values()))
     matrix = regularised(design, whole, ridge.penalty(whole.count)) - gamma * whole.cross
-    first = action_draws(  # those of `Task.initial_points`, one row per episode
+    first = action_draws(  # the draws of `Task.initial_points`, one row per episode
         task.policy,
         log.first_states,
         log.action_space,
@@ -319,10 +318,10 @@ def _default_features(log: Log) -> Features:
 def reference(
     log: Log, policy: Any, *, gamma: float, method: Method | None = None, seed: int = 0
 ) -> Reference:
-    """Return the plain estimate that belongs to a log, a policy and the settings of a method.
+    """Return the plain estimate for a log, a policy and the settings of a method.
 
-    Without a policy it is the mean return of the logged episodes. Inverse propensity scoring serves
-    one-step logs with propensities, unless `method` is another; LSTD serves anything else.
+    Without a policy it is the mean return of the logged episodes. For one-step logs with propensities
+    it is inverse propensity scoring, unless `method` is another; otherwise LSTD.
     """
     policy = for_log(policy, log)
     if policy is None:
@@ -339,10 +338,10 @@ def reference(
 def resolve(
     log: Log, policy: Any, *, gamma: float | None, method: str | Method | None
 ) -> tuple[float, Method | None]:
-    """Return the discount and the method that were meant, or say what is wrong with them.
+    """Check and return the discount and the method.
 
-    Without a policy only logged returns are asked for, which are sums of finitely many rewards: any
-    discount will do, and 1 is the default.
+    Without a policy only logged returns are needed, which are finite sums: any discount is valid, and
+    1 is the default.
     """
     chosen = None if method is None else as_method(method)
     prepare(log, chosen or as_method("lstd"))
@@ -354,7 +353,7 @@ def resolve(
 
 
 def dealings(estimate: Reference, folds: int, seed: int) -> list[IntArray]:
-    """Return some orders in which to deal the blocks: ten, or fewer where folds are slow to solve."""
+    """Return random orders of the blocks: ten, or fewer if folds are slow to solve."""
     cost = folds * len(estimate.theta) ** 3
     count = int(np.clip(_OPERATIONS / cost, 1, _DEALINGS))
     rng = np.random.default_rng(seed)
@@ -362,7 +361,7 @@ def dealings(estimate: Reference, folds: int, seed: int) -> list[IntArray]:
 
 
 def _deal(log: Log, seed: int) -> IntArray:
-    """Return the block of each episode, (E,): whole groups, dealt like cards."""
+    """Return the random block of each episode, (E,); groups stay whole."""
     groups = log.n_groups
     block_of_group = np.empty(groups, dtype=np.intp)
     block_of_group[np.random.default_rng(seed).permutation(groups)] = np.arange(groups) % BLOCKS

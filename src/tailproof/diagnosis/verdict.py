@@ -1,4 +1,4 @@
-"""The decision that `evaluate` takes on a log, explained; and what would make the answer better."""
+"""An explanation of the decisions of `evaluate` on a log, and how to improve the estimate."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from tailproof.judgement.shape import RewardShape, Tails
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
 
-_FAR = 10.0  # times the leverage of logged actions
-_SLOW = 5.0  # times the log for half the error, from which on it is worth saying; 4 is normal
+_FAR = 10.0  # leverage, relative to logged actions, from which it is reported
+_SLOW = 5.0  # growth of the log that halves the error, from which it is reported; 4 is normal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the log shows and which method follows from it: the one that `evaluate` uses.
+    """The properties of the log and the resulting method, which `evaluate` uses.
 
     Attributes
     ----------
     method, settings
-        The method that `evaluate` uses, and features and ridge where these were given.
+        The method that `evaluate` uses, and its features if they were given.
     shape
-        What the rewards look like, whatever the policy; `learn` reads the same.
+        Tails, skew and clustering of the rewards, independent of the policy; `learn` uses the same.
     estimator, unit, units
-        Which mean `evaluate` takes, over what, and of how many; the estimator is None without a policy.
+        The mean that `evaluate` uses, its unit, and their number; the estimator is None without a
+        policy.
     skewed
         Whether a more robust mean would be biased.
     declined, limits
-        Why `evaluate` gives no interval, or None; and what limits the one it gives.
+        Why `evaluate` gives no interval, or None; and what determines the interval's width.
     reasons, improvements
-        Sentences: why, and what would make the answer better.
+        Sentences: the reasons, and how to improve the estimate.
     """
 
     method: str
@@ -53,7 +54,7 @@ class Verdict:
 
     @property
     def tails(self) -> Tails:
-        """Of the rewards: "light", "heavy", or "sparse" where few differ from the common one."""
+        """Tails of the rewards: "light", "heavy", or "sparse" if few differ from the common one."""
         return self.shape.tails
 
     @property
@@ -75,7 +76,7 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """All of it in one sentence."""
+        """The verdict in one sentence."""
         shape = self.shape
         lead = {
             "light": "Rewards have light tails",
@@ -103,9 +104,9 @@ def decide(
     heaviest: float | None,
     failed: str | None = None,
 ) -> Verdict:
-    """Explain the choice of an estimate by the default method; without one, what the rewards show.
+    """Explain the choices of a default estimate; without an estimate, describe the rewards only.
 
-    `heaviest` is the smallest tail index that was found, and `failed` why `evaluate` gives no answer.
+    `heaviest` is the smallest estimated tail index; `failed` is the reason why `evaluate` failed.
     """
     choice = None if estimate is None else estimate.choice
     reasons = list(shape.sentences if choice is None else choice.reasons)
@@ -147,7 +148,7 @@ def decide(
 
 
 def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
-    """Return what is wrong with the weights, and what would mend it."""
+    """Return problems of the weights, and how to solve them."""
     weights, found, wished = overlap.weights, [], []
     if weights.effective < RULES.poor * weights.n:
         found.append(
@@ -184,7 +185,7 @@ def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
 
 
 def _about_size(log: Log, shape: RewardShape, heaviest: float | None) -> list[str]:
-    """Return what more data, or better labelled data, would bring."""
+    """Return how more data, or group labels, would improve the estimate."""
     wished = []
     if shape.unit == "block":
         wished.append(
@@ -197,7 +198,7 @@ def _about_size(log: Log, shape: RewardShape, heaviest: float | None) -> list[st
             f"Intervals need {RULES.fewest} independent {unit} or more; the log has {log.n_groups}."
         )
     if shape.tails == "heavy" and heaviest is not None and 1 < heaviest < 2:
-        # An average of n values errs like n^(1/α − 1).
+        # the error of a mean of n values is of order n^(1/α − 1)
         exponent = heaviest / (heaviest - 1)
         factor = 2.0 ** min(exponent, 60.0)
         if factor > _SLOW:

@@ -1,1 +1,1 @@
-"""K critics evaluated in one call, and how K values become one."""
+"""K critics evaluated in one vectorised call, and aggregates of K values."""

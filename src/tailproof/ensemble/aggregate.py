@@ -1,4 +1,4 @@
-"""Aggregates: K members' values, (K, …), to one, (…)."""
+"""Aggregates: combine the values of K members, (K, …), into one, (…)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailproof.arrays import FloatArray, require_fraction
 from tailproof.errors import MethodError, QuantileWarning
 from tailproof.parameters import Configurable
 
-_LARGEST_NETWORK = 16  # beyond this, numpy's partition is as fast
+_LARGEST_NETWORK = 16  # for larger K, numpy's partition is as fast
 
 
 class Aggregate(Protocol):
@@ -91,7 +91,7 @@ def median(values: FloatArray) -> FloatArray:
 
 
 def _interpolated(values: FloatArray, position: float) -> FloatArray:
-    """Return what lies at a position between order statistics, along the first axis."""
+    """Return the linear interpolation of order statistics at a position, along the first axis."""
     low = int(position)
     if position == low:
         return order_statistics(values, (low,))[0]
@@ -113,7 +113,7 @@ class Mean(Configurable):
 
 @dataclass(frozen=True)
 class Median(Configurable):
-    """The median of the members: survives fewer than K/2 arbitrary ones."""
+    """The median of the members: robust to fewer than K/2 arbitrary values."""
 
     def __call__(self, values: FloatArray) -> FloatArray:
         """Return the median along the first axis."""
@@ -134,7 +134,7 @@ class Quantile(Configurable):
     rule
         ``"linear"`` interpolates between the order statistics around position q·(K − 1), so that
         q = ½ is the median. ``"lower"`` is the order statistic of index max(1, ⌈qK⌉), the
-        quantile of the paper's bound; when qK < 1 that is the minimum, and a `QuantileWarning` says so.
+        quantile of the paper's bound; if qK < 1 that is the minimum, with a `QuantileWarning`.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class TrimmedMean(Configurable):
 
 @dataclass(frozen=True)
 class MeanMinusStd(Configurable):
-    """Mean − factor · standard deviation of the members: the usual pessimism, not robust."""
+    """Mean − factor · standard deviation of the members: the usual pessimistic estimate, not robust."""
 
     factor: float = 2.0
 
@@ -208,9 +208,9 @@ class MeanMinusStd(Configurable):
 
 
 def order_weights(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
-    """Return the weight of each order statistic, if the aggregate is a mixture of them.
+    """Return the weight of each order statistic if the aggregate is linear in them, else None.
 
-    Torch and ONNX compute such aggregates from their weights, so that they are defined once.
+    Torch and ONNX compute such aggregates from these weights, so that each is defined only once.
 
     >>> order_weights(Median(), 4)
     (0.0, 0.5, 0.5, 0.0)
@@ -222,7 +222,7 @@ def order_weights(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
 
 @lru_cache(maxsize=256)
 def _order_weights(aggregate: Median | Quantile | TrimmedMean, count: int) -> tuple[float, ...]:
-    # A mixture Σ w_j x_(j) gives Σ_{j ≥ i} w_j on a ladder that steps from 0 to 1 at place i.
+    # Σ w_j x_(j) equals Σ_{j ≥ i} w_j on a step function from 0 to 1 at index i
     ladders = (np.arange(count) >= np.arange(count + 1)[:, None]).astype(float)
     tails = [float(aggregate(ladder)) for ladder in ladders]
     return tuple(here - after for here, after in pairwise(tails))

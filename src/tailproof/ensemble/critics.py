@@ -1,4 +1,4 @@
-"""Critics: Q(s, a) of K members at once, and an ensemble of them as one critic."""
+"""Critics: Q(s, a) of K members in one call, and an ensemble of them as one critic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailproof.features.base import joined
 
 
 class Critics(Protocol):
-    """K critics, evaluated in one call because that is faster than one after the other."""
+    """K critics, evaluated in one vectorised call for speed."""
 
     @property
     def count(self) -> int:
@@ -33,7 +33,7 @@ class Critics(Protocol):
         """Return only these members."""
 
 
-_FEW = 1 << 16  # state-action pairs whose features are made at a time
+_FEW = 1 << 16  # state-action pairs whose features are computed at a time
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LinearCritics:
 
     features: Features
     theta: FloatArray  # (K, d)
-    diverged: BoolArray = None  # type: ignore[assignment]  # (K,); by default nobody
+    diverged: BoolArray = None  # type: ignore[assignment]  # (K,); by default none
 
     def __post_init__(self) -> None:
         if self.diverged is None:
@@ -64,7 +64,7 @@ class LinearCritics:
     def _values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         if not isinstance(self.features, PerAction):
             return np.asarray(self.theta @ self.features(states, actions).T)
-        psi = self.features.state_features(states)  # a model for each action, without the zeros
+        psi = self.features.state_features(states)  # one model per action, without the zero blocks
         values = np.empty((self.count, len(states)))
         for action, theta in enumerate(
             self.theta.reshape(self.count, -1, psi.shape[1]).swapaxes(0, 1)
@@ -99,7 +99,7 @@ class RegressorCritics:
         return len(self.models)
 
     def inputs(self, states: FloatArray, actions: AnyArray) -> FloatArray:
-        """Return what the regressors are fitted on, (n, p + A) or (n, p + q)."""
+        """Return the inputs of the regressors, (n, p + A) or (n, p + q)."""
         if self.n_actions is None:
             return joined(states, actions)
         return np.column_stack([states, np.eye(self.n_actions)[actions]])
@@ -115,7 +115,7 @@ class RegressorCritics:
         return np.stack([self.values(states, actions) for actions in every], axis=1)
 
     def healthy(self) -> BoolArray:
-        """Return true for all: what regressors predict is checked where it is used."""
+        """Return True for all members: predictions are checked where they are used."""
         return np.ones(self.count, dtype=bool)
 
     def subset(self, members: IntArray) -> RegressorCritics:

@@ -1,4 +1,4 @@
-"""Estimates with the evidence they rest on: other levels and aggregates need no second fit."""
+"""Estimates with their evidence, so that other levels and aggregates need no second fit."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ BoundKind = Literal["order", "t", "tail-aware", "guaranteed"]
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedValue:
-    """How good the logged policy was."""
+    """The value of the logged policy."""
 
     value: float
     fold_values: FloatArray  # (K,), NaN for a fold that diverged
-    how: str  # "returns" or "continued", as `tailproof.evaluation.logged` says
+    how: str  # "returns" or "continued", see `tailproof.evaluation.logged`
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueUnit:
-    """The quantity that an estimate estimates: which reward, with which discount, per what."""
+    """The estimated quantity: its reward, its discount, and per row or per episode."""
 
     reward: str  # the name of its column
     gamma: float
     per: str  # "row" in one-step logs, otherwise "episode"
-    endless: bool  # whether no logged episode terminates, so that rewards are counted without end
+    endless: bool  # whether no logged episode terminates, so that the horizon is infinite
 
     @classmethod
     def of(cls, log: AnyLog, gamma: float) -> ValueUnit:
@@ -84,7 +84,7 @@ class ValueUnit:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How good a policy is, by one method, with the K values it was combined from.
+    """The value of a policy by one method, with the K fold values that it combines.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Estimate:
     numbers
         The samples and weights behind the fold values, if the base gives any.
     cautions
-        What the log cannot say about the policy, by state and action, in sentences.
+        Sentences about states and actions of the policy that the log does not cover.
     """
 
     value: float
@@ -130,14 +130,14 @@ class Estimate:
         return float("nan") if self.why_no_folds else fold_error(self.fold_values)
 
     def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
-        """Return a two-sided interval, which always holds the value.
+        """Return a two-sided interval, which always contains the value.
 
-        By default that of the method itself: the default method and those that score every row have
-        their own, others use order statistics of their folds. ``"order"`` (order statistics) covers
-        the median of the fold law exactly, and J where folds are as often too high as too low;
-        ``"t"`` is mean ± t·s/√K, conservative for symmetric heavy tails. Neither claims its level for
-        strongly skewed rewards. A `LevelError` says why where there is none: too few folds for the
-        level, or members that depend on each other.
+        By default it is the method's own: the default method and those that score every row have one,
+        others use order statistics of their folds. ``"order"`` (order statistics) covers the median
+        of the folds' distribution exactly, and J if folds are equally often too high and too low;
+        ``"t"`` is mean ± t·s/√K, conservative for symmetric heavy tails. Neither has its nominal level
+        for strongly skewed rewards. Raises a `LevelError` if there is no interval: too few folds for
+        the level, or dependent members.
         """
         _check_kind(kind, IntervalKind)
         if self.choice is not None and kind is None:
@@ -149,12 +149,12 @@ class Estimate:
     def lower_bound(
         self, level: float = 0.9, *, kind: BoundKind | None = None, tail_index: float | None = None
     ) -> Bound:
-        """Return a value that J exceeds with at least this confidence; never above the estimate.
+        """Return a lower bound of J at this confidence level; never above the estimate.
 
-        ``"tail-aware"`` holds for left-skewed tails of index `tail_index` in (1, 2) too; ``"order"``
-        and ``"t"`` for folds that are as often too high as too low. ``"guaranteed"`` is for one-step
-        logs whose propensities are known and whose rewards are never negative: it holds at any sample
-        size, whatever the tail, and is lower.
+        ``"order"`` and ``"t"`` hold if folds are equally often too high and too low; ``"tail-aware"``
+        also for left-skewed tails of index `tail_index` in (1, 2). ``"guaranteed"`` is for one-step
+        logs with known propensities and non-negative rewards: it holds at any sample size and for any
+        tail, and is lower.
         """
         _check_kind(kind, BoundKind)
         if kind == "guaranteed":
@@ -184,14 +184,14 @@ class Estimate:
 
     @property
     def logged_value(self) -> float:
-        """The value of the policy that was logged, on the same scale and from the same rows."""
+        """The value of the logged policy, on the same scale and from the same rows."""
         return self.logged_folds.value if self.choice is None else self.choice.logged_value
 
     @property
     def gain(self) -> PairedGain | FoldGain:
-        """How far the value is ahead of the logged one: value − logged_value, with its own interval.
+        """The gain over the logged policy, value − logged_value, with its own interval.
 
-        Paired by rows or episodes for methods that score them, otherwise by folds.
+        It is paired by rows or episodes for methods that score them, otherwise by folds.
         """
         if self.choice is not None:
             return replace(self.choice.gain, declined=self.choice.declined)
@@ -212,7 +212,7 @@ class Estimate:
 
     @cached_property
     def on_log(self) -> PolicyOnLog:
-        """What the policy does in the states of the log: its actions, and how often the logged ones."""
+        """The policy's actions in the states of the log, and its agreement with the logged ones."""
         if self.choice is not None and self.choice.on_log is not None:
             return self.choice.on_log
         if self.task is None:
@@ -228,7 +228,7 @@ class Estimate:
         return values
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "task": None, "logged": None}  # a log may be large
+        return {**self.__dict__, "task": None, "logged": None}  # both hold the log
 
     def quantile_bound(self, q: float = 0.1, **options: Any) -> Bound:
         """Return the paper's lower bound Q_q({Ĵ_k}) with its true level; see `quantile_bound`."""
@@ -236,7 +236,7 @@ class Estimate:
 
     @property
     def choice(self) -> Scored | None:
-        """What the default method chose and why; None for methods that leave no choice."""
+        """What the default method chose and why; None for methods without a choice."""
         return None if self.numbers is None else self.numbers.choice
 
     def with_aggregate(self, aggregate: Aggregate) -> Estimate:
@@ -258,8 +258,9 @@ class Estimate:
     def within(self, size: int, *, like: Estimate | None = None) -> Estimate:
         """Return the estimate without its evidence, if that takes more than `size` bytes.
 
-        Of many estimates on a large log the evidence would fill the memory. Values, folds and critics
-        stay; another aggregate then needs another fit. What `like` says of the logged policy is shared.
+        The evidence of many estimates on a large log would fill the memory. Values, folds and critics
+        stay; another aggregate then needs another fit. Arrays of the logged policy are shared with
+        `like`.
         """
         arrays = [self.point_values, self.point_weights]
         if self.numbers is not None:
@@ -305,12 +306,12 @@ class Estimate:
 
     def plot(self, *, level: float = 0.9, ax: Axes | None = None) -> Axes:
         """Draw the value with its interval, beside the logged policy or the folds; return the Axes."""
-        from tailproof.plotting.results import plot_estimate  # matplotlib is for those who look
+        from tailproof.plotting.results import plot_estimate  # matplotlib is slow to import
 
         return plot_estimate(self, level=level, ax=ax)
 
     def _repr_html_(self) -> str:
-        from tailproof.report.notebook import estimate_html  # pages are for those who look
+        from tailproof.report.notebook import estimate_html  # imported only when needed
 
         return estimate_html(self)
 
@@ -369,7 +370,7 @@ def combine(
     point_values: FloatArray | None,
     point_weights: FloatArray | None,
 ) -> float:
-    """Return the aggregate of the members, at the value or at every starting point."""
+    """Return the aggregate of the members' values, or of their Q at every starting point."""
     if method.at == "value" or point_values is None or point_weights is None:
         return float(method.aggregate(fold_values))
     return float(np.dot(method.aggregate(point_values), point_weights))

@@ -12,14 +12,14 @@ from tailproof.methods.method import Method
 
 
 def estimate_of(task: Task, method: Method) -> Estimate:
-    """Evaluate the policy of a task, whose log is as the method fits it."""
+    """Evaluate the policy of a task whose log is already prepared for the method."""
     members = fit_members(task, method, np.random.default_rng(task.seed))
     critics = point_values = point_weights = None
     values: FloatArray
     if members.fitted is not None:
         critics, points = members.fitted.critics, task.initial_points()
         point_weights = points.weights
-        with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out below
+        with np.errstate(invalid="ignore", over="ignore"):  # diverged members are removed below
             point_values = critics.values(points.states, points.actions)  # (K, P)
             values = point_values @ point_weights
         healthy = critics.healthy() & np.isfinite(values)

@@ -54,7 +54,7 @@ def evaluate(
     policy
         A callable states → actions, an object with ``probabilities(states)``, or, for continuous
         actions, one with ``sample(states, rng)``. Actions are codes 0..A−1, or the log's labels as
-        text. Also a column of the log's table (`Column`), an array with an answer for each row, a rule
+        text. Also a column of the log's table (`Column`), an array with one action per row, a rule
         over named columns (`on_frame`), a fitted scikit-learn model, or text as on the command line
         (``"always:email"``, ``"0.1*always:email + 0.9*logged"``). A policy that names its states and
         actions is matched with the log by these names, see `tailproof.policies.naming`; it gets copies
@@ -68,10 +68,10 @@ def evaluate(
     seed
         Seeds the partition and everything else that is drawn.
     random_state
-        Another name for `seed`, the one that scikit-learn uses.
+        Another name for `seed`, as in scikit-learn.
     engine
         Where passes over the log run: ``"local"`` for one thread per core, ``"ray"`` for a cluster, or
-        an `Engine`; by default the calling thread. It changes how long the result takes, never the
+        an `Engine`; by default the calling thread. It changes the running time, never the
         result.
     n_jobs
         Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
@@ -113,7 +113,7 @@ def evaluate(
     return replace(
         estimate,
         cautions=tuple(text for text, _ in cautions),
-        # what the policy does on the log needs no starts, which many estimates would each hold
+        # `on_log` does not need the initial states, so they are not stored with every estimate
         task=replace(task, engine=Local(), initial_states=None, initial_rows=None),
         logged=partial(logged_value, data, gamma=discount, seed=seed),
     )
@@ -129,8 +129,8 @@ def k_path(
 ) -> dict[int, float]:
     """Return the estimate for each number of folds that the log allows.
 
-    A flat path says that the folds' law is symmetric, so that robustness costs no bias; a path that
-    drifts with K says that the rewards are skewed and that a large K is biased.
+    A flat path indicates that the folds' distribution is symmetric, so that robustness adds no bias; a
+    path that drifts with K indicates that the rewards are skewed and that a large K is biased.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def k_path(
 
 
 def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:
-    """Return where the policy starts; None for a log on disk, which tells as it is read."""
+    """Return the initial states; None for a log on disk, where they are found during a pass."""
     if initial_states is None:
         return log.first_states if isinstance(log, Log) else None
     starts = as_array("initial_states", initial_states, TailproofError)

@@ -1,11 +1,10 @@
-"""The value of the policy that was logged, fold by fold: what a candidate has to beat.
+"""The value of the logged policy on each fold, the usual baseline.
 
-Where every episode runs to its end (or so far that the rest no longer counts), its return is a fact,
-and a fold's value is the mean of its returns. Where recording stopped earlier, the rewards that are
-missing must be estimated: the log is then read as one of a single action, "what was done", and the
-method evaluates that action. The base learns V(s) of the logged policy as it learns Q(s, a) of any
-other, and a truncated episode is continued by its value. No propensities and no model of the logged
-policy are needed either way.
+If every episode is complete (or the rest of it is negligible), a fold's value is the mean of its
+returns. Otherwise the missing rewards are estimated: all logged actions are treated as a single action,
+and the method evaluates the policy that always takes it. The base then learns V(s) of the logged policy
+as it learns Q(s, a) of any other, and a truncated episode is continued by its value. Neither case needs
+propensities or a model of the logged policy.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from tailproof.methods.fit import prepare
 from tailproof.methods.method import Method
 from tailproof.statistics.means import Mean, SampleMean
 
-_REPRESENTATIVES = 16  # logged actions that continuous features are averaged over
+_REPRESENTATIVES = 16  # number of logged continuous actions over which features are averaged
 
 
 def logged_value(
@@ -70,7 +69,7 @@ def _returns(log: AnyLog, gamma: float, engine: Engine) -> FloatArray:
 
 
 def _part_returns(gamma: float, log: LazyLog, part: Any) -> Found:
-    """Return Σ γ^t r_t over what one part has of each episode."""
+    """Return Σ γ^t r_t over the rows of each episode in one part."""
     found = []
     for piece in log.chunks(part, ahead=False):
         first = int(piece.episode[0])
@@ -113,7 +112,7 @@ def _for_states(base: Any, log: AnyLog) -> Any:
 
 
 def _usual_actions(log: AnyLog) -> tuple[AnyArray, FloatArray]:
-    """Return actions and weights that stand for those of the log."""
+    """Return actions and weights that represent those of the log."""
     if log.is_discrete:
         return np.arange(log.n_actions), action_counts(log) / log.n_transitions
     every = max(1, log.n_transitions // _REPRESENTATIVES)

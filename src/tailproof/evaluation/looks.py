@@ -1,4 +1,4 @@
-"""Intervals for logs that grow and are evaluated again and again."""
+"""Intervals for growing logs that are evaluated repeatedly."""
 
 from __future__ import annotations
 
@@ -31,23 +31,22 @@ def confidence_sequence(
     tightest: int = TIGHTEST,
     kind: Literal["asymptotic", "guaranteed"] = "asymptotic",
 ) -> Interval:
-    """Return an interval that keeps its level however often a growing log is evaluated.
+    """Return an interval that keeps its level when a growing log is evaluated repeatedly.
 
-    With probability `level` the value lies in all intervals that were ever computed, whenever one
-    stops. Units must arrive in random order, as the rows of a running experiment do.
+    With probability `level` all intervals computed as the log grows contain the value, for any stopping
+    rule. Units must arrive in random order, as the rows of a running experiment do.
 
     Parameters
     ----------
     estimate
         Of a one-step log, by 'auto', 'ips', 'snips' or 'bandit-dr'.
     tightest
-        Number of rows (or groups) at which the sequence is tightest; to be fixed before the data are
-        seen. Ten times as many or few cost little.
+        Number of rows (or groups) at which the sequence is tightest; fix it before seeing the data. Ten
+        times more or fewer rows widen the interval little.
     kind
         ``"asymptotic"``: the boundary of a normal mixture (Waudby-Smith et al. 2024), applied to the
         estimate's own skewness-corrected interval. ``"guaranteed"``: a lower bound only, valid at any
-        size and for any tail, for rewards that are never negative and known propensities (logarithmic
-        smoothing).
+        size and for any tail, for non-negative rewards and known propensities (logarithmic smoothing).
 
     Examples
     --------

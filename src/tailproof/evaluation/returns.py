@@ -45,20 +45,20 @@ class Measured(Interval):
 
 @dataclass(frozen=True, eq=False)
 class Returns:
-    """What episodes returned, and the weights that make them episodes of another policy.
+    """Logged returns, with importance weights for another policy.
 
-    Every statistic is one of the self-normalised weighted sample. Rows or episodes of one group count
-    as one observation.
+    Every statistic uses the self-normalised weighted sample. Rows or episodes of one group count as
+    one observation.
     """
 
-    log: Log = field(repr=False)  # whose groups say what is independent
-    values: FloatArray  # (E,) the return of each episode: in one-step logs its reward
+    log: Log = field(repr=False)  # its groups are the independent units
+    values: FloatArray  # (E,) the return of each episode; its reward in one-step logs
     weights: FloatArray  # (E,) π/μ of its actions
-    units: FloatArray | None = None  # (E,) what `ratio` divides by
-    cautions: tuple[str, ...] = ()  # what every interval assumes
+    units: FloatArray | None = None  # (E,) denominators of `ratio`
+    cautions: tuple[str, ...] = ()  # assumptions of every interval
 
     def quantile(self, q: float = 0.5, *, level: float = 0.9) -> Measured:
-        """Return the value that a share q of the policy's returns does not exceed."""
+        """Return the q-quantile of the policy's returns."""
         miss = _miss(level, q)
         groups = None if self.log.group_ids is None else self.log.group_of_episode
         ends = quantile_ends(self.values, self.weights, q, below=miss, above=miss, unit=groups)
@@ -67,11 +67,11 @@ class Returns:
         return self._measured(f"quantile {q:g}", value, ends, level, "binomial", note)
 
     def cvar(self, q: float = 0.05, *, level: float = 0.9, upper: bool = False) -> Measured:
-        """Return the mean of the worst share q of the policy's returns; of the best with `upper`.
+        """Return the mean of the worst share q of the policy's returns, or of the best with `upper`.
 
-        Below 200 returns in that tail the interval is the gamma interval of rare events, with room for
-        one more as bad as the worst of the log; otherwise Hall's, with a point for the part of a heavy
-        tail that was not seen.
+        With fewer than 200 returns in that tail the interval is the gamma interval of rare events,
+        which allows for one more event as bad as the worst of the log; otherwise it is Hall's, with a
+        term for the unseen part of a heavy tail.
         """
         miss, sign = _miss(level, q), -1 if upper else 1
         value, influence = tail_mean(sign * self.values, self.weights, q)
@@ -84,8 +84,9 @@ class Returns:
     def ratio(self, *, level: float = 0.9) -> Measured:
         """Return Σ returns / Σ units under the policy, such as revenue per session.
 
-        The spreads of the two weighted means, combined with the correlation of their scores: Fieller's
-        interval for skewed and rare returns. An end is infinite where the units may average 0.
+        The interval combines the spreads of the two weighted means with the correlation of their
+        scores: Fieller's interval for skewed and rare returns. An end is infinite if the mean unit may
+        be 0.
         """
         miss = _miss(level)
         if self.units is None:
@@ -104,9 +105,9 @@ class Returns:
         return self._measured("ratio", found.centre, ends, level, found.kind, _RATIO_NOTE)
 
     def shift_by_cap(self, cap: str | Cap = USUAL) -> float:
-        """Return by how much the policy's mean would change if returns were capped (winsorised).
+        """Return the change of the policy's mean if returns were capped (winsorised).
 
-        The cap is a percentile of the logged returns, of those that are not 0 unless it says ":all".
+        The cap is a percentile of the non-zero logged returns, or of all with ":all".
         """
         chosen = Cap.named(cap) if isinstance(cap, str) else cap
         return float(np.average(chosen.capped(self.values) - self.values, weights=self.weights))
@@ -151,10 +152,10 @@ class Returns:
 def returns_under(
     log: Log, policy: Policy, *, gamma: float | None = None, per: str | npt.ArrayLike | None = None
 ) -> Returns:
-    """Return the logged returns, weighted as the policy would have earned them.
+    """Return the logged returns with importance weights for the policy.
 
-    Propensities that a one-step log does not have are estimated, as `evaluate` does. A sequential log
-    must have them: the weight of an episode is the product of π/μ over its steps.
+    If a one-step log has no propensities they are estimated, as in `evaluate`. A sequential log must
+    have them: the weight of an episode is the product of π/μ over its steps.
 
     Parameters
     ----------
@@ -163,8 +164,8 @@ def returns_under(
     policy, gamma
         As in `evaluate`.
     per
-        What `Returns.ratio` divides by, such as sessions: a column of the table that the log was read
-        from, or one number for each row, (n,). Summed over the steps of an episode with the same
+        The denominator of `Returns.ratio`, such as sessions: a column of the table that the log was
+        read from, or one number per row, (n,). It is summed over the steps of an episode with the same
         discount.
 
     Examples
@@ -233,7 +234,7 @@ def _table_column(log: Log, name: str) -> AnyArray:
 
 
 def _miss(level: float, q: float = 0.5) -> float:
-    """Return the chance of a miss on either side, after both numbers are checked."""
+    """Check both numbers and return the error probability on each side, (1 − level) / 2."""
     check_level(level)
     if not 0 < q < 1:  # NaN fails too
         raise LevelError(f"q must lie strictly between 0 and 1. Got {q!r} instead.")

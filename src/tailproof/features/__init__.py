@@ -1,4 +1,4 @@
-"""Feature maps φ(s, a): the paper's, and the richer ones that a log may call for."""
+"""Feature maps φ(s, a): the paper's, and richer ones for logs that need them."""
 
 from tailproof.features.base import (
     Additive,

@@ -1,4 +1,4 @@
-"""Feature maps φ(s, a), and φ over all actions of a state at once."""
+"""Feature maps φ(s, a), and φ at all actions of a state in one call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailproof.errors import MethodError
 from tailproof.features.state_maps import Polynomial
 from tailproof.parameters import Configurable
 
-MOST_FEATURES = 1_000  # of the default map; beyond it there are no products
+MOST_FEATURES = 1_000  # most features of the default map with products
 
 
 @runtime_checkable
@@ -53,7 +53,7 @@ class PerAction(Configurable):
         return phi.reshape(len(psi), -1)
 
     def constant(self) -> FloatArray | None:
-        """Return θ with φᵀθ = 1 everywhere, (d,), if ψ knows such a one."""
+        """Return θ with φᵀθ = 1 everywhere, (d,), or None if ψ has no `constant`."""
         known = getattr(self.state_features, "constant", None)
         return None if known is None else np.tile(known(), self.n_actions)
 
@@ -64,9 +64,9 @@ class PerAction(Configurable):
 
 @dataclass(frozen=True)
 class Additive:
-    """φ(s, a) = [e_a, ψ(s) without its bias]: one level for each action, and effects that they share.
+    """φ(s, a) = [e_a, ψ(s) without its bias]: one intercept per action, and shared effects.
 
-    For logs with too few rows for a block of features for each action.
+    For logs with too few rows for one block of features per action.
     """
 
     state_features: Any
@@ -75,7 +75,7 @@ class Additive:
 
     @property
     def size(self) -> int:
-        """Number of features: the actions and those of ψ but the bias."""
+        """Number of features: one per action, and those of ψ without the bias."""
         return self.n_actions + int(self.state_features.size(self.state_dimension)) - 1
 
     def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
@@ -96,7 +96,7 @@ class Additive:
 
 @dataclass(frozen=True)
 class Blocks:
-    """φ(s, ·) of `PerAction` features, held as ψ(s) alone."""
+    """φ(s, ·) of `PerAction` features, stored as ψ(s)."""
 
     psi: FloatArray  # (n, p)
 
@@ -116,7 +116,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Dense:
-    """φ at L actions of each state, held in full."""
+    """φ at L actions of each state, stored in full."""
 
     phi: FloatArray  # (n, L, d)
 
@@ -155,7 +155,7 @@ def mixed_features(
 ) -> FloatArray:
     """Return Σ_l weights(s, l) φ(s, a_l), (n, d); `actions` is (n, L) or (n, L, q).
 
-    Features of discrete actions that know a shorter way, over all actions at once, have `mixed`.
+    Features of discrete actions with a faster way for all actions have a method `mixed`.
     """
     if isinstance(features, PerAction | Additive) and weights.shape[1] == features.n_actions:
         return features.mixed(states, weights)
@@ -165,9 +165,9 @@ def mixed_features(
 
 
 def default_features(log: AnyLog) -> Features:
-    """Return the paper's features; continuous actions need a choice and are refused.
+    """Return the paper's features; raise for continuous actions, which have no default.
 
-    States of many variables, as categories make them, have no products: there would be thousands.
+    States with many variables, for instance from categories, get no products: there would be thousands.
     """
     if isinstance(log.action_space, Discrete):
         p, blocks = len(log.state_names), log.n_actions

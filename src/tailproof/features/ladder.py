@@ -1,6 +1,6 @@
-"""Feature maps by name, and which of them a log calls for.
+"""Feature maps by name, and the choice of a map for a log.
 
-Each rung of the ladder can express more than the one below it, and needs more rows.
+Each rung of the ladder can represent more functions than the one below it, and needs more rows.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tailproof.errors import MethodError
 from tailproof.features.base import Additive, Features, PerAction, default_features, joined
 from tailproof.features.state_maps import Basis, Fourier, Table, Trees
 
-#: What `features=` may name.
+#: Valid names for `features=`.
 NAMES = ("polynomial", "splines", "fourier", "table", "trees")
 KNOTS = 6
 TREES = 10
-LARGEST = 400  # features of one map: its systems then take milliseconds
-_ROWS = 10  # rows that each feature must have
-_STATES = 200  # distinct states up to which a log may be read as a table
-_VISITS = 20  # mean visits of each state from which it may
+LARGEST = 400  # most features of one map, so that its systems are solved in milliseconds
+_ROWS = 10  # fewest rows per feature
+_STATES = 200  # most distinct states for a table
+_VISITS = 20  # fewest mean visits of each state for a table
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class JointBasis:
 
 
 def as_features(given: Any, log: Any) -> Features:
-    """Return features that were given, named, or left to the default.
+    """Return the given features, those of a name, or the default.
 
     Examples
     --------
@@ -68,8 +68,8 @@ def named_features(name: str, log: Any) -> Features:
     """Return the features of this name for a log in memory, fitted to its states.
 
     ``"polynomial"`` are the paper's: bias, main effects and pairwise products. ``"splines"`` add six
-    kinks for each variable, ``"fourier"`` up to 100 random waves, ``"table"`` is one feature for each
-    state, and ``"trees"`` are the leaves of ten randomised trees of the reward and the change of state.
+    knots for each variable, ``"fourier"`` up to 100 random Fourier features, ``"table"`` is one feature
+    per state, and ``"trees"`` are the leaves of ten randomised trees fitted to reward and state change.
     """
     if name not in NAMES:
         raise MethodError(
@@ -107,7 +107,7 @@ def _state_map(name: str, log: Any, states: FloatArray) -> Any:
 def table_for(log: Any) -> Features | None:
     """Return one feature for each state and action, if the log visits few states often.
 
-    A table holds every function of the state, so no other map can say more.
+    A table represents every function of the state, so no other map is richer.
     """
     if not isinstance(log.action_space, Discrete):
         return None
@@ -122,9 +122,9 @@ def table_for(log: Any) -> Features | None:
 
 
 def basis_for(log: Any, *, knots: int = 0) -> Features:
-    """Return the richest standardised basis, with or without knots, that the rows can carry.
+    """Return the largest standardised basis, with or without knots, that the number of rows allows.
 
-    Products are given up first, then knots, then a block of features for each action.
+    Products are dropped first, then knots, then separate blocks of features for each action.
     """
     limit = max(min(LARGEST, log.n_transitions // _ROWS), 1)
     if not isinstance(log.action_space, Discrete):
@@ -139,7 +139,7 @@ def basis_for(log: Any, *, knots: int = 0) -> Features:
 def _within(
     limit: int, states: FloatArray, build: Any, knots: int, *, squares: bool = False
 ) -> Features:
-    """Return the first of a row of ever smaller maps that has at most `limit` features, or the last."""
+    """Return the largest of several maps with at most `limit` features, or the smallest map."""
     for products, hinges in ((True, knots), (False, knots), (False, min(knots, 2)), (False, 0)):
         basis = Basis.fit(states, products=products, squares=squares, knots=hinges)
         features: Features = build(basis)

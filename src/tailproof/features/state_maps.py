@@ -1,4 +1,4 @@
-"""Functions ψ(s) of the state: the paper's polynomials, and maps that are fitted to a log."""
+"""Functions ψ(s) of the state: the paper's polynomials, and maps fitted to a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.parameters import Configurable
 
-REACH = 3.0  # robust standard deviations beyond which a tamed variable grows like a logarithm
+REACH = 3.0  # robust standard deviations beyond which a tamed variable grows logarithmically
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Standardise:
     Parameters
     ----------
     columns, centre, scale
-        Which columns of the state are kept, and how each is moved and divided. They are ordered by what
-        they hold, so that the order of columns in a file changes nothing.
+        The columns of the state that are kept, their medians and scales. They are ordered by their
+        contents, so that the order of columns in a file does not matter.
     tame
-        Whether |z| beyond 3 is pulled in to 3 + log(1 + |z| − 3), so that one extreme state does not
-        decide a linear fit. The order of states stays as it is.
+        Whether |z| beyond 3 is replaced by 3 + log(1 + |z| − 3), so that one extreme state does not
+        dominate a linear fit. The transformation is monotone.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Standardise:
         low, centre, high = np.quantile(states, [0.25, 0.5, 0.75], axis=0)
         spread = high / 1.35 - low / 1.35
         size = np.abs(states).max(axis=0, initial=0.0)
-        unit = states / np.where(size > 0, size, 1.0)  # so that nothing overflows
+        unit = states / np.where(size > 0, size, 1.0)  # to avoid overflow
         deviation = size * unit.std(axis=0)
         varies = np.ptp(unit, axis=0) > 1e-12
         scale = np.where(spread > 1e-9 * deviation, spread, deviation)
@@ -80,7 +80,7 @@ class Polynomial(Configurable):
     degree
         2 with pairwise products, 1 without.
     bias
-        Whether the first feature is the constant 1. States that are one-hot already hold it.
+        Whether the first feature is the constant 1. One-hot states already span it.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class Polynomial(Configurable):
         """Return ψ(s), (n, size)."""
         states = np.asarray(states)
         n, p = states.shape
-        psi = np.empty((self.size(p), n))  # a feature's values side by side: faster to fill
+        psi = np.empty((self.size(p), n))  # values of a feature are contiguous: faster to fill
         first = int(self.bias)
         psi[:first] = 1.0
         psi[first : first + p] = states.T
@@ -111,7 +111,7 @@ class Polynomial(Configurable):
 
 
 class FittedMap:
-    """A map that was fitted to states, whose number of variables it therefore knows."""
+    """Base of maps fitted to states, with a known number of features."""
 
     @property
     def _size(self) -> int:
@@ -130,8 +130,8 @@ class FittedMap:
 class Basis(FittedMap):
     """ψ(s): bias, main effects, chosen products and hinges (z − knot)₊ of the standardised state z.
 
-    Without knots it spans the same functions as `Polynomial`, in units that fit the log; with them
-    each variable has a piecewise linear effect.
+    Without knots it spans the same functions as `Polynomial`, in standardised units; with knots each
+    variable has a piecewise linear effect.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class Basis(FittedMap):
 
     standardise: Standardise
     pairs: tuple[tuple[int, int], ...] = ()  # of the products z_i z_j; (i, i) is a square
-    knots: tuple[tuple[float, ...], ...] = ()  # of each variable; empty for none
+    knots: tuple[tuple[float, ...], ...] = ()  # of each variable; may be empty
 
     @classmethod
     def fit(
@@ -150,8 +150,8 @@ class Basis(FittedMap):
     ) -> Basis:
         """Return the basis for these states, (n, p), with knots at their quantiles.
 
-        A product that is zero or repeats a variable in every row, as that of two indicators of one
-        category does, is left out.
+        A product that is zero or equals a variable in every row, such as that of two indicators of one
+        category, is left out.
         """
         standardise = Standardise.fit(states, tame=knots > 0)
         z = standardise(states)
@@ -185,7 +185,7 @@ class Basis(FittedMap):
 
 
 def _products(states: FloatArray) -> list[tuple[int, int]]:
-    """Return the pairs of columns whose product says something new."""
+    """Return the pairs of columns whose product adds information."""
     some = states[:: max(1, len(states) // 20_000)]
     binary = ((some == 0) | (some == 1)).all(axis=0)
     together = some.T @ (some * binary)
@@ -200,7 +200,7 @@ def _products(states: FloatArray) -> list[tuple[int, int]]:
 
 
 def _knots(column: FloatArray, count: int) -> tuple[float, ...]:
-    """Return inner knots at quantiles, or at every inner value of a variable that has few."""
+    """Return inner knots at quantiles, or at every inner value of a variable with few values."""
     values = np.unique(column)
     if len(values) > count + 2:
         values = np.unique(np.quantile(column, np.linspace(0, 1, count + 2)))
@@ -211,7 +211,7 @@ def _knots(column: FloatArray, count: int) -> tuple[float, ...]:
 class Fourier(FittedMap):
     """ψ(s): bias, main effects, and √2 cos(z·ω + b) with random frequencies (Rahimi and Recht, 2007).
 
-    They approximate a Gaussian kernel on the standardised state z.
+    The cosines approximate a Gaussian kernel on the standardised state z.
     """
 
     standardise: Standardise
@@ -224,7 +224,7 @@ class Fourier(FittedMap):
     ) -> Fourier:
         """Return features for these states, (n, p).
 
-        The bandwidth of the kernel is in units of the root mean square distance between two states.
+        The kernel's bandwidth is in units of the root mean square distance between two states.
         """
         standardise = Standardise.fit(states, tame=True)
         rng = np.random.default_rng(seed)
@@ -248,7 +248,7 @@ class Fourier(FittedMap):
 def _cosine(angle: FloatArray) -> FloatArray:
     """Return cos x = (1 − t²)/(1 + t²), t = tan(x/2), within rounding.
 
-    numpy's tangent is vectorised and its cosine is not: 7 nanoseconds a number instead of 17 or more.
+    numpy's tangent is vectorised and its cosine is not: 7 nanoseconds per number instead of 17 or more.
     """
     square = np.tan(angle / 2)
     square *= square
@@ -257,7 +257,7 @@ def _cosine(angle: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Table(FittedMap):
-    """ψ(s) = e_s: an indicator of each distinct state. A state that was never seen has no feature.
+    """ψ(s) = e_s: one indicator per distinct state. All features of an unseen state are 0.
 
     Examples
     --------
@@ -291,7 +291,7 @@ class Table(FittedMap):
         return psi
 
     def index(self, states: FloatArray) -> IntArray:
-        """Return the place of each state in the table, −1 for one that is not in it, (n,)."""
+        """Return the index of each state in the table, −1 if it is not in the table, (n,)."""
         keys = _keys(states)
         place = np.minimum(np.searchsorted(self._keys[0], keys), len(self.rows) - 1)
         found: IntArray = np.where(self._keys[0][place] == keys, self._keys[1][place], -1)
@@ -312,9 +312,9 @@ def _keys(states: FloatArray) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Trees(FittedMap):
-    """ψ(s): bias, and an indicator of the leaf of each of some randomised trees."""
+    """ψ(s): bias, and indicators of the leaf of s in each of several randomised trees."""
 
-    forest: Any  # of scikit-learn, fitted to states
+    forest: Any  # a scikit-learn forest, fitted to states
     leaves: tuple[tuple[int, ...], ...]  # of each tree, ascending
 
     @classmethod
@@ -327,7 +327,7 @@ class Trees(FittedMap):
         leaves: int = 24,
         seed: int = 0,
     ) -> Trees:
-        """Return the leaves of extremely randomised trees of the targets, (n, q), on states, (n, p)."""
+        """Return the leaves of randomised trees fitted to targets, (n, q), on states, (n, p)."""
         from sklearn.ensemble import ExtraTreesRegressor
 
         forest = ExtraTreesRegressor(
@@ -338,7 +338,7 @@ class Trees(FittedMap):
         return cls(forest, tuple(tuple(np.unique(column).tolist()) for column in found.T))
 
     @property
-    def _size(self) -> int:  # a leaf of each tree is given by the others and the bias
+    def _size(self) -> int:  # one leaf of each tree is determined by the others and the bias
         return 1 + sum(len(each) - 1 for each in self.leaves)
 
     def __call__(self, states: Any) -> FloatArray:

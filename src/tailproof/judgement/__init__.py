@@ -1,1 +1,1 @@
-"""What a log shows and what follows from it: measured and decided once, read by all four doors."""
+"""Properties of a log and the decisions based on them, shared by evaluate, compare, learn, diagnose."""

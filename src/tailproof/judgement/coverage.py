@@ -1,7 +1,7 @@
-"""Where a policy goes that a log has never been, and state columns that hold codes for missing values.
+"""Actions of a policy that a log does not cover, and state columns with codes for missing values.
 
-What is found is named by state and action, as sentences: `evaluate` warns of them and keeps them with
-the estimate, `diagnose` shows them.
+Findings are sentences that name state and action: `evaluate` warns of them and stores them with the
+estimate, `diagnose` shows them.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from tailproof.errors import StateWarning
 from tailproof.judgement.rules import RULES
 from tailproof.policies.simple import action_probabilities
 
-_ROWS = 20_000  # at which the policy is evaluated
-_COLUMNS = 50  # of the state, at most
-_FEW_VALUES = 12  # of a column, each of which is a region of its own
-_BINS = 10  # quantiles of other columns
-_NAMED = 3  # regions at most
+_ROWS = 20_000  # most rows in which the policy is evaluated
+_COLUMNS = 50  # most state columns to check
+_FEW_VALUES = 12  # most values of a column for one region per value
+_BINS = 10  # quantile regions of other columns
+_NAMED = 3  # most regions to report
 _CODES = (-99, -999, -9999, -99999, 999, 9999, 99999, 999999)
-_FAR = 3.0  # ranges of the other values between them and a code
+_FAR = 3.0  # distance of a code from the other values, in ranges of these
 
 
 def coverage(task: Task) -> tuple[str, ...]:
-    """Return what the log says nothing about, for one evaluation of the policy.
+    """Return sentences about the policy's actions that the log does not cover.
 
-    Actions that were never logged at all, and regions of a state column in which an action that the
-    policy takes was never logged though it is common elsewhere.
+    These are actions that were never logged, and regions of a state column in which an action of the
+    policy was never logged although it is common elsewhere.
     """
     log, policy = task.log, task.policy
     if not log.is_discrete:
         return ()
     logged = action_counts(log) > 0
     if log.stays_on_disk and logged.all():
-        return ()  # a pass over a log on disk costs more than regions without an action are worth
+        return ()  # checking regions is not worth a pass over a log on disk
     some = _some_episodes(log) if log.stays_on_disk else log
     rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
     if some is log and len(rows) == log.n_transitions:
@@ -48,7 +48,7 @@ def coverage(task: Task) -> tuple[str, ...]:
     else:
         places = some.table_rows.rows[rows]
         chances = here = action_probabilities(policy, some.states[rows], log.n_actions, rows=places)
-    if task.initial_states is not None and task.initial_rows is None:  # those of the log are rows
+    if task.initial_states is not None and task.initial_rows is None:  # not states of the log
         begins = task.initial_states[:: max(1, len(task.initial_states) // _ROWS)]
         chances = np.concatenate([here, action_probabilities(policy, begins, log.n_actions)])
     share = chances.mean(axis=0)
@@ -71,8 +71,8 @@ def _some_episodes(log: LazyLog) -> Log:
 def _holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[tuple[float, str]]:
     """Yield the regions of single columns in which the policy's action was never logged.
 
-    Each as the number of times that the policy takes the action there, and a sentence. `chances` are
-    the policy's probabilities at some rows, (m, A).
+    Each is a pair: how often the policy takes the action there, and a sentence. `chances` are the
+    policy's probabilities at some rows, (m, A).
     """
     n_actions = log.n_actions
     overall = np.bincount(log.actions, minlength=n_actions) / log.n_transitions

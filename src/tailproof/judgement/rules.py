@@ -1,4 +1,4 @@
-"""The thresholds by which evidence becomes a decision, each with the study that chose it."""
+"""The thresholds for decisions, each with the study in which it was chosen."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ class Rules:
     """
 
     # skew
-    skewed: float = 16.0  # [default] squared differences on the Huber path: beyond chance
-    unsure: float = 6.0  # [default] beyond this, symmetry is in doubt in logs that cannot settle it
-    settling: int = 4_000  # [default] units in which a side that is 30 % wider shows as skewed
+    skewed: float = 16.0  # [default] asymmetry of the Huber path that counts as skew
+    unsure: float = 6.0  # [default] asymmetry from which symmetry is in doubt in small logs
+    settling: int = 4_000  # [default] units needed to detect a side that is 30 % wider
     caution: float = 3.0  # [default] standard errors between estimates before one counts as biased
-    action_rows: int = 50  # [learning] rows of an action that show its skew
+    action_rows: int = 50  # [learning] rows of an action needed to test its skew
     skewed_mean: float = 0.1  # [one-step] skewness of a mean beyond which it is not normal
     # tails
-    light: float = 1.2  # [learning] the plain mean's error over a robust one's: it is safe so far
-    settled: int = 200_000  # [none] residuals that settle symmetry: more cost time only
-    rare_share: float = 0.2  # [one-step] rewards that differ from the common one: fewer are events
+    light: float = 1.2  # [learning] tails are light up to this ratio of plain to robust error
+    settled: int = 200_000  # [none] residuals enough to test symmetry: more only take time
+    rare_share: float = 0.2  # [one-step] share that differs from the common reward: events if less
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's
     few_events: int = 200  # [experiment] the same for ratios and tail means, where Hall's held 87 %
-    richer: float = 0.7  # [none] scale of the residuals of splines over that of polynomials
-    richer_rows: int = 20  # [none] rows for each of their features, so that they cannot overfit
-    # what is one observation
+    richer: float = 0.7  # [none] splines' residual scale over polynomials', to prefer splines
+    richer_rows: int = 20  # [none] rows per spline feature, to avoid overfitting
+    # unit of observation
     clustered: float = 5.0  # [default] standard errors of the count of extremes, beyond chance
     extreme_rows: float = 0.01  # [default] share of steps that are extreme
     extreme_episodes: float = 0.05  # [default] share of episodes that are extreme
-    blocks: int = 50  # [default] of neighbouring episodes, where no groups are named
+    blocks: int = 50  # [default] of neighbouring episodes, if the log has no groups
     # misfit of the critic and size of the log
     fewest: int = 10  # [outside] independent groups below which no interval is given
     apart: float = 5.0  # [outside] standard errors between critics beyond which they contradict
-    matters: float = 0.5  # [outside] of the gain, or the spread of returns, that this must be worth
-    witness_agrees: float = 1.5  # [outside] standard errors up to which a witness agrees
-    negligible: float = 0.2  # [outside] of the first rung's error: a difference that is none
-    precise: float = 1.1  # [outside] how much less precise than a witness the first rung may be
-    waves: int = 24  # [outside] of the Fourier witness
+    matters: float = 0.5  # [outside] least disagreement, as share of the gain or return spread
+    witness_agrees: float = 1.5  # [outside] standard errors up to which a check critic agrees
+    negligible: float = 0.2  # [outside] difference that is ignored, in errors of the first rung
+    precise: float = 1.1  # [outside] largest error of the first rung over a check critic's
+    waves: int = 24  # [outside] of the Fourier check critic
     fine_waves: int = 150  # [outside] of the Fourier rung
     fine_bandwidth: float = 0.5  # [outside] of the same, in median distances
     # overlap
-    poor: float = 0.1  # [one-step] effective share of the rows below which the overlap limits
+    poor: float = 0.1  # [one-step] effective share of rows below which overlap is the limit
     few: int = 30  # [one-step] observations under the policy
-    decides: float = 0.5  # [one-step] share of the squared scores that makes one observation decide
-    hole_policy: float = 0.05  # [none] the policy's share of an action in a region, to speak of it
+    decides: float = 0.5  # [one-step] share of squared scores with which one observation dominates
+    hole_policy: float = 0.05  # [none] least probability of an action in a region to report it
     hole_expected: float = 8.0  # [none] logged rows expected there: none by chance has P = e⁻⁸
-    hole_rows: int = 100  # [none] rows with a value: what is taken in 5 % lacks with P = .006
-    hole_range: int = 200  # [none] rows of a range, of which many are looked at
+    hole_rows: int = 100  # [none] rows of a value: an action of 5 % is absent with P = .006
+    hole_range: int = 200  # [none] rows of a range: more, because many ranges are checked
 
 
 RULES = Rules()

@@ -1,7 +1,7 @@
-"""What the rewards of a log look like, whatever the policy: tails, skew, and what is one observation.
+"""Shape of a log's rewards, independent of the policy: tails, skew and unit of observation.
 
-Measured on the residuals of a robust regression of the reward on state and action. `evaluate`,
-`compare`, `learn` and `diagnose` all read this one measurement.
+It is measured on the residuals of a robust regression of the reward on state and action, and used by
+`evaluate`, `compare`, `learn` and `diagnose`.
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ from tailproof.statistics.huber_path import huber_estimates
 
 Tails = Literal["light", "heavy", "sparse"]
 _COMPARED = 4_000  # rows on which the two regressions are compared
-_LARGE = 100  # an asymmetry beyond which its size says nothing more
+_LARGE = 100  # largest asymmetry that is shown as a number
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RewardShape:
-    """Tails, skew and clustering of the rewards, once their dependence on state and action is removed.
+    """Tails, skew and clustering of the rewards' residuals after regression on state and action.
 
-    The unit is the smallest whose extremes come alone: "row" of a one-step log, "step", "episode",
-    "group", or "block" of neighbouring episodes. The asymmetry (`huber_path.Path.asymmetry`, about 3 by
-    chance) is the largest of all units and of the rows of any action: opposite skews would cancel.
+    The unit is the smallest one whose extremes are not clustered: "row" of a one-step log, "step",
+    "episode", "group", or "block" of neighbouring episodes. The asymmetry (`huber_path.Path.asymmetry`,
+    about 3 by chance) is the largest over all units and over the rows of each action, as opposite skews
+    cancel.
     """
 
     unit: str
     units: int
     gain: float  # the plain mean's standard error as a multiple of the best Huber mean's
     asymmetry: float
-    sparse: bool  # whether more than four of five rewards are the common one (of their action)
-    worthwhile: bool  # whether a robust mean cuts the variance by more than its bias may cost
+    sparse: bool  # whether more than 80 % of rewards equal the common one (of their action)
+    worthwhile: bool  # whether a robust mean reduces the variance enough to risk its bias
     unit_of_row: IntArray = field(repr=False)  # (n,)
 
     @property
     def tails(self) -> Tails:
-        """How heavy the tails are, or that few rewards differ from the common one at all."""
+        """How heavy the tails are; "sparse" if few rewards differ from the common one."""
         return "sparse" if self.sparse else "heavy" if self.gain > RULES.light else "light"
 
     @property
     def skewed(self) -> bool:
-        """Whether the residuals are skewed beyond chance."""
+        """Whether the residuals are significantly skewed."""
         return self.asymmetry > RULES.skewed
 
     @property
@@ -103,8 +104,8 @@ class RewardFit:
 def measure(log: Log) -> RewardFit:
     """Measure the rewards of a log, and regress them (from their median) on standardised polynomials.
 
-    Where tails look heavy or skewed, and splines or a table of few states leave residuals that are
-    clearly smaller, these are used: what polynomials miss of a stepped reward is no tail.
+    If tails look heavy or skewed, and splines or a table of few states leave clearly smaller residuals,
+    the shape is measured on these: a poor polynomial fit of a stepped reward is not a heavy tail.
     """
     low, rewards = basis_for(log), log.rewards - float(np.median(log.rewards))
     phi = low(log.states, log.actions)
@@ -142,7 +143,7 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
     best = float(path.variances[path.choose(RULES.caution)])
     plain = float(path.variances[-1])
     asymmetry = path.asymmetry()
-    if unit in ("row", "step"):  # in clusters rows say little about skew
+    if unit in ("row", "step"):  # clustered rows are not independent enough for this test
         asymmetry = max(asymmetry, asymmetry_by_action(log, residuals))
     if log.is_discrete:
         common: object = common_rewards(log.rewards, log.actions, log.n_actions)
@@ -160,7 +161,7 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
 
 
 def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:
-    """Return the largest asymmetry of the residuals of any one action, and of all of them."""
+    """Return the largest asymmetry of the residuals, over all rows and over those of each action."""
     found = [huber_estimates(residuals).asymmetry()]
     if log.is_discrete:
         own = (residuals[log.actions == action] for action in np.unique(log.actions))
@@ -170,20 +171,20 @@ def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:
 
 
 def _worth(count: int) -> float:
-    """Return by what factor a robust mean must cut the variance before it is preferred.
+    """Return the factor by which a robust mean must reduce the variance to be preferred.
 
-    A bias that few units cannot reveal is only worth risking for a large gain: thirtyfold for weeks of
-    a year, threefold for a thousand units, next to nothing for ten thousand.
+    Few units cannot reveal a bias, so the gain must be large: 30 times for 52 weeks of a year, 3 times
+    for a thousand units, almost none for ten thousand.
     """
     return min(30.0, 1 + (1_500 / count) ** 2)
 
 
 def clusters(log: Log, magnitude: FloatArray) -> tuple[str, IntArray]:
-    """Return the smallest unit whose extremes come alone, and the unit of each row, (n,).
+    """Return the smallest unit whose extremes are not clustered, and the unit of each row, (n,).
 
-    Extremes cluster if the largest 1 % of the steps' magnitudes crowd into few episodes, or the
-    largest 5 % of the episodes' into few groups (neighbouring episodes, where no groups are named). In
-    one-step logs the order of rows means nothing: a named group is one observation, otherwise a row.
+    Extremes are clustered if the largest 1 % of the steps' magnitudes are concentrated in few episodes,
+    or the largest 5 % of the episodes' in few groups (neighbouring episodes, if there are no groups).
+    In one-step logs the order of rows has no meaning: a group is one observation, otherwise a row.
     """
     rows = np.arange(log.n_transitions)
     if log.is_bandit:
@@ -200,9 +201,9 @@ def clusters(log: Log, magnitude: FloatArray) -> tuple[str, IntArray]:
 
 
 def _crowded(magnitude: FloatArray, unit: IntArray, share: float) -> bool:
-    """Return whether the largest magnitudes crowd into few units more than chance allows.
+    """Return whether the largest magnitudes are significantly concentrated in few units.
 
-    By Pearson's statistic of their counts, with its variance for Poisson counts of mean m, 2 + 1/m.
+    The test is Pearson's statistic of their counts, with variance 2 + 1/m for Poisson counts of mean m.
     """
     size = np.bincount(unit)
     if len(size) < 5 or share * len(magnitude) < 5:

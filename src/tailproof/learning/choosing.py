@@ -1,4 +1,4 @@
-"""Which learner is linear in the features and suits the rewards: what these look like decides."""
+"""Choice of a linear learner from the tails, skew and clustering of the rewards."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tailproof.judgement.shape import reward_shape
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
 
-_CLIPPED = 2.0  # times log n rewards are clipped on either side where they are skewed
+_CLIPPED = 2.0  # times log n rewards are clipped on each side if they are skewed
 
 
 def choose_learner(
     log: AnyLog, features: Features | None = None, *, seed: int = 0
 ) -> tuple[Method, tuple[str, ...]]:
-    """Return the learning row that the rewards call for, and the reasons.
+    """Return the learning method that suits the rewards, and the reasons.
 
-    The rewards are those that `evaluate` and `diagnose` see (`tailproof.judgement.shape`). Of a log
-    larger than memory a sample of episodes decides, drawn with the seed.
+    The shape of the rewards is that of `evaluate` and `diagnose` (`tailproof.judgement.shape`). For a
+    log larger than memory it is measured on a sample of episodes, drawn with the seed.
 
-    Light tails, and rewards of which few differ from the common one: plain FQI, because splitting and
-    clipping cost accuracy. Heavy tails that come alone: FQI on Huber-regressed rewards where they are
-    symmetric, which uses all rows and lets no outlier in; FQI on rewards with their 2 log n largest and
-    smallest clipped where they are skewed, so that the bias goes away as the log grows. Heavy tails in
-    clusters: ROOM-FQI, whose folds keep groups together; ten of them, because clusters spoil some.
+    Light tails, or few rewards that differ from the common one: plain FQI, because splitting and
+    clipping lose accuracy. Heavy tails with isolated extremes: if symmetric, FQI on Huber-regressed
+    rewards, which uses all rows and limits every outlier; if skewed, FQI on rewards with the 2 log n
+    largest and smallest clipped, so that the bias vanishes as the log grows. Heavy tails with clustered
+    extremes: ROOM-FQI, whose folds keep groups together; ten folds, because clusters spoil some.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The yardstick of a learned policy: the best single action, on the same episodes."""
+"""A baseline for learned policies: the best constant action, on the same episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailproof.errors import TailproofError, TailproofWarning
 from tailproof.evaluation.evaluate import evaluate
 from tailproof.policies.simple import Always
 
-_LEAST = 0.05  # share of the rows that an action needs: of others too little is known
+_LEAST = 0.05  # smallest share of the rows for an action to be evaluated
 
 
 class ConstantAction(NamedTuple):
@@ -24,9 +24,9 @@ class ConstantAction(NamedTuple):
 
 
 def best_constant(log: AnyLog, *, gamma: float, seed: int = 0) -> ConstantAction | None:
-    """Return the action whose value by `evaluate` is the highest; None where none can be evaluated.
+    """Return the action whose value by `evaluate` is the highest; None if none can be evaluated.
 
-    It is chosen by the very rows that value it, so that the value is too high rather than too low.
+    The same rows choose and evaluate it, so its value is biased upwards.
 
     Examples
     --------
@@ -44,10 +44,10 @@ def best_constant(log: AnyLog, *, gamma: float, seed: int = 0) -> ConstantAction
     found = []
     for action in np.flatnonzero(shares >= _LEAST).tolist():
         try:
-            with warnings.catch_warnings():  # those of the log were given for the learned policy
+            with warnings.catch_warnings():  # already given for the learned policy
                 warnings.simplefilter("ignore", TailproofWarning)
                 value = evaluate(log, Always(action, space.n), gamma=gamma, seed=seed).value
-        except TailproofError:  # nothing can be said of a world in which it is always taken
+        except TailproofError:  # always taking this action cannot be evaluated
             continue
         found.append(ConstantAction(space.label(action), value))
     return max(found, key=lambda each: each.value, default=None)

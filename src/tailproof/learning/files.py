@@ -1,4 +1,4 @@
-"""What a file holds of a learned policy: linear, of trees or neural, described in JSON and arrays."""
+"""File contents of a learned policy (linear, trees or neural): a JSON description and arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Parts = tuple[dict[str, Any], dict[str, AnyArray]]
 
 
 class Restored(NamedTuple):
-    """Critics, the policy where it is not their greedy one, and what training measured."""
+    """Critics, the policy if it is not their greedy one, and the training history."""
 
     critics: Critics
     policy: Any
@@ -31,7 +31,7 @@ class Restored(NamedTuple):
 
 
 def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
-    """Return header and arrays of a policy and its critics, or say why there are none."""
+    """Return header and arrays of a policy and its critics; raise if they cannot be saved."""
     header: dict[str, Any]
     if isinstance(members, StateCritics):
         inner, arrays = members.parts()
@@ -59,7 +59,7 @@ def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Pa
 
 
 def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features: Any) -> Restored:
-    """Return what `parts_of` was given; `features` where they were the user's own."""
+    """Rebuild the arguments of `parts_of`; pass `features` if they were the user's own."""
     if "neural" in header:
         return _restored_neural(header, arrays)
     if "scores" in header:

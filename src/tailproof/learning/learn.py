@@ -38,8 +38,8 @@ from tailproof.parameters import one_setting
 from tailproof.policies.greedy import critic_policy
 from tailproof.statistics.tails.sample import check_level
 
-_CAREFUL = 0.25  # of the groups judge what was learned by default
-_JUDGED = 0.2  # the same where actions are continuous
+_CAREFUL = 0.25  # share of the groups that the default holds out to test the learned policy
+_JUDGED = 0.2  # the same for continuous actions
 
 
 def learn(
@@ -58,33 +58,34 @@ def learn(
 ) -> Learned:
     """Learn a policy from logged data.
 
-    The policy chooses only among actions that the log takes: of others nothing is known, and a
+    The policy chooses only among logged actions: there is no data on the others, and a
     `CoverageWarning` names them.
 
     Parameters
     ----------
     log
-        The logged transitions, in memory or on disk: there, the linear rows (FQI, LSPI and their folds)
-        pass over it once an iteration.
+        The logged transitions, in memory or on disk. On disk, the linear methods (FQI, LSPI and their
+        folds) make one pass over the log per iteration.
     method
         A name of the catalogue's learning rows (`tailproof methods` lists them), `method(name, ...)` or
-        a `Method` whose base learns: `FQI`, `LSPI`, …. ``"auto"`` is careful: candidates from plain to
-        flexible are taught by half of the episodes, the best by a lower bound of its gain over the log
-        is chosen on a quarter and judged on the last quarter (one-step episodes take turns, so that all
-        of them judge). If it is not credibly better than what was logged, `Learned.improves` is False
-        and the policy is the logged behaviour, cloned (`docs/learning.md`).
+        a `Method` whose base learns: `FQI`, `LSPI`, …. With ``"auto"``, candidates from simple
+        to flexible are trained on half of the episodes; the one with the highest lower bound of its
+        gain over the log is chosen on a quarter and tested on the last quarter (one-step logs are
+        cross-fitted, so that all episodes test). If it is not significantly better than the logged
+        policy, `Learned.improves` is False and the policy is the cloned logged behaviour
+        (`docs/learning.md`).
     gamma
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     seed
         Seeds the partition and everything else that is drawn.
     random_state
-        Another name for `seed`, the one that scikit-learn uses.
+        Another name for `seed`, as in scikit-learn.
     holdout
-        Share of the episodes (of the groups, where the log names them) to keep away from learning, for
-        `Learned.evaluate`. By default none, and a quarter for ``method="auto"``.
+        Share of the episodes (or groups, if the log has them) to hold out from learning, for
+        `Learned.evaluate`. By default 0, and a quarter for ``method="auto"``.
     at_least
-        For ``method="auto"``: the confidence with which a policy must be better than what was logged
-        to be proposed. 1 − `at_least` is the risk of proposing a worse one.
+        For ``method="auto"``: the confidence with which a policy must be better than the logged one to
+        be proposed. 1 − `at_least` is the risk of proposing a worse one.
     engine
         Where passes over the log run; see `evaluate`.
     n_jobs
@@ -137,7 +138,7 @@ def _learned(
 
 
 def _taught(task: Task, chosen: Method) -> Learned:
-    """Fit a method to the log of a task, and take its policy."""
+    """Fit a method to the log of a task, and extract its policy."""
     data, seed = task.log, task.seed
     extracting = isinstance(chosen.base, ExtractingAlgorithm)
     actions = () if extracting else tuple(_actions_to_choose_from(data).tolist())
@@ -185,9 +186,9 @@ def _learn_by_default(
     engine: Engine,
     advance: Callable[[], Any],
 ) -> Learned:
-    """Learn carefully from discrete actions, and by networks from continuous ones."""
+    """Learn with `CarefulLearning` from discrete actions, with networks from continuous ones."""
     if not log.is_discrete:
-        from tailproof.deep.choosing import learn_continuous  # torch is for those who need it
+        from tailproof.deep.choosing import learn_continuous  # torch is needed only here
 
         share = _JUDGED if holdout is None else holdout
         return learn_continuous(log, gamma=gamma, seed=seed, holdout=share, engine=engine)
@@ -203,7 +204,7 @@ def _learn_by_default(
         return _taught(replace(task, log=prepare(task.log, chosen, engine, seed=seed)), chosen)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CoverageWarning)  # said above, once for all parts
+        warnings.simplefilter("ignore", CoverageWarning)  # given above, once for all parts
         return CarefulLearning(
             log=data,
             gamma=discount,
@@ -260,7 +261,7 @@ def _learning_method(method: str | Method) -> Method:
 
 
 def _actions_to_choose_from(log: AnyLog) -> IntArray:
-    """Return the logged actions; warn of those that are not, refuse a single one."""
+    """Return the logged actions; warn of unlogged ones, and raise if there is only one."""
     logged = logged_actions(log)
     space = log.action_space
     assert isinstance(space, Discrete)  # `logged_actions` has refused continuous ones
@@ -284,13 +285,13 @@ def _actions_to_choose_from(log: AnyLog) -> IntArray:
 
 
 def _member_values(critics: Critics, task: Task, actions: tuple[int, ...]) -> FloatArray:
-    """Return what each member promises from the start: the mean of max_a Q_k(s₀, a), (K,)."""
+    """Return each member's own estimate of its value, the mean of max_a Q_k(s₀, a), (K,)."""
     log, starts = task.log, task.starts()[0]
-    with np.errstate(invalid="ignore", over="ignore"):  # diverged members are sorted out later
+    with np.errstate(invalid="ignore", over="ignore"):  # diverged members are removed later
         if log.is_discrete:
             values = critics.action_values(starts, log.n_actions)
             values = values[:, list(actions)] if actions else values
             return np.asarray(values.max(axis=1).mean(axis=1))
-        # only rows that train a network learn from continuous actions: their log is in memory
+        # continuous actions need a log in memory
         assert isinstance(log, Log)
         return np.asarray(critics.values(log.states, log.actions).mean(axis=1))

@@ -1,4 +1,4 @@
-"""What was learned: a policy, the critics behind it, and ways to ask them again."""
+"""The result of `learn`: a policy, its critics, and methods to evaluate, change and save them."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _SAVED = ("gamma", "seed", "reasons", "improves", *_SIZES)
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How good a learned policy is, judged by episodes that it was not learned from."""
+    """The value of a learned policy, estimated from held-out episodes."""
 
     estimate: Estimate
-    lower_bound: Bound | None  # that the value exceeds; None where no bound is honest
+    lower_bound: Bound | None  # of the value; None if there is no valid bound
     why_no_bound: str | None = None
 
     def __str__(self) -> str:
@@ -67,27 +67,27 @@ class Learned:
     Attributes
     ----------
     policy
-        What to do in a state: `GreedyPolicy` where actions are discrete and the base fits critics.
+        The learned policy; a `GreedyPolicy` if actions are discrete and the base fits critics.
     critic
         The members and their aggregate, as one critic: ``critic(states, actions)``.
     history
-        How far each member moved in every iteration, (iterations, K); for neural bases what their
-        training measured.
+        The change of each member in every iteration, (iterations, K); for neural bases their training
+        record.
     bad_folds
         Members that diverged or were not finite, and were left out.
     method, gamma, seed
         What to pass to `learn` to get the same policy again.
     held_out
-        The episodes that `learn(..., holdout=...)` kept away from learning.
+        The episodes that `learn(..., holdout=...)` held out.
     reasons
-        Why `learn` chose this method, if it was left to choose.
+        Why `learn` chose this method, with ``method="auto"``.
     improves
-        Whether the policy is credibly better than what was logged, if `learn` was left to choose; if
-        not, the policy is the logged behaviour.
+        Whether the policy is significantly better than the logged one, with ``method="auto"``; if
+        False, the policy is the logged behaviour.
     judged
-        What the held-out episodes said about the best candidate; None where none got so far.
+        The evaluation of the best candidate on held-out episodes; None if no candidate was tested.
     taught
-        Marks of the episodes that taught the policy (`tailproof.data.marks`).
+        Marks of the training episodes (`tailproof.data.marks`).
     """
 
     policy: Any
@@ -148,15 +148,14 @@ class Learned:
     ) -> HeldOut:
         """Estimate the policy's value from episodes that it was not learned from, with a bound.
 
-        On the episodes that taught it a policy looks better than it is: it has taken advantage of their
-        noise.
+        On its training episodes a policy looks better than it is, because it has fitted their noise.
 
         Parameters
         ----------
         log
-            Other episodes; by default those that ``learn(..., holdout=...)`` kept.
+            Other episodes; by default those that ``learn(..., holdout=...)`` held out.
         method, initial_states, seed
-            As in `evaluate`; the seed is the one of `learn`.
+            As in `evaluate`; the default seed is that of `learn`.
         level
             Confidence of the lower bound.
 
@@ -199,8 +198,8 @@ class Learned:
         environment
             A Gymnasium id such as ``"Hopper-v5"``, or a callable that makes an environment.
         episodes
-            How many, from different starts. Returns of one policy differ much: five seeds of training
-            and twenty episodes each are what a claim needs.
+            Number of episodes, from different starts. Returns vary much: a claim needs five training
+            seeds with twenty episodes each.
         seed
             Seeds the starts.
 
@@ -213,12 +212,12 @@ class Learned:
         >>> found.mean > 100, len(found.returns)
         (True, 5)
         """
-        from tailproof.deep.tasks import score_of  # environments are for those who have one
+        from tailproof.deep.tasks import score_of  # imported only when needed
 
         return score_of(environment, self.policy, episodes=episodes, seed=seed)
 
     def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
-        """Return the policy with uniform exploration: ε of the time any action at all."""
+        """Return the policy with uniform exploration: with probability ε a uniformly random action."""
         return EpsilonGreedy(self.policy, epsilon, n_actions=require_discrete(self.action_space).n)
 
     def softmax(self, temperature: float) -> CriticPolicy:
@@ -230,10 +229,10 @@ class Learned:
     def save(self, path: str | Path) -> None:
         """Write policy, critics and settings to one file, which `Learned.load` reads.
 
-        One format serves linear and neural learners. The file holds numbers and text, with a checksum;
-        loading it executes nothing. Held-out episodes are not in it, nor where and how networks were
-        trained (`Run`). Critics by scikit-learn regressors are refused, because only pickle can hold
-        them.
+        Linear and neural learners use the same format. The file contains numbers and text, with a
+        checksum; loading it executes no code. It contains neither held-out episodes nor the training
+        settings of networks (`Run`). Critics by scikit-learn regressors cannot be saved, because they
+        would need pickle.
         """
         described, arrays = parts_of(self.policy, self.members, self.history, self.policy_history)
         header = {
@@ -249,7 +248,7 @@ class Learned:
 
     @classmethod
     def load(cls, path: str | Path, *, features: Any = None) -> Learned:
-        """Read what `save` wrote. `features` are needed again where they were the user's own.
+        """Read a file written by `save`. Pass `features` again if they were the user's own.
 
         Examples
         --------
@@ -301,13 +300,13 @@ class Learned:
             ) from error
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Draw the gain that held-out episodes show, or else how training went; return the Axes."""
-        from tailproof.plotting.results import plot_learned  # matplotlib is for those who look
+        """Plot the gain on held-out episodes, or else the training history; return the Axes."""
+        from tailproof.plotting.results import plot_learned  # matplotlib is slow to import
 
         return plot_learned(self, ax=ax)
 
     def _repr_html_(self) -> str:
-        from tailproof.report.notebook import learned_html  # pages are for those who look
+        from tailproof.report.notebook import learned_html  # imported only when needed
 
         return learned_html(self)
 
@@ -337,7 +336,7 @@ class Learned:
         return learned if self.improves is None else f"{self.advice()}\n{learned}"
 
     def advice(self) -> str:
-        """Return whether to use the policy, in a sentence; empty where nobody judged it."""
+        """Return whether to use the policy, in one sentence; empty if it was not tested."""
         if self.improves is None:
             return ""
         if not self.improves:
@@ -357,7 +356,7 @@ def _tuple(value: Any) -> Any:
 def extract_policy(
     method: Method, critic: Ensemble, fitted: Fitted, task: Task | None, *, seed: int, like: Any
 ) -> tuple[Any, Any]:
-    """Return the policy of an ensemble, and what training it measured: None for a greedy one."""
+    """Return the policy of an ensemble, and its training record, which is None if greedy."""
     base: CriticAlgorithm | Any = method.base
     if isinstance(base, ExtractingAlgorithm):
         if task is None:

@@ -1,1 +1,1 @@
-"""Named methods: the composition, the catalogue of rows, and the loop over folds."""
+"""Named methods: their composition, the catalogue, and the loop over folds."""

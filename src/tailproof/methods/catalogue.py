@@ -1,4 +1,4 @@
-"""The paper's table of methods, as code: a row each."""
+"""The catalogue of named methods, one row per method, as in the paper's table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _row(
     aggregate: Aggregate = _MEAN,
     at: At | None = None,
 ) -> Row:
-    """Return a row; by default evaluators combine values, and learners critics at each (s, a)."""
+    """Return a row; by default, evaluators combine values and learners critics at each (s, a)."""
     at = at or ("value" if base.capabilities.evaluates else "pointwise")
     return Row(Method(base=base, partition=partition, aggregate=aggregate, at=at), about)
 
@@ -144,7 +144,7 @@ BASES: dict[str, Any] = {
 
 @cache
 def deep() -> dict[str, Row]:
-    """Return the rows that train networks; they need torch when they are fitted, not before."""
+    """Return the rows that train networks; they need torch only for fitting."""
     from tailproof.deep.rows import deep_rows
 
     return deep_rows()
@@ -174,7 +174,7 @@ def method(
     clip: float | str | None = None,
     **settings: Any,
 ) -> Method:
-    """Return a named method, with other settings where given.
+    """Return a named method, with the given settings changed.
 
     Parameters
     ----------
@@ -183,14 +183,14 @@ def method(
     folds
         Number of members K, for methods that have several.
     confidence
-        Instead of `folds`: K = ⌈8 log(2/δ)⌉ for δ = 1 − confidence, the theory's choice.
+        Instead of `folds`: K = ⌈8 log(2/δ)⌉ for δ = 1 − confidence, as in the paper's theory.
     base
         Another base algorithm, or its name: ``base="lstd"``, ``base=FQE(iterations=50)``. ROOM over
         networks is ``method("room-vm", base="iql")``.
     aggregate
         Another aggregate.
     clip
-        Winsorise rewards at this quantile of either side first, or at a percentile such as "p99.9";
+        Winsorise rewards at this quantile on both sides first, or at a percentile such as "p99.9";
         see `Method`.
     settings
         Settings of the base: ``features=``, ``ridge=``, ``iterations=``, ``mean=``, ….

@@ -1,4 +1,4 @@
-"""The one loop over folds: check, seed, partition, fit, and notice the folds that failed."""
+"""The loop over folds: check, seed, partition, fit, and detect failed folds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tailproof.statistics.streaming import Reduction, converse, quantiles
 
 @dataclass(frozen=True)
 class Members:
-    """What the K members learned, the folds that they learned it from, and who is healthy."""
+    """The folds, and the critics or values that the K members fitted to them."""
 
     folds: Folds
     fitted: Fitted | None
@@ -43,7 +43,7 @@ class Members:
 
 
 def check_gamma(gamma: float | None, log: AnyLog) -> float:
-    """Return the discount, or say why it makes no sense for this log."""
+    """Return the discount; raise if it is not valid for this log."""
     if gamma is None:
         if log.is_bandit:
             return 0.0
@@ -63,9 +63,9 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
 
 
 def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Any:
-    """Return the log that the method fits: in memory if it must be, with rewards clipped if asked.
+    """Return the log for the method: loaded into memory if needed, with rewards clipped by `clip`.
 
-    Of a log larger than memory, a base that needs a sample is given one, drawn with the seed.
+    If the log is larger than memory, bases that can work on a sample get one, drawn with the seed.
     """
     if not isinstance(log, LogView):
         raise LogError(
@@ -114,7 +114,7 @@ def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members
         )
     partition_rng, fit_rng = rng.spawn(2)
     folds = method.partition.assign(task.log, partition_rng)
-    # what overflows is reported by `require_healthy`
+    # overflow is reported by `require_healthy`
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         if isinstance(method.base, CriticAlgorithm):
             backup = method.aggregate if method.at == "backup" else None
@@ -124,7 +124,7 @@ def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members
 
 
 def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: Folds) -> None:
-    """Warn of folds that failed, by name; refuse when half of them or more did."""
+    """Warn of failed folds, by name; raise if at least half of them failed."""
     bad = np.flatnonzero(~healthy)
     if len(bad) == 0:
         return
@@ -144,7 +144,7 @@ def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: 
 
 
 def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
-    """Warn when episodes terminate after a number of steps that no state foresees."""
+    """Warn if episodes terminate after a fixed number of steps and no state column has the step."""
     if gamma > 0 and ends_by_the_clock(log):
         every = bool((log.lengths == log.lengths[0]).all())
         warnings.warn(

@@ -1,4 +1,4 @@
-"""A method: a base algorithm, who sees what, how members are combined, and where."""
+"""A method: a base algorithm, a partition into folds, and how and where members are combined."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class Method(Configurable):
         `Mean`, `Median`, `Quantile`, ….
     at
         ``"value"`` combines the K numbers Ĵ_k; ``"pointwise"`` the K critics at every (s, a);
-        ``"backup"`` inside every Bellman target. Each asks more of the base than the one before.
+        ``"backup"`` inside every Bellman target. Each requires more of the base than the one before.
     clip
-        Winsorise the rewards at this quantile on either side first: the baseline that most people
-        try before anything else. Or cap one side at a percentile of the rewards that are not 0, as
-        experiment platforms do: ``"p99.9"`` the upper, ``"p0.1"`` the lower, ``"p99.9:all"`` with
-        zeros counted.
+        Winsorise the rewards at this quantile on both sides first, a common baseline. Or cap one side
+        at a percentile of the non-zero rewards, as experiment platforms do: ``"p99.9"`` the upper side,
+        ``"p0.1"`` the lower, ``"p99.9:all"`` with zeros counted.
 
     Examples
     --------
@@ -94,7 +93,7 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
         return self.partition.count
 
     def with_settings(self, **settings: Any) -> Method:
-        """Return this method with other settings of its base, or of the network that stands for it."""
+        """Return this method with other settings of its base, or of the base's neural version."""
         known = {each.name for each in fields(self.base)}  # type: ignore[arg-type]
         unknown = sorted(set(settings) - known)
         if unknown and hasattr(self.base, "neural"):

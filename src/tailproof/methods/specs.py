@@ -1,4 +1,4 @@
-"""Settings as plain JSON and back: a fixed list of our own types, and nothing else."""
+"""Conversion of settings to JSON and back, for a fixed list of tailproof's own types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KNOWN: dict[str, Any] = {each.__name__: each for each in _TYPES}
 
 @cache
 def _deep() -> dict[str, Any]:
-    """Return the bases that train networks; where and how they ran is no part of what they are."""
+    """Return the bases that train networks; their `run` settings are not saved."""
     from tailproof.deep.bases import BehaviourCloning
     from tailproof.deep.rows import DEEP_BASES
     from tailproof.deep.settings import EarlyStopping
@@ -50,10 +50,9 @@ def _type(name: Any) -> Any:
 
 
 def to_plain(value: Any) -> Any:
-    """Return settings as JSON's types.
+    """Return settings as JSON types.
 
-    Features of the user's own become a note of what they were; anything else that is not ours is
-    refused.
+    The user's own features are stored as their text only; other foreign objects raise an error.
 
     Examples
     --------
@@ -82,7 +81,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(plain: Any, *, features: Any = None) -> Any:
-    """Return what `to_plain` was given; `features` takes the place of the user's own."""
+    """Rebuild the argument of `to_plain`; `features` replaces the user's own features."""
     if not isinstance(plain, dict):
         return plain
     items = dict(plain)

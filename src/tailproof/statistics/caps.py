@@ -10,7 +10,7 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
 
-#: What most experiment platforms do unless told otherwise.
+#: The default of most experiment platforms.
 USUAL = "p99.9"
 _FORM = re.compile(r"p(\d+(?:\.\d+)?)(:all)?")
 
@@ -20,11 +20,11 @@ class Cap:
     """A one-sided cap at a percentile: an upper one above 50, a lower one below."""
 
     percentile: float  # in (0, 100), not 50
-    every: bool = False  # of all values, or of those that are not 0
+    every: bool = False  # percentile of all values, or only of non-zero ones
 
     @classmethod
     def named(cls, name: str) -> Cap:
-        """Return the cap of a name: "p99.9", "p0.1", or "p99.9:all" with zeros counted.
+        """Return the cap with a name such as "p99.9", "p0.1", or "p99.9:all" with zeros counted.
 
         >>> Cap.named("p99.9"), Cap.named("p1:all")
         (Cap(percentile=99.9, every=False), Cap(percentile=1.0, every=True))
@@ -39,7 +39,7 @@ class Cap:
 
     @property
     def upper(self) -> bool:
-        """Whether large values are capped, or small ones."""
+        """Whether large values are capped, not small ones."""
         return self.percentile > 50
 
     @property
@@ -48,7 +48,7 @@ class Cap:
         return Cap(round(100 - self.percentile, 10), self.every)
 
     def capped(self, values: FloatArray) -> FloatArray:
-        """Return the values, none beyond the cap, (n,); a cap that leaves zeros out moves none.
+        """Return the values clipped at the cap, (n,); zeros stay 0 unless they are counted.
 
         >>> Cap.named("p90").capped(np.array([0.0, 0.0, 1.0, 2.0, 3.0]))
         array([0. , 0. , 1. , 2. , 2.8])

@@ -1,9 +1,10 @@
-"""How robust may a mean be? A path of Huber estimates, a test of symmetry, and Lepski's choice on it.
+"""A path of Huber means, a test of symmetry, and Lepski's choice of the threshold.
 
 A Huber mean with a small threshold τ has little variance and, on skewed samples, a bias; with a large
-one it is the plain mean. The path runs from one to the other. Two estimates on it differ by more than
-the standard error *of their difference* only if one is biased. That difference is known far better than
-either estimate, because both see the same samples: a mild skew shows even where the mean is noisy.
+one it is the plain mean. The path contains thresholds from small to large. Two estimates on it differ
+significantly, relative to the standard error *of their difference*, only if one is biased. The
+difference is far more precise than either estimate, because both use the same samples: a mild skew is
+detected even if the mean is noisy.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.statistics.means import huber_path
 
-_CHUNK = 8_192  # samples at a time: the influences of all thresholds then stay in cache
+_CHUNK = 8_192  # samples at a time, so that the influences of all thresholds fit in the cache
 
-LENGTH = 16  # thresholds on a path: each is about twice the last on 10⁴ Cauchy samples
+LENGTH = 16  # thresholds on a path: each about twice the previous one on 10⁴ Cauchy samples
 
 
 @dataclass(frozen=True, eq=False)
 class Nuisance:
-    """An estimated β with which samples were made: x_u(β) falls by v_uᵀdβ, β̂ − β is the mean of h_u.
+    """An estimated β on which samples depend: dx_u = −v_uᵀdβ, and β̂ − β is the mean of h_u.
 
     With v_u = `falls_u` f_u and h_u = `inverse` · `scores_u` g_u, so that f and g may be one matrix.
     """
@@ -44,7 +45,7 @@ class Nuisance:
 
 @dataclass(frozen=True)
 class Path:
-    """Estimates of growing threshold, and the variances of each and of every difference."""
+    """Estimates for increasing thresholds, with variances of each and of every difference."""
 
     thresholds: FloatArray  # (T,) ascending; the last is the plain mean
     estimates: FloatArray  # (T,)
@@ -54,18 +55,18 @@ class Path:
     def asymmetry(self) -> float:
         """Return the largest squared difference of two estimates, in units of its variance.
 
-        Of order 3 on symmetric samples; it grows linearly with n on skewed ones.
+        It is about 3 on symmetric samples, and grows linearly with n on skewed ones.
         """
         gap = (self.estimates[:, None] - self.estimates[None]) ** 2
         least = np.minimum(self.variances[:, None], self.variances[None])
-        known = self.differences > 1e-6 * least  # equal estimates differ by rounding only
+        known = self.differences > 1e-6 * least  # smaller ones are rounding errors
         return float((gap[known] / self.differences[known]).max(initial=0.0))
 
     def choose(self, caution: float) -> int:
         """Return the threshold of least estimated risk, bias² + variance (Goldenshluger–Lepski).
 
-        The bias of a threshold is how far it lies from any larger one, beyond `caution` standard
-        errors of their difference.
+        The bias of a threshold is estimated by the largest distance of its estimate from that of a
+        larger threshold, less `caution` standard errors of their difference.
         """
         count = len(self.estimates)
         risks = self.variances.copy()
@@ -81,9 +82,9 @@ def huber_estimates(
 ) -> Path:
     """Return the path of Huber means of the samples, (U,).
 
-    Where the samples were made with a `nuisance` and thresholds cut some of them off, its noise no
-    longer cancels and belongs in the variances. `common` is influence that every estimate shares, (U,):
-    it adds to the variances, not to differences.
+    If the samples depend on an estimated `nuisance` and some are clipped, its noise does not cancel and
+    is added to the variances. `common` is influence shared by all estimates, (U,): it is added to the
+    variances but not to those of differences.
     """
     count = len(samples)
     centre = np.median(samples)
@@ -95,14 +96,14 @@ def huber_estimates(
     if nearest == 0:  # more than half of the samples are equal
         nearest = float(np.quantile(distance[distance > 0], 0.1))
     thresholds = np.geomspace(nearest, farthest, LENGTH)
-    thresholds[-1] = 2 * farthest  # nothing is cut off: the plain mean
+    thresholds[-1] = 2 * farthest  # nothing is clipped: the plain mean
     estimates = np.asarray(huber_path(samples, thresholds))
     chunks = [slice(first, first + _CHUNK) for first in range(0, count, _CHUNK)]
-    ends = (estimates - thresholds, estimates + thresholds)  # (T,) where each threshold cuts
+    ends = (estimates - thresholds, estimates + thresholds)  # (T,) where each threshold clips
     ordered = np.sort(samples)
     inside = np.searchsorted(ordered, ends[1]) - np.searchsorted(ordered, ends[0], side="right")
     share = np.maximum(inside / count, 1 / count)[:, None]  # (T, 1)
-    shift: FloatArray | None = None  # mean v − mean v of the samples that are not cut off, (T, d)
+    shift: FloatArray | None = None  # mean v − mean v of the samples that are not clipped, (T, d)
     if nuisance is not None:
         total, kept = np.zeros(1), np.zeros(1)
         for rows in chunks:

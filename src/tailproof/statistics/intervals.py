@@ -1,10 +1,11 @@
 """Uncertainty of an estimate from the values Z_1, …, Z_K of its K folds.
 
 Write Z_(1) ≤ … ≤ Z_(K) for the sorted values, μ for the mean that every fold estimates, and
-p₀ = P(Z ≤ μ). Of independent folds with one law, Bin(K, p₀) lie at or below μ, so that
-P(Z_(j) ≤ μ) = P(Bin(K, p₀) ≥ j). Theorem 3 of the paper should say this: as printed it points the
-other way, which constant rewards refute. All below is this equation with a p₀, but the t-interval.
-Folds that share data (a bootstrap) or dependent episodes void it; ties only raise the levels.
+p₀ = P(Z ≤ μ). For independent folds with one distribution, the number at or below μ is Bin(K, p₀),
+so that P(Z_(j) ≤ μ) = P(Bin(K, p₀) ≥ j). This corrects Theorem 3 of the paper, whose printed inequality
+has the wrong direction (constant rewards are a counterexample). Everything below except the t-interval
+uses this equation. It does not hold for folds that share data (a bootstrap) or for dependent episodes;
+ties only raise the levels.
 """
 
 import math
@@ -28,7 +29,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """Two ends, the `level` at which they hold, the level that was `requested`, and a caution."""
+    """Two ends, the `level` at which they hold, the `requested` level, and a note on its validity."""
 
     low: float
     high: float
@@ -40,7 +41,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """A lower bound, the `level` at which it holds, the one that was `requested`, and a caution."""
+    """A lower bound, the `level` at which it holds, the `requested` one, and a note on its validity."""
 
     value: float
     level: float
@@ -50,16 +51,16 @@ class Bound:
 
 
 def share_below_mean(*, skew: Skew = "symmetric", tail_index: float | None = None) -> float:
-    """Return p₀ = P(Z ≤ μ), the chance that a large fold's value is at or below the mean.
+    """Return p₀ = P(Z ≤ μ), the probability that a large fold's value is at or below the mean.
 
-    If the tail of index α in (1, 2) is all on one side, fold means tend to a totally skewed stable
-    law with p₀ = 1 − 1/α (left tail) or 1/α (right tail). Symmetric tails and α ≥ 2 give ½. The
-    left value, the least of all stable laws of index α, grows with α: guess low. A right tail of
-    unknown index gives ½, which p₀ exceeds. Left limits are approached from below, right ones from
+    If the tail of index α in (1, 2) is all on one side, fold means tend to a totally skewed stable law
+    with p₀ = 1 − 1/α (left tail) or 1/α (right tail). Symmetric tails and α ≥ 2 give ½. The left value,
+    the smallest of all stable laws of index α, grows with α: a low guess of α is safe. A right tail of
+    unknown index gives ½, which is conservative. Left limits are approached from below, right ones from
     above: with 20, 200, 2,000 draws per fold −Pareto(1.5) has p₀ = 0.27, 0.30, 0.32 (limit 0.33),
-    −Pareto(1.8) 0.33, 0.38, 0.40 (limit 0.44), −Pareto(2.5) 0.40, 0.44, 0.47 (limit 0.5).
-    Levels in the middle feel the gap most: with 8,000 draws per fold of −Pareto(1.5) and K = 12, the
-    reported 94.6 % covered 94.5 %, but 60.7 % covered 58.1 %.
+    −Pareto(1.8) 0.33, 0.38, 0.40 (limit 0.44), −Pareto(2.5) 0.40, 0.44, 0.47 (limit 0.5). Middle levels
+    are affected most: with 8,000 draws per fold of −Pareto(1.5) and K = 12, the reported 94.6 % covered
+    94.5 %, but 60.7 % covered 58.1 %.
 
     >>> round(share_below_mean(skew="left", tail_index=1.5), 4)
     0.3333
@@ -78,9 +79,10 @@ def share_below_mean(*, skew: Skew = "symmetric", tail_index: float | None = Non
 def order_statistic_interval(values: npt.ArrayLike, *, level: float) -> Interval:
     """Return the narrowest [Z_(j), Z_(K+1−j)] whose exact level 1 − 2·P(Bin(K, ½) < j) suffices.
 
-    That level is exact for the *median* of any continuous fold law, for the mean only where the two
-    agree, as under symmetric tails. Else the mean is covered with P(j ≤ Bin(K, p₀) ≤ K − j): 82 %
-    for 96 % at K = 12, p₀ = 1/3. `LevelError` if K is too small: 5 reach 93.75 %, 6 96.875 %.
+    That level is exact for the *median* of any continuous distribution of folds, for the mean only if
+    the two agree, as under symmetric tails. Otherwise the mean is covered with P(j ≤ Bin(K, p₀) ≤ K −
+    j): 82 % instead of 96 % at K = 12, p₀ = 1/3. Raises a `LevelError` if K is too small: 5 folds reach
+    93.75 %, 6 reach 96.875 %.
 
     >>> interval = order_statistic_interval([3.0, 1.0, 2.0, 5.0, 4.0, 9.0], level=0.95)
     >>> interval.low, interval.high, interval.level
@@ -98,8 +100,8 @@ def fold_t_interval(values: npt.ArrayLike, *, level: float) -> Interval:
 
     The level is nominal: exact for Gaussian folds and, at 95 % and above, conservative for scale
     mixtures of Gaussians such as Student t and symmetric stable laws (Bakirov and Székely 2005).
-    Well below that it falls short: 50 % covered 44 % for t of df 1.5, K = 8. It claims nothing
-    under skew: 95 % covered 84 % (K = 5) and 81 % (K = 12) for folds of 1,000 centred Pareto(1.5).
+    At much lower levels it undercovers: 50 % covered 44 % for t of df 1.5, K = 8. It is not valid under
+    skew: 95 % covered 84 % (K = 5) and 81 % (K = 12) for folds of 1,000 centred Pareto(1.5).
 
     >>> interval = fold_t_interval([1.0, 2.0, 3.0], level=0.95)
     >>> round(interval.low, 3), round(interval.high, 3)
@@ -127,17 +129,17 @@ def quantile_bound(
     """Return the paper's lower bound Q_q(Z_1, …, Z_K) with its true level P(Bin(K, p₀) ≥ j).
 
     The paper (section 4.1) calls it a 1 − q bound: that is `requested`. Its level is that of the
-    order statistic which q selects by the `rule` of `aggregate.Quantile`: j = max(1, ⌈qK⌉) for
-    "lower", with a warning if qK < 1 makes it the minimum. "linear" falls between two of them, so
+    order statistic that q selects by the `rule` of `aggregate.Quantile`: j = max(1, ⌈qK⌉) for
+    "lower", with a warning if qK < 1 makes it the minimum. "linear" lies between two order statistics;
     the level of the upper one, which it cannot exceed, is reported. p₀ is `share_below_mean` of
-    `skew` and `tail_index`: a right tail of unknown index gets the symmetric level, conservative.
+    `skew` and `tail_index`: a right tail of unknown index gets the symmetric level, which is safe.
 
     >>> quantile_bound([1.0, 2.0, 3.0, 4.0, 5.0], q=0.25).level
     0.8125
     """
     ordered = _sorted_folds(values)  # (K,)
     share, K = share_below_mean(skew=skew, tail_index=tail_index), len(ordered)
-    # The ranks go through the same rule as the values, so that j cannot differ from what q selects.
+    # apply the rule to the ranks too, so that j is the rank that q selects
     both = np.column_stack([ordered, np.arange(1.0, K + 1)])  # (K, 2)
     value, rank = Quantile(q, rule)(both).tolist()
     level = 1 - float(scipy.special.bdtr(math.ceil(rank - 1e-9) - 1, K, share))
@@ -148,14 +150,14 @@ def quantile_bound(
 def order_statistic_lower_bound(values: npt.ArrayLike, *, level: float) -> Bound:
     """Return Z_(j) of the largest j with P(Bin(K, ½) < j) ≤ 1 − level.
 
-    Its level is exact for the median of the fold law, hence for the mean under symmetric tails,
-    and conservative for the mean under a right tail (p₀ > ½). Under a left tail it fails.
+    Its level is exact for the median of the folds' distribution, hence for the mean under symmetric
+    tails, and conservative for the mean under a right tail (p₀ > ½). Under a left tail it is not valid.
 
     >>> order_statistic_lower_bound([3.0, 1.0, 2.0, 5.0, 4.0], level=0.95).level
     0.96875
     """
     note = "for the median of the fold law; for the mean unless the left tail is the heavier"
-    bound = tail_aware_lower_bound(values, level=level)  # whose p₀ is ½ without an index
+    bound = tail_aware_lower_bound(values, level=level)  # p₀ = ½ without an index
     return replace(bound, kind="order-statistic-bound", note=note)
 
 
@@ -164,9 +166,9 @@ def tail_aware_lower_bound(
 ) -> Bound:
     """Return Z_(j) of the largest j with P(Bin(K, p₀) < j) ≤ δ = 1 − level, p₀ = 1 − 1/α.
 
-    The minimum misses with (1 − p₀)^K = α^−K, so K ≥ log(1/δ)/log α folds are needed. The level
-    holds for large folds of any skew with index α (`tail_index`), the left being the worst; small
-    folds of a left tail fall short (`share_below_mean`). Without an index p₀ = ½, as from α = 2 on.
+    The minimum misses with (1 − p₀)^K = α^−K, so K ≥ log(1/δ)/log α folds are needed. The level holds
+    for large folds of any skew with index α (`tail_index`), a left tail being the worst case; with a
+    left tail, small folds undercover (`share_below_mean`). Without an index p₀ = ½, as for α ≥ 2.
 
     >>> bound = tail_aware_lower_bound([4.0, 8, 6, 2, 7, 3, 5, 9], level=0.95, tail_index=1.5)
     >>> bound.value, round(bound.level, 3)
@@ -185,7 +187,7 @@ def tail_aware_lower_bound(
 def folds_for(
     level: float, kind: Kind = "order-statistic-interval", *, tail_index: float | None = None
 ) -> int:
-    """Return the least K whose extremes reach `level`: s·(1 − p₀)^K ≤ 1 − level, s sides.
+    """Return the smallest K that reaches `level`: s·(1 − p₀)^K ≤ 1 − level, with s sides.
 
     >>> folds_for(0.95), folds_for(0.95, "tail-aware-bound", tail_index=1.2)
     (6, 17)
@@ -201,7 +203,7 @@ def folds_for(
 
 
 def theory_folds(delta: float) -> int:
-    """Return K = ⌈8·log(2/δ)⌉, what the paper's theory asks for: 30 at δ = 0.05."""
+    """Return K = ⌈8·log(2/δ)⌉, the number of folds in the paper's theory: 30 at δ = 0.05."""
     if not 0 < delta < 1:
         raise LevelError(f"delta must lie between 0 and 1. Got {delta!r}: use 0.05 for 95 %.")
     return math.ceil(8 * math.log(2 / delta))
@@ -229,7 +231,7 @@ def _fewest_folds(level: float, *, share: float, sides: int) -> int:
 def _allowed_miss(level: float) -> float:
     if not 0 < level < 1:
         raise LevelError(f"A level must lie between 0 and 1. Got {level!r}: use 0.95 for 95 %.")
-    # A level met exactly, such as 0.9375 by 5 folds, must not be lost to rounding.
+    # rounding must not reject a level that is met exactly, such as 0.9375 with 5 folds
     return (1 - level) * (1 + 1e-9)
 
 
@@ -243,4 +245,4 @@ def _sorted_folds(values: npt.ArrayLike) -> FloatArray:
 
 
 def _percent(level: float) -> str:
-    return f"{math.floor(1e6 * level + 1e-6) / 1e4:.6g} %"  # down: what is offered must be in reach
+    return f"{math.floor(1e6 * level + 1e-6) / 1e4:.6g} %"  # rounded down, to be reachable

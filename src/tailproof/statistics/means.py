@@ -1,13 +1,13 @@
-"""Robust scalar means, for samples of which a few are large enough to own the average.
+"""Robust scalar means, for samples in which few values would dominate the plain mean.
 
-A `Mean` is called as `mean(samples, groups=..., rng=...)` and returns one number; translating or
-scaling the samples does the same to it. Which one is safe depends on skew: medians, trimming and
-many blocks are best on symmetric tails and biased towards the bulk on skewed ones. `AdaptiveHuber`
-and `Catoni` are safe on both, and on Gaussian samples as good as the plain mean.
+A `Mean` is called as `mean(samples, groups=..., rng=...)` and returns one number; it is equivariant
+under shifts and scaling. Which mean is safe depends on skew: medians, trimming and many blocks are best
+on symmetric tails but biased towards the centre on skewed ones. `AdaptiveHuber` and `Catoni` are safe
+on both, and as good as the plain mean on Gaussian samples.
 
-`groups` labels samples that belong together (a week, a user): blocks then hold whole groups. Means
+`groups` labels samples that belong together (a week, a user): blocks then contain whole groups. Means
 without blocks ignore it; to make those robust against a bad *group*, pass the sums per group as the
-samples. `rng` draws the blocks; without it every call starts from the same fixed seed.
+samples. `rng` draws the blocks; without it every call uses the same fixed seed.
 """
 
 import math
@@ -35,7 +35,7 @@ Rng = Generator | None
 
 
 class Mean(Protocol):
-    """Anything that turns samples, (n,), with a group label for each or none, into one number."""
+    """A callable from samples, (n,), with optional group labels, (n,), to one number."""
 
     def __call__(self, samples: ArrayLike, *, groups: Labels = None, rng: Rng = None) -> float:
         """Return the mean."""
@@ -48,7 +48,7 @@ def sample_mean(samples: ArrayLike) -> float:
     3.0
     """
     x = _checked(samples)
-    return float(np.clip(x.mean(), x.min(), x.max()))  # exact on constants, despite rounding
+    return float(np.clip(x.mean(), x.min(), x.max()))  # exact for constant samples
 
 
 def median_of_means(
@@ -62,15 +62,16 @@ def median_of_means(
 ) -> float:
     """Return the median of all block means of `permutations` random partitions into blocks.
 
-    Blocks hold equally many groups (without `groups`, samples). By default there are ⌈8 log(2/δ)⌉,
-    but at most half as many as groups (and δ is not reached). Lugosi and Mendelson (2019), §2.1.
+    Blocks have equally many groups (or samples, without `groups`). By default there are ⌈8 log(2/δ)⌉
+    blocks, but at most half the number of groups; δ is then not reached. Lugosi and Mendelson (2019),
+    §2.1.
 
     >>> median_of_means([1.0, 2.0, 3.0, 4.0, 1000.0], blocks=5)
     3.0
     """
     _check(blocks=blocks, permutations=permutations, delta=delta)
     x = _checked(samples)
-    centre = float(np.median(x))  # sums of deviations: exact on constants
+    centre = float(np.median(x))  # sums of deviations are exact for constant samples
     sums, sizes = _units(x - centre, groups)
     units = len(sums)
     if blocks is None:
@@ -81,7 +82,7 @@ def median_of_means(
     rng = np.random.default_rng(0) if rng is None else rng
     starts = np.arange(blocks) * units // blocks
     means = np.empty((permutations, blocks))
-    for row in means:  # one partition at a time, so that memory stays O(n)
+    for row in means:  # one partition at a time, for O(n) memory
         order = rng.permutation(units)
         row[:] = np.add.reduceat(sums[order], starts) / np.add.reduceat(sizes[order], starts)
     return centre + float(np.median(means))
@@ -90,8 +91,8 @@ def median_of_means(
 def trimmed_mean(samples: ArrayLike, *, fraction: float, winsorise: bool = False) -> float:
     """Return the mean without the ⌊fraction·n⌋ smallest and as many largest samples.
 
-    With `winsorise` these are moved to the nearest sample that is kept. A fraction of 0 gives the
-    mean, one of 0.5 the median.
+    With `winsorise` they are replaced by the nearest kept sample. A fraction of 0 gives the mean, 0.5
+    the median.
 
     >>> trimmed_mean([1.0, 2.0, 3.0, 7.0, 1000.0], fraction=0.2)
     4.0
@@ -107,7 +108,7 @@ def trimmed_mean(samples: ArrayLike, *, fraction: float, winsorise: bool = False
 def huber_mean(samples: ArrayLike, tau: float) -> float:
     """Return the m with Σ ψ(x_i − m) = 0, where ψ clips to [−τ, τ].
 
-    A large τ gives the mean, τ → 0 the median. Where an interval solves it, its midpoint.
+    A large τ gives the mean, τ → 0 the median. If the solutions are an interval, its midpoint.
 
     >>> huber_mean([0.0, 0.0, 3.0], 0.5)
     0.25
@@ -138,7 +139,8 @@ def huber_path(samples: ArrayLike, taus: ArrayLike) -> FloatArray:
 def adaptive_huber(samples: ArrayLike) -> float:
     """Return the Huber mean m whose τ solves Σ min((x_i − m)², τ²)/τ² = log n jointly with m.
 
-    Fewer than log n samples are clipped. Where all but so few are equal, their value is the answer.
+    Fewer than log n samples are clipped. If fewer than log n samples differ from all others, which are
+    equal, the result is their common value.
     Wang, Zheng, Zhou and Zhou (2021), "A new principle for tuning-free Huber regression".
 
     >>> adaptive_huber([1.0] * 50 + [1e9])
@@ -154,7 +156,7 @@ def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = 
 
     ψ is odd, −log(1 − u + u²/2) on [0, 1] and log 2 beyond, and α = √(2 log(2/δ) / (n v)): Catoni
     (2012), Proposition 2.4 to leading order. Without `variance`, v = mean(min((x − m)², 1/α²)) with
-    m the Huber mean at 1/α, solved jointly: finite, whatever the tail.
+    m the Huber mean at 1/α, solved jointly: finite for any tail.
 
     >>> round(catoni([1.0, 2.0, 3.0] * 5 + [1e9]), 1)
     2.1
@@ -163,8 +165,8 @@ def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = 
     centre, x = _centred(samples)
     budget = 2 * math.log(2 / delta)
     if variance is None:
-        # v and α as above make Σ min(α²(x − m)², 1) = budget; of a handful of samples, no more than
-        # half, or their scale would be that of the closest pair.
+        # v and α as above give Σ min(α²(x − m)², 1) = budget; at most half of few samples, because
+        # otherwise the scale would be that of the closest pair
         allowed = min(budget, len(x) / 2)
         extremes = FindExtremes.within(allowed)(x)
         width = proposal_two(extremes, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
@@ -201,13 +203,13 @@ def lee_valiant(
     feasible = np.flatnonzero(squares[largest] <= limits)
     if len(feasible) == 0 or limits[feasible[0]] == 0:  # every d ≠ 0 is clipped
         return kappa
-    with np.errstate(over="ignore"):  # beyond all numbers is beyond 1
+    with np.errstate(over="ignore"):  # overflow to infinity is clipped to 1
         weights = 1 - np.minimum(deviations**2 / limits[feasible[0]], 1)
     return kappa + float(np.mean(deviations * weights))
 
 
 class _Settings(Configurable):
-    """What the means share: settings that are checked once and handed to a function above."""
+    """Base of the means: settings that are checked once and passed to a function above."""
 
     function: ClassVar[Callable[..., float]]
     in_blocks: ClassVar[bool] = False
@@ -223,16 +225,16 @@ class _Settings(Configurable):
 
 @dataclass(frozen=True)
 class SampleMean(_Settings):
-    """The plain mean: unbiased, skewed samples or not, and at the mercy of the largest one."""
+    """The plain mean: unbiased also for skewed samples, but not robust to outliers."""
 
     function = staticmethod(sample_mean)
 
 
 @dataclass(frozen=True)
 class MedianOfMeans(_Settings):
-    """Median of block means: biased to the bulk on skewed samples, badly so with many blocks.
+    """Median of block means: biased towards the centre on skewed samples, more so with many blocks.
 
-    Claims a sub-Gaussian error at level δ if the variance is finite.
+    Its error is sub-Gaussian at level δ if the variance is finite.
     """
 
     blocks: int | None = None
@@ -244,7 +246,7 @@ class MedianOfMeans(_Settings):
 
 @dataclass(frozen=True)
 class PermutedMedianOfMeans(MedianOfMeans):
-    """Median of the block means of many partitions: less noisy, and as biased on skewed samples."""
+    """Median of the block means of many partitions: less noisy, but as biased on skewed samples."""
 
     permutations: int = 30
 
@@ -253,8 +255,8 @@ class PermutedMedianOfMeans(MedianOfMeans):
 class Catoni(_Settings):
     """Catoni's M-estimator: safe on skewed samples.
 
-    Claims a sub-Gaussian error at level δ where `variance` is known. Otherwise it claims no level,
-    but clips fewer than 2 log(2/δ) samples, so that its bias on skewed ones fades as n grows.
+    Its error is sub-Gaussian at level δ if `variance` is known. Otherwise it guarantees no level, but
+    clips fewer than 2 log(2/δ) samples, so that its bias on skewed samples vanishes as n grows.
     """
 
     delta: float = 0.05
@@ -266,8 +268,8 @@ class Catoni(_Settings):
 class LeeValiant(_Settings):
     """Lee and Valiant's estimator: safe on skewed samples of finite variance.
 
-    Claims the optimal sub-Gaussian error there. It drops only about log(1/δ)/3 samples, so that a
-    large δ protects little from infinite variance.
+    Its sub-Gaussian error is then optimal. It drops only about log(1/δ)/3 samples, so that a large δ
+    gives little protection against infinite variance.
     """
 
     delta: float = 0.05
@@ -277,7 +279,7 @@ class LeeValiant(_Settings):
 
 @dataclass(frozen=True)
 class TrimmedMean(_Settings):
-    """Mean without either end: for symmetric tails, biased on skewed samples however many."""
+    """Mean without the extremes: for symmetric tails; biased on skewed samples of any size."""
 
     fraction: float
     function = staticmethod(trimmed_mean)
@@ -285,7 +287,7 @@ class TrimmedMean(_Settings):
 
 @dataclass(frozen=True)
 class Winsorised(_Settings):
-    """Mean with either end pulled in: biased on skewed samples as trimming is, if a little less."""
+    """Mean with clipped extremes: biased on skewed samples, a little less than trimming."""
 
     fraction: float
     function = staticmethod(partial(trimmed_mean, winsorise=True))
@@ -293,17 +295,17 @@ class Winsorised(_Settings):
 
 @dataclass(frozen=True)
 class AdaptiveHuber(_Settings):
-    """Huber mean that sets its own threshold: safe on skewed samples.
+    """Huber mean with a data-driven threshold: safe on skewed samples.
 
-    It clips fewer than log n samples, so that its bias fades as n grows. If fewer than log n differ
-    from zero, it is zero: such sparse rewards need another mean.
+    It clips fewer than log n samples, so that its bias vanishes as n grows. If fewer than log n samples
+    differ from zero, it is zero: such sparse rewards need another mean.
     """
 
     function = staticmethod(adaptive_huber)
 
 
 def _checked(samples: ArrayLike) -> FloatArray:
-    """Return the samples as floats, (n,), or say what is wrong with them."""
+    """Return the samples as floats, (n,); raise if they are invalid."""
     x = np.asarray(samples, dtype=np.float64)
     if x.ndim != 1 or len(x) == 0:
         raise TailproofError(f"samples must have the shape (n,) with n ≥ 1. Got {x.shape} instead.")
@@ -317,7 +319,7 @@ def _checked(samples: ArrayLike) -> FloatArray:
 
 
 def _check(**settings: Any) -> None:
-    """Refuse settings out of range, by a rule for each name; None leaves the choice to the data."""
+    """Raise if a setting is out of range, with one rule per name; None means chosen from the data."""
     for name, value in settings.items():
         if name == "delta":
             must, holds = "lie strictly between 0 and 1", 0 < value < 1
@@ -335,7 +337,7 @@ def _check(**settings: Any) -> None:
 
 
 def _units(x: FloatArray, groups: Labels) -> tuple[FloatArray, FloatArray]:
-    """Return the sum and the size of each group, (G,); without groups each sample is one."""
+    """Return the sum and the size of each group, (G,); without groups each sample is a group."""
     if groups is None:
         return x, np.ones(len(x))
     labels = np.asarray(groups)

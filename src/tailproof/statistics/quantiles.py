@@ -1,4 +1,4 @@
-"""Quantiles and tail means of weighted samples, with what their intervals need."""
+"""Quantiles and tail means of weighted samples, with interval ends and influences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy.special import betainc
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 
-_ADDED = 5  # samples of typical weight on either side of a quantile, to estimate the weights there
+_ADDED = 5  # pseudo-samples of typical weight on each side of a quantile, to stabilise its weights
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, q: float) -> float:
@@ -33,14 +33,14 @@ def quantile_ends(
     above: float,
     unit: IntArray | None = None,
 ) -> tuple[float, float]:
-    """Return ends that the q-quantile is below or above with these probabilities.
+    """Return interval ends of the q-quantile, with error probabilities `below` and `above`.
 
-    The quantile is at most v where F(v) ≥ q. At any v this is tested by the exact binomial test
-    (Clopper and Pearson 1934) of m F̂(v) successes among m, the number of equally weighted independent
-    samples whose F̂(v) would vary as much as this one if F(v) were q. With w of mean 1 and w̄₋, w̄₊ the
-    weighted means of the weights up to v and beyond it, m = n / ((1 − q) w̄₋ + q w̄₊), over the design
-    effect of units.
-    The upper end is infinite where too few samples lie beyond the quantile to bound it.
+    The quantile is at most v if F(v) ≥ q. For each v this is tested by the exact binomial test (Clopper
+    and Pearson 1934) of m F̂(v) successes in m trials, where m is the number of equally weighted
+    independent samples for which F̂(v) would have the same variance if F(v) were q. With w of mean 1
+    and w̄₋, w̄₊ the weighted means of the weights up to v and beyond it, m = n / ((1 − q) w̄₋ + q w̄₊),
+    divided by the design effect of units. The upper end is infinite if too few samples lie beyond the
+    quantile to bound it.
 
     Parameters
     ----------
@@ -60,17 +60,17 @@ def quantile_ends(
     total, squares = np.cumsum(w), np.cumsum(w**2)
     typical = squares[-1] / total[-1]
     added = _ADDED * typical
-    last = np.flatnonzero(np.append(x[1:] > x[:-1], True))  # where each distinct value ends
+    last = np.flatnonzero(np.append(x[1:] > x[:-1], True))  # last index of each distinct value
     effect = 1.0
     if unit is not None:
         at = weighted_quantile(x, w, q)
         effect = design_effect(w, x <= at, unit[order])
 
     def test(place: int) -> tuple[float, float]:
-        """Return the chances of a share as high, and as low, as at this distinct value, if F were q."""
+        """Return the p-values of F̂ at this distinct value, upper and lower, if F were q."""
         i = int(last[place])
         share = min(total[i] / total[-1], 1.0)
-        # of few samples on one side the heavy ones may be missing: some of typical weight are added
+        # few samples on one side may lack heavy weights: add some of typical weight
         within = (squares[i] + added * typical) / (total[i] + added)
         beyond = (squares[-1] - squares[i] + added * typical) / (total[-1] - total[i] + added)
         m = len(x) / ((1 - q) * within + q * beyond) / effect
@@ -88,7 +88,7 @@ def quantile_ends(
 
 
 def design_effect(weights: FloatArray, inside: BoolArray, unit: IntArray) -> float:
-    """Return how many times as much a weighted share varies as if samples were independent, ≥ 1."""
+    """Return the variance of a weighted share over that of independent samples, ≥ 1."""
     parts: FloatArray = weights * (inside - np.average(inside, weights=weights))
     if not parts.any():
         parts = weights
@@ -101,7 +101,7 @@ def tail_mean(values: FloatArray, weights: FloatArray, q: float) -> tuple[float,
     """Return the mean of the lowest share q (CVaR, expected shortfall) and its influence, (n,).
 
     With ξ the q-quantile and w of mean 1, c = ξ − mean(w (ξ − x)₊) / q (Rockafellar and Uryasev 2000);
-    an error in ξ changes it in second order only, so that the influence of a sample is
+    an error in ξ has only a second-order effect, so that the influence of a sample is
     w (ξ − (ξ − x)₊ / q − c).
 
     >>> tail_mean(np.arange(1.0, 101.0), np.ones(100), 0.05)[0]
@@ -115,7 +115,7 @@ def tail_mean(values: FloatArray, weights: FloatArray, q: float) -> tuple[float,
 
 
 def _first(holds: Callable[[int], bool], count: int) -> int:
-    """Return the first place of `count` at which something holds from then on, or `count`."""
+    """Return the first index below `count` from which a monotone condition holds, or `count`."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

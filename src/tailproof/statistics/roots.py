@@ -1,4 +1,4 @@
-"""The equations behind Huber's and Catoni's means, and the extremes that decide them."""
+"""The equations of Huber's and Catoni's means, and the extreme samples that they need."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from tailproof.arrays import FloatArray
 def partial_sums(x: FloatArray) -> FloatArray:
     """Return S, (n + 1,), with S[j] − S[i] = Σ x[i:j].
 
-    Accumulated from the middle outwards, lest an outlier at either end cancels the others' digits.
+    It is accumulated from the middle outwards, so that an outlier at an end causes no loss of digits.
     """
     half = len(x) // 2
     return np.concatenate([-np.cumsum(x[:half][::-1])[::-1], _sums(x[half:])])
 
 
 def root(pull: Callable[[float, float], float], tau: float) -> float:
-    """Return the zero of a falling Σ ψ((x_i − m)/τ) for deviations x from their median.
+    """Return the root m of the decreasing Σ ψ((x_i − m)/τ), for deviations x from their median.
 
-    As ψ is constant beyond ±1, at m = ±τ half of the samples pull back with all their force, so the
-    root lies between. Where a whole interval is zero, the median 0 is its middle.
+    ψ is constant beyond ±1, so at m = ±τ at least half of the terms have their extreme value and the
+    root lies between. If the roots are an interval, the median 0 is returned.
     """
     at_median = pull(0.0, tau) if tau > 0 else 0.0
-    edge = math.copysign(1.0, at_median)  # in units of τ, where no product can underflow
-    if at_median == 0 or (pull(edge * tau, tau) >= 0) == (edge > 0):  # at the edge, to rounding
+    edge = math.copysign(1.0, at_median)  # in units of τ, to avoid underflow
+    if at_median == 0 or (pull(edge * tau, tau) >= 0) == (edge > 0):  # at the edge, up to rounding
         return 0.0 if at_median == 0 else edge * tau
-    find = scipy.optimize.brentq  # loaded when it is needed
+    find = scipy.optimize.brentq  # imported lazily
     return tau * float(find(lambda t: pull(t * tau, tau), 0.0, edge, xtol=1e-15, maxiter=1000))
 
 
 @dataclass(frozen=True)
 class Extremes:
-    """The smallest and largest samples one by one, and mean and spread of those between."""
+    """The smallest and largest samples, and count, mean and sum of squares of those between."""
 
-    low: FloatArray  # at most `size` each, in order
+    low: FloatArray  # at most `size` each, ascending
     high: FloatArray
-    count: float  # how many lie between
-    mean: float  # of these
-    squares: float  # Σ(x − mean)² over them
+    count: float  # number of samples between
+    mean: float  # of the samples between
+    squares: float  # Σ(x − mean)² over the samples between
     size: int
 
     @property
     def samples(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return len(self.low) + len(self.high) + int(self.count)
 
     def __add__(self, other: Extremes) -> Extremes:
@@ -64,22 +64,22 @@ class Extremes:
 
 @dataclass(frozen=True)
 class FindExtremes:
-    """The `size` smallest and largest samples, and mean and spread of the others."""
+    """Finds the `size` smallest and largest samples, and summarises the others."""
 
     size: int
 
     @classmethod
     def within(cls, budget: float) -> FindExtremes:
-        """Return the extremes that `proposal_two` needs."""
+        """Return the finder of the extremes that `proposal_two` needs."""
         return cls(math.ceil(budget) + 1)
 
     def __call__(self, samples: FloatArray) -> Extremes:
-        """Return them for some samples."""
+        """Return the extremes of some samples."""
         n, size = len(samples), min(self.size, len(samples) // 2)
         if n > 2 * self.size:
             last = n - size
             parted = np.partition(samples, (size, last - 1))
-        else:  # all are known one by one
+        else:  # every sample is kept
             last, parted = size, np.sort(samples)
         low, between, high = np.split(parted, [size, last])
         mean = float(between.mean()) if len(between) else 0.0
@@ -88,7 +88,7 @@ class FindExtremes:
 
 
 def _pooled(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, float, float]:
-    """Return count, mean and sum of squares about it of two samples together."""
+    """Return count, mean and sum of squared deviations of two samples together."""
     total, gap = one[0] + other[0], other[1] - one[1]
     share = other[0] / max(total, 1)
     return total, one[1] + gap * share, one[2] + other[2] + gap**2 * one[0] * share
@@ -98,11 +98,11 @@ def proposal_two(extremes: Extremes, budget: float) -> tuple[float, float]:
     """Return m, τ with Σ ψ_τ(x − m) = 0 and Σ min((x − m)², τ²) = budget·τ²: Huber's Proposal 2.
 
     (m, τ) minimises a jointly convex function, so there is one solution. With p samples clipped below,
-    q above and k inside, of mean c and sum of squares V about it,
+    q above and k inside, these with mean c and sum of squared deviations V,
 
         m = c + (q − p) τ / k,    τ² = V / (budget − p − q − (q − p)² / k).
 
-    As p + q < budget is small, all (p, q) are tried: one agrees with the order of the samples.
+    As p + q < budget is small, all (p, q) are tried: one is consistent with the order of the samples.
     """
     n = extremes.samples
     centre = extremes.mean if extremes.count else float(extremes.high[0])
@@ -116,7 +116,7 @@ def proposal_two(extremes: Extremes, budget: float) -> tuple[float, float]:
     fits = (below <= len(low)) & (above <= len(high)) & (below + above < n) & (share > 0)
     below, above = below[fits], above[fits]
     inside, share = inside[fits], share[fits]
-    # from the middle outwards, lest an outlier at either end cancels the others' digits
+    # from the middle outwards, so that an outlier at an end causes no loss of digits
     first, last = len(low) - below, len(high) - above
     total = _sums(low[::-1])[first] + _sums(high)[last]
     squares = extremes.squares + _sums(low[::-1] ** 2)[first] + _sums(high**2)[last]

@@ -1,4 +1,4 @@
-"""Confidence sequences: bounds that hold at all sample sizes at once."""
+"""Confidence sequences: bounds that hold jointly at all sample sizes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from scipy.special import logsumexp, ndtr
 
 from tailproof.arrays import FloatArray
 
-#: Observations at which sequences are tightest unless told otherwise.
+#: Default number of observations at which sequences are tightest.
 TIGHTEST = 2_000
 _OCTAVES = 30  # scales of the smoothing sequence: 2^-30 to 2^30
-_ROWS = 65_536  # samples whose logarithms are taken at once
+_ROWS = 65_536  # samples processed at a time
 
 
 def sequential_miss(count: int, *, miss: float, tightest: int = TIGHTEST) -> float:
-    """Return the share of misses to ask of each end at one look, so that all looks miss with `miss`.
+    """Return the error probability of each end at one look, for a total of `miss` over all looks.
 
-    The boundary of a normal mixture (Robbins 1970; Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas
-    2024): of a sum of n standard normal increments the chance ever to be farther from 0 than
-    √n·c_n, c_n² = (1 + 1/(nρ²)) log((1 + nρ²) / miss²), is `miss`. Returned is P(Z < −c_n) of a
-    standard normal Z, with ρ such that c_n √n is least at `tightest`.
+    This is the boundary of a normal mixture (Robbins 1970; Waudby-Smith, Arbour, Sinha, Kennedy and
+    Ramdas 2024): with probability at most `miss`, the sum of n standard normal increments exceeds
+    √n·c_n in absolute value for any n, c_n² = (1 + 1/(nρ²)) log((1 + nρ²) / miss²). The result is
+    P(Z < −c_n) for a standard normal Z, with ρ chosen so that the boundary is tightest at `tightest`.
 
     >>> sequential_miss(2000, miss=0.1) < 0.05  # than at a single look
     True
@@ -34,12 +34,12 @@ def sequential_miss(count: int, *, miss: float, tightest: int = TIGHTEST) -> flo
 
 
 def smoothing_sequence(samples: FloatArray, *, miss: float) -> float:
-    """Return a lower bound of the mean of non-negative samples that holds at every sample size at once.
+    """Return a lower bound of the mean of non-negative samples that holds jointly at all sample sizes.
 
-    For any L > 0 fixed beforehand, Π (1 + x_i/L) / (1 + μ/L)ⁿ has mean 1 at every n, and so has its
-    average over L = 2^-30, …, 2^30; by Ville's inequality it ever exceeds 1/miss with probability
-    `miss` at most. The bound is the least μ for which it does not: logarithmic smoothing (Sakhi et al.
-    2024) for all n at once, whatever the tail.
+    For any fixed L > 0, Π (1 + x_i/L) / (1 + μ/L)ⁿ has mean 1 at every n, and so has its average over
+    L = 2^-30, …, 2^30; by Ville's inequality the probability that it ever exceeds 1/miss is at most
+    `miss`. The bound is the smallest μ for which it does not: logarithmic smoothing (Sakhi et al. 2024)
+    for all n jointly and for any tail.
 
     >>> smoothing_sequence(np.zeros(100), miss=0.1)
     0.0

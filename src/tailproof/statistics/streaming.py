@@ -1,9 +1,9 @@
-"""Order statistics and robust means of samples that are never in memory all at once.
+"""Order statistics and robust means of samples that do not fit in memory.
 
-Each is written as a conversation: it asks for a *reduction*, a function of an array whose results add
-up over arrays, is handed the sum over all samples, and may ask again. Whoever holds the samples makes
-one pass for each question, and several conversations may share a pass. All answers are those of the
-same mean in memory, to rounding; memory does not grow with the number of samples.
+Each is a generator, called a conversation: it yields a *reduction*, a function of an array whose
+results add up over arrays, receives the sum over all samples, and may yield again. The caller makes one
+pass over the samples for each reduction, and several conversations can share a pass. Results equal
+those of the same mean in memory, up to rounding; memory does not grow with the number of samples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tailproof.statistics.roots import FindExtremes, proposal_two
 T = TypeVar("T")
 Reduction = Callable[[FloatArray], Any]
 Conversation = Generator[Reduction, Any, T]
-_DIGIT = 16  # bits that one pass finds out about an order statistic
+_DIGIT = 16  # bits of an order statistic that one pass determines
 _MOST_STEPS = 200
 
 
@@ -37,7 +37,7 @@ def converse(
     conversations: Sequence[Conversation[T]],
     ask: Callable[[list[Reduction | None]], Sequence[Any]],
 ) -> list[T]:
-    """Return what each conversation ends with; `ask` answers one question of each in one pass.
+    """Return the result of each conversation; `ask` computes one reduction of each in one pass.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def converse(
 
 
 def streamed(mean: Mean, count: int) -> Conversation[float] | None:
-    """Return the conversation that finds a mean of `count` samples; None for means without one."""
+    """Return the conversation that computes a mean of `count` samples; None if there is none."""
     if isinstance(mean, SampleMean):
         return _plain_mean(count)
     if isinstance(mean, AdaptiveHuber):
@@ -76,10 +76,10 @@ def streamed(mean: Mean, count: int) -> Conversation[float] | None:
 
 
 def ranked_samples(ranks: Sequence[int]) -> Conversation[FloatArray]:
-    """Find the samples of these ranks, counted from 0 for the smallest: in four passes, exactly.
+    """Find the samples of these ranks, from 0 for the smallest, exactly and in four passes.
 
-    Floating-point numbers compare as their bits do, but for signs. A pass counts the next sixteen
-    bits of the samples that agree with all bits found so far.
+    Floating-point numbers have the order of their bits, except for signs. Each pass counts the next
+    sixteen bits of the samples that agree with all bits found so far.
     """
     left = np.array(ranks, dtype=np.int64)
     found = np.zeros(len(left), dtype=np.uint64)
@@ -107,7 +107,7 @@ def quantiles(levels: Sequence[float], count: int) -> Conversation[FloatArray]:
 
 @dataclass(frozen=True)
 class CountDigits:
-    """How often each sixteen bits follow each prefix in the ordered bits of the samples."""
+    """Counts the next sixteen bits after each prefix, in the ordered bits of the samples."""
 
     prefixes: IntArray  # (P,)
     level: int  # digits in a prefix
@@ -127,7 +127,7 @@ class CountDigits:
 
 
 def _ordered_bits(samples: FloatArray) -> IntArray:
-    """Return integers that compare as the numbers do."""
+    """Return integers with the same order as the samples."""
     bits = (np.ascontiguousarray(samples, dtype=np.float64) + 0.0).view(np.uint64)  # no −0
     sign = np.uint64(1 << 63)
     return np.where(bits & sign, ~bits, bits | sign)
@@ -161,7 +161,7 @@ def _catoni(mean: Catoni, count: int) -> Conversation[float]:
         return theta
     tolerance = 1e-14 * (abs(theta) + math.sqrt(extremes.squares / max(extremes.count, 1)))
     low, high = float(extremes.low[0]), float(extremes.high[-1])
-    for _ in range(_MOST_STEPS):  # Newton's, or halves where these leave what is known of the root
+    for _ in range(_MOST_STEPS):  # Newton steps, or bisection if they leave the bracket
         pull, slope = yield CatoniPull(theta, width)
         if slope == 0 and abs(pull) < 0.5:  # every number between two samples is a root
             middle = yield from ranked_samples([(count - 1) // 2, count // 2])
@@ -182,7 +182,7 @@ class CatoniPull:
     width: float
 
     def __call__(self, samples: FloatArray) -> FloatArray:
-        """Return both, (2,)."""
+        """Return both sums, (2,)."""
         u = np.clip((samples - self.theta) / self.width, -1, 1)
         inside = 1 - np.abs(u) + u * u / 2
         slope = np.where(np.abs(u) < 1, (1 - np.abs(u)) / inside, 0.0)
@@ -203,7 +203,7 @@ def _trimmed(fraction: float, winsorise: bool, count: int) -> Conversation[float
 
 @dataclass(frozen=True)
 class Inside:
-    """Σx of the samples strictly between two, and how many lie at or beyond either."""
+    """Σx of the samples strictly between two limits, and the numbers at or beyond each."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""The default: climb as far up the ladder of critics as the log calls for, then choose the mean."""
+"""The default method: use critics as complex as the log requires, then choose the mean."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import RewardFit, measure
 from tailproof.parameters import Configurable
 
-LADDER_ROWS = 200_000  # beyond which more rows cost much time and gain little
+LADDER_ROWS = 200_000  # more rows take much longer and gain little accuracy
 FEWEST = RULES.fewest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(Configurable):
-    """A critic as rich as the log calls for, and a mean chosen by what the rewards show.
+    """A critic as complex as the log requires, and a mean chosen from the rewards' distribution.
 
     The critic is a mixture of rungs (`climb`), each linear in the rewards, so that with its weights w
-    Ĵ = J(r̃) + mean(w (r − r̃)), where r̃ is a Huber regression of the reward on φ: whatever it misses,
-    the second mean restores. That mean is taken over steps, or over sums of episodes or groups where
-    extremes come in clusters (`choose_mean`). If the residuals are symmetric, as far as the log can
-    tell, by the Huber threshold of least estimated risk (`lepski`); if they are skewed, by the adaptive
-    Huber mean, or the plain one where even that is biased.
+    Ĵ = J(r̃) + mean(w (r − r̃)), where r̃ is a Huber regression of the reward on φ; the second
+    mean corrects its error. That mean is taken over steps, or over sums of episodes or groups where
+    extremes come in clusters (`choose_mean`). If no skew of the residuals is detected, it is the Huber
+    mean with the threshold of least estimated risk (`lepski`); if they are skewed, the adaptive Huber
+    mean, or the plain mean where even that is biased.
 
-    One-step logs have an estimator of their own, `one_step`.
+    One-step logs use their own estimator, `one_step`.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Auto(Configurable):
         A feature map, or a name of `tailproof.features.NAMES`, to use instead of the ladder.
     ridge
         The penalty of given features, per observation or `Absolute`; by default a small one in units of
-        each feature, which spares the constant.
+        each feature that does not penalise the constant.
     """
 
     features: Features | str | None = None
@@ -67,11 +67,11 @@ class Auto(Configurable):
 
     @property
     def capabilities(self) -> Capabilities:
-        """It works on a sample of a large log; given features may not know the step."""
+        """Large logs are sampled; the step is added to the states unless features are given."""
         return Capabilities(needs="sample", counts_steps=self.features is None)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
-        """Estimate the policy's value on each fold, with reasons."""
+        """Estimate the policy's value on each fold; with one fold, also record the choices made."""
         if is_one_step(task):
             return one_step_numbers(task, folds, rng=rng)
         found = []
@@ -89,11 +89,11 @@ class Auto(Configurable):
 def evaluate_log(
     task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
 ) -> tuple[Choice, Blend]:
-    """Return the default's answer for one log.
+    """Return the default method's estimate for one log.
 
-    Of a log with more than 200,000 rows, groups of episodes with so many climb the ladder. If the first
-    rung suffices there, all rows are used after all. Where episodes end by the clock, the step is added
-    to the states that critics see; the policy never sees it.
+    A log with more than 200,000 rows is reduced to random groups of episodes with about that many. If
+    the first rung suffices on these, it is refitted to all rows. Where episodes end after a fixed
+    number of steps, the step is added to the critics' states; the policy never sees it.
     """
     log = task.log
     timed = features is None and ends_by_the_clock(log)
@@ -108,7 +108,7 @@ def evaluate_log(
 
 
 def _some_groups(log: Log, rows: int, seed: int) -> Log:
-    """Return whole groups of episodes, drawn by their labels, with about this many rows."""
+    """Return a random subset of whole groups of episodes with about this many rows."""
     place = place_of_group(log, seed)
     order = np.argsort(place, kind="stable")
     enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
@@ -126,7 +126,7 @@ def _evaluate(
 ) -> tuple[Choice, Blend]:
     target = Target.of(task).with_step() if timed else Target.of(task)
     log = target.log
-    # constants are known exactly where nothing ends: rewards are then measured from their middle
+    # a constant reward c is worth c / (1 − γ) where nothing ends, so the median can be subtracted
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
     rewards, measured = log.rewards - level, measure(log)
@@ -183,7 +183,7 @@ def _counted(log: Log) -> str:
 
 
 class Valued(NamedTuple):
-    """A value, what it is without its mean of residuals, that mean, and how uncertain it is."""
+    """A value = base + mean of residuals, with its influences and its spread."""
 
     value: float
     base: float
@@ -202,13 +202,13 @@ def _valued(
     paired: bool,
     floor: float = 0.0,
 ) -> Valued:
-    """Value a policy by weights: of the policy to evaluate, or of the one that was logged.
+    """Estimate a value with the weights of `estimator`, for the target or the logged policy.
 
-    `paired` says whether starts are those of the log's episodes, and so move with them.
+    `paired`: whether the starts are those of the log's episodes, so that their errors are correlated.
     """
     base, rows, starts = estimator.influences(rewards - measured.fit.residuals)
     mean = choose_mean(measured, estimator.weights, rows)
-    if mean.skewed:  # r̃ is no mean then, and transitions matter by the value of what it misses too
+    if mean.skewed:  # r̃ is then not a mean: use the influence of transitions on the full rewards
         _, rows, starts = estimator.influences(rewards)
         mean = mean.with_influence(rows)
     influence = _influence(target.log, mean, starts if paired else None)
@@ -218,7 +218,7 @@ def _valued(
 
 
 def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
-    """Return rewards whose residuals from a robust regression are clipped: to compare critics on."""
+    """Return rewards with clipped residuals of a robust regression, for comparing critics."""
     return _clipped(rewards, huber_regression(features(log.states, log.actions), rewards))
 
 
@@ -231,7 +231,7 @@ def _clipped(rewards: FloatArray, fit: Regression) -> FloatArray:
 
 
 def _influence(log: Log, mean: MeanChoice, starts: FloatArray | None) -> FloatArray:
-    """Return how much each independent group of episodes moves the estimate, times their number."""
+    """Return the influence of each independent group of episodes on the estimate, (groups,)."""
     group, units = log.group_of_episode, mean.shape.units
     of_unit = np.zeros(units, dtype=np.intp)
     of_unit[mean.shape.unit_of_row] = group[log.episode_of_row]
@@ -243,23 +243,23 @@ def _influence(log: Log, mean: MeanChoice, starts: FloatArray | None) -> FloatAr
 
 
 def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float) -> Hall:
-    """Return the spread of a value, with the tail that was not seen where the mean is not robust.
+    """Return the spread of a value, with an unseen-tail term where the mean is not robust.
 
-    Of skewed samples the plain mean is the centre: clipping makes a mean steadier, and biased.
+    For skewed samples the centre is the plain mean, because clipping would bias it.
     """
     value = base + (float(mean.path.estimates[-1]) if mean.skewed else mean.value)
     robust, count = mean.how == "Huber mean", len(influence)
     spread = hall_spread(value, influence, np.ones(count, dtype=bool), look_beyond=not robust)
-    # what groups left out say holds for the plain mean of tamed rewards, not for a robust one
+    # `floor` is a jackknife error of the plain mean, so it does not apply to a robust one
     least = max(mean.error, 0.0 if robust else floor)
     error = max(spread.error if np.isfinite(spread.error) else 0.0, least)
-    # Student's quantiles for a handful of groups, at the most usual level
+    # Student's t quantile in place of the normal one, for few groups, at the usual level
     widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
     return Hall(value, error * widening, spread.skewness, unseen=getattr(spread, "unseen", False))
 
 
 def _limits(blend: Blend, error: float, groups: int) -> str:
-    """Return what limits the interval, in words."""
+    """Return what determines the width of the interval, in words."""
     words = ["from the influence of each episode (or group) on the estimate"]
     if blend.allowance > error:
         words.append("mostly an allowance for critics that disagree: the critic is the limit")
@@ -275,16 +275,16 @@ def _limits(blend: Blend, error: float, groups: int) -> str:
 
 
 def reachable(target: Target) -> tuple[float, float]:
-    """Return the least and the largest value that rewards like the logged ones allow."""
+    """Return the smallest and largest value possible with rewards in the logged range."""
     low, high = float(target.log.rewards.min()), float(target.log.rewards.max())
-    if not target.endless:  # episodes may end at once, and then earn nothing more
+    if not target.endless:  # episodes may end after any step, with no further reward
         low, high = min(low, 0.0), max(high, 0.0)
     steps = 1 / (1 - target.gamma) if target.gamma < 1 else np.inf
     return (low * steps if low else 0.0), (high * steps if high else 0.0)
 
 
 def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str | None:
-    """Return why no interval is honest here, or None."""
+    """Return the reason why no valid interval can be given, or None."""
     log = target.log
     least, most = reachable(target)
     slack = 1e-9 * max(abs(value), 1.0)

@@ -21,26 +21,26 @@ from tailproof.judgement.shape import RewardShape
 class Scored(UncertainValue):
     """A value from independent observations, with its own spread and that of the logged policy.
 
-    `measured` is what the log's rewards look like, or a function that measures it on demand.
+    `measured` is the shape of the log's rewards, or a function that measures it on demand.
     """
 
-    estimator: str  # the mean that was taken
-    unit: str  # over what
-    units: int  # and how many of them there are
-    spread: Spread  # of the value before it was moved towards a steadier one
+    estimator: str  # the name of the mean
+    unit: str  # what one sample is: a step, an episode or a group
+    units: int  # number of samples
+    spread: Spread  # of the value before it was shrunk towards a more stable one
     plain_error: float  # of the plain mean
-    logged_value: float  # of the policy that was logged
+    logged_value: float  # of the logged policy
     logged_spread: Spread
-    influence: FloatArray = field(repr=False)  # (U,) how much each observation moves the value
-    logged_influence: FloatArray = field(repr=False)  # (U,) the same of the logged value
-    alternatives: dict[str, float]  # what other estimators say
-    on_log: PolicyOnLog | None = None  # what the policy does in the states of the log
+    influence: FloatArray = field(repr=False)  # (U,) of each observation on the value
+    logged_influence: FloatArray = field(repr=False)  # (U,) the same for the logged value
+    alternatives: dict[str, float]  # values of other estimators
+    on_log: PolicyOnLog | None = None  # the policy's actions in the logged states
     measured: RewardShape | Callable[[], RewardShape] | None = field(default=None, repr=False)
     weights: FloatArray | None = field(default=None, repr=False)  # (n,) of rows, in the log's order
 
     @cached_property
     def shape(self) -> RewardShape | None:
-        """What the log's rewards look like."""
+        """Tails, skew and clustering of the log's rewards."""
         return self.measured() if callable(self.measured) else self.measured
 
     @property
@@ -49,15 +49,15 @@ class Scored(UncertainValue):
         return ()
 
     def condensed(self, like: Scored | None = None) -> Self:
-        """Return the same with less evidence, for comparisons of many policies on large logs.
+        """Return a copy that takes less memory, for comparing many policies on large logs.
 
-        The logged policy's influence is that of `like`, where it is the same: it is stored once.
+        Where `like` has the same influence of the logged policy, both share one array.
         """
         logged: FloatArray = self.logged_influence.astype(np.float32)
         if like is not None and np.array_equal(logged, like.logged_influence):
             logged = like.logged_influence
         shape = self.measured if isinstance(self.measured, RewardShape) else None
-        if shape is not None:  # the unit of each row served to choose the mean
+        if shape is not None:  # the unit of each row is no longer needed once the mean is chosen
             shape = replace(shape, unit_of_row=np.empty(0, dtype=np.intp))
         return replace(
             self,
@@ -86,13 +86,13 @@ class Scored(UncertainValue):
 
     @property
     def gain(self) -> PairedGain:
-        """The difference to the logged policy, on the same data."""
+        """The difference from the logged policy's value, on the same data."""
         return self.ahead_of(self.logged_value, self.logged_spread, self.logged_influence)
 
     def ahead_of(
         self, reference: float, spread: Spread, influence: FloatArray | None
     ) -> PairedGain:
-        """Return the difference to a value from the same units, or to a number that has none."""
+        """Return the difference from a value of the same units, or from a number without influence."""
         return PairedGain(
             value=self.value - reference,
             reference=reference,
@@ -102,17 +102,17 @@ class Scored(UncertainValue):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Scored):
-    """The estimator that the log called for, the evidence, and what the others would have said.
+    """The estimator chosen for the log, the evidence for it, and the values of the alternatives.
 
     The asymmetry is the largest squared difference between more and less robust means, in units of its
     variance: about 3 when residuals are symmetric.
     """
 
     asymmetry: float
-    skewed: bool  # whether that is too much for chance
-    critic: str  # the critics that were averaged, in words
-    allowance: float  # how far they are apart beyond chance
-    disagreement: float  # the same in standard errors
+    skewed: bool  # whether the asymmetry is significant
+    critic: str  # the averaged critics and their shares, in words
+    allowance: float  # how far the critics disagree beyond their standard error
+    disagreement: float  # the largest disagreement in standard errors
     lost: float  # share of the policy's visits for which the log has no similar row
 
     @property

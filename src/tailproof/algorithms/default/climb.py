@@ -1,4 +1,4 @@
-"""How far up the ladder of critics a log calls for: rungs are compared and averaged by risk."""
+"""How complex a critic the log requires: rungs of the ladder are compared, and averaged by risk."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tailproof.judgement.rules import RULES
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """An average of rungs, with how far they are apart.
+    """A weighted average of rungs, with measures of their disagreement.
 
-    `allowance` is how far the farthest rung lies from the average, beyond the standard error of that
-    difference: what the choice of a critic may cost. `disagreement` is the largest difference between
-    a rung and the average, in standard errors of the difference.
+    `allowance` is the largest distance of a rung from the average, less the standard error of that
+    difference: the possible error from the choice of a critic. `disagreement` is the largest
+    difference between a rung and the average, in standard errors of the difference.
     """
 
     rungs: tuple[Rung, ...]
@@ -47,7 +47,7 @@ class Blend:
     allowance: float
     disagreement: float
     lost: float  # share of the policy's visits for which the log has no row; 0 without a forest
-    features: Features  # in which rewards are regressed
+    features: Features  # for the regression of the rewards
 
     @property
     def log(self) -> Log:
@@ -81,18 +81,18 @@ class Blend:
 
 
 def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) -> Blend:
-    """Return the rungs that this log calls for.
+    """Return the rungs that this log requires, and their shares.
 
-    The first rung is LSTD on standardised polynomials. It stays alone if cheap witnesses (the same with
-    the policy's agreement, with splines, with random waves) differ from it by no more than chance and
-    are no more precise. Otherwise the middle three of five rungs that rest on the forest's occupancy
-    are averaged, and the first keeps the share α that minimises the estimated squared error of the
-    mixture,
+    The first rung is LSTD on standardised polynomials. It is used alone if cheap checks (LSTD with
+    the policy's agreement, with splines, with random Fourier features) do not differ from it
+    significantly and are no more precise. Otherwise the middle three of five rungs weighted by the
+    forest's occupancy are averaged, and the first rung gets the share α that minimises the estimated
+    squared error of the mixture,
 
         α = (var y − cov(x, y)) / (var(y − x) + (y − x)²),
 
-    for its value x and their average y. Rewards are tamed ones, (n,): one outlier must not decide which
-    critic is right. `low` are the features of the first rung.
+    for its value x and their average y. `rewards`, (n,), are clipped by `tame`, so that no single
+    outlier decides which critic is right. `low` are the features of the first rung.
     """
     log, groups = target.log, Groups.deal(target, seed=seed)
     high = table_for(log) or basis_for(log, knots=KNOTS)
@@ -136,7 +136,7 @@ def single(
     ridge: Ridge | None = None,
     seed: int = 0,
 ) -> Blend:
-    """Return the one rung of features that were given."""
+    """Return a blend of one rung, LSTD on the given features."""
     system = System(Map(features), target, Groups.deal(target, seed=seed), ridge=ridge)
     rung = fit_rung("the given features", system, rewards)
     if rung is None:
@@ -163,7 +163,7 @@ def _waves(log: Log) -> Features:
 
 
 def _witnesses(first: Rung, systems: Iterable[System], rewards: FloatArray) -> list[Rung] | None:
-    """Return the witnesses if none of them contradicts the first rung, else None."""
+    """Return the rungs of the check systems if none contradicts the first rung, else None."""
     found = []
     for system in systems:
         rung = fit_rung("", system, rewards)
@@ -179,7 +179,7 @@ def _witnesses(first: Rung, systems: Iterable[System], rewards: FloatArray) -> l
 
 
 def _alone(first: Rung, witnesses: Sequence[Rung], features: Features) -> Blend:
-    """Return the first rung by itself: what its witnesses differ by is chance."""
+    """Return the first rung alone, without an allowance for other critics."""
     _, disagreement = _apart(first.value, first.left_out, witnesses)
     return Blend((first,), np.ones(1), first.left_out, 0.0, disagreement, 0.0, features)
 
@@ -217,7 +217,7 @@ def _middle(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
 
 
 def _apart(value: float, left_out: FloatArray, rungs: Sequence[Rung]) -> tuple[float, float]:
-    """Return how far rungs lie from a value, beyond the error of the difference and in units of it."""
+    """Return the largest distance of a rung from a value, less its error and divided by its error."""
     allowance = disagreement = 0.0
     for rung in rungs:
         gap = abs(rung.value - value)

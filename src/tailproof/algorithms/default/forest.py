@@ -1,10 +1,10 @@
-"""Forest FQE: trees as an averaging operator, and the policy's visits as its dual.
+"""Forest FQE: trees as an averaging operator, and the policy's occupancy from its transpose.
 
 With the trees fixed, Q(s, a) is the mean over trees of the mean of r + γ V(s') in the leaf of (s, a).
 That is an average of targets with weights that do not depend on them, so that its fixed point exists,
-is unique, and stays within the range of the rewards (Gordon, 1995; Ormoneit and Sen, 2002). Read
-backwards, the same averages carry the starting distribution along the log: they give each row the
-share of the policy's visits that it stands for, never negative.
+is unique, and stays within the range of the rewards (Gordon, 1995; Ormoneit and Sen, 2002). The
+transposed averages propagate the starting distribution through the log and give each row a
+non-negative share of the policy's visits.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tailproof.data.log import Log
 from tailproof.features import Standardise
 
 _TREES = 15
-_ROUNDS = 2  # trees of reward and change of state first, then of the fitted values
+_ROUNDS = 2  # the first trees fit rewards and state changes, the second the fitted values
 _PARTS = 3
-_TAUGHT = 20_000  # rows that teach one forest; more make it slower, not much better
+_TAUGHT = 20_000  # training rows of one forest; more rows make it slower, not much better
 _SETTLED = 1e-8
-_DIGITS = 5  # of what trees see: what differs by rounding only must not grow other trees
+_DIGITS = 5  # decimals of the inputs and targets, so that rounding errors do not change the trees
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Forest:
 
     @cached_property
     def roots(self) -> IntArray:
-        """The number of the first node of each tree, and that of all nodes, (T + 1,)."""
+        """The index of the first node of each tree, then the number of nodes, (T + 1,)."""
         return np.cumsum([0, *(each.tree_.node_count for each in self.trees.estimators_)])
 
     def leaves(self, pairs: Pairs) -> IntArray:
@@ -81,15 +81,15 @@ class Forest:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What trees see: the standardised state, the action, and how far the policy agrees with it."""
+    """The trees' inputs: standardised state, action, and the policy's agreement with the action."""
 
     standardise: Standardise
     n_actions: int | None  # None for continuous ones
-    actions: tuple[int, ...] = ()  # the indicators that are seen, by how often each was taken
+    actions: tuple[int, ...] = ()  # actions that have an indicator, rarest first
 
     @classmethod
     def fit(cls, log: Log) -> Inputs:
-        """Return the inputs of this log; the order of columns and labels in a file changes nothing."""
+        """Return the inputs of this log; they do not depend on the order of columns or labels."""
         standardise = Standardise.fit(log.states, tame=True)
         if not log.is_discrete:
             return cls(standardise, None)
@@ -97,7 +97,7 @@ class Inputs:
         ranks = np.unique(log.rewards, return_inverse=True)[1]
         paid = np.bincount(log.actions, ranks, minlength=log.n_actions)
         order = np.lexsort((paid, count))
-        seen = order if log.n_actions > 2 else order[:1]  # of two, the other says the same
+        seen = order if log.n_actions > 2 else order[:1]  # of two actions, one indicator suffices
         return cls(standardise, log.n_actions, tuple(seen.tolist()))
 
     def __call__(self, pairs: Pairs) -> FloatArray:
@@ -111,13 +111,13 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False)
 class CrossFitted:
-    """What forests that never saw a row's episode say about it."""
+    """Predictions for each row by a forest that was fitted without the row's episode."""
 
     occupancy: FloatArray  # (n,) ω ≥ 0: the policy's discounted visits over the log's, of mean Σ γᵗ
     values: FloatArray  # (n,) Q(s, a)
     next_values: FloatArray  # (n,) V(s')
-    first_values: FloatArray  # (m,) V where episodes start
-    lost: float  # share of the policy's visits that no logged row stands for
+    first_values: FloatArray  # (m,) V(s₀)
+    lost: float  # share of the policy's visits with no logged row in the same leaf
 
     def residuals(self, rewards: FloatArray, gamma: float) -> FloatArray:
         """Return the Bellman residuals r + γ V(s') − Q(s, a), (n,)."""
@@ -193,17 +193,17 @@ def _scaled(columns: FloatArray) -> FloatArray:
 
 
 def _standard(targets: FloatArray) -> FloatArray:
-    """Return targets in standard deviations, rounded: trees then do not split on rounding errors."""
+    """Return targets standardised and rounded, so that trees do not split on rounding errors."""
     return _scaled(targets - targets.mean(axis=0)).round(_DIGITS)
 
 
 def _visits(
     forest: Forest, target: Target, own: IntArray, starts: IntArray, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
-    """Return the occupancy of held-out rows, of mean Σ γᵗ, and the share that finds no row.
+    """Return the occupancy of held-out rows, of mean Σ γᵗ, and the share of visits without a row.
 
     The mass ℓ of the leaves solves ℓ = ℓ₀ + γ Σ_rows (share of the row in its leaves' mass) · (leaves
-    of what follows). On many rows it is solved with some of them and spread over all.
+    of the next state). With many rows, ℓ is solved on a sample of them and then divided over all.
     """
     leaves, gamma = forest.leaves(_logged_pairs(target, own)), target.gamma
     some = slice(None) if len(own) <= _TAUGHT else np.sort(rng.choice(len(own), _TAUGHT, False))

@@ -28,10 +28,10 @@ _NOTE = "both values' own bounds, combined with the correlation of their scores"
 class Mover:
     """The difference of two numbers from their own spreads (Zou and Donner 2008, MOVER).
 
-    With g the difference, D how far the first one's lower end lies below it, U how far the second's
-    upper end lies above it, and ρ the correlation of their scores, the lower end is
-    g − √(D² + U² − 2ρDU). A single interval of the paired differences would take its skew from the
-    logged outliers, which point the wrong way.
+    With g the difference, D the distance from the first number to its lower end, U that from the second
+    to its upper end, and ρ the correlation of their scores, the lower end is g − √(D² + U² − 2ρDU). A
+    single interval of the paired differences would take its skew from outliers of the logged policy,
+    which enter with the opposite sign.
     """
 
     ahead: Spread
@@ -46,11 +46,11 @@ class Mover:
 
     @property
     def error(self) -> float:
-        """Its standard error."""
+        """Standard error of the difference."""
         return _combined(self.ahead.error, self.behind.error, self.correlation)
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         first, second = self.ahead.ends(below, above), self.behind.ends(above, below)
         own, other, rho = self.ahead.centre, self.behind.centre, self.correlation
         down = _combined(max(own - first[0], 0.0), max(second[1] - other, 0.0), rho)
@@ -81,19 +81,19 @@ class Quotient:
 
     @property
     def error(self) -> float:
-        """Its standard error, by the delta method."""
+        """Standard error of the ratio, by the delta method."""
         other = self.centre * self.below.error
         reach = _combined(self.above.error, other, self.sign * self.correlation)
         return reach / abs(self.below.centre)
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         if not self.sign * self.below.centre > 0:
             return -inf, inf
         return self._end(-1, below), self._end(+1, above)
 
     def _end(self, side: int, miss: float) -> float:
-        """Return the ratio R at which the end of θ₁ − R θ₂ on the other side is 0."""
+        """Return the ratio R at which the lower (side −1) or upper end of θ₁ − R θ₂ is 0."""
         top, bottom = self.above.centre, self.sign * self.below.centre
         own = max(side * (self.above.ends(miss, miss)[side > 0] - top), 0.0)
         least, largest = sorted(self.sign * end for end in self.below.ends(miss, miss))
@@ -112,7 +112,7 @@ def _combined(own: float, other: float, correlation: float) -> float:
 
 
 def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
-    """Return where a function that is not negative at the start becomes so, or infinity."""
+    """Return where a function that is positive at `start` reaches 0, or ±infinity."""
     inside = start
     for _ in range(60):
         outside = start + step
@@ -124,11 +124,11 @@ def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class UncertainValue:
-    """A value with its interval and its lower bound at any level, or the reason why it has none."""
+    """A value with an interval and a lower bound at any level, or the reason why it has none."""
 
     value: float
     spread: Spread | Mover | Quotient
-    limits: str  # what limits the interval, in words
+    limits: str  # what determines the width of the interval, in words
     declined: str | None = None  # why no interval is given
 
     @property
@@ -137,14 +137,14 @@ class UncertainValue:
         return self.spread.error
 
     def interval(self, level: float = 0.9) -> Interval:
-        """Return the ends that miss as often below as above; the value is always inside."""
+        """Return the interval with equal error probability on both sides; it contains the value."""
         low, high = self._ends(level, (1 - level) / 2, "interval")
         kind, note = self.spread.kind, self.limits
         found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
         return holding(found, self.value)
 
     def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a number that the truth exceeds with about this confidence, never above the value."""
+        """Return a lower bound of the true value at this confidence level, never above the estimate."""
         low, _ = self._ends(level, 1 - level, "lower bound")
         kind, note = self.spread.kind, self.limits
         return below(
@@ -162,10 +162,10 @@ class UncertainValue:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueGain:
-    """How far one value is ahead of another."""
+    """The difference of one value from another."""
 
     value: float  # the difference of the two estimates
-    reference: float  # what it is compared with
+    reference: float  # the value that it is compared with
     declined: str | None = None  # why no interval is given
 
     @property
@@ -178,7 +178,7 @@ class ValueGain:
 class PairedGain(ValueGain, UncertainValue):
     """A gain paired by rows or episodes, with the spread of the difference.
 
-    The spread is that before either estimate was moved towards a steadier one.
+    The spread is that of the estimates before shrinkage towards a more stable one.
     """
 
     spread: Mover
@@ -187,8 +187,8 @@ class PairedGain(ValueGain, UncertainValue):
     def relative_interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of the gain over |reference|, the relative lift.
 
-        From the ratio of the two values, so that the error of the reference counts too. An end is
-        infinite where the reference may be 0.
+        It comes from the ratio of the two values, so it includes the error of the reference. An end
+        is infinite where the reference may be 0.
         """
         if not self.reference:
             raise LevelError("There is no relative gain over a reference that is 0.")
@@ -217,11 +217,11 @@ class FoldGain(ValueGain):
 
     @property
     def won(self) -> int:
-        """In how many folds the first is ahead."""
+        """Number of folds in which the difference is positive."""
         return int(np.count_nonzero(self.fold_values > 0))
 
     def interval(self, level: float = 0.9) -> Interval:
-        """Return an interval from order statistics of the folds' differences; it holds the value."""
+        """Return an interval from order statistics of the folds' differences; it contains the value."""
         self._require()
         return holding(order_statistic_interval(self.fold_values, level=level), self.value)
 
@@ -244,7 +244,7 @@ def fold_error(values: FloatArray) -> float:
 
 
 def holding(interval: Interval, value: float) -> Interval:
-    """Return the interval, widened to hold the value: members combined elsewhere may lie outside."""
+    """Return the interval, widened to contain the value, which may lie outside the folds' range."""
     return replace(interval, low=min(interval.low, value), high=max(interval.high, value))
 
 

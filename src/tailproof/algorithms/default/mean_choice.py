@@ -1,4 +1,4 @@
-"""Which mean the rewards call for: what is one observation, are they skewed, how robust may it be."""
+"""Choice of the mean from the rewards: its unit of observation, and how robust it may be."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from tailproof.statistics.means import adaptive_huber, catoni, median_of_means
 
 @dataclass(frozen=True, eq=False)
 class MeanChoice:
-    """The mean of the weighted residuals w·(r − r̃) that their tails, skew and clustering call for.
+    """The mean of the weighted residuals w·(r − r̃), chosen by their tails, skew and clustering.
 
-    `doubt` is how far the adaptive Huber mean lies from this one, where tails are heavy, symmetry
-    matters and the log is too small to settle it; otherwise 0.
+    `doubt` is the distance of the adaptive Huber mean from this one where the log is too small to
+    decide whether heavy-tailed residuals are symmetric; otherwise 0.
     """
 
     value: float
     how: str
-    shape: RewardShape  # of the log's rewards: it says over which units the mean is
+    shape: RewardShape  # of the log's rewards, with the units of the mean
     asymmetry: float  # the evidence of skew
-    skewed: bool  # whether that is too much for chance
+    skewed: bool  # whether the asymmetry is significant
     doubt: float
     error: float  # of this mean, the regression's noise included
-    plain_error: float  # of the plain one
+    plain_error: float  # of the plain mean
     influence: FloatArray  # (U,) of each unit on the estimate, the transitions' noise included
     path: Path  # the Huber means of all thresholds
-    samples: FloatArray  # (U,) of which they are means
+    samples: FloatArray  # (U,) the averaged samples
 
     def others(self, rng: np.random.Generator) -> dict[str, float]:
-        """Return what other means would have said."""
+        """Return the values of other means."""
         samples = self.samples
         return {
             "plain LSTD": float(self.path.estimates[-1]),
@@ -46,7 +46,7 @@ class MeanChoice:
         }
 
     def with_influence(self, rows: FloatArray) -> MeanChoice:
-        """Return the choice with the influence of each row, (n,), in place of its own."""
+        """Return the choice with these influences of the rows, (n,), in place of its own."""
         count = self.shape.units
         total = sums(self.shape.unit_of_row, rows, count) * count / len(rows)
         total -= total.mean()
@@ -111,9 +111,9 @@ def _influence(samples: FloatArray, path: Path, chosen: int) -> FloatArray:
 def _nuisance(
     unit: IntArray, count: int, phi: FloatArray, weights: FloatArray, fit: Regression
 ) -> Nuisance:
-    """Return how samples react to the regression's β, and β to samples; see `huber_estimates`."""
+    """Return the derivatives of samples in the regression's β, and of β; see `huber_estimates`."""
     n = len(phi)
-    if count == n:  # steps: sums of one would only copy the features, twice
+    if count == n:  # units are steps: summing would only copy the features twice
         return Nuisance(phi, weights, phi, fit.scores, fit.inverse)
     scale = np.full(count, count / n)
     falls = sums(unit, weights[:, None] * phi, count)

@@ -26,7 +26,7 @@ def bellman_residuals(critic: Critics, task: Task, rows: Any = slice(None)) -> F
 
 def _values(critic: Critics, task: Task, states: FloatArray, actions: AnyArray) -> FloatArray:
     """Return Q at L actions of each state, (m, L); `actions` is (m, L) or (m, L, q)."""
-    if task.log.is_discrete:  # every action at once costs the features of the state once
+    if task.log.is_discrete:  # one call for all actions computes the features of each state once
         every = critic.action_values(states, task.log.n_actions)[0]  # (A, m)
         return np.take_along_axis(every.T, actions, axis=1)
     columns = [critic.values(states, actions[:, i])[0] for i in range(actions.shape[1])]

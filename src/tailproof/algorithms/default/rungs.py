@@ -1,8 +1,8 @@
 """Rungs of the ladder: LSTD on one feature map, weighted by the policy's visits or not.
 
-Every rung is linear in the rewards, Ĵ = constant + mean(w·r), with weights w that hold no reward; so
-rungs can be averaged by averaging their weights, and compared on the same episodes by leaving groups
-of them out.
+Every rung is linear in the rewards, Ĵ = constant + mean(w·r), with weights w that do not depend on
+the rewards; so rungs can be averaged by averaging their weights, and compared by a jackknife over
+groups of episodes.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from tailproof.features.ladder import KNOTS
 GROUPS = 20
 _PLAIN_RIDGE = 1e-5
 _WEIGHTED_RIDGE = 1e-4
-_FLOOR = 0.1  # of the mean occupancy, for every row: no part of the log is ignored altogether
+_FLOOR = 0.1  # added to every row's occupancy, as a share of the mean, so that no row has weight 0
 _CHUNK = 4_096
-_NEGLIGIBLE = 1e-3  # γ^T of what a truncated episode left out
-_KEPT = 1 << 24  # numbers of a feature matrix worth keeping between passes
+_NEGLIGIBLE = 1e-3  # γ^T below which the rest of a truncated episode is ignored
+_KEPT = 1 << 24  # largest feature matrix, in numbers, that is kept between passes
 
 
 @dataclass(frozen=True)
 class Map:
-    """[φ(s, a), agreement(s, a)·ψ(s)]: ψ is what differs where the log acts as the policy would.
+    """[φ(s, a), agreement(s, a)·ψ(s)]: ψ models the difference where a is an action of the policy.
 
-    Either part may be missing: φ alone knows nothing of the policy; ψ alone, where the log always
-    agrees, is the critic V(s) of what was done.
+    Either part may be missing: φ alone does not depend on the policy; ψ alone, with agreement 1
+    everywhere, is a critic V(s) of the logged policy.
     """
 
     features: Features | None
@@ -50,7 +50,7 @@ class Map:
         return self._joined(own, states, agreement[:, None])
 
     def under(self, policy: PolicyActions) -> FloatArray:
-        """Return the expected features under the policy, (n, d): zero where nothing follows."""
+        """Return the expected features under the policy, (n, d): zero after a terminal transition."""
         own = None
         if self.features is not None:
             own = mixed_features(self.features, policy.states, policy.actions, policy.weights)
@@ -66,7 +66,7 @@ class Map:
 
     @property
     def constant(self) -> FloatArray | None:
-        """The θ with which the features are 1 everywhere, (d,); None if there is none that is known."""
+        """The θ with φᵀθ = 1 everywhere, (d,); None if unknown."""
         if self.features is None:
             return np.asarray(self.state_features.constant())
         known = getattr(self.features, "constant", None)
@@ -77,7 +77,7 @@ class Map:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Which group of whole episodes each row and start belongs to, for leaving groups out."""
+    """The jackknife group of each row and start; groups consist of whole episodes."""
 
     count: int
     of_row: IntArray  # (n,)
@@ -85,7 +85,7 @@ class Groups:
 
     @classmethod
     def deal(cls, target: Target, *, seed: int = 0) -> Groups:
-        """Deal the log's groups (or episodes) at random into at most 20."""
+        """Divide the log's groups (or episodes) at random into at most 20 jackknife groups."""
         count = min(GROUPS, target.log.n_groups)
         of_episode, of_first = target.dealt(seed, count)
         return cls(count, of_episode[target.log.episode_of_row], of_first)
@@ -96,14 +96,14 @@ class Groups:
         return np.argsort(self.of_row, kind="stable")
 
     def spans(self, rows: IntArray) -> Iterator[tuple[int, slice]]:
-        """Yield the groups of some rows in that order, and where each stands among them."""
+        """Yield each group among rows that are sorted by group, and its slice of them."""
         own = self.of_row[rows]
         edges = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(rows)]
         for first, last in pairwise(edges):
             yield int(own[first]), slice(first, last)
 
     def without(self, starts: FloatArray) -> FloatArray:
-        """Return the mean over the starts of all other groups, (G, …), of values (m, …)."""
+        """Return, for each group, the mean of values (m, …) over the other groups' starts, (G, …)."""
         own = np.stack([starts[self.of_first == k].sum(axis=0) for k in range(self.count)])
         count = np.bincount(self.of_first, minlength=self.count)
         rest = np.maximum(count.sum() - count, 1).reshape(-1, *[1] * (own.ndim - 1))
@@ -121,7 +121,7 @@ class System:
     ridge: Ridge | None = None  # on all features alike; None for one in their own units
 
     def chunks(self, *, ahead: bool = True) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-        """Yield rows in the order of their groups, φ and, where it is needed `ahead`, φ − γφ'."""
+        """Yield row numbers sorted by group, φ and, if `ahead`, φ − γφ'."""
         yield from self._make(ahead) if self._kept is None else self._kept
 
     @cached_property
@@ -226,13 +226,13 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """An estimator Ĵ = constant + mean(w·r), and what it would say without each group."""
+    """An estimator Ĵ = constant + mean(w·r), with its jackknife values without each group."""
 
     name: str
     value: float  # on tamed rewards
     left_out: FloatArray  # (G,) the same without each group of episodes
     system: System
-    forest: CrossFitted | None = None  # a critic whose error the rung corrects
+    forest: CrossFitted | None = None  # a critic whose Bellman error the rung corrects
 
     @property
     def weights(self) -> FloatArray:
@@ -275,7 +275,7 @@ def fit_rung(
 
 @dataclass(frozen=True, eq=False)
 class LoggedReturns:
-    """The value of what was done, as the mean of discounted returns: Ĵ = mean(w·r), w = γᵗ n/E."""
+    """The logged policy's value as the mean discounted return: Ĵ = mean(w·r), w = γᵗ n/E."""
 
     weights: FloatArray  # (n,)
     episodes: int
@@ -287,7 +287,7 @@ class LoggedReturns:
 
 
 def is_settled(log: AnyLog, gamma: float) -> bool:
-    """Return whether what happened after the logged steps no longer counts.
+    """Return whether rewards after the logged steps are negligible: γᵀ ≤ 0.001 where cut off.
 
     >>> from tailproof import Log
     >>> log = Log.from_arrays([0.0] * 2, [0] * 2, [1.0, 1.0], [0.0] * 2, episode=[0, 0])
@@ -300,8 +300,8 @@ def is_settled(log: AnyLog, gamma: float) -> bool:
 def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
     """Return an estimator of the logged policy's value.
 
-    Where every episode runs to its end, or so far that the rest no longer counts, returns are facts.
-    Otherwise what was cut off is continued by V(s), LSTD of what was done.
+    Where every episode is complete, or the rest of it is negligible, this is the mean return.
+    Otherwise the missing rest is estimated by V(s), fitted by LSTD to the logged policy.
     """
     log, n = target.log, target.log.n_transitions
     if is_settled(log, target.gamma):
@@ -320,13 +320,13 @@ def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
 
 
 def _done(states: FloatArray, alive: Any = True) -> PolicyActions:
-    """Return states in which something follows, or not, without any action."""
+    """Return states with a dummy action, of weight 1 where the episode goes on and 0 elsewhere."""
     weights = np.ones((len(states), 1)) * np.reshape(alive, (-1, 1))
     return PolicyActions(states, np.zeros((len(states), 1), dtype=np.intp), weights, weights)
 
 
 def forest_rung(system: System, rewards: FloatArray, forest: CrossFitted) -> Rung:
-    """Return the doubly robust value of the forest and its own occupancy: a witness of other rungs."""
+    """Return the doubly robust value of the forest with its own occupancy, to check other rungs."""
     groups = system.groups
     weighted = forest.occupancy * forest.residuals(rewards, system.target.gamma)
     own = np.bincount(groups.of_row, weighted, minlength=groups.count)
@@ -337,13 +337,13 @@ def forest_rung(system: System, rewards: FloatArray, forest: CrossFitted) -> Run
 
 
 def jackknife_covariance(first: FloatArray, second: FloatArray) -> float:
-    """Return the covariance of two numbers from their values without each of G groups."""
+    """Return the jackknife covariance of two numbers from their values without each of G groups."""
     count = len(first)
     return float((count - 1) / count * ((first - first.mean()) * (second - second.mean())).sum())
 
 
 def jackknife_error(left_out: FloatArray) -> float:
-    """Return the standard error from values without each of G groups."""
+    """Return the jackknife standard error from values without each of G groups."""
     return float(np.sqrt(jackknife_covariance(left_out, left_out)))
 
 

@@ -1,6 +1,6 @@
-"""How far a number may be from the truth: a spread knows its centre and its ends at any level.
+"""Spreads: a centre and interval ends at any level, in closed form.
 
-Closed forms for skewed, rare and constant samples.
+There is one class each for skewed samples, rare events and constant samples.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from scipy.special import chdtri, ndtri
 
 from tailproof.arrays import BoolArray, FloatArray
 
-_TAIL_WEIGHT = 0.25  # of the point beyond a tail, in variance and skewness
-_POOLED_WEIGHT = 0.15  # the same where the tail of all rows is used too
-_FEW_ROWS = 300  # rows under the policy below which it is
-_LIGHT = 4.0  # Hill indices above this need no point
-_LEAST_INDEX = 1.15  # below it no point would be finite enough
+_TAIL_WEIGHT = 0.25  # weight of the extrapolated tail point in variance and skewness
+_POOLED_WEIGHT = 0.15  # the same where the pooled tail of all rows is used too
+_FEW_ROWS = 300  # with fewer active rows the pooled tail is used
+_LIGHT = 4.0  # tails with a Hill index above this get no extrapolated point
+_LEAST_INDEX = 1.15  # smaller indices are raised to this, to limit the extrapolation
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Hall:
 
     With standard error σ and skewness κ of the mean, the ends are centre − σ g⁻¹(z),
     g⁻¹(x) = 3/κ ((1 + κ (x − κ/6))^{1/3} − 1): for κ = 0 the normal interval, for skewed samples
-    longer on the side of the long tail. A number that is known has the error 0. The ends are moved
-    outwards by the `allowance`, which is what the choice of a critic may cost.
+    longer on the side of the long tail. A known number has the error 0. The ends are moved
+    outwards by the `allowance`, the possible error from the choice of a critic.
     """
 
     centre: float
@@ -42,7 +42,7 @@ class Hall:
         return "Hall, unseen tail" if self.unseen else "Hall"
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         low, high = (self.error * self._inverse(float(ndtri(p))) for p in (1 - below, above))
         return self.centre - low - self.allowance, self.centre - high + self.allowance
 
@@ -53,7 +53,7 @@ class Hall:
 
 @dataclass(frozen=True)
 class Events:
-    """Contributions of rare events to a mean, all of one sign: Σc, Σc², and the size of the next."""
+    """Contributions c of rare events to a mean, all of one sign: Σc, Σc², and c of one more event."""
 
     total: float
     squares: float
@@ -69,7 +69,7 @@ class Events:
 
 @dataclass(frozen=True)
 class Rare:
-    """A common reward, and rare gains and losses beside it: two gamma intervals, combined (MOVER)."""
+    """A common reward plus rare gains and losses: two gamma intervals, combined by MOVER."""
 
     common: float
     gains: Events
@@ -84,18 +84,18 @@ class Rare:
 
     @property
     def error(self) -> float:
-        """Its standard error; that of one more event where there is none."""
+        """Standard error of the number; the size of one event if none was observed."""
         seen = sqrt(self.gains.squares + self.losses.squares)
         return hypot(seen or max(self.gains.new, self.losses.new), self.common_error)
 
     @property
     def skewness(self) -> float:
-        """Of the mean, as that of a Poisson sum of gains and losses of equal size."""
+        """Skewness of the mean, as for a Poisson sum of gains and losses of equal size."""
         seen = self.gains.squares + self.losses.squares
         return (self.gains.total - self.losses.total) / sqrt(seen) if seen > 0 else 0.0
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         gain_low, gain_high = self.gains.ends(below, above)
         loss_low, loss_high = self.losses.ends(above, below)
         low, high = (self.common_error * float(ndtri(1 - miss)) for miss in (below, above))
@@ -106,10 +106,10 @@ class Rare:
 
 @dataclass(frozen=True)
 class AllEqual:
-    """All samples are equal: another one may come, in at most ln(1/miss) of n rows.
+    """All samples are equal: a different one has a frequency of at most ln(1/miss) / n.
 
-    Its size is taken to be that of the samples themselves. If they are 0 the log does not show any,
-    and 1 is taken: multiply the ends by the size that a reward may have.
+    Its size is assumed to be that of the samples. If they are 0 the log shows no size, and 1 is
+    assumed: multiply the ends by the largest possible reward.
     """
 
     centre: float
@@ -119,11 +119,11 @@ class AllEqual:
 
     @property
     def error(self) -> float:
-        """The change that one more row of that size would make."""
+        """The change of the mean by one different row of that size."""
         return (abs(self.centre) or 1.0) / self.rows
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
-        """Return the ends that miss with these probabilities."""
+        """Return the interval ends with these error probabilities below and above."""
         return self.centre + log(below) * self.error, self.centre - log(above) * self.error
 
 
@@ -138,22 +138,23 @@ def hall_spread(
     pooled: tuple[FloatArray, float] | None = None,
     look_beyond: bool = True,
 ) -> Hall | AllEqual:
-    """Return the spread of centre + mean(influence), with the part of heavy tails that was not seen.
+    """Return the spread of centre + mean(influence), with a term for unseen heavy tails.
 
-    Where Hill's index of a tail is below 4, a point at the quantile that half an observation is beyond,
-    u·(k/½)^{1/α}, counts with weight ¼ in variance and skewness, but not in the centre.
+    Where Hill's index α of a tail is below 4, a point at the extrapolated quantile with half an
+    expected observation beyond it, u·(k/½)^{1/α}, is added to the variance and skewness with weight ¼,
+    but not to the centre.
 
     Parameters
     ----------
     influence
         Centred at 0, one for each independent unit, (U,).
     active
-        The units that the policy weighs at all, (U,).
+        The units with a weight other than 0 under the policy, (U,).
     pooled
-        Residuals of all units and the mean weight of an active one: under 300 active units the farther
-        of the two tails counts, with weight 0.15.
+        Residuals of all units, and the mean weight of an active unit. With fewer than 300 active units
+        the farther point of the two tails is used, with weight 0.15.
     look_beyond
-        Whether to add such points at all.
+        Whether to add these tail points.
     """
     n, rows = len(influence), int(active.sum())
     few = pooled is not None and rows < _FEW_ROWS
@@ -172,7 +173,7 @@ def hall_spread(
 def _unseen(
     influence: FloatArray, active: BoolArray, pooled: tuple[FloatArray, float] | None
 ) -> FloatArray:
-    """Return a point beyond each heavy tail, right and left, 0 where there is none, (2,)."""
+    """Return the tail points to the right and left, 0 where the tail is light, (2,)."""
     tails = [(influence[active], 1.0, 1.0)]
     if pooled is not None:
         tails.append((*pooled, int(active.sum()) / len(influence)))
@@ -188,7 +189,7 @@ def _unseen(
 
 
 def hill_tail(distances: FloatArray) -> tuple[float, float, int] | None:
-    """Return Hill's index of the largest m^0.6 of m positive distances, where they start, how many.
+    """Return Hill's index of the k = m^0.6 largest of m positive distances, their threshold, and k.
 
     None if the tail is light or too few distances are positive.
     """
@@ -206,7 +207,7 @@ def log_smoothing(samples: FloatArray, *, miss: float, scale: float) -> float:
     """Return a lower bound of the mean of non-negative samples that holds in any finite sample.
 
     L (exp(mean ln(1 + x/L) − ln(1/miss)/n) − 1) with L = scale·√n (Sakhi et al. 2024, logarithmic
-    smoothing): by Markov's inequality for Π (1 + x_i/L), whatever the tail, provided that `scale` does
+    smoothing): by Markov's inequality for Π (1 + x_i/L), for any tail, provided that `scale` does
     not depend on these samples.
     """
     n = len(samples)

@@ -1,4 +1,4 @@
-"""What the policy to evaluate does in a log in memory, evaluated once for all who need it."""
+"""The target policy's actions on a log in memory, computed once and shared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailproof.data.partition import shuffled_groups
 from tailproof.features import Standardise
 from tailproof.policies.simple import action_draws
 
-_DRAWS = 4  # actions for each state of a policy that can only be sampled
+_DRAWS = 4  # sampled actions per state, if the policy can only be sampled
 
 
 class PolicyActions(NamedTuple):
@@ -24,15 +24,15 @@ class PolicyActions(NamedTuple):
 
     states: FloatArray  # (n, p)
     actions: AnyArray  # (n, L) or (n, L, q)
-    weights: FloatArray  # (n, L), zero where nothing follows
-    agreement: FloatArray  # (n, L) how likely the policy is to act (nearly) like this
+    weights: FloatArray  # (n, L), zero after a terminal transition
+    agreement: FloatArray  # (n, L) probability that the policy takes (nearly) this action
 
     def take(self, rows: Any) -> PolicyActions:
         """Return some of the states."""
         return PolicyActions(*(each[rows] for each in self))
 
     def pairs(self) -> Pairs:
-        """Return the state-action pairs that have weight, one after the other."""
+        """Return the state-action pairs with positive weight as one flat list."""
         row, place = np.nonzero(self.weights > 0)
         own = (each[row, place] for each in (self.actions, self.agreement, self.weights))
         return Pairs(row, self.states[row], *own)
@@ -50,14 +50,14 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A log, a discount, and what the policy does where the log went and where episodes start.
+    """A log, and the policy's actions in its next states and where episodes start.
 
     The agreement of an action with the policy is π(a|s) if actions are discrete, and a Gaussian kernel
     of the distance to the policy's actions if they are continuous.
     """
 
     task: Task
-    log: Log  # the task's, or the same with the step among its states
+    log: Log  # the task's log, or a copy with the step added to its states
     next: PolicyActions  # in the next states, (n, …)
     first: PolicyActions  # where episodes start, (m, …)
     agreement: FloatArray  # (n,) of the logged actions
@@ -65,7 +65,7 @@ class Target:
 
     @classmethod
     def of(cls, task: Task) -> Target:
-        """Evaluate the policy."""
+        """Compute the policy's actions in the states of the task."""
         log = task.log
         alike, places = _alikeness(log), log.table_rows
 
@@ -89,7 +89,7 @@ class Target:
         return cls(task, log, after, actions(*task.starts(), 1), here, shares)
 
     def with_step(self) -> Target:
-        """Return the same with the step among the states, which the policy does not see."""
+        """Return a copy with the step added to the states; the policy's actions stay the same."""
         log, starts = with_step(self.log), self.first.states
         after = self.next._replace(states=log.next_states)
         first = self.first._replace(states=np.column_stack([starts, np.zeros(len(starts))]))
@@ -102,28 +102,28 @@ class Target:
 
     @property
     def starts_with_episodes(self) -> bool:
-        """Whether each start is that of an episode of the log."""
+        """Whether the starts are those of the log's episodes."""
         return len(self.first.states) == self.log.n_episodes
 
     @cached_property
     def endless(self) -> bool:
-        """Whether no transition ends for good, so that Σ γᵗ = 1 / (1 − γ)."""
+        """Whether no transition is terminal and γ < 1, so that Σ γᵗ = 1 / (1 − γ)."""
         return self.gamma < 1 and not self.log.terminated.any()
 
     def dealt(self, seed: int, count: int) -> tuple[IntArray, IntArray]:
-        """Deal the groups of episodes; return the part of each episode, (E,), and start, (m,)."""
+        """Split the groups of episodes; return the part of each episode, (E,), and start, (m,)."""
         part = place_of_group(self.log, seed) % count
         m = len(self.first.states)
         return part, part if self.starts_with_episodes else np.arange(m) % count
 
 
 def place_of_group(log: Log, seed: int) -> IntArray:
-    """Return the place of each episode's group in an order that labels and seed decide, (E,)."""
+    """Return the rank of each episode's group in a random order set by labels and seed, (E,)."""
     return np.asarray(np.argsort(shuffled_groups(log, seed))[log.group_of_episode])
 
 
 def _alikeness(log: Log) -> Any:
-    """Return a function of actions (n, M), and (n, L) with weights (n, L), to agreement (n, M)."""
+    """Return a function: actions (n, M), policy actions (n, L), weights (n, L) → agreement (n, M)."""
     if log.is_discrete:
         return lambda actions, _, weights: np.take_along_axis(weights, actions, axis=1)
     scale = Standardise.fit(np.asarray(log.actions, dtype=float).reshape(log.n_transitions, -1))

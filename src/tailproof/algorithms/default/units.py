@@ -1,4 +1,4 @@
-"""What a sample is: a step, or the sum over an episode or a group; and robust means of samples."""
+"""The unit of a sample (a step, or the sum over an episode or group), and means over units."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ UNITS: tuple[Unit, ...] = ("step", "episode", "group")
 
 @dataclass(frozen=True)
 class EpisodeLengths:
-    """The lengths and groups of some episodes: all that means need to know of a log."""
+    """The lengths and groups of some episodes: the part of a log that means need."""
 
     lengths: IntArray  # (E,)
     group_ids: AnyArray | None  # (E,)
 
     @classmethod
     def of(cls, log: Any) -> EpisodeLengths:
-        """Return those of a log."""
+        """Return the lengths and groups of a log's episodes."""
         return cls(np.diff(log.starts), log.group_ids)
 
     def take(self, episodes: IntArray) -> EpisodeLengths:
-        """Return some of them, by index and in order."""
+        """Return these episodes, by index, in the given order."""
         groups = None if self.group_ids is None else self.group_ids[episodes]
         return EpisodeLengths(self.lengths[episodes], groups)
 
     def rows(self, episodes: IntArray) -> IntArray:
-        """Return the row numbers of some of them, in their order."""
+        """Return the row numbers of these episodes, in the given order."""
         lengths = self.lengths[episodes]
         ends = np.cumsum(lengths)
         first = np.repeat(self.starts[episodes] - ends + lengths, lengths)
@@ -43,12 +43,12 @@ class EpisodeLengths:
 
     @cached_property
     def starts(self) -> IntArray:
-        """The row with which each episode starts, then their number, (E + 1,)."""
+        """The first row of each episode, then the number of rows, (E + 1,)."""
         return np.append(0, np.cumsum(self.lengths))
 
     @cached_property
     def group_of_episode(self) -> IntArray:
-        """The index of the group of each episode, (E,); an episode each when ungrouped."""
+        """The index of the group of each episode, (E,); without groups, each episode is its own."""
         if self.group_ids is None:
             return np.arange(len(self.lengths))
         return np.unique(self.group_ids, return_inverse=True)[1]
@@ -67,14 +67,14 @@ def unit_mean(
 ) -> float:
     """Return the robust mean of per-step samples, taken over steps or sums of episodes or groups.
 
-    Samples that are not finite (of a fold whose system is singular) have the mean NaN.
+    If samples are not finite (the fold's system is singular), the mean is NaN.
     """
     if unit != "step":
         sums = np.add.reduceat(samples, log.starts[:-1])
         return mean_of_sums(sums, log, mean=mean, unit=unit, rng=rng)
     if not np.isfinite(samples).all():
         return float("nan")
-    named = log.group_ids is not None  # steps stand alone unless the log says that they do not
+    named = log.group_ids is not None  # steps count as independent unless the log has groups
     groups = log.group_of_episode[log.episode_of_row] if named else None
     return float(mean(samples, groups=groups, rng=rng))
 

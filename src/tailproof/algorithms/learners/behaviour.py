@@ -1,4 +1,4 @@
-"""What the log did: b̂(a|s) by randomised trees, as fine as held-out episodes allow."""
+"""Behaviour estimate b̂(a|s) by randomised trees, with leaf size chosen on held-out episodes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tailproof.data.partition import shuffled_groups
 from tailproof.features import Standardise
 
 _TREES = 30
-_SMALLEST = (2, 5, 15, 40)  # rows of a leaf, to choose from
-_TAUGHT = 0.7  # of the groups teach while the leaf is chosen
-_DOUBT = 0.02  # of uniform in the law that held-out actions are scored with
-_REPEATED = 0.5  # of the rows: at most so many states may be distinct to count each by itself
+_SMALLEST = (2, 5, 15, 40)  # candidates for the smallest number of rows in a leaf
+_TAUGHT = 0.7  # share of the groups to train on while the leaf size is chosen
+_DOUBT = 0.02  # share of the uniform distribution mixed in when held-out actions are scored
+_REPEATED = 0.5  # `exact` applies if at most this share of the rows are distinct states
 
 
 def fit_behaviour(
@@ -25,17 +25,17 @@ def fit_behaviour(
 ) -> TreeValues:
     """Return b̂(a|s) as the mean share of each action in the leaves of extremely randomised trees.
 
-    Every column is looked at in every split, because behaviour often depends sharply on few of them.
-    The size of the leaves is the one that predicts the actions of held-out episodes best.
+    Every split considers every column, because behaviour often depends sharply on few of them.
+    The leaf size is the one that predicts the actions of held-out episodes best.
 
     Parameters
     ----------
     exact
-        Whether trees are grown until every state has its own leaf, where states repeat: as often in
-        each way as the log in this very state. Larger leaves predict better there, and are worse to
-        deploy: they smooth over the one cell in which the next action matters.
+        Where states repeat, grow trees until every state has its own leaf, so that b̂ is the action
+        frequency in exactly this state. Larger leaves predict better there but are worse to deploy:
+        they smooth over single states in which the action matters.
     propensities
-        Whether logged propensities replace the shares; not where episodes were selected.
+        Whether to use logged propensities instead of shares; not valid for selected episodes.
     """
     from sklearn.ensemble import ExtraTreesClassifier
 
@@ -78,7 +78,7 @@ def _choose_leaf(
     rows = teaching_rows(log, np.flatnonzero(taught), rng)
     held = teaching_rows(log, np.flatnonzero(~taught), rng)
     true = 1.0 if propensity is None else propensity[held]
-    # of two rows with propensities most actions are unseen, and what is left to them is a guess
+    # with two rows per leaf most actions are unseen, and their probability would be a guess
     sizes = _SMALLEST if propensity is None else _SMALLEST[1:]
     losses = []
     for smallest in sizes:
@@ -93,9 +93,10 @@ def _leaf_law(
 ) -> FloatArray:
     """Return b̂(a|leaf) from logged propensities, (nodes, A).
 
-    That of an action is the harmonic mean of its rows' propensities: their number over Σ 1/μ, which
-    estimates the number of all rows of the leaf. It is exact where the leaf has one behaviour. What
-    is left belongs to the actions that the leaf has not seen, by their share in the log.
+    The probability of an action is the harmonic mean of its rows' propensities: their number over
+    Σ 1/μ, which estimates the number of all rows of the leaf. It is exact where the behaviour is
+    constant in the leaf. The remaining probability goes to the actions unseen in the leaf, in
+    proportion to their frequency in the log.
     """
     leaves, shape = trees.leaves(inputs), (trees.nodes, n_actions)
     at = (leaves * n_actions + actions[:, None]).ravel()

@@ -1,4 +1,4 @@
-"""Cloning, linear or by trees: what the log did, or what its best episodes did."""
+"""Behaviour cloning of the log or of its best episodes, linear or by trees."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class Cloning(WithoutBackup):
     """Imitate the log, or its best episodes: π(a|s) ∝ exp φ(s, a)ᵀθ, by maximum likelihood.
 
     θ minimises −Σ log π(a|s) + λ‖θ‖²/2 over the logged actions. Its "critics" are the scores φᵀθ, so
-    that the greedy policy is the likeliest action. With ``top=1`` rewards do not matter, and what does
-    not beat this has learned nothing from them. With less (percent cloning) the rewards choose whom
-    to imitate; ranked robustly, it is hard to beat where each episode has one author and rewards
-    have heavy tails.
+    that the greedy policy is the likeliest action. With ``top=1`` the rewards are not used: a method
+    that does not beat this has learned nothing from them. With ``top`` below 1 (percent cloning) only
+    the best episodes are imitated; with a robust rank this is hard to beat where each episode comes
+    from a single behaviour policy and rewards have heavy tails.
 
     Parameters
     ----------
     features, ridge
         As in `FQI`.
     iterations
-        At most so many steps of L-BFGS.
+        Maximum number of L-BFGS steps.
     top
         Share of the episodes to imitate, the best ones; 1 for all.
     rank
-        By which score: ``"sum"``, ``"winsorised"``, ``"median"``, or ``"auto"`` to choose from the
-        tails of the rewards (`tailproof.algorithms.learners.ranking`).
+        The score of an episode: ``"sum"``, ``"winsorised"``, ``"median"``, or ``"auto"`` to choose by
+        the tails of the rewards (`tailproof.algorithms.learners.ranking`).
     model
-        What imitates: ``"linear"``, ``"neural"`` (a network, extra 'deep'), or ``"auto"``: linear where
+        The model: ``"linear"``, ``"neural"`` (a network, extra 'deep'), or ``"auto"``: linear where
         actions are discrete, a network where they are continuous.
     """
 
@@ -85,8 +85,8 @@ class Cloning(WithoutBackup):
         return RegressionCloning(ridge=self.ridge, top=self.top, rank=self.rank)
 
     def neural(self) -> Any:
-        """Return the same imitation by a network."""
-        from tailproof.deep.bases import BehaviourCloning  # networks are for those who ask
+        """Return behaviour cloning by a network with the same `top` and `rank`."""
+        from tailproof.deep.bases import BehaviourCloning  # imported only when a network is needed
 
         return BehaviourCloning(top=self.top, rank=self.rank)
 
@@ -105,7 +105,7 @@ class Cloning(WithoutBackup):
         return Fitted(LinearCritics(features, theta), history, notes)
 
     def _scores(self, log: Log, actions: IntArray, features: Features) -> tuple[FloatArray, int]:
-        """Fit to a log of episodes, among `actions`: the log's may be fewer, and never is one too."""
+        """Fit θ to the log, with probabilities over `actions`, which may include unlogged ones."""
         there = at_every_action(features, log.states, log.n_actions)
         taken = features(log.states, log.actions).mean(axis=0)  # (d,)
         penalty = float(as_ridge(self.ridge).penalty(np.array([log.n_transitions]))[0])
@@ -139,7 +139,7 @@ class TreeCloning(ScoreLearner):
     top, rank
         As in `Cloning`.
     exact
-        As in `fit_behaviour`: nearer to what was done in each state where states repeat, and rougher.
+        As in `fit_behaviour`: closer to the logged behaviour in repeated states, but less smooth.
     """
 
     top: float = 1.0
@@ -161,7 +161,7 @@ class TreeCloning(ScoreLearner):
     def _law(self, task: LearningTask, imitated: IntArray) -> LogShares:
         if self.top == 1 and not self.exact:
             return LogShares(task.behaviour)
-        # the best episodes were selected by what was done: their propensities are not logged
+        # episodes were selected by their outcome, so logged propensities do not apply to them
         log, whole = task.log.take(np.sort(imitated)), self.top == 1
         return LogShares(fit_behaviour(log, seed=task.seed, exact=self.exact, propensities=whole))
 
@@ -194,7 +194,7 @@ class LinearPolicy:
 
 
 class Extraction(NamedTuple):
-    """A policy, and what its training measured: nothing, for a linear one."""
+    """A policy and its training record, which is None for a linear policy."""
 
     policy: LinearPolicy
     training: None = None
@@ -202,9 +202,9 @@ class Extraction(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionCloning(WithoutBackup):
-    """Imitate continuous actions by ridge regression on the state: what `Cloning` is to discrete ones.
+    """Imitate continuous actions by ridge regression on the state.
 
-    Its critics say zero; its policy comes from the imitated episodes of the whole log.
+    Its critics are zero; its policy is fitted to the imitated episodes of the whole log.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Learners that score actions: the best constant, one step beyond the log, and fitted Q by trees."""
+"""Learners that score actions: best constant action, one-step improvement, fitted Q by trees."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tailproof.policies.simple import Always
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreLearner(WithoutBackup):
-    """What learners share that score every discrete action of a state, on each fold by itself."""
+    """Base of learners that score every discrete action of a state, fitted on each fold separately."""
 
     capabilities: ClassVar[Capabilities] = LEARNER
 
@@ -61,7 +61,7 @@ class ScoreLearner(WithoutBackup):
         tasks: Sequence[LearningTask],
         rng: np.random.Generator,  # noqa: ARG002 trees are seeded by the task
     ) -> tuple[Sequence[Any], tuple[str, ...]]:
-        """Return the scores that each task teaches, and what a reader is told."""
+        """Return the scores learned from each task, and notes for the report."""
         return [self._member(each) for each in tasks], ()
 
     def _member(self, task: LearningTask) -> Any:
@@ -70,17 +70,17 @@ class ScoreLearner(WithoutBackup):
 
 @dataclass(frozen=True, kw_only=True)
 class Constant(ScoreLearner):
-    """Always the same action: the one whose estimated value, less its standard error, is the highest.
+    """Always take one action: the one with the highest estimated value less its standard error.
 
-    Values are those of `evaluate`'s default. An action that the log takes rarely is left out, because
-    nothing is known of a world in which it is always taken.
+    Values come from the default method of `evaluate`. Rarely logged actions are left out, because the
+    log does not show the effect of always taking them.
 
     Parameters
     ----------
     least
-        Share of the rows that an action must have.
+        Smallest share of the rows with which an action is considered.
     action
-        This one, whatever its value.
+        Always take this action, whatever its value.
     """
 
     least: float = 0.05
@@ -109,7 +109,7 @@ class Constant(ScoreLearner):
         asked = replace(task, policy=Always(action), initial_states=None)
         try:
             numbers = Auto().estimate(asked, Whole().assign(task.log, rng), rng=rng)
-        except TailproofError:  # no critic of this action exists: nothing is known of it
+        except TailproofError:  # no critic can be fitted for this action
             return -np.inf
         assert numbers.choice is not None
         return float(numbers.values[0]) - numbers.choice.standard_error
@@ -123,16 +123,16 @@ def common_actions(log: Log, least: float = 0.05) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeLearner(ScoreLearner):
-    """What the learners with trees share.
+    """Base of the learners with trees.
 
     Parameters
     ----------
     support
-        Choose only among actions that the estimated behaviour takes in such a state with at least this
-        share of the likeliest action's probability. 0 allows all.
+        Choose only among actions with b̂(a|s) of at least this share of the likeliest action's. 0 allows
+        all actions.
     reward
-        What to learn from in place of the logged rewards, as in `FQI`; ``"tamed"`` clips what
-        cross-fitted trees leave unexplained.
+        Rewards to learn from instead of the logged ones, as in `FQI`; ``"tamed"`` clips the residuals
+        of cross-fitted trees.
     """
 
     support: float = 0.3
@@ -153,21 +153,21 @@ class TreeLearner(ScoreLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class OneStep(TreeLearner):
-    """One step of improvement: what is best now, if the log's behaviour goes on afterwards.
+    """One-step improvement: the best action now if the logged behaviour continues afterwards.
 
-    Q is that of the estimated behaviour, fitted by randomised trees as averages, and the policy is
-    greedy in it among supported actions (Brandfonbrener et al., 2021). Nothing is maximised inside a
-    backup, so that errors do not build up.
+    Q of the estimated behaviour is fitted by averages in randomised trees, and the policy is greedy
+    among supported actions (Brandfonbrener et al., 2021). Backups contain no maximum, so errors do
+    not accumulate.
 
     Parameters
     ----------
     support, reward
         As in `TreeLearner`.
     form
-        ``"values"`` fits Q(s, a). ``"advantages"`` fits what actions change, r + γ V(s') − V(s).
+        ``"values"`` fits Q(s, a). ``"advantages"`` fits r + γ V(s') − V(s).
     pessimism
-        Of advantages: so many standard errors are subtracted in each leaf, which keeps to well-known
-        actions where evidence is thin.
+        For advantages: number of standard errors to subtract in each leaf, which prefers actions with
+        more data.
     """
 
     form: Literal["values", "advantages"] = "values"
@@ -192,11 +192,11 @@ class OneStep(TreeLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class ForestFQI(TreeLearner):
-    """Fitted Q-iteration with randomised trees as averages, over the actions that the log supports.
+    """Fitted Q-iteration by averages in randomised trees, over supported actions.
 
     v(s') = max Q(s', a) over the actions with b̂(a|s') ≥ support · max b̂(·|s'). The trees are fixed
-    while values iterate, so that these cannot diverge; they are grown twice, the second time on the
-    fitted values.
+    during the iterations, so that values cannot diverge; they are grown twice, the second time on
+    the fitted values.
     """
 
     def _scores(self, lesson: Lesson) -> TreeValues:
@@ -212,7 +212,7 @@ class ForestFQI(TreeLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class WithinSupport(Configurable):
-    """Another learner's critics, kept to actions that the log takes in such states.
+    """Another learner's critics, restricted to actions that the log supports in each state.
 
     Parameters
     ----------
@@ -232,14 +232,14 @@ class WithinSupport(Configurable):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the base; how often actions were taken is counted in memory."""
+        """Those of the base, but the log must be in memory to estimate the behaviour."""
         own: Capabilities = self.base.capabilities
         return replace(own, needs="memory")
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
     ) -> Fitted:
-        """Fit the base, and limit its critics."""
+        """Fit the base, and restrict its critics to supported actions."""
         fitted: Fitted = self.base.fit(task, folds, backup=backup, rng=rng)
         critics = fitted.critics
         if not isinstance(critics, LinearCritics):

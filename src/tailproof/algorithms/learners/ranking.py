@@ -1,4 +1,4 @@
-"""Which episodes were the best? A robust score of each one's rewards, chosen from their tails."""
+"""Ranking of episodes by a robust score of their rewards, chosen by the rewards' tails."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tailproof.errors import MethodError
 from tailproof.judgement.rules import RULES
 from tailproof.statistics.huber_path import huber_estimates
 
-#: How the rewards of an episode become its score; ``"auto"`` looks at their tails.
+#: How an episode's rewards are combined into its score; ``"auto"`` chooses by their tails.
 Rank = Literal["auto", "sum", "winsorised", "median"]
 
-_CLIPPED = 0.1  # share of the log's rewards that is winsorised on either side
-_LIGHT = 1.2  # times the error of the best Huber mean: up to here, sums need no protection
-_CENTRED = 3  # steps of an episode from which its median says something
+_CLIPPED = 0.1  # share of the log's rewards that is winsorised on each side
+_LIGHT = 1.2  # largest ratio of the plain mean's error to the best Huber mean's to use sums
+_CENTRED = 3  # shortest episode whose median is used
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The best episodes of a log, best first, and how they were found."""
+    """The best episodes of a log, best first, with the score used and the reason for it."""
 
     best: IntArray
     rank: Rank
@@ -43,9 +43,9 @@ def best_episodes(log: Log, *, top: float, rank: Rank = "auto") -> Ranking:
         Share of the episodes, in (0, 1]; at least one is kept.
     rank
         ``"sum"`` of the rewards; ``"median"``, their median times the length of the episode;
-        ``"winsorised"``, their sum once the 10 % smallest and largest of the log are moved inwards,
-        and what that takes from an average step is returned to every step alike: without it, skewed
-        noise would count for or against long episodes. ``"auto"`` takes the sum where tails are
+        ``"winsorised"``, their sum after the 10 % smallest and largest rewards of the log are
+        winsorised, plus the mean that this removes per step: without it, skewed noise would favour
+        or penalise long episodes. ``"auto"`` takes the sum where tails are
         light, the median where they are heavy and symmetric, and the winsorised sum where they are
         heavy and skewed (`choose_rank`).
 
@@ -71,7 +71,7 @@ def best_episodes(log: Log, *, top: float, rank: Rank = "auto") -> Ranking:
 def imitated_episodes(
     parts: Sequence[Log], *, top: float, rank: Rank
 ) -> tuple[list[IntArray], tuple[str, ...]]:
-    """Return the episodes of each part to imitate, and how they were ranked if that was chosen."""
+    """Return the episodes of each part to imitate, and notes on their ranking."""
     if top == 1:
         return [np.arange(part.n_episodes) for part in parts], ()
     found = [best_episodes(part, top=top, rank=rank) for part in parts]
@@ -101,7 +101,7 @@ def _medians(log: Log) -> FloatArray:
 
 
 def choose_rank(log: Log) -> tuple[Rank, str]:
-    """Return the score that the tails of the rewards call for, and the reason.
+    """Return the score chosen by the tails of the rewards, and the reason.
 
     The tails are those of the rewards' distances from the median of their episode. Where most
     rewards of an episode are equal (a goal that pays once, one-step episodes) the rare ones are the

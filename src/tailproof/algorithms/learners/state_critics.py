@@ -1,4 +1,4 @@
-"""Critics that score every action of a state: trees, constants, and scores kept to what the log did."""
+"""Critics that score every action of a state: trees, constants, and scores of supported actions."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class LinearScores:
 
 @dataclass(frozen=True, eq=False)
 class Supported:
-    """Scores of the actions that the log takes in such states: b̂(a|s) ≥ share · max b̂(·|s).
+    """Scores restricted to supported actions: b̂(a|s) ≥ share · max b̂(·|s).
 
-    The others score −∞ and are never chosen.
+    Other actions score −∞ and are never chosen.
     """
 
     scores: Any
@@ -71,7 +71,7 @@ def supported(shares: FloatArray, share: float) -> BoolArray:
     return np.asarray(shares >= share * shares.max(axis=1, keepdims=True))
 
 
-#: What a file may hold.
+#: Classes that can be saved to a file.
 KINDS: dict[str, Any] = {
     each.__name__: each
     for each in (TreeArrays, TreeValues, Fixed, LogShares, LinearScores, Supported)
@@ -80,7 +80,7 @@ KINDS: dict[str, Any] = {
 
 def to_parts(scores: Any) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """Return scores as a description for JSON, and arrays by name."""
-    from tailproof.methods.specs import to_plain  # a room below: needed for files only
+    from tailproof.methods.specs import to_plain  # imported here to avoid an import cycle
 
     header: dict[str, Any] = {"kind": type(scores).__name__}
     arrays: dict[str, AnyArray] = {}
@@ -97,7 +97,7 @@ def to_parts(scores: Any) -> tuple[dict[str, Any], dict[str, AnyArray]]:
 
 
 def from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], start: str = "") -> Any:
-    """Return what `to_parts` was given; the names of its arrays begin with `start`."""
+    """Rebuild the argument of `to_parts`; the names of its arrays begin with `start`."""
     from tailproof.methods.specs import from_plain
 
     kind = KINDS[header["kind"]]
@@ -117,8 +117,8 @@ def from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], start:
 class StateCritics:
     """K critics, each of which scores all actions of a state."""
 
-    members: tuple[Any, ...]  # from states, (n, p), to scores, (n, A); −∞ for what is not chosen
-    diverged: tuple[int, ...] = ()  # the members that are not to be used
+    members: tuple[Any, ...]  # map states, (n, p), to scores, (n, A); −∞ for excluded actions
+    diverged: tuple[int, ...] = ()  # members that must not be used
 
     @property
     def count(self) -> int:
@@ -155,6 +155,6 @@ class StateCritics:
 
     @classmethod
     def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> StateCritics:
-        """Return what `parts` was taken from."""
+        """Rebuild the critics from the result of `parts`."""
         members = header["members"]
         return cls(tuple(from_parts(said, arrays, f"{k}.") for k, said in enumerate(members)))

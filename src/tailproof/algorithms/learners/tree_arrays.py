@@ -13,8 +13,8 @@ from tailproof.data.log import Log
 from tailproof.data.partition import shuffled_groups
 from tailproof.features import Standardise
 
-_FEW = 1 << 16  # rows that walk down the trees at a time
-_MOST = 20_000  # rows that teach a forest: more make it slower, not much better
+_FEW = 1 << 16  # rows evaluated at a time
+_MOST = 20_000  # training rows of a forest: more rows make it slower, not much better
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +23,9 @@ class TreeArrays:
 
     roots: IntArray  # (T,) the first node of each tree
     column: IntArray  # (N,) the input that each node compares; −1 for a leaf
-    threshold: FloatArray  # (N,) what it is compared with
-    left: IntArray  # (N,) where inputs up to the threshold go
-    right: IntArray  # (N,) where the others go
+    threshold: FloatArray  # (N,) the threshold of the comparison
+    left: IntArray  # (N,) next node for inputs up to the threshold
+    right: IntArray  # (N,) next node for the others
 
     @classmethod
     def of(cls, trees: Any) -> TreeArrays:
@@ -78,9 +78,9 @@ class TreeArrays:
 
 @dataclass(frozen=True, eq=False)
 class TreeValues:
-    """Numbers in the leaves of trees: A functions of the state, or one of state and action."""
+    """Values in the leaves of trees: A functions of the state, or one of state and action."""
 
-    standardise: Standardise  # of the states, so that trees see no unit
+    standardise: Standardise  # of the states, so that their units do not matter
     trees: TreeArrays  # on standardised states, and the one-hot action if there is one function
     values: FloatArray  # of each node: (N, A) for functions of the state, (N,) for one of both
     n_actions: int
@@ -131,7 +131,7 @@ def predicts(leaves: IntArray, nodes: int) -> Any:
 
 
 def teaching_rows(log: Log, episodes: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return the rows of these episodes, or of as many whole ones as are worth their time."""
+    """Return the rows of these episodes, or of a random subset with about 20,000 rows."""
     rows: IntArray = log.rows(episodes)
     if len(rows) <= _MOST:
         return rows
@@ -141,7 +141,7 @@ def teaching_rows(log: Log, episodes: IntArray, rng: np.random.Generator) -> Int
 
 
 def halves(log: Log, rng: np.random.Generator) -> IntArray:
-    """Deal whole groups of episodes to two halves; return the half of each episode, (E,)."""
+    """Split whole groups of episodes into two random halves; return that of each episode, (E,)."""
     half = np.empty(log.n_groups, dtype=np.intp)
     half[shuffled_groups(log, rng)] = np.arange(log.n_groups) % 2
     return half[log.group_of_episode]

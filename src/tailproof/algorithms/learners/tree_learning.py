@@ -1,4 +1,4 @@
-"""Learning with trees as averages: fitted values that cannot diverge, and steps that stay in reach.
+"""Fitted values and advantages by averages in trees, which cannot diverge.
 
 With the trees fixed, Q(s, a) is the mean over trees of the mean target in the leaf of (s, a): an
 average with weights that do not depend on the targets, so that every backup is a contraction and no
@@ -33,26 +33,26 @@ from tailproof.features import Standardise
 
 _TREES = 20
 _ADVANTAGE_TREES = 30
-_ROUNDS = 2  # trees of reward and change of state first, then of the fitted values
-_LEFT = 0.02  # of the start's weight in the result, when iterations stop
+_ROUNDS = 2  # the first trees fit rewards and state changes, the second the fitted values
+_LEFT = 0.02  # iterations stop when γ^count, the weight of the starting values, falls below this
 _MOST = 250
 _UNDISCOUNTED = 60
 _SETTLED = 1e-3
-_APART = 1000  # from the seeds of the evaluator's trees, whose errors are to be others
+_APART = 1000  # seed offset, so that errors are independent of those of the evaluator's trees
 
-#: Values of the next states at every action, (m, A), and which rows they follow, to (m,).
+#: Maps Q(s', ·), (m, A), and the rows that these next states belong to, to v(s'), (m,).
 Backup = Callable[[FloatArray, Any], FloatArray]
 
 
 @dataclass(frozen=True)
 class LearningTask(Task):
-    """A search for a policy, with what several learners need: each computed on first use."""
+    """A policy-learning task, with quantities that learners share, each computed on first use."""
 
-    known_behaviour: TreeValues | None = None  # where more rows than those of the log teach it
+    known_behaviour: TreeValues | None = None  # if fitted to more rows than the log's
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Return the task itself, or a new one that shares nothing yet."""
+        """Return the task itself if it is a `LearningTask`, else a new one."""
         return task if isinstance(task, cls) else cls(**task.__getstate__())
 
     @cached_property
@@ -62,12 +62,12 @@ class LearningTask(Task):
 
     @cached_property
     def tamed(self) -> FloatArray:
-        """The rewards without their outliers, (n,)."""
+        """The rewards with outliers clipped, (n,)."""
         return self.rewards("tamed")
 
     @cached_property
     def lesson(self) -> Lesson:
-        """What tamed rewards teach."""
+        """The training rows with tamed rewards."""
         return Lesson.of(self, self.tamed)
 
     @cached_property
@@ -78,27 +78,27 @@ class LearningTask(Task):
         return doubly_robust_scores(self)
 
     def rewards(self, given: Any) -> FloatArray:
-        """Return the rewards that a reward model makes of the log, (n,)."""
+        """Return the log's rewards as changed by a reward model, (n,)."""
         rewards: FloatArray = with_rewards(self, given, None).log.rewards
         return rewards
 
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """The rows that teach, with standardised states, and what trees learn from them."""
+    """Training rows with standardised states, and the tree models fitted to them."""
 
     task: LearningTask
     z: FloatArray  # (n, p)
     next_z: FloatArray  # (n, p)
     actions: IntArray  # (n,)
     rewards: FloatArray  # (n,)
-    alive: BoolArray  # (n,) whether something follows that counts
-    rows: IntArray  # (n,) in the log
+    alive: BoolArray  # (n,) whether the next state has a value: not terminal, and γ > 0
+    rows: IntArray  # (n,) row numbers in the log
     standardise: Standardise
 
     @classmethod
     def of(cls, task: LearningTask, rewards: FloatArray) -> Lesson:
-        """Return the rows of a task's log, or as many as are worth their time."""
+        """Return the rows of a task's log, or of a random subset of episodes if there are many."""
         log = task.log
         rows = teaching_rows(log, np.arange(log.n_episodes), np.random.default_rng([task.seed, 8]))
         standardise = Standardise.fit(log.states, tame=True)
@@ -126,10 +126,10 @@ class Lesson:
 
     @cached_property
     def advantages(self) -> tuple[TreeArrays, FloatArray, FloatArray]:
-        """Trees of what actions change, the means of their nodes, and the standard errors of these.
+        """Trees fitted to advantages, the means of their nodes, and the standard errors of these.
 
-        The change is r + γ V(s') − V(s), with V of the behaviour from states alone and from the other
-        half of the groups: splits are spent on what actions change, not on what states are worth.
+        The advantage is r + γ V(s') − V(s), with V(s) of the behaviour fitted to the other half of the
+        groups. Trees then split on differences between actions, not on those between states.
         """
         log, seed = self.task.log, self.task.seed + _APART
         own = halves(log, np.random.default_rng([seed, 3]))[log.episode_of_row[self.rows]]
@@ -150,7 +150,7 @@ class Lesson:
         return trees, means, np.sqrt(squares / count)
 
     def first_targets(self) -> FloatArray:
-        """Return standardised rewards and changes of state: what the first trees are grown on."""
+        """Return standardised rewards and state changes, the targets of the first trees."""
         if self.task.gamma == 0:
             return self.rewards
         targets = np.column_stack([self.rewards, self.next_z - self.z])
@@ -159,7 +159,7 @@ class Lesson:
         return np.asarray(targets / np.where(scale > 0, scale, 1.0))
 
     def _state_values(self, taught: BoolArray) -> tuple[TreeArrays, FloatArray]:
-        """Return trees of states and V of what was done in their leaves."""
+        """Return trees on states, and V of the logged behaviour in their nodes."""
         rewards, alive = self.rewards[taught], self.alive[taught]
 
         def target(after: Sequence[FloatArray]) -> FloatArray:
@@ -195,11 +195,11 @@ def _fixed_point(
     target: Callable[[Sequence[FloatArray]], FloatArray],
     task: Task,
 ) -> tuple[TreeArrays, FloatArray]:
-    """Return trees and the values of their nodes that are averages of their own targets.
+    """Return trees and node values v that solve v = average of target(v) in each leaf.
 
-    Values start from averages of r / (1 − γ), and iterate until little of these is left. The trees are
-    grown on `targets`, then once more on those that were found; `target` is given the values at the
-    inputs that follow.
+    Values start from averages of r / (1 − γ), and iterate until these have little weight. The trees
+    are grown on `targets`, then once more on the fitted targets; `target` maps the values at
+    `following` to Bellman targets.
     """
     gamma = task.gamma
     smallest = int(np.clip(len(inputs) // 400, 5, 30))

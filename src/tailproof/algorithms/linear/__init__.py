@@ -1,1 +1,1 @@
-"""Additive statistics of linear algorithms, one batch layout, and what is solved from them."""
+"""Additive statistics of linear algorithms, and the solutions computed from them."""

@@ -1,4 +1,4 @@
-"""Huber's regression: least squares whose large residuals count no more than a threshold."""
+"""Huber's regression: least squares with residuals clipped at a threshold."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tailproof.errors import LogError
 
 
 def robust_scale(residuals: FloatArray) -> float:
-    """Return 1.4826 · median |u|, a standard deviation that outliers do not move.
+    """Return 1.4826 · median |u|, a robust standard deviation.
 
-    Where most residuals are zero the others alone are asked; where all are, the scale is infinite,
-    because there is no noise to guard against.
+    If most residuals are zero, the median is over the non-zero ones. If all are zero, the scale is
+    infinite, because there is no noise to clip.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def robust_scale(residuals: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Regression:
-    """A robust linear fit of y on φ, with what is needed to say how uncertain it is."""
+    """A robust linear fit of y on φ, with the terms needed for its standard error."""
 
     beta: FloatArray  # (d,)
     residuals: FloatArray  # (n,) y − φᵀβ
@@ -52,17 +52,17 @@ def huber_regression(
 ) -> Regression:
     """Return β with Σφψ_τ(y − φᵀβ) = nλβ, ψ_τ(u) = clip(u, ±τ), on one factorisation.
 
-    τ is `threshold` times the `robust_scale` of y − φᵀβ, taken anew in each step. The start is least
-    squares on targets that are pulled in to three robust standard deviations.
+    τ is `threshold` times the `robust_scale` of y − φᵀβ, updated in each step. The start is least
+    squares on targets clipped at three robust standard deviations from their median.
 
     Parameters
     ----------
     phi, target
         (n, d) and (n,).
     ridge
-        λ relative to mean ‖φ‖²: only enough to decide about features of which the data say nothing.
+        λ relative to mean ‖φ‖²: only large enough to determine β where the data do not.
     tolerance
-        Steps that move the fit by less than this share of τ end the iteration.
+        The iteration ends if a step changes the fit by less than this share of τ.
 
     Examples
     --------
@@ -83,20 +83,20 @@ def huber_regression(
     for _ in range(iterations):
         fitted = phi @ beta
         residuals = target - fitted
-        # Rounding is no noise; it is judged by the row itself, because an outlier may be anywhere.
+        # rounding errors count as zero; compared with each row's own size, as others may be outliers
         residuals[np.abs(residuals) <= 1e-12 * (np.abs(target) + np.abs(fitted))] = 0.0
         limit = threshold * robust_scale(residuals)
         inside = max(float(np.mean(np.abs(residuals) < limit)), 1 / n)
         pulled = np.clip(residuals, -limit, limit)
-        # Newton's step is 1/inside times Huber's, which always converges and may be stretched twofold
+        # Newton's step is 1/inside times Huber's; Huber's converges for factors below 2
         step = inverse @ (pulled @ phi) / n * min(1 / inside, 1.9)
-        if 2 * np.count_nonzero(residuals) < n:  # the fit passes through most points: it is done
+        if 2 * np.count_nonzero(residuals) < n:  # the fit passes through most points
             break
         beta = beta + step
         if np.isinf(limit) or np.abs(phi @ step).max() <= tolerance * limit:
             break
-    # Where the scale of the noise depends on φ, so does how much of it lies within τ.
+    # the share of residuals within τ may depend on φ, so use the curvature of those rows
     within = phi[np.abs(residuals) < limit]
-    curvature = within.T @ within / n + gram / n  # as if one row in n more were within
+    curvature = within.T @ within / n + gram / n  # add 1/n of the full Gram matrix for stability
     slope = np.linalg.inv(curvature + ridge * np.trace(gram) * np.eye(len(gram)))
     return Regression(beta, target - phi @ beta, pulled, slope)

@@ -23,7 +23,7 @@ CANDIDATES = tuple(10.0**power for power in range(-8, 1))
 
 
 def require_ridge(ridge: Any) -> None:
-    """Raise unless `ridge` is a penalty, or ``"cv"`` for one that `choose_ridge` finds."""
+    """Raise unless `ridge` is a penalty, or ``"cv"`` to choose it by `choose_ridge`."""
     if ridge != "cv":
         as_ridge(ridge)
 
@@ -42,10 +42,10 @@ def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) ->
 
     Episodes (or groups) are split in `parts`; for each candidate a critic is fitted without one part
     and scored by the mean absolute Bellman error Σ|r + γφ'ᵀθ − φᵀθ| on it. The absolute error is
-    used because a few heavy-tailed rewards would decide a squared one. Without a policy the critic
+    used because a few heavy-tailed rewards would dominate a squared one. Without a policy the critic
     is the ridge regression of the reward.
 
-    One candidate serves all folds: it is chosen on the whole log.
+    The penalty is chosen once on the whole log and used for all folds.
     """
     log = design.task.log
     if log.n_groups < 2:

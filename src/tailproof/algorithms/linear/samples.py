@@ -1,7 +1,7 @@
-"""Robust means of weighted rewards or residuals over a log that is read in pieces.
+"""Robust means of weighted rewards or residuals over a log that is read in chunks.
 
-Sums over episodes or groups take one pass and a number for each episode. Means over steps hold all
-samples if these are few; otherwise they take as many passes as the mean asks for (`streams`).
+Sums over episodes or groups take one pass and one number per episode. Means over steps keep all
+samples in memory if there are few; otherwise they take as many passes as the mean needs (`streams`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tailproof.errors import MethodError
 from tailproof.statistics.means import Mean
 from tailproof.statistics.streaming import Reduction, converse, streamed
 
-HELD = 1 << 20  # samples that are held at once: more are found in passes, by means that allow it
-MOST_HELD = 1 << 26  # the same for other means, which need several times 8 bytes a sample
+HELD = 1 << 20  # most samples kept in memory, if the mean can be computed in passes
+MOST_HELD = 1 << 26  # the same for other means, which need several times 8 bytes per sample
 
 
 @dataclass(frozen=True)
 class Weighing:
-    """What a sample is: w = φᵀdirection times the reward; or times the residual of φᵀθ; or alone."""
+    """Defines a sample: w = φᵀdirection times the reward, or times the residual of φᵀθ, or w alone."""
 
     direction: FloatArray  # (J, d) n A⁻ᵀg of each member
     theta: FloatArray | None = None  # (J, d)
     alone: bool = False
 
     def samples(self, rows: Rows, gamma: float) -> Iterator[tuple[Segment, FloatArray]]:
-        """Yield each segment of some rows with its samples."""
+        """Yield each segment of the rows with its samples."""
         for segment in rows.segments:
             samples = rows.values(segment, self.direction[segment.member])
             if not self.alone:
@@ -67,7 +67,8 @@ def robust_means(
 ) -> FloatArray:
     """Return the mean of the samples of each fold, (K,).
 
-    The members of the design are the folds, or equally many parts of each, fold by fold.
+    The members of the design are the folds, or their parts, in the order of the folds; every fold has
+    the same number of parts.
     """
     log, parts = design.task.log, design.folds.count // folds.count
     design = replace(design, keep=False, ahead=weighing.theta is not None)
@@ -89,7 +90,7 @@ def robust_means(
     for k in range(folds.count):
         chosen = folds.episodes(k)
         own = found.values if len(found.values) == 1 else found.values[k * parts : (k + 1) * parts]
-        samples, shape = own.sum(axis=0), every.take(chosen)  # a row has one part in a fold
+        samples, shape = own.sum(axis=0), every.take(chosen)  # each row is in one part of the fold
         if unit == "step":
             samples = samples[every.rows(chosen)]
             values[k] = unit_mean(samples, shape, mean=mean, unit=unit, rng=rng)
@@ -106,7 +107,7 @@ class Found:
     values: FloatArray  # (J, m), or (1, m) where every row has one member
 
     def __add__(self, other: Found) -> Found:
-        """Join them; what both know of one episode adds up. Parts without transitions know nothing."""
+        """Join two results; values of the same episode are added. An empty result changes nothing."""
         if not self.values.shape[1] or not other.values.shape[1]:
             return other if not self.values.shape[1] else self
         size = other.first + other.values.shape[1] - self.first
@@ -138,7 +139,7 @@ def find_samples(weighing: Weighing, unit: Unit, design: Design, part: Any) -> F
 
 @dataclass(frozen=True)
 class Answers:
-    """What reductions found in some rows, one for each fold."""
+    """The results of the reductions over some rows, one for each fold."""
 
     found: tuple[Any, ...]
 
@@ -150,7 +151,7 @@ class Answers:
 def _ask(
     design: Design, weighing: Weighing, parts: int, questions: list[Reduction | None]
 ) -> tuple[Any, ...]:
-    """Return the answers to one question for each fold, in one pass."""
+    """Return the result of one reduction for each fold, in one pass over the data."""
     answers: Answers = design.reduce(partial(_answer, weighing, parts, questions), operator.add)
     return answers.found
 

@@ -1,7 +1,8 @@
-"""The linear algorithms' common ground: a log as rows of features, and additive statistics.
+"""A log as rows of features, and the additive statistics that linear algorithms need.
 
-`accumulate` adds some rows to the `Statistics` of each fold, statistics add up, and every linear
-algorithm is a small solve with them. The data are passed once; memory grows with d², not with n.
+`accumulate` adds some rows to the `Statistics` of each fold, statistics of parts add up, and every
+linear algorithm solves a small system with them. It takes one pass over the data; memory grows with
+d², not with n.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tailproof.features import Features, PerAction
 from tailproof.parameters import Configurable
 
 T = TypeVar("T")
-_KEPT = 1 << 29  # bytes of feature rows worth keeping between passes
-_WIDEST = 1 << 22  # numbers in the features of one piece
+_KEPT = 1 << 29  # most bytes of feature rows that are kept between passes
+_WIDEST = 1 << 22  # most numbers in the features of one chunk
 
 
 @dataclass(frozen=True)
 class Absolute(Configurable):
-    """A ridge penalty λ whatever the number of rows: the paper's own."""
+    """A ridge penalty λ that does not depend on the number of rows, as in the paper."""
 
     value: float
 
@@ -44,7 +45,7 @@ class Absolute(Configurable):
 
 @dataclass(frozen=True)
 class PerObservation(Configurable):
-    """A ridge penalty λ = value · n: a fold and the whole log are regularised alike."""
+    """A ridge penalty λ = value · n: equally strong for a fold and the whole log."""
 
     value: float
 
@@ -71,10 +72,10 @@ def as_ridge(ridge: Any) -> Ridge:
 
 @dataclass(frozen=True)
 class Design:
-    """A task in feature space, dealt to K members, as an iterable of rows.
+    """A task in feature space, divided among K members, as an iterable of rows.
 
-    Algorithms that pass over the data more than once ask to `keep` the rows; large ones are made
-    anew all the same. Those that need no next states do not ask to look `ahead`.
+    Algorithms that pass over the data more than once set `keep`; rows that are too large are still
+    computed in every pass. Algorithms that need no next states set `ahead` to False.
     """
 
     task: Task
@@ -97,15 +98,15 @@ class Design:
     def reduce(self, function: Callable[[Design, Any], T], combine: Callable[[T, T], T]) -> T:
         """Return ``function(design, part)`` for all parts of the log, combined in their order.
 
-        The task's engine decides where that runs, so the function must carry all it needs with it.
-        Learners pass over the data many times: rows that they keep are kept in this process.
+        The task's engine decides where this runs, so the function must be picklable with its data.
+        Without a policy, kept rows stay in this process.
         """
         engine = Local() if self._stays else self.task.engine
         return engine.map_reduce(function, self.task.log.parts, combine, shared=self._portable)
 
     @cached_property
     def statistics(self) -> Statistics:
-        """The statistics of all rows, by one pass."""
+        """The statistics of all rows, from one pass over the data."""
         summary: PartSummary = self.reduce(summarise_part, operator.add)
         if self.task.log.stays_on_disk:
             self.task.first_met[:] = [summary.first_states]
@@ -134,7 +135,7 @@ class Design:
 
     @cached_property
     def _portable(self) -> Design:
-        """The design without the parts, which workers are sent one by one."""
+        """The design without the log's parts, which are sent to workers one by one."""
         log = self.task.log.without_parts()
         return self if log is self.task.log else replace(self, task=replace(self.task, log=log))
 
@@ -148,13 +149,13 @@ class Design:
 
     def _make(self, part: Any) -> Iterator[Rows]:
         blocks = self.features.n_actions if isinstance(self.features, PerAction) else 1
-        # A product for each member, action and next action: with enough rows to be worth its call.
+        # one matrix product per member, action and next action: enough rows to make each efficient
         wanted = 512 * self.folds.count * blocks**2
         size = max(CHUNK, min(wanted, _WIDEST * blocks // self.features.size))
         log = self.task.log
         if self._stays:
             size = log.n_transitions
-        # Actions of continuous policies are drawn for each row: for no more of them than there are.
+        # continuous policies draw actions for each row, so rows without a transition are dropped
         for chunk in log.chunks(part, size, ahead=self.ahead, compact=not log.is_discrete):
             yield arrange(chunk, self.task, self.features, self._dealing, ahead=self.ahead)
 
@@ -173,7 +174,7 @@ class Statistics:
 
     @classmethod
     def zeros(cls, members: int, size: int) -> Statistics:
-        """Return the statistics of no rows, if there is room for those of any."""
+        """Return zero statistics; raise if they need more than a quarter of the memory."""
         needed, allowed = 2 * 8 * members * size**2, physical_memory() // 4
         if needed > allowed:
             raise MethodError(
@@ -185,7 +186,7 @@ class Statistics:
         return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
 
     def map(self, function: Callable[..., FloatArray], *others: Statistics) -> Statistics:
-        """Return a function of each of the four, and of the same of others."""
+        """Apply a function to each of the four arrays, together with those of `others`."""
         return Statistics(*map(function, *(vars(each).values() for each in (self, *others))))
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -211,10 +212,10 @@ def accumulate(rows: Rows, total: Statistics) -> None:
 
 @dataclass(frozen=True)
 class PartSummary:
-    """What one pass finds out about some parts of a log."""
+    """The results of one pass over some parts of a log."""
 
     statistics: Statistics
-    first_states: FloatArray  # (e, p) of a lazy log; of one in memory they are known
+    first_states: FloatArray  # (e, p) for a log on disk; empty for one in memory
 
     def __add__(self, other: PartSummary) -> PartSummary:
         both = [self.first_states, other.first_states]
@@ -234,11 +235,10 @@ def summarise_part(design: Design, part: Any) -> PartSummary:
 
 
 def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
-    """Return Σφφᵀ + λI, (K, d, d), or say that it cannot be inverted.
+    """Return Σφφᵀ + λI, (K, d, d), after checking its rank.
 
-    A rank-deficient Gram matrix without a ridge is a `SingularError`; with one, it is a
-    `SingularWarning` if the policy goes where features are missing, because the ridge alone then
-    decides about it.
+    A rank-deficient Gram matrix raises a `SingularError` without a ridge. With a ridge it gives a
+    `SingularWarning` if the policy needs the missing directions, where the ridge sets θ to zero.
     """
     gram, d = stats.gram, stats.gram.shape[-1]
     require_products(gram, LogError)
@@ -262,10 +262,10 @@ def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> Float
 
 
 def _goes_beyond(design: Design, stats: Statistics, fold: int, missing: int) -> bool:
-    """Return whether the policy's features have a part that the fold's own features lack."""
+    """Return whether the policy's features leave the span of the fold's features."""
     null = np.linalg.eigh(stats.gram[fold])[1][:, :missing]  # (d, missing)
     log = design.task.log
-    if design.task.policy is None:  # a greedy policy takes any logged action, anywhere
+    if design.task.policy is None:  # a greedy policy may take any logged action in any state
         if not isinstance(log, Log):
             return True
         some = log.next_states[:: max(1, log.n_transitions // 2_000)]

@@ -1,4 +1,4 @@
-"""What an estimator of one-step logs, or of weighted episodes, found: a value and its spread."""
+"""Results of estimators for one-step logs or weighted episodes: a value and its spread."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PILOT = 10  # every tenth sample sets the scale of the guaranteed bound
 class OneStepChoice(Scored):
     """The estimate of one-step scores, the evidence, and intervals at any level.
 
-    The `guarantee` are non-negative samples, (U,), whose mean the guaranteed bound is of, or why there
-    is no such bound.
+    `guarantee` holds the non-negative samples, (U,), for the guaranteed bound of their mean, or the
+    reason why there is no such bound.
     """
 
     sentences: tuple[str, ...] = ()  # the choice in words
@@ -38,23 +38,23 @@ class OneStepChoice(Scored):
 
     @property
     def asymmetry(self) -> float:
-        """Skewness of the mean: 0 where its law is symmetric."""
+        """Skewness of the mean: 0 if its distribution is symmetric."""
         return self.spread.skewness
 
     @property
     def skewed(self) -> bool:
-        """Whether a normal interval would be wrong for it."""
+        """Whether the mean is too skewed for a normal interval."""
         return abs(self.asymmetry) > RULES.skewed_mean
 
     def condensed(self, like: Scored | None = None) -> Self:
-        """Return the same with less evidence, and without a guaranteed bound."""
+        """Return a copy that takes less memory, without a guaranteed bound."""
         return replace(super().condensed(like), guarantee="it was left out of a large comparison.")
 
     def guaranteed_lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a bound that holds at any sample size, whatever the tail, where there is one.
+        """Return a bound that holds at any sample size and for any tail; raise if there is none.
 
-        Logarithmic smoothing of w·r, for rewards that are never negative and propensities that are
-        known. Its scale comes from every tenth unit, the bound from the others.
+        It is logarithmic smoothing of w·r, for non-negative rewards and known propensities. Every
+        tenth unit sets the scale; the bound uses the others.
         """
         check_level(level)
         if isinstance(self.guarantee, str):
@@ -87,11 +87,11 @@ def one_step_choice(
     cautions: tuple[str, ...] = (),
     **own: Any,
 ) -> OneStepChoice:
-    """Return a choice, with what was logged and what limits the interval.
+    """Return a choice, with the logged policy's value and what limits the interval.
 
-    From the returns and weights of samples, (n,), the influence of observations, (U,), and the common
-    return of each sample, (n,), if there is one. `rare` says whether the spread is one of rare events,
-    `cautions` what else limits the interval; `own` are the other attributes of the choice.
+    The arguments are the returns and weights of samples, (n,), the influence of observations, (U,),
+    and the common return of each sample, (n,), if there is one. `rare` says whether the spread is one
+    of rare events; `cautions` are further limits of the interval; `own` are the other attributes.
     """
     return OneStepChoice(
         unit=observations.name,

@@ -1,4 +1,4 @@
-"""The default for one-step logs: one call from rows to a value, its spread and its gain."""
+"""The default method for one-step logs: from rows to a value, its spread and its gain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tailproof.engines.threads import one_tree_thread
 from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import reward_shape
 
-_INSIDE = 0.05  # the point stays inside the interval that misses so often on either side
+_INSIDE = 0.05  # the point is clipped to the interval with this error probability on each side
 
 
 def one_step_numbers(task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
@@ -107,7 +107,7 @@ def _spread(
     influence: FloatArray,
     rare: Prediction | None,
 ) -> Spread:
-    """Return the spread of the scores' mean: of rare events beside a common reward, or Hall's."""
+    """Return the spread of the mean score: `Rare` for rare events, otherwise `Hall`."""
     observations = rows.observations
     if rare is not None and (rows.rewards != rare.logged).any():
         error = float(rare.policy.std()) / np.sqrt(rows.count)
@@ -120,7 +120,7 @@ def _spread(
 
 
 def _on_log(rows: OneStepRows, weights: FloatArray) -> PolicyOnLog:
-    """Return what the policy does in the rows, with the log's own codes of actions."""
+    """Return the policy's actions in the rows, with the log's own action codes."""
     shares = np.empty(rows.n_actions)
     shares[rows.codes] = rows.policy.mean(axis=0)
     agreement = float(rows.taken(rows.policy).mean())
@@ -128,7 +128,7 @@ def _on_log(rows: OneStepRows, weights: FloatArray) -> PolicyOnLog:
 
 
 def _huber_point(rows: OneStepRows, w: FloatArray, outcomes: dict[str, Prediction]) -> float | None:
-    """Return a Huber mean of the scores of a model of unclipped rewards, if tails allow one."""
+    """Return a Huber mean of the scores of a model of unclipped rewards, or None (`huber_location`)."""
     unclipped = {key: each for key, each in outcomes.items() if key != "boosting"}
     steady = unclipped[choose_outcome(unclipped, w, rows)]
     location = huber_location(rows.rewards - steady.logged, w)
@@ -143,7 +143,7 @@ def _point(
     spread: Spread,
     location: float | None,
 ) -> tuple[float, str, str]:
-    """Return the point, what it is called, and why it is that one."""
+    """Return the point estimate, its name, and the reason for it."""
     low, high = spread.ends(_INSIDE, _INSIDE)
     if location is not None:
         return (
@@ -165,7 +165,7 @@ def _point(
 
 
 def _cautions(rows: OneStepRows, estimated: str | None) -> tuple[str, ...]:
-    """Return what the interval does not know, in words."""
+    """Return the errors that the interval does not include, in words."""
     never = np.bincount(rows.actions, minlength=rows.n_actions) == 0
     unlogged = float(rows.policy[:, never].sum() / rows.count)
     said = []

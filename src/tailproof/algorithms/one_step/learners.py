@@ -1,4 +1,4 @@
-"""Policies from one-step logs: trees and linear scores taught with doubly robust scores."""
+"""Policies from one-step logs: trees and linear models fitted to doubly robust scores."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tailproof.features import Basis, PerAction, Standardise
 
 _PARTS = 3
 _TREES = 20
-_RAREST = 0.02  # propensity below which a weight stops growing
+_RAREST = 0.02  # smaller propensities are raised to this, to limit the weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredPolicy(ScoreLearner):
-    """What the learners from doubly robust scores share.
+    """Base of the learners from doubly robust scores.
 
-    Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ by trees that never saw the row, and
-    the propensity μ as logged, or estimated. The mean of Γ(s, π(s)) is the value of π.
+    Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ from trees fitted without the
+    row, and the propensity μ as logged or estimated. The mean of Γ(s, π(s)) estimates π's value.
     """
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
@@ -50,12 +50,12 @@ class ScoredPolicy(ScoreLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyTree(ScoredPolicy):
-    """A tree of the state whose leaves take the action of the highest mean score.
+    """A decision tree on the state; each leaf takes the action with the highest mean score.
 
     Parameters
     ----------
     depth
-        At most so many questions; 1 and 2 can be read aloud.
+        Maximum depth; trees of depth 1 or 2 are easy to read.
     """
 
     depth: int = 2
@@ -72,7 +72,7 @@ class PolicyTree(ScoredPolicy):
         z = standardise(task.log.states).astype(np.float32)
         inputs = z if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
         smallest = max(10, len(z) // 20)
-        # what all actions share says nothing about the choice between them
+        # the mean over actions does not affect the choice between them
         contrast = scores - scores.mean(axis=1, keepdims=True)
         tree = DecisionTreeRegressor(
             max_depth=self.depth, min_samples_leaf=smallest, random_state=0
@@ -85,10 +85,10 @@ class PolicyTree(ScoredPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyScores(ScoredPolicy):
-    """Each action's score as a ridge regression on the standardised state, shrunk towards its mean.
+    """A ridge regression of each action's score on the standardised state.
 
-    The ridge is chosen by generalised cross-validation: where states tell nothing, the policy is the
-    best constant.
+    The ridge is chosen by generalised cross-validation: if states have no effect, the policy is close
+    to the best constant action.
     """
 
     def _member(self, task: LearningTask) -> Any:
@@ -123,7 +123,7 @@ def doubly_robust_scores(task: LearningTask) -> FloatArray:
 
 
 def _outcomes(log: Log, rewards: FloatArray, seed: int) -> FloatArray:
-    """Return q̂(s, a) at every action, by trees that never saw the row's group, (n, A)."""
+    """Return q̂(s, a) at every action, from trees fitted without the row's group, (n, A)."""
     z = Standardise.fit(log.states, tame=True)(log.states)
     part = np.random.default_rng([seed, 11]).permutation(log.n_groups)[log.group_of_episode]
     part %= min(_PARTS, log.n_groups)

@@ -1,4 +1,4 @@
-"""What counts as one independent observation, and the spreads of their means."""
+"""Independent observations of a log, and the spreads of their means."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.judgement.rules import RULES
 
-_FEW = 10  # rows of an action that may have no common reward by chance
+_FEW = 10  # with fewer rows, an action may lack a common reward by chance
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Which independent observation each sample belongs to: its group, or itself."""
+    """The independent observation of each sample: its group, or the sample itself."""
 
     of_sample: IntArray  # (n,) the index of its observation
-    name: str  # what an observation is called: "row", "episode", "group"
+    name: str  # "row", "episode" or "group"
 
     @classmethod
     def of(cls, log: Log) -> Observations:
-        """Return those of the episodes of a log."""
+        """Return the observations of a log's episodes."""
         alone = "row" if log.is_bandit else "episode"
         return cls(log.group_of_episode, alone if log.group_ids is None else "group")
 
     @property
     def count(self) -> int:
-        """How many there are, U."""
+        """Number of observations, U."""
         return int(self.of_sample.max()) + 1
 
     def sums(self, values: FloatArray) -> FloatArray:
@@ -43,12 +43,12 @@ class Observations:
         return self.sums(values) * (self.count / len(values))
 
     def events(self, differs: BoolArray) -> int:
-        """Return in how many observations a sample differs."""
+        """Return the number of observations with at least one differing sample."""
         return int((self.sums(differs.astype(float)) > 0).sum())
 
 
 def common_value(samples: FloatArray) -> float | None:
-    """Return the value that more than four of five samples share, or None.
+    """Return the value of more than 80 % of the samples, or None.
 
     >>> common_value(np.array([0.0] * 9 + [3.0])), common_value(np.arange(9.0))
     (0.0, None)
@@ -59,10 +59,10 @@ def common_value(samples: FloatArray) -> float | None:
 
 
 def common_rewards(rewards: FloatArray, actions: IntArray, n_actions: int) -> FloatArray | None:
-    """Return the reward that more than four of five rows of each action share, (A,), or None.
+    """Return the reward of more than 80 % of each action's rows, (A,), or None.
 
-    Actions may differ in it, as prices and premiums do. Of an action with few rows the most common
-    reward is taken, of one without any that of all rows.
+    It may differ between actions, as prices and premiums do. An action with few rows uses its most
+    common reward, an action without rows that of all rows.
     """
     overall, found = common_value(rewards), np.empty(n_actions)
     for action in range(n_actions):
@@ -84,10 +84,10 @@ def rare_spread(
     *,
     common_error: float = 0.0,
 ) -> Rare:
-    """Return gamma intervals of what differs from a common value, by `sizes` with `weights`, (n,).
+    """Return gamma intervals for differences `sizes` from a common value, with `weights`, (n,).
 
-    The next event may be as large as the largest, and counts with the mean weight. `common_error` is
-    the standard error of the common value, where that differs between rows.
+    One more event is assumed to have the largest logged size and the mean weight. `common_error` is
+    the standard error of the common value, if it differs between rows.
     """
     n, mean_weight = len(sizes), float(weights[weights > 0].mean())
     sides: list[Events] = []
@@ -105,11 +105,11 @@ def logged_spread(
     common: FloatArray | None = None,
     policy_is_rare: bool = False,
 ) -> Spread:
-    """Return the spread of the mean of what was logged.
+    """Return the spread of the logged mean.
 
-    `common` is the common reward of each sample's action, (n,), where there is one. Where the policy's
-    own interval is one of rare events, more of them in the whole log need no point beyond their tail:
-    the sizes of all of them are known to both.
+    `common` is the common reward of each sample's action, (n,), if there is one. If the policy's own
+    interval is one of rare events, no tail point is added here, because both intervals use the same
+    observed event sizes.
     """
     if common is not None and 0 < observations.events(returns != common) < RULES.rare_events:
         usual, error = float(common.mean()), float(common.std()) / np.sqrt(len(common))

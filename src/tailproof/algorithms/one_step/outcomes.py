@@ -1,4 +1,4 @@
-"""Outcome models q̂(s, a), cross-fitted: what a reward should be, before any weight is used."""
+"""Cross-fitted outcome models q̂(s, a): predictions of the reward."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from tailproof.algorithms.one_step.observations import common_value
 from tailproof.algorithms.one_step.rows import FOLDS, OneStepRows
 from tailproof.arrays import FloatArray, IntArray
 
-_ENOUGH_FOR_AN_ARM = 30  # rows of an action below which it shares the model of all
-_FEW_ACTIONS = 10  # up to which trees see the action; beyond, they see the state alone
-TREE_ROWS = 100_000  # rows that trees are taught with at most
-_LEAST, _MOST = 100, 300  # columns of a design, whatever the number of rows
+_ENOUGH_FOR_AN_ARM = 30  # an action with fewer rows uses the shared model
+_FEW_ACTIONS = 10  # up to this number the action is an input of the trees; beyond, only the state
+TREE_ROWS = 100_000  # most training rows of trees
+_LEAST, _MOST = 100, 300  # limits of the number of columns of a design
 
 Model = Callable[[FloatArray], FloatArray]
 
 
 class Prediction(NamedTuple):
-    """One model's predictions for rows that it has not seen, (n,) each."""
+    """One model's predictions for held-out rows, (n,) each."""
 
     logged: FloatArray  # q̂(s_i, a_i)
     policy: FloatArray  # Σ_a π(a | s_i) q̂(s_i, a)
 
 
 def no_outcome(rows: OneStepRows) -> Prediction:
-    """Return q̂ = 0, with which doubly robust scores are importance sampling's."""
+    """Return q̂ = 0: doubly robust scores are then those of importance sampling."""
     return Prediction(np.zeros(rows.count), np.zeros(rows.count))
 
 
 def winsorised(rewards: FloatArray) -> FloatArray:
-    """Return rewards clipped at 1 and 99 %; of few that differ, at 5 and 95 % of those.
+    """Return rewards clipped at 1 and 99 %; if few differ from the common one, at 5 and 95 % of those.
 
-    To rank and teach models only: no estimate rests on them.
+    They serve only to fit and rank models, never as the rewards of an estimate.
     """
     common = common_value(rewards)
     if common is None:
@@ -47,7 +47,7 @@ def winsorised(rewards: FloatArray) -> FloatArray:
 
 
 def fit_outcomes(rows: OneStepRows) -> dict[str, Prediction]:
-    """Return the predictions of every rung: none, ridge, quadratic, per action, boosting."""
+    """Return the predictions of every model: none, ridge, quadratic, per action, boosting."""
     wide = quadratic(rows)
     shared = _shared(rows, wide, _ridge)
     few = rows.n_actions <= _FEW_ACTIONS
@@ -61,7 +61,7 @@ def fit_outcomes(rows: OneStepRows) -> dict[str, Prediction]:
 
 
 def _folds(rows: OneStepRows) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the rows that teach and those that are predicted, where there are both."""
+    """Yield training and test rows of each fold, if neither is empty."""
     for fold in range(FOLDS):
         train, test = np.flatnonzero(rows.fold != fold), np.flatnonzero(rows.fold == fold)
         if len(train) and len(test):
@@ -69,7 +69,7 @@ def _folds(rows: OneStepRows) -> Iterator[tuple[IntArray, IntArray]]:
 
 
 def _action_means(rows: OneStepRows, train: IntArray) -> FloatArray:
-    """Return the mean reward of each action, or of all rows for one without any, (A,)."""
+    """Return the mean reward of each action, or of all rows for an action without rows, (A,)."""
     rewards, actions = rows.rewards[train], rows.actions[train]
     count = np.bincount(actions, minlength=rows.n_actions)
     total = np.bincount(actions, weights=rewards, minlength=rows.n_actions)
@@ -96,7 +96,7 @@ def _ridge(inputs: FloatArray, target: FloatArray, _: int) -> Model:
 
 
 def _per_action(rows: OneStepRows, inputs: FloatArray, shared: Prediction) -> Prediction:
-    """Fit a ridge to each action that has rows enough, and take the shared model for the others."""
+    """Fit a ridge to each action with enough rows, and use the shared model for the others."""
     logged, policy = shared.logged.copy(), shared.policy.copy()
     least = _ENOUGH_FOR_AN_ARM if rows.n_actions <= _FEW_ACTIONS else 3 * inputs.shape[1]
     for train, test in _folds(rows):
@@ -114,7 +114,7 @@ def _per_action(rows: OneStepRows, inputs: FloatArray, shared: Prediction) -> Pr
 
 
 def _boosting(rows: OneStepRows) -> Prediction:
-    """Fit few small trees of state and action to clipped rewards."""
+    """Fit few small trees on state and action to clipped rewards."""
     target = winsorised(rows.rewards)
     logged, policy = no_outcome(rows)
     chosen = np.eye(rows.n_actions)
@@ -135,7 +135,7 @@ def _boosting(rows: OneStepRows) -> Prediction:
 
 
 def _clipped_trees(inputs: FloatArray, target: FloatArray, count: int) -> Model:
-    """Fit few small trees of the state to clipped residuals."""
+    """Fit few small trees on the state to clipped residuals."""
     mean = target.mean()
     if inputs.shape[1] == 0:
         return lambda at: np.full(len(at), mean)
@@ -143,7 +143,7 @@ def _clipped_trees(inputs: FloatArray, target: FloatArray, count: int) -> Model:
 
 
 def _trees(inputs: FloatArray, target: FloatArray, mean: float, count: int) -> Model:
-    """Fit trees to a clipped target; predictions are raised by what clipping took from the mean."""
+    """Fit trees to a clipped target; predictions are shifted back to the unclipped mean."""
     from sklearn.ensemble import HistGradientBoostingRegressor  # slow to import
 
     model = HistGradientBoostingRegressor(
@@ -154,7 +154,7 @@ def _trees(inputs: FloatArray, target: FloatArray, mean: float, count: int) -> M
         early_stopping=False,
         random_state=0,
     )
-    # the trees compute in single precision, which a far-off level would use up
+    # trees compute in single precision, which a large constant would use up
     spread, centre = float(target.std()) or 1.0, float(target.mean())
     model.fit(inputs[:TREE_ROWS], (target[:TREE_ROWS] - centre) / spread)
     shift = mean - target.mean()
@@ -163,11 +163,11 @@ def _trees(inputs: FloatArray, target: FloatArray, mean: float, count: int) -> M
 
 
 def quadratic(rows: OneStepRows) -> FloatArray:
-    """Return standardised states, squares and products, as many as the rows can teach, (n, e).
+    """Return standardised states, squares and products, as many as the rows allow, (n, e).
 
     Squares of two-valued columns and products of columns that are never non-zero together, such as
-    dummies of one category, say nothing new and are never formed. Squares come before products, and
-    products all or none, so that no order of columns matters.
+    dummies of one category, add no information and are left out. Squares are added before products,
+    each all or none, so that the order of columns does not matter.
     """
     states, n = rows.states, rows.count
     budget = int(np.clip(n // 50, _LEAST, _MOST))
@@ -201,7 +201,7 @@ def _standardised(columns: FloatArray) -> FloatArray:
 
 
 def gcv_ridge(inputs: FloatArray, target: FloatArray) -> tuple[FloatArray, float]:
-    """Return coefficients and intercept of the penalty with the least cross-validation error (GCV)."""
+    """Return coefficients and intercept for the penalty with the smallest GCV error."""
     n, centre, level = len(target), inputs.mean(axis=0), float(target.mean())
     if n < 10 or inputs.shape[1] == 0:
         return np.zeros(inputs.shape[1]), level

@@ -1,4 +1,4 @@
-"""A one-step log as arrays whose order depends on their contents, not on the file."""
+"""A one-step log as arrays in an order that depends on the contents, not on the file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tailproof.data.partition import label_hash
 from tailproof.data.spaces import ActionSpace
 
 FOLDS = 5  # of every cross-fit
-_MOST_COLUMNS = 300  # state columns beyond this are left out, those with the fewest distinct rows
+_MOST_COLUMNS = 300  # most state columns; those dominated by one value are dropped first
 
 
 @dataclass(frozen=True, eq=False)
 class OneStepRows:
-    """What the estimators of one-step logs read.
+    """The input of the estimators for one-step logs.
 
-    Rows, columns and actions stand in an order made from their ranks: shuffling the file, swapping
-    columns, relabelling actions or changing a unit gives the same numbers.
+    Rows, columns and actions are ordered by their ranks: shuffling the file, swapping columns,
+    relabelling actions or changing a unit gives the same numbers.
     """
 
     states: FloatArray  # (n, d) standardised, without constant and repeated columns
@@ -33,10 +33,10 @@ class OneStepRows:
     propensity: FloatArray | None  # (n,) if it was logged
     policy: FloatArray  # (n, A) π(a | s)
     observations: Observations  # the independent observation of each row: its group, or itself
-    fold: IntArray  # (n,) in which each row is predicted, not fitted: whole observations
+    fold: IntArray  # (n,) the fold in which each row is held out; observations stay whole
     space: ActionSpace  # of the log
-    codes: IntArray  # (A,) the code there of each action here
-    order: IntArray  # (n,) where each row stands in the log
+    codes: IntArray  # (A,) the log's code of each action
+    order: IntArray  # (n,) the position of each row in the log
 
     @property
     def count(self) -> int:
@@ -54,7 +54,7 @@ class OneStepRows:
 
 
 def is_one_step(task: Task) -> bool:
-    """Return whether the estimators of one-step logs can answer: discrete actions, logged starts."""
+    """Return whether the estimators for one-step logs apply: discrete actions, logged starts."""
     log = task.log
     if not (isinstance(log, Log) and log.is_bandit and log.is_discrete):
         return False
@@ -62,7 +62,7 @@ def is_one_step(task: Task) -> bool:
 
 
 def canonical_rows(task: Task, rng: np.random.Generator) -> OneStepRows:
-    """Return the rows of a one-step log in an order that only contents and seed decide."""
+    """Return the rows of a one-step log in an order that depends only on contents and seed."""
     log: Log = task.log
     key = int(rng.integers(2**63))
     reward_hash = label_hash(_ranks(log.rewards), 1)
@@ -94,12 +94,12 @@ def canonical_rows(task: Task, rng: np.random.Generator) -> OneStepRows:
 
 
 def _ranks(values: FloatArray) -> IntArray:
-    """Return the dense rank of each value: the same in every unit."""
+    """Return the dense rank of each value, which does not depend on the unit."""
     return np.unique(values, return_inverse=True)[1]
 
 
 def _action_order(actions: IntArray, reward_hash: IntArray, n_actions: int) -> IntArray:
-    """Return the actions sorted by how often they were taken and by the rewards they brought."""
+    """Return the actions sorted by their frequency and their rewards."""
     count = np.bincount(actions, minlength=n_actions)
     low, high = (
         np.bincount(actions, weights=part.astype(float), minlength=n_actions)
@@ -109,7 +109,7 @@ def _action_order(actions: IntArray, reward_hash: IntArray, n_actions: int) -> I
 
 
 def _columns(states: FloatArray, base: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """Return standardised columns, each once and in canonical order; signatures; dense ranks."""
+    """Return distinct standardised columns in canonical order, their signatures and dense ranks."""
     kept: dict[int, list[tuple[FloatArray, IntArray]]] = {}
     for column in states.T:
         spread = column.std()

@@ -1,4 +1,4 @@
-"""Doubly robust scores of one-step logs, which model they use, and which point they give."""
+"""Doubly robust scores of one-step logs: choice of the outcome model and of the point estimate."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tailproof.algorithms.one_step.outcomes import Prediction, winsorised
 from tailproof.algorithms.one_step.rows import OneStepRows
 from tailproof.arrays import FloatArray
 
-_WORTH = 0.85  # a robust point must cut the variance to this
-_DOUBT = 1.64  # standard errors beyond which two tails are not alike
+_WORTH = 0.85  # a robust point must reduce the variance to at most this share
+_DOUBT = 1.64  # standard errors beyond which two tails count as different
 
 
 class RowScores(NamedTuple):
-    """A value, and how much each row moves it."""
+    """A value, and the influence of each row on it."""
 
     value: float  # mean(q̂(s, π)) + Σ w (r − q̂) / Σ w
     influence: FloatArray  # (n,) centred at 0: the value's error is their mean
@@ -32,9 +32,9 @@ def doubly_robust(outcome: Prediction, weights: FloatArray, rewards: FloatArray)
 
 
 def choose_outcome(outcomes: dict[str, Prediction], weights: FloatArray, rows: OneStepRows) -> str:
-    """Return the model whose scores vary least, for clipped rewards; "none" unless clearly beaten.
+    """Return the model whose scores vary least on clipped rewards, or "none".
 
-    "Clearly" is by one standard error of the difference between the squared scores.
+    It must beat "none" by one standard error of the difference between the squared scores.
     """
     clipped = winsorised(rows.rewards)
     squares = {
@@ -47,11 +47,11 @@ def choose_outcome(outcomes: dict[str, Prediction], weights: FloatArray, rows: O
 
 
 def huber_location(residuals: FloatArray, weights: FloatArray) -> float | None:
-    """Return the weighted Huber mean of residuals with two heavy tails that are alike, else None.
+    """Return the weighted Huber mean of residuals if both tails are heavy and similar, else None.
 
-    Alike means that as many lie beyond the threshold on either side, and that what is clipped adds up
-    to nothing, as far as 1.64 standard errors tell; and it must cut the variance by 15 %. Rewards
-    with an atom, binary ones for instance, keep their plain mean.
+    Similar means that the numbers beyond the threshold on the two sides, and the clipped amounts,
+    differ by at most 1.64 standard errors. The variance must also fall by 15 %. Rewards with an atom,
+    such as binary ones, keep their plain mean.
     """
     chosen = weights > 0
     y, v = residuals[chosen], weights[chosen]
@@ -91,7 +91,7 @@ def _huber(y: FloatArray, v: FloatArray, threshold: float, start: float) -> floa
 
 
 def action_weights(rows: OneStepRows) -> FloatArray:
-    """Return π̄(a) / P̂(a), the weights if actions did not depend on states, with mean 1, (n,)."""
+    """Return π̄(a) / P̂(a), the weights for actions independent of states, with mean 1, (n,)."""
     share = np.bincount(rows.actions, minlength=rows.n_actions) / rows.count
     ratio = rows.policy.mean(axis=0) / np.maximum(share, 1 / rows.count)
     weights: FloatArray = ratio[rows.actions]
@@ -100,9 +100,9 @@ def action_weights(rows: OneStepRows) -> FloatArray:
 
 
 def shrunk(scores: RowScores, target: RowScores, rows: OneStepRows) -> float:
-    """Return the value moved towards another of less variance: b + d³ / (d² + var d), d = value − b.
+    """Return the value shrunk towards a less variable one, b: b + d³ / (d² + var d), d = value − b.
 
-    The share that is kept is d²/(d² + var d): nearly all where the two clearly differ.
+    The share d²/(d² + var d) of the difference is kept: nearly all if the two differ clearly.
     """
     difference = scores.value - target.value
     moved = rows.observations.sums(scores.influence - target.influence)

@@ -1,4 +1,4 @@
-"""Choices for estimators that a user names: weighted means of rows or episodes, with their spread."""
+"""Weighted means of rows or episodes with their spread, for estimators chosen by name."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.judgement.rules import RULES
 
-#: What an interval of changed weights cannot know.
+#: Caution for intervals with changed weights.
 BIASED = "it does not know the bias of the changed weights"
-#: What it is of where the estimate is a robust mean.
+#: Caution for estimates that are robust means.
 OF_THE_PLAIN_MEAN = "it is the interval of the plain mean, and holds the robust one"
 
 
@@ -39,11 +39,12 @@ def weighted_choice(
     rare_below: int = RULES.rare_events,
     **said: Any,
 ) -> OneStepChoice | None:
-    """Return mean(w G), over mean(w) if self-normalised, with its spread; None if no weight is left.
+    """Return mean(w G), over mean(w) if self-normalised, with its spread; None if all weights are 0.
 
-    With the returns and weights of episodes, (E,); `guaranteed` where the weights are π/μ as they are.
-    Below `rare_below` events under the policy the interval is one of rare events. `said` are the name
-    of the `estimator`, its `point` where that is another mean than the plain one, and `cautions`.
+    `returns` and `weights` are those of episodes, (E,); `guaranteed` says that the weights are the
+    unchanged π/μ. With fewer than `rare_below` events under the policy the interval is one of rare
+    events. `said` holds the name of the `estimator`, its `point` if that is not the plain mean, and
+    `cautions`.
     """
     mean = float(weights.mean())
     if self_normalised and mean == 0:
@@ -55,7 +56,7 @@ def weighted_choice(
         bound = guarantee(observations, weights, returns, known=True)
     influence = w * (returns - float(scores.mean())) if self_normalised else None
     spread: Rare | None = None
-    # a common reward other than 0 moves with the weights, unless these are normalised
+    # the weighted mean of a non-zero common reward varies unless weights are normalised
     if common is not None and (self_normalised or not common.any()):
         differ = returns - common
         events = observations.events((differ != 0) & (weights > 0))
@@ -77,8 +78,8 @@ def scored_choice(
 ) -> OneStepChoice:
     """Return the mean of scores, one for each episode, (E,), with its spread.
 
-    The weights tell what the overlap is; `returns` are what was logged, by default the rewards of a
-    one-step log. Where scores depend on each other, `influence` is that of each episode, centred at 0.
+    The weights measure the overlap; `returns` are the logged returns, by default the rewards of a
+    one-step log. If scores depend on each other, pass the `influence` of each episode, centred at 0.
     `said` is as in `weighted_choice`.
     """
     logged = log.rewards if returns is None else returns
@@ -87,7 +88,7 @@ def scored_choice(
 
 
 def _common(log: Log, returns: FloatArray) -> FloatArray | None:
-    """Return the return that most episodes share, which may differ between actions, (E,), or None."""
+    """Return the most common return (of the action, if it differs) per episode, (E,), or None."""
     if log.is_bandit and log.is_discrete:
         table = common_rewards(returns, log.actions, log.n_actions)
         if table is not None:

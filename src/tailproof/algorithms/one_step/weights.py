@@ -12,14 +12,14 @@ from tailproof.algorithms.one_step.rows import FOLDS, OneStepRows
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.errors import LogError
 
-FLOOR = 0.01  # the least estimated propensity
-_FEW_ACTIONS = 8  # up to which logistic regression and boosting are affordable
+FLOOR = 0.01  # smallest estimated propensity
+_FEW_ACTIONS = 8  # most actions for which logistic regression and boosting are fast enough
 _TREE_ROWS = 100_000
-_JUDGING_ROWS = 200_000  # whose likelihood decides between models; the rows stand in random order
+_JUDGING_ROWS = 200_000  # rows used to choose the model by likelihood; rows are in random order
 
 
 def row_weights(rows: OneStepRows) -> tuple[FloatArray, str | None]:
-    """Return w_i = π(a_i | s_i) / μ(a_i | s_i), (n,), and how μ was estimated if nobody logged it."""
+    """Return w_i = π(a_i | s_i) / μ(a_i | s_i), (n,), and how μ was estimated if it was not logged."""
     target = rows.taken(rows.policy)
     if not target.any():
         raise LogError(
@@ -37,7 +37,7 @@ def estimated_propensities(rows: OneStepRows) -> tuple[FloatArray, str]:
     """Return P̂(a_i | s_i), cross-fitted, (n,), and the model with the best held-out likelihood.
 
     The candidates are the actions' frequencies; a logistic regression on squares and products; and
-    boosted trees. Of many actions, linear discriminants instead of the last two.
+    boosted trees. With many actions, linear discriminants replace the last two.
     """
     some = np.arange(min(rows.count, _JUDGING_ROWS))
     models = {
@@ -77,7 +77,7 @@ def _classifiers(rows: OneStepRows) -> dict[str, tuple[Any, FloatArray]]:
 
 
 def _fitted(rows: OneStepRows, model: Any, inputs: FloatArray) -> list[Any]:
-    """Return a model, or the frequency of each action, for each fold, which it has not seen."""
+    """Return, for each fold, a model (or action frequencies) fitted to the other folds."""
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
@@ -88,7 +88,7 @@ def _fitted(rows: OneStepRows, model: Any, inputs: FloatArray) -> list[Any]:
         if model is None or not len(train) or (seen == seen[0]).all():
             found.append((np.bincount(seen, minlength=rows.n_actions) + 0.5) / (len(seen) + 0.5))
             continue
-        with warnings.catch_warnings():  # a fit that has not converged loses by its likelihood
+        with warnings.catch_warnings():  # the likelihood rejects fits that did not converge
             warnings.simplefilter("ignore", ConvergenceWarning)
             found.append(clone(model).fit(inputs[train[:_TREE_ROWS]], seen[:_TREE_ROWS]))
     return found
@@ -97,7 +97,7 @@ def _fitted(rows: OneStepRows, model: Any, inputs: FloatArray) -> list[Any]:
 def _held_out(
     rows: OneStepRows, models: list[Any], inputs: FloatArray, some: IntArray
 ) -> FloatArray:
-    """Return the probability of some rows' actions by the models that have not seen them."""
+    """Return the probability of some rows' actions by models fitted without these rows."""
     found = np.zeros(len(some))
     for fold, model in enumerate(models):
         places = np.flatnonzero(rows.fold[some] == fold)

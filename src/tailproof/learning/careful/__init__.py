@@ -1,1 +1,1 @@
-"""The default of `learn`: teach, choose and judge on different episodes, and say no if need be."""
+"""The default of `learn`: train, choose and test on different episodes; propose only improvements."""

@@ -1,4 +1,4 @@
-"""What may be learned, from plain to flexible, each kept to what the log knows."""
+"""Candidate methods from simple to flexible, most of them restricted to supported actions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tailproof.learning.choosing import choose_learner
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
 
-#: Shares of the likeliest action's probability that an action must have in such a state.
+#: Smallest allowed probability of an action, relative to that of the likeliest action.
 SUPPORTS = (0.3, 0.1, 0.0)
-#: Candidates at most, for a progress bar.
+#: Maximum number of candidates, for a progress bar.
 MOST = 20
 LIKELIEST = "likeliest action"
-_TOP = 0.3  # of the episodes that are imitated
-_LONG = 3  # mean steps of an episode from which it has an author to imitate
+_TOP = 0.3  # share of the episodes to imitate
+_LONG = 3  # mean steps of an episode above which imitating the best episodes is tried
 
 
 def methods_to_try(log: Log, gamma: float) -> dict[str, Method]:
-    """Return what is worth trying on a log by name, plain methods first."""
+    """Return candidate methods for a log by name, simple ones first."""
     bases: dict[str, Any] = {"constant": Constant(), LIKELIEST: TreeCloning()}
     if log.n_transitions > _LONG * log.n_episodes:
         bases["best episodes, trees"] = TreeCloning(top=_TOP)
@@ -33,7 +33,7 @@ def methods_to_try(log: Log, gamma: float) -> dict[str, Method]:
     if log.is_bandit:
         bases |= {f"policy tree of depth {depth}": PolicyTree(depth=depth) for depth in (1, 2, 3)}
         bases["linear scores"] = PolicyScores()
-    # one-step logs are taught six times over, and nothing builds up from step to step there
+    # one-step logs fit each candidate six times, and errors do not accumulate over steps
     supports = SUPPORTS[:1] if log.is_bandit else SUPPORTS
     bases |= {f"one step, support {share:g}": OneStep(support=share) for share in supports}
     if not log.is_bandit:
@@ -61,5 +61,5 @@ def _linear(log: Log) -> dict[str, Method]:
 
 
 def pointwise(base: Any) -> Method:
-    """Return a method of one member, whose policy is greedy for its critic."""
+    """Return a method with one member, whose policy is greedy in its critic."""
     return Method(base=base, at="pointwise")

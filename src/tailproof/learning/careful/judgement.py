@@ -1,4 +1,4 @@
-"""What episodes that taught nothing say about a policy: its value, its gain, and a bound of that."""
+"""Evaluation of a learned policy on held-out episodes: value, gain, and a bound of the gain."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from tailproof.policies.simple import action_probabilities
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """How a policy did on episodes that were kept from it.
+    """The evaluation of a policy on held-out episodes.
 
     Attributes
     ----------
     value, low, high
-        Its estimated value and the interval of it at `level`; None where there is no honest one.
+        The estimated value and its interval at `level`; None if no valid interval exists.
     logged_value
-        Of the logged behaviour, on the same episodes.
+        The value of the logged behaviour, on the same episodes.
     gain, bound
-        How far it is ahead of that, and a number that the gain exceeds with confidence `level`.
+        value − logged_value, and a lower bound of the gain at confidence `level`.
     level
         Confidence of interval and bound.
     episodes
-        How many judged.
+        Number of held-out episodes.
     why_not
-        Why no bound is honest, or None.
+        Why there is no valid bound, or None.
     """
 
     value: float
@@ -59,7 +59,7 @@ class Judgement:
 
     @property
     def better(self) -> bool:
-        """Whether the gain is above zero with the confidence that was asked."""
+        """Whether the gain is above zero with confidence `level`."""
         return bool(self.why_not is None and self.bound > 0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,21 +69,21 @@ class Judgement:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Judgement:
-        """Return what `to_dict` was taken from."""
+        """Rebuild the judgement from the result of `to_dict`."""
         known = {key: value for key, value in plain.items() if key != "better"}
         return cls(**{**known, "bound": -np.inf if plain["bound"] is None else plain["bound"]})
 
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """The default estimator on one part of the episodes, with what its learners may have got wrong.
+    """The default estimator on one part of the episodes, with deductions for its possible errors.
 
-    The behaviour is valued twice: by what it earned, and as its clone by the estimator. Where the
-    second is higher, the difference is an error of the estimator, and is taken off every gain. An
-    action that the teaching rows never took in this very state may be a catastrophe (a cliff beside
-    the path): where states are few, the chance of ever taking one costs the worst that was seen. And
-    where smooth critics agree with each other, trees are asked too: far from the log all smooth
-    critics extrapolate, and trees cannot.
+    Three amounts are subtracted from the bound of every gain. First, `shift`: the estimated gain of a
+    clone of the logged behaviour, if positive, because its true gain is 0. Second, if states are few,
+    the probability of ever taking an action that the training rows never took in the same state, times
+    the loss to the worst logged outcome: such an action may be a catastrophe. Third, if only the first
+    smooth critic was used, its excess over trees: far from the log smooth critics extrapolate, and
+    trees do not.
     """
 
     log: Log
@@ -94,26 +94,26 @@ class Judge:
     shift: float = 0.0
 
     def after(self, clone: Any) -> Judge:
-        """Return the same judge who has looked at the clone of the behaviour first."""
+        """Return a judge with `shift` set from the estimated gain of the cloned behaviour."""
         found = self.ask(clone)
         gain = 0.0 if found is None else found.gain
         return replace(self, shift=max(0.0, gain) if np.isfinite(gain) else 0.0)
 
     def ask(self, policy: Any) -> Judgement | None:
-        """Judge a policy; None where no critic of it can be fitted to this log."""
+        """Evaluate a policy; None if no critic of it can be fitted to this log."""
         try:
             return self(policy)
         except (TailproofError, np.linalg.LinAlgError):
             return None
 
     def acts(self, policy: Any) -> bytes:
-        """Return what a policy does in the states of the log: all that its judgement depends on."""
+        """Return a hash of the policy's action probabilities on the log, to find equal policies."""
         states = np.concatenate([self.log.states, self.log.next_states])
         law = action_probabilities(policy, states, self.log.n_actions)
         return sha256(law.tobytes()).digest()
 
     def choice(self, policy: Any) -> tuple[Choice | OneStepChoice, Blend | None]:
-        """Return the default's answer, and its critics where the log has more than one step."""
+        """Return the default estimate, and its critics if episodes have several steps."""
         task = Task(self.log, self.gamma, policy, None, seed=self.seed)
         rng = np.random.default_rng([self.seed, 5])
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
@@ -122,13 +122,13 @@ class Judge:
             return evaluate_log(task, None, rng)
 
     def __call__(self, policy: Any) -> Judgement:
-        """Judge a policy."""
+        """Evaluate a policy."""
         choice, blend = self.choice(policy)
         cost = self.shift
         if blend is not None:
             cost += extrapolated(blend, seed=self.seed)
         if self.seen is not None:
-            # of a very long log some groups of episodes climbed the ladder, and these have weights
+            # a very long log is sampled, and weights exist for the sampled groups only
             log = self.log if blend is None else blend.log
             visits = None if blend is None else blend.weights
             cost += self.seen.cost(policy, log, visits, choice.value, self.gamma)
@@ -154,10 +154,10 @@ class Judge:
 
 
 def gain_bound(choice: Choice | OneStepChoice, level: float) -> float:
-    """Return a number that the gain exceeds: the lower of two bounds.
+    """Return the smaller of two lower bounds of the gain.
 
-    The one combines the bounds of both values with their correlation, which is short where both lean on
-    the same few rows; the other is that of the paired differences, which is short where these are
+    The first combines the bounds of both values with their correlation and is too high if both depend
+    on the same few rows; the second is that of the paired differences and is too high if these are
     skewed.
     """
     differences = choice.influence - choice.logged_influence
@@ -166,9 +166,9 @@ def gain_bound(choice: Choice | OneStepChoice, level: float) -> float:
 
 
 def extrapolated(blend: Blend, *, seed: int) -> float:
-    """Return how far the value lies above that of trees, beyond the error of the difference.
+    """Return the excess of the value over that of trees, less the error of the difference.
 
-    Trees are part of a mixture of critics already; then there is nothing to add.
+    A mixture of critics already contains trees; the excess is then 0.
     """
     if len(blend.rungs) > 1:
         return 0.0

@@ -1,4 +1,4 @@
-"""Teach, choose, judge: three parts of the episodes, and the logged behaviour if none convinces."""
+"""Train, choose and test candidates on three parts of the episodes; else keep the behaviour."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tailproof.learning.careful.rows import Teach, Trial, learn_from_rows
 from tailproof.learning.careful.seen import SeenPairs
 from tailproof.learning.learned import Learned
 
-_CHOOSES = 1 / 3  # of the groups that do not judge; the others teach
-_FEWEST = 6  # groups that three parts need
+_CHOOSES = 1 / 3  # share of the groups not held out that choose; the others train
+_FEWEST = 6  # smallest number of groups for three parts
 
 
 class ThreeParts(NamedTuple):
@@ -34,7 +34,7 @@ class ThreeParts(NamedTuple):
 
 
 def three_parts(log: Log, judging: float, *, seed: int) -> ThreeParts:
-    """Deal the groups of a log to teaching, choosing and judging."""
+    """Split the groups of a log at random into parts for training, choosing and testing."""
     if not 0 < judging < 1:
         raise PartitionError(
             f"Without a method, learn keeps episodes to judge by: holdout must lie in (0, 1). Got "
@@ -58,25 +58,25 @@ def three_parts(log: Log, judging: float, *, seed: int) -> ThreeParts:
 
 @dataclass(frozen=True, kw_only=True)
 class CarefulLearning:
-    """Learns the candidate that is credibly better than the log, or keeps the logged behaviour.
+    """Learns a policy that is significantly better than the log, or keeps the logged behaviour.
 
-    Candidates are taught by half of the episodes. The one with the largest lower bound of its gain on
-    a quarter is chosen, and judged on the last quarter: what is reported never took part in the
-    choice. One-step episodes take turns in this (`learn_from_rows`).
+    Candidates are trained on half of the episodes. The one with the largest lower bound of its gain on
+    a quarter is chosen, and tested on the last quarter, so that the reported gain is independent of
+    the choice. One-step logs use cross-fitting instead (`learn_from_rows`).
     """
 
     log: Log
     gamma: float
     seed: int
-    holdout: float  # share of the groups that judge
-    at_least: float  # confidence with which the policy must be better than what was logged
+    holdout: float  # share of the groups to hold out for the test
+    at_least: float  # confidence with which the policy must be better than the logged one
     teach: Teach  # fits a method
     advance: Callable[[], Any]  # called after each candidate
 
     def learn(self) -> Learned:
-        """Return what was learned, with the episodes that judged it."""
+        """Return the learned policy, with the held-out episodes."""
         parts = three_parts(self.log, self.holdout, seed=self.seed)
-        if len(np.unique(parts.teach.actions)) < 2:  # the other action is too rare to learn about
+        if len(np.unique(parts.teach.actions)) < 2:  # other actions are too rare to learn from
             said = "The log takes nearly always the same action, and no candidate could be learned."
             learned = self._kept(said)
         elif self.log.is_bandit:
@@ -86,7 +86,7 @@ class CarefulLearning:
         return replace(learned, held_out=parts.judge)
 
     def _from_rows(self) -> Learned:
-        """Return what one-step episodes give."""
+        """Learn from one-step episodes."""
         settings = {name: value for name, value in vars(self).items() if name != "gamma"}
         trial, found = learn_from_rows(settings.pop("log"), **settings)
         failed = found.failed.values()
@@ -99,7 +99,7 @@ class CarefulLearning:
         return _proposed(trial, said, failed)
 
     def _from_steps(self, parts: ThreeParts) -> Learned:
-        """Return what episodes of several steps give."""
+        """Learn from episodes of several steps."""
         task = LearningTask(parts.teach, self.gamma, None, parts.teach.first_states, seed=self.seed)
         clone = behaviour(self.teach(task, pointwise(TreeCloning())))
         seen = SeenPairs.of(parts.teach)
@@ -137,7 +137,7 @@ class CarefulLearning:
 
     def _tried(self, task: Task, judge: Judge) -> tuple[list[Trial], list[str]]:
         trials, failed = [], []
-        known: dict[bytes, Judgement] = {}  # several candidates often come to the same policy
+        known: dict[bytes, Judgement] = {}  # several candidates often learn the same policy
         for name, method in methods_to_try(task.log, task.gamma).items():
             try:
                 with warnings.catch_warnings():
@@ -155,7 +155,7 @@ class CarefulLearning:
     def _kept(
         self, said: str, failed: Iterable[str] = (), judged: Judgement | None = None
     ) -> Learned:
-        """Return the logged behaviour, cloned from all episodes: no reward teaches it."""
+        """Return the logged behaviour, cloned from all episodes without using rewards."""
         task = Task(self.log, self.gamma, None, self.log.first_states, seed=self.seed)
         clone = replace(self.teach(task, pointwise(TreeCloning(exact=True))), taught=None)
         reasons = (said, *_failures(failed))
@@ -163,10 +163,10 @@ class CarefulLearning:
 
 
 def blind_choice(judge: Judge, trials: Sequence[Trial]) -> Trial | None:
-    """Return the likeliest action in each state, if all episodes say that it is better.
+    """Return the policy of the likeliest action, if it is significantly better on all episodes.
 
-    It has seen no reward, so that it cannot have taken advantage of their noise, and all episodes may
-    judge it, at half of the risk. It must be better by the choosing episodes too.
+    It is learned without rewards, so it cannot overfit their noise, and all episodes may test it, at
+    half the error probability. It must also be better on the episodes for choosing.
     """
     strict = replace(judge, level=1 - (1 - judge.level) / 2)
     for trial in trials:
@@ -177,7 +177,7 @@ def blind_choice(judge: Judge, trials: Sequence[Trial]) -> Trial | None:
 
 
 def behaviour(clone: Learned) -> Learned:
-    """Return a cloned behaviour that acts as often in each way as the log, not always the likeliest."""
+    """Return a cloned behaviour that samples actions with the log's probabilities."""
     return replace(clone, policy=clone.softmax(1.0))
 
 

@@ -1,4 +1,4 @@
-"""One-step logs: every row teaches, chooses and judges in turn, never the same policy twice."""
+"""Learning from one-step logs by cross-fitting: every row trains, chooses and tests in turn."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tailproof.policies.simple import action_probabilities
 FOLDS = 4
 _AHEAD = 1.64  # standard errors by which a rule must be ahead of the best constant action
 
-#: A task and a method to what was learned.
+#: Maps a task and a method to the learned policy.
 Teach = Callable[[Task, Method], Learned]
 
 
 class Trial(NamedTuple):
-    """A candidate, and what episodes that did not teach it say about it."""
+    """A candidate, and its evaluation on episodes that it was not trained on."""
 
     name: str
     learned: Learned
@@ -40,18 +40,18 @@ class Trial(NamedTuple):
 
     @property
     def better(self) -> bool:
-        """Whether it is credibly better than the log."""
+        """Whether it is significantly better than the log."""
         return self.judgement is not None and self.judgement.better
 
     @property
     def bound(self) -> float:
-        """A number that its gain exceeds."""
+        """A lower bound of its gain."""
         return -np.inf if self.judgement is None else self.judgement.bound
 
 
 @dataclass(frozen=True, eq=False)
 class LawOfRows:
-    """What cross-fitted policies do in the rows of one log, in its order."""
+    """The action probabilities of cross-fitted policies in the rows of one log, in its order."""
 
     law: FloatArray  # (n, A)
 
@@ -64,24 +64,24 @@ class LawOfRows:
 
 @dataclass(frozen=True, eq=False)
 class CrossFit:
-    """What each candidate does in each row, if two folds (the row's own and another) taught nothing.
+    """The score of each candidate in each row, trained without the row's fold and another fold.
 
-    `values` are Γ(s, π(s)) of a candidate by the other fold that did not teach and by row, (FOLDS, n);
-    0 in that fold.
+    `values` are Γ(s, π(s)) of a candidate by the other left-out fold and by row, (FOLDS, n); 0 in that
+    fold.
     """
 
     log: Log
-    fold: IntArray  # of each row, (n,); the first is the one that is held out at the end
+    fold: IntArray  # of each row, (n,); fold 0 is held out at the end
     scores: FloatArray  # Γ(s, a) of all rows, (n, A)
     values: dict[str, FloatArray]
-    methods: dict[str, Method]  # how candidates are learned
-    failed: dict[str, str] = field(default_factory=dict)  # why some were not
+    methods: dict[str, Method]  # of the candidates
+    failed: dict[str, str] = field(default_factory=dict)  # reasons, of those not learned
 
     @classmethod
     def of(
         cls, whole: LearningTask, fold: IntArray, *, teach: Teach, advance: Callable[[], Any]
     ) -> CrossFit:
-        """Teach every candidate without each pair of folds, and score it on both."""
+        """Train every candidate without each pair of folds, and score it on both."""
         log: Log = whole.log
         found = cls(log, fold, whole.scores, {}, {})
         for pair in combinations(range(FOLDS), 2):
@@ -89,7 +89,7 @@ class CrossFit:
             asked = np.flatnonzero(np.isin(fold, pair))
             for name, method in methods_to_try(task.log, 0.0).items():
                 if isinstance(method.base, Constant):
-                    continue  # every constant is scored without being taught
+                    continue  # constants need no training
                 found.methods[name] = method
                 try:
                     with warnings.catch_warnings():
@@ -110,14 +110,14 @@ class CrossFit:
         return found
 
     def chosen(self, left_out: int) -> tuple[str, Method]:
-        """Return the candidate that the other folds prefer: a constant unless a rule is ahead."""
+        """Return the best candidate on the other folds: a constant unless a rule is clearly better."""
         own = self.fold != left_out
         means = {action: self.scores[own, action].mean() for action in common_actions(self.log)}
         best = max(means, key=lambda action: means[action])
         bounds = {}
         for name, values in self.values.items():
             ahead = values[left_out, own] - self.scores[own, best]
-            # the standard error of a mean over rows, whose groups are independent
+            # standard error of a mean over rows with independent groups
             sums = np.bincount(self.log.group_of_episode[own], weights=ahead - ahead.mean())
             error = float(np.sqrt((sums**2).sum())) / len(ahead)
             bounds[name] = float(ahead.mean()) - _AHEAD * error
@@ -134,7 +134,7 @@ def constant(log: Log, action: int) -> tuple[str, Method]:
 
 
 def dealt(log: Log, judging: float, *, seed: int) -> IntArray:
-    """Deal whole groups to four folds, the first with a given share of them, (n,)."""
+    """Split whole groups into four folds, the first with a given share of them, (n,)."""
     order = shuffled_groups(log, np.random.default_rng([seed, 2]))
     first = min(max(1, round(judging * log.n_groups)), log.n_groups - (FOLDS - 1))
     place = np.empty(log.n_groups, dtype=np.intp)
@@ -144,7 +144,7 @@ def dealt(log: Log, judging: float, *, seed: int) -> IntArray:
 
 
 def task_without(whole: LearningTask, fold: IntArray, left_out: tuple[int, ...]) -> LearningTask:
-    """Return the task of the other folds, with the behaviour of all: that has seen no reward."""
+    """Return the task of the other folds; the behaviour, which uses no rewards, is of all folds."""
     log = whole.log.take(np.flatnonzero(~np.isin(fold, left_out)))
     starts, known = log.first_states, whole.behaviour
     return LearningTask(log, 0.0, None, starts, seed=whole.seed, known_behaviour=known)
@@ -159,11 +159,11 @@ def learn_from_rows(
     teach: Teach,
     advance: Callable[[], Any],
 ) -> tuple[Trial, CrossFit]:
-    """Choose a candidate for a one-step log, and judge it by all rows.
+    """Choose a candidate for a one-step log, and test it on all rows.
 
     There are four folds of whole groups. The three that are not held out choose between rules and
-    constants. A rule is judged as `judged_rule` says; if none is ahead of the best constant, or not
-    credibly better than the log, constants are tried.
+    constants. A rule is tested by `judged_rule`; if no rule beats the best constant, or it is not
+    significantly better than the log, constants are tried.
     """
     fold = dealt(log, holdout, seed=seed)
     whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
@@ -177,12 +177,11 @@ def learn_from_rows(
 
 
 def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
-    """Return what was learned without the first fold, and the judgement of all rows.
+    """Return the policy learned without the first fold, and its cross-fitted evaluation on all rows.
 
-    For each fold a candidate is chosen by the other three, each of which scores what it did not
-    teach; is taught by these three; and acts in the fold. What it earns there was used neither to
-    teach nor to choose it. All rows so judge the way of learning rather than one of its four
-    policies.
+    For each fold a candidate is chosen on the other three by scores of models not trained on the scored
+    rows, trained on these three, and evaluated in the fold, which was used neither for training nor for
+    choosing. The result evaluates the learning procedure rather than one of its four policies.
     """
     log: Log = whole.log
     law, unseen = np.zeros((log.n_transitions, log.n_actions)), np.zeros(log.n_transitions)
@@ -205,9 +204,9 @@ def judged_rule(found: CrossFit, whole: LearningTask, judge: Judge, *, teach: Te
 def judged_constant(whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial:
     """Return the constant action with the largest bound of its gain.
 
-    Constants need no teaching, so that all rows may choose and judge them, at the risk divided by
-    their number. Choosing on some rows and judging on others would be wrong more often: which of two
-    good actions is chosen then depends on who bought in the fold that judges the other.
+    Constants need no training, so all rows may choose and test them, with the error probability divided
+    by their number. Choosing on some rows and testing on others would be wrong more often: with two
+    good actions, large rewards in one fold change which action is chosen and tested in the others.
     """
     log: Log = whole.log
     constants = [constant(log, action) for action in common_actions(log)]

@@ -1,4 +1,4 @@
-"""Which actions were ever taken in this very state, where states are few enough to say so."""
+"""Which actions were logged in exactly the same state, for logs with few distinct states."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.policies.simple import action_probabilities
 
-_VALUES = 60  # distinct values of a column up to which states count as discrete
-_REPEATED = 0.5  # of the rows: at most so many states may be distinct
-_WORST = 0.01  # quantile of the rewards that stands for a catastrophe
+_VALUES = 60  # most distinct values per column for states to count as discrete
+_REPEATED = 0.5  # most distinct states, as a share of the rows
+_WORST = 0.01  # quantile of the rewards that represents a catastrophe
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class SeenPairs:
 
     @classmethod
     def of(cls, log: Log) -> SeenPairs | None:
-        """Return the pairs of a log; None where states hardly repeat."""
+        """Return the pairs of a log; None if states hardly repeat."""
         few = all(len(np.unique(column)) <= _VALUES for column in log.states.T)
         if not few or log.n_transitions == 0:
             return None
@@ -38,7 +38,7 @@ class SeenPairs:
         return cls(known, log.n_actions)
 
     def unseen(self, states: FloatArray, probabilities: FloatArray) -> FloatArray:
-        """Return the probability of an action that was never taken in each state, (n,)."""
+        """Return the probability, in each state, of actions that were never logged there, (n,)."""
         distinct, place = np.unique(states + 0.0, axis=0, return_inverse=True)
         nothing = np.zeros(self.n_actions, dtype=bool)
         taken = np.array([self.known.get(state.tobytes(), nothing) for state in distinct])
@@ -47,9 +47,9 @@ class SeenPairs:
     def cost(
         self, policy: Any, log: Log, weights: FloatArray | None, value: float, gamma: float
     ) -> float:
-        """Return what unseen actions may cost: the chance of ever taking one, times the worst.
+        """Return the possible loss by unseen actions: P(ever taking one) times the worst loss.
 
-        `weights` say how often the policy visits each row, up to a factor, (n,); None for all alike.
+        `weights` are proportional to the policy's visits of each row, (n,); None for equal visits.
         """
         visits = np.ones(log.n_transitions) if weights is None else np.maximum(weights, 0.0)
         if not visits.sum() > 0:
@@ -60,7 +60,7 @@ class SeenPairs:
 
 
 def unseen_cost(share: float, log: Log, value: float, gamma: float) -> float:
-    """Return the chance of ever taking an unseen action, by its share of the steps, times the worst."""
+    """Return P(ever taking an unseen action), from their share of the steps, times the worst loss."""
     horizon = 1 / (1 - gamma) if gamma < 1 else float(log.lengths.mean())
     worst = float(np.quantile(log.rewards, _WORST)) * horizon
     return min(1.0, share * horizon) * max(0.0, value - worst)

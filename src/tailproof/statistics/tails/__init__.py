@@ -1,4 +1,4 @@
-"""Pure statistics of one sample: how heavy its tails are, whether they cluster, which way it leans."""
+"""Statistics of one sample: how heavy its tails are, whether extremes cluster, and its skew."""
 
 from tailproof.statistics.tails.clustering import (
     ExtremalIndex,

@@ -1,7 +1,7 @@
-"""Do extremes come alone or in clusters? The extremal index, within and across episodes.
+"""The extremal index, which measures clustering of extremes, within and across episodes.
 
-θ = 1 for independent values; 1/θ is the mean number of extremes in a cluster. A log that clusters
-must not be robustified step by step: a storm's hours are one outlier, not many.
+θ = 1 for independent values; 1/θ is the mean number of extremes in a cluster. If extremes cluster,
+robust methods must not treat steps as independent: the hours of one storm are one outlier, not many.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Extremes = Literal["both", "right", "left"]
 ClusterMethod = Literal["intervals", "runs"]
 Summary = Literal["max", "sum"]
 
-#: Fewer extremes than this say nothing about clusters.
+#: Fewest extremes for an estimate.
 FEWEST = 20
 
 
@@ -35,12 +35,12 @@ class ExtremalIndex:
     low: float
     high: float
     exceedances: int  # values beyond the threshold
-    clusters: int  # in which they come
+    clusters: int  # number of clusters of these values
     threshold: float  # a distance from the median (`side="both"`), or a value
     method: ClusterMethod
     side: Extremes
     level: float
-    reason: str = ""  # why there is no estimate; empty when there is one
+    reason: str = ""  # why there is no estimate; empty if there is one
 
     @property
     def estimable(self) -> bool:
@@ -58,25 +58,25 @@ def extremal_index(
     run: int = 5,
     level: float = 0.95,
 ) -> ExtremalIndex:
-    """Estimate the extremal index of a sequence, or of many: clusters never reach across episodes.
+    """Estimate the extremal index of a sequence, or of episodes; clusters do not cross episodes.
 
     "intervals" (Ferro and Segers 2003): with T_1, …, T_{N−1} the times between successive extremes,
 
         θ = 2·(ΣT)²/((N−1)·ΣT²)                if no T exceeds 2,
         θ = 2·(Σ(T−1))²/((N−1)·Σ(T−1)(T−2))    otherwise, at most 1,
 
-    with the interval of the delta method. It needs the long times between clusters, which short
-    episodes cut off; keeping only those inside episodes would see the short ones alone. So the
-    episodes are laid end to end in an order that parts neighbours (a fixed stride, nothing random).
+    with the interval of the delta method. It needs the long times between clusters, which do not
+    occur within short episodes. So the episodes are concatenated in an order that separates neighbours
+    (with a fixed stride, nothing random).
 
-    "runs": a cluster ends where no extreme follows within `run` steps of its episode. The next
-    cluster may come that soon by chance: clusters arrive at the rate θ·p, p being the share of
-    extremes, so none comes in m steps with probability (1 − p)^(θ·m). Hence θ solves
+    "runs": a cluster ends if no extreme follows within `run` steps of its episode. The next cluster
+    may start that soon by chance: clusters arrive at the rate θ·p, where p is the share of extremes, so
+    none arrives in m steps with probability (1 − p)^(θ·m). Hence θ solves
 
         θ = clusters / Σ(1 − p)^(θ·m),    m = min(run, steps that the episode still has),
 
-    which is 1 on average for independent values. Wilson's interval, widened by the spread of the
-    clusters' sizes.
+    which is 1 on average for independent values. The interval is Wilson's, widened by the variance of
+    the cluster sizes.
 
     Parameters
     ----------
@@ -89,11 +89,12 @@ def extremal_index(
     method
         "intervals" or "runs".
     share
-        Of values that count as extreme; by default 1 %, or what gives 100 extremes, at most 10 %.
+        Share of values that count as extreme; by default 1 %, or the share that gives 100 extremes, at
+        most 10 %.
     run
-        The steps without an extreme that end a cluster ("runs").
+        Number of steps without an extreme that ends a cluster ("runs").
     level
-        Of the interval.
+        Level of the interval.
 
     Examples
     --------
@@ -159,11 +160,11 @@ def extremal_index_across(
     run: int = 5,
     level: float = 0.95,
 ) -> ExtremalIndex:
-    """Estimate the extremal index of the sequence of episodes: do bad episodes follow each other?
+    """Estimate the extremal index of the sequence of episodes: whether extreme episodes cluster.
 
     Each episode counts as one value, its largest ("max", of |x − median|, x or −x as `side` says)
-    or its sum. θ well below 1 means that neighbouring episodes share their extremes and belong into
-    one group. The parameters are those of `extremal_index`.
+    or its sum. θ well below 1 means that neighbouring episodes share extremes and should be in one
+    group. The parameters are those of `extremal_index`.
 
     >>> rng = np.random.default_rng(1)
     >>> storm = np.repeat(rng.pareto(1.0, 1000), 3)  # three days each
@@ -193,7 +194,7 @@ def _distance(x: FloatArray, side: Extremes) -> FloatArray:
 
 
 def _parted(rows: IntArray, starts: IntArray) -> IntArray:
-    """Return where the extremes lie when the episodes are laid out with neighbours far apart."""
+    """Return the positions of the extremes after reordering episodes to separate neighbours."""
     episodes = len(starts) - 1
     stride = max(round(episodes * 0.618), 1)
     while math.gcd(stride, episodes) > 1:
@@ -225,11 +226,11 @@ def _runs(
 ) -> tuple[float, float, float, int]:
     end = starts[np.searchsorted(starts, rows, side="right")]
     follower = np.append(rows[1:], starts[-1] + run)
-    last = (follower - rows > run) | (follower >= end)  # of its cluster
+    last = (follower - rows > run) | (follower >= end)  # extreme of its cluster
     clusters, n = int(last.sum()), len(rows)
     sizes = np.diff(np.flatnonzero(last), prepend=-1)
     ratio = clusters / n
-    # Var(clusters/n) by the spread of the sizes, against the binomial one; the larger counts.
+    # Var(clusters/n) from the cluster sizes, or the binomial variance if that is larger
     chance = ratio * (1 - ratio) / n
     spread = ratio**4 * float(sizes.var()) / clusters
     effective = n / max(1.0, spread / chance) if chance > 0 else float(n)
@@ -249,6 +250,6 @@ def _without_chance(ratio: float, share: float, ahead: FloatArray) -> float:
     steps = np.arange(len(ahead))
     theta = ratio
     for _ in range(100):
-        # From below, each step rises towards the solution; run·share < 1 makes it a contraction.
+        # increases towards the solution; run·share < 1 makes it a contraction
         theta = min(ratio / float(ahead @ (1 - share) ** (theta * steps)), 1.0)
     return theta

@@ -31,14 +31,14 @@ def moment_path(descending: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = 1 - first**2 / second
         path = first + 1 - 0.5 / spread
-    # Equal values leave a spread of rounding errors only.
+    # for equal values the spread is only rounding errors
     return np.where(spread > 1e-12, path, np.nan)
 
 
 def pickands_path(descending: FloatArray) -> FloatArray:
     """Return ξ_k = log₂((X_(k) − X_(2k))/(X_(2k) − X_(4k))) for k = 1, …, m // 4 (Pickands 1975).
 
-    Shifting or scaling the sample changes nothing.
+    It is invariant under shifts and scaling of the sample.
     """
     k = np.arange(1, len(descending) // 4 + 1)
     upper = descending[k - 1] - descending[2 * k - 1]
@@ -64,7 +64,7 @@ def deviation(method: Estimator, shape: FloatArray) -> FloatArray:
         bounded = (1 - s) ** 2 * twice * (4 - 8 * twice / thrice + last)
         return np.sqrt(np.where(shape >= 0, 1 + shape**2, bounded))
     s = np.where(np.abs(shape) < 1e-6, 1e-6, shape)  # 0/0 at ξ = 0, continuous there
-    power = 2 ** np.minimum(s, 100)  # beyond, the ratio of powers no longer moves
+    power = 2 ** np.minimum(s, 100)  # beyond this the ratio of powers is constant
     spread: FloatArray = s * np.sqrt(2 * power**2 + 1) / (2 * (power - 1) * np.log(2))
     return spread
 
@@ -75,7 +75,7 @@ def alpha_interval(
     """Return the ends of an interval for α = 1/ξ, infinite where ξ ≤ 0 cannot be excluded.
 
     Hill: k·ξ_k/ξ is Gamma(k, 1) for exact Pareto values, so α lies between the Gamma quantiles over
-    k·ξ_k. The others: 1/(ξ_k ± z·σ(ξ_k)/√k). Values that come in clusters count θ·k, not k.
+    k·ξ_k. The others: 1/(ξ_k ± z·σ(ξ_k)/√k). Clustered values count as θ·k, not k.
     """
     count = k * theta
     miss = (1 - level) / 2
@@ -105,7 +105,7 @@ def stable_k(k: IntArray, shape: FloatArray, spread: FloatArray, *, tolerance: f
     band = tolerance * spread / np.sqrt(k)
     ceiling = np.minimum.accumulate(shape + band)
     floor = np.maximum.accumulate(shape - band)
-    broken = ~((shape <= ceiling) & (shape >= floor))  # NaN breaks it too
+    broken = ~((shape <= ceiling) & (shape >= floor))  # true for NaN too
     return int(k[-1] if not broken.any() else k[max(int(np.argmax(broken)) - 1, 0)])
 
 
@@ -116,7 +116,7 @@ def geometric_grid(first: int, last: int, points: int) -> IntArray:
 
 def _log_moments(descending: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return M₁ and M₂ for k = 1, …, m − 1."""
-    below = np.log(descending[0]) - np.log(descending)  # (m,), from 0 up: small numbers, so exact
+    below = np.log(descending[0]) - np.log(descending)  # (m,), ascending from 0, for accuracy
     k = np.arange(1, len(below))
     sums, squares = np.cumsum(below)[:-1] / k, np.cumsum(below**2)[:-1] / k
     last = below[1:]

@@ -1,4 +1,4 @@
-"""How heavy one tail is: its index α with an interval, or against the number of extremes used."""
+"""The index α of one tail, with an interval, for a chosen or for every number of extremes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tailproof.statistics.tails.sample import (
 
 Side = Literal["right", "left"]
 
-#: Below this many values a quarter of the sample holds fewer than ten extremes.
+#: With fewer values, a quarter of the sample has fewer than ten extremes.
 FEWEST = 40
 _PATHS = {"hill": hill_path, "moment": moment_path, "pickands": pickands_path}
 
@@ -46,12 +46,12 @@ class TailIndex:
     alpha: float = math.nan  # infinite for a light tail, NaN when not estimable
     low: float = math.nan
     high: float = math.nan
-    k: int = 0  # how many extremes it rests on
-    threshold: float = math.nan  # the value of the sample beyond which they lie
+    k: int = 0  # number of extremes used
+    threshold: float = math.nan  # sample value beyond which they lie
     method: Estimator
     side: Side
     level: float
-    reason: str = ""  # why there is no estimate; empty when there is one
+    reason: str = ""  # why there is no estimate; empty if there is one
 
     @property
     def estimable(self) -> bool:
@@ -84,7 +84,7 @@ class TailPath:
 
 @dataclass(frozen=True, eq=False)
 class _Tail:
-    """How far the extremes lie beyond the centre, largest first, and what one estimator makes of it."""
+    """Distances of the extremes from the centre, largest first, and the estimates from them."""
 
     values: FloatArray  # (m,)
     centre: float
@@ -95,7 +95,7 @@ class _Tail:
     def of(
         cls, x: FloatArray, side: Side, method: Estimator, centre: float | None, most: int
     ) -> _Tail:
-        """Return as much of a tail as estimates up to k = most need, the median being the centre."""
+        """Return the part of a tail needed for k up to `most`; the default centre is the median."""
         n = len(x)
         if centre is None:
             centre = float(median_of(x))
@@ -116,13 +116,13 @@ class _Tail:
         return _PATHS[self.method](self.values) if len(self.values) > 1 else np.empty(0)
 
     def threshold(self, k: IntArray) -> FloatArray:
-        """Return the value of the sample beyond which the extremes lie that k uses."""
+        """Return the sample value beyond which the extremes for k lie."""
         edge = self.values[4 * k - 1 if self.method == "pickands" else k]
         return self.centre + edge if self.side == "right" else self.centre - edge
 
 
 def hill(x: npt.ArrayLike, k: int, *, level: float = 0.95, theta: float = 1.0) -> TailIndex:
-    """Estimate the right tail's index from the k largest values as they are, uncentred.
+    """Estimate the right tail's index from the k largest values, without centring.
 
     1/α = (1/k) Σ_{i≤k} log(X_(i)/X_(k+1)) (Hill 1975), with the Gamma interval that is exact for
     Pareto values. `tail_index` centres the sample and chooses k.
@@ -134,9 +134,9 @@ def hill(x: npt.ArrayLike, k: int, *, level: float = 0.95, theta: float = 1.0) -
     k
         The number of extremes.
     level
-        Of the interval.
+        Level of the interval.
     theta
-        The extremal index, when extremes come in clusters: the interval then counts θ·k of them.
+        The extremal index if extremes are clustered: the interval then uses θ·k instead of k.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def moment(x: npt.ArrayLike, k: int, *, level: float = 0.95, theta: float = 1.0)
 
 
 def pickands(x: npt.ArrayLike, k: int, *, level: float = 0.95, theta: float = 1.0) -> TailIndex:
-    """Estimate the right tail's index from three spacings, whatever the sample's location.
+    """Estimate the right tail's index from spacings, independent of the sample's location.
 
     ξ = log₂((X_(k) − X_(2k))/(X_(2k) − X_(4k))) (Pickands 1975), so 4k ≤ n; noisy. The parameters
     are those of `hill`.
@@ -187,18 +187,18 @@ def tail_index(
 ) -> TailIndex:
     """Estimate the index of one tail of a sample, with a stable k chosen from the data.
 
-    The tail is what lies beyond `centre`, so that shifting or rescaling the sample changes nothing
-    but the threshold. Without k: over k from max(10, n^⅓) to n/4, spaced by a factor 1.5, the
+    The tail consists of the values beyond `centre`, so that shifting or rescaling the sample changes
+    only the threshold. Without k: over k from max(10, n^⅓) to n/4, spaced by a factor 1.5, the
     largest k̂ is found whose estimate agrees with those of all smaller k (`stable_k`), and
-    k = k̂/6 is used, because up to k̂ the bias is only as small as the noise. The interval is the
-    hull of the intervals at k and at k/4: where the two part, bias is still at work, and the
-    interval says so.
+    k = k̂/6 is used, because at k̂ the bias may be as large as the noise. The interval is the union of
+    the intervals at k and at k/4 (with any gap): if the two differ, there is still bias, and the
+    interval is wider.
 
-    The constants were chosen on nine laws. On eleven others (α from 1.2 to 3) with n = 500 to 20,000,
-    Hill's 95 % interval covers α in 94 to 96 % of samples on average and in 85 to 91 % on the worst, a
-    log-gamma; the moment estimator's in 91 to 93 % (worst 86 %), Pickands' in 96 to 97 % (worst 92 %)
-    and twice as wide. Hill's estimate of a light tail is finite but grows with n; the moment
-    estimator's is infinite.
+    The constants were chosen on nine distributions. On eleven others (α from 1.2 to 3) with n = 500 to
+    20,000, Hill's 95 % interval covers α in 94 to 96 % of samples on average and in 85 to 91 % on the
+    worst, a log-gamma; the moment estimator's in 91 to 93 % (worst 86 %), Pickands' in 96 to 97 %
+    (worst 92 %) and twice as wide. Hill's estimate of a light tail is finite but grows with n; the
+    moment estimator's is infinite.
 
     Parameters
     ----------
@@ -209,15 +209,15 @@ def tail_index(
     method
         "hill" (sharpest for power tails), "moment" (also for light tails) or "pickands".
     k
-        The number of extremes, if not chosen from the data; the interval is then the plain one.
+        The number of extremes; by default chosen from the data. A given k has only its own interval.
     centre
-        Where the tail starts from; the median by default, 0 for positive data known to start there.
-        Pickands' estimator needs none.
+        The origin of distances in the tail; by default the median. Use 0 for positive data that start
+        there. Pickands' estimator needs none.
     level
-        Of the interval.
+        Level of the interval.
     theta
-        The extremal index, when extremes come in clusters: θ·k of them count, in the choice of k
-        and in the interval. A storm of a hundred hours is one extreme, not a hundred.
+        The extremal index if extremes are clustered: the choice of k and the interval then use θ·k. A
+        storm of a hundred hours is one extreme, not a hundred.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def tail_index(
     x = _checked(x, side, method, level, theta)
     unknown = TailIndex(method=method, side=side, level=level)
     n = len(x)
-    alone = max(10, round((n * theta) ** (1 / 3)))  # clusters, the least that a choice rests on
+    alone = max(10, round((n * theta) ** (1 / 3)))  # smallest number of clusters for a choice of k
     fewest = math.ceil(alone / theta) if k is None else k
     if k is None and n < FEWEST:
         reason = f"the sample has {n} values and at least {FEWEST} are needed"
@@ -253,7 +253,7 @@ def tail_index(
         reason = f"its {fewest + 1} largest values take {distinct} distinct value(s) and {needed} "
         return replace(unknown, reason=f"{reason}are needed")
     pair = np.array([k])
-    if k is None:  # the k to report, and a smaller one that shows how far its bias may reach
+    if k is None:  # the k to report, and a smaller one to show its bias
         points = 1 + math.ceil(math.log(len(shape) / fewest, 1.5))
         grid = geometric_grid(fewest, len(shape), points)
         spread = deviation(method, shape[grid - 1]) / math.sqrt(theta)

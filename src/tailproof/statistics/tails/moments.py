@@ -1,4 +1,4 @@
-"""Does the mean exist, does the variance? Evidence from the largest value and from both tails."""
+"""Evidence on whether mean and variance exist, from the largest value and both tails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MomentEvidence:
     """Whether the moment of order p plausibly exists, and why."""
 
     exists: Literal["yes", "doubtful", "no"]
-    reason: str  # what that rests on
+    reason: str  # the evidence in words
     p: float  # 1 for the mean, 2 for the variance
     ratio: float  # the share of the largest value in Σ|x − median|^p
     alpha: float  # the heavier tail's index and its interval; NaN when neither tail is estimable
@@ -34,7 +34,7 @@ def max_to_sum(x: npt.ArrayLike, p: float, *, centre: float = 0.0) -> float:
     """Return R_n(p) = max_i |x_i − c|^p / Σ_i |x_i − c|^p.
 
     R_n(p) → 0 as n grows exactly when the moment of order p exists (O'Brien 1980). It lies between
-    1/n (all alike) and 1 (one value is everything); a sample without any deviation gives 1/n.
+    1/n (all deviations equal) and 1 (only one differs from c); a sample without deviations gives 1/n.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def max_to_sum(x: npt.ArrayLike, p: float, *, centre: float = 0.0) -> float:
     p
         The order of the moment, positive.
     centre
-        c. 0 is the textbook's; the median keeps a large mean from hiding the tails.
+        c. 0 is the textbook definition; with the median, a large mean does not hide the tails.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def max_to_sum(x: npt.ArrayLike, p: float, *, centre: float = 0.0) -> float:
 
 
 def max_to_sum_path(x: npt.ArrayLike, p: float, *, centre: float = 0.0) -> FloatArray:
-    """Return R_1(p), …, R_n(p) in the sample's own order; a path that keeps jumping has no limit 0.
+    """Return R_1(p), …, R_n(p) in the order of the sample; repeated jumps mean that the limit is not 0.
 
     The parameters are those of `max_to_sum`.
 
@@ -76,22 +76,22 @@ def moment_evidence(
     level: float = 0.95,
     theta: float = 1.0,
 ) -> MomentEvidence:
-    """Judge whether the moment of order p exists, from the tail indices and the largest value.
+    """Decide whether the moment of order p exists, from the tail indices and the largest value.
 
-    The moment exists for α > p. Were α = p, R_n(p)·log n would tend to a law of Fréchet type that
-    is below ⅓ one time in twenty (exp(−3)), and to larger values for α < p. So, with α the smaller
+    The moment exists for α > p. If α = p, R_n(p)·log n tends to a distribution of Fréchet type that is
+    below ⅓ with probability exp(−3) = 0.05; for α < p it tends to larger values. So, with α the smaller
     index of the two tails, [low, high] its interval and R = R_n(p) about the median:
 
     - "no" when high < p and R ≥ 1/(3·log n), or when (α + high)/2 < p and R ≥ 1/log n;
     - "yes" when low > p and R < 1/log n, or when α > p and R < 1/(3·log n);
     - "doubtful" otherwise; a tail of few distinct values is judged by R alone.
 
-    Measured on fourteen laws that did not settle the rule, n = 500 to 20,000. "Yes" to a variance that
-    does not exist: at most 2 % of samples. "No" to one that exists: up to 20 % at n = 500 and 7 % from
-    n = 2,000 on (Pareto with α = 2.2); "no" to a mean that exists: at most 2 %. Near the border the
-    answer is mostly "doubtful". Laws that only look like a power tail are judged by how they look: the
-    variance of a log-normal sample with σ = 2 is called doubtful or absent. An average of that many
-    values behaves so.
+    Error rates on fourteen distributions that were not used to set the rule, n = 500 to 20,000. "Yes"
+    to a variance that does not exist: at most 2 % of samples. "No" to one that exists: up to 20 % at n
+    = 500 and 7 % from n = 2,000 on (Pareto with α = 2.2); "no" to a mean that exists: at most 2 %. Near
+    the border the answer is mostly "doubtful". Distributions that only resemble a power tail are
+    treated as one: the variance of a log-normal sample with σ = 2 is called doubtful or absent, and
+    averages of so many values do behave as if it were.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ def moment_evidence(
     p
         The order, 1 for the mean, 2 for the variance.
     tails
-        The indices of the two tails, when already known; Hill's by default.
+        The indices of the two tails, if already known; Hill's by default.
     level
-        Of the default tails' intervals.
+        Level of the default tails' intervals.
     theta
-        The extremal index, when extremes come in clusters. The default tails count θ·k of them, and
-        the largest cluster, R/θ, is set against 1/log(θ·n).
+        The extremal index if extremes are clustered. The default tails then use θ·k instead of k, and
+        the largest cluster, R/θ, is compared with 1/log(θ·n).
 
     Examples
     --------

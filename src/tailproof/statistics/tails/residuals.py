@@ -1,4 +1,4 @@
-"""The Bellman residual monitor: how wild the residuals are, where, and which are the worst."""
+"""The Bellman residual monitor: scale of the residuals, overall and over time, and the worst."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.errors import MethodError
 from tailproof.statistics.tails.sample import as_sample, deviation_of, median_of
 
-#: 1/Φ⁻¹(¾): makes the MAD of Gaussian values their standard deviation.
+#: 1/Φ⁻¹(¾): scales the MAD to the standard deviation of Gaussian values.
 GAUSSIAN = 1.4826022185056018
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResidualMonitor:
-    """Residuals δ at a glance.
+    """A summary of the residuals δ.
 
     `ratio` is std/mad: about 1 for Gaussian residuals, growing without bound with n for infinite
-    variance, infinite when more than half of the residuals are equal, NaN when all are.
+    variance, infinite if more than half of the residuals are equal, NaN if all are.
     """
 
     std: float
@@ -35,7 +35,7 @@ class ResidualMonitor:
 
     @property
     def swing(self) -> float:
-        """Return the largest scale of a window over the median one; NaN if that is zero."""
+        """The largest scale of a window divided by the median scale; NaN if that is zero."""
         middle = float(median_of(self.scale))
         return float(self.scale.max()) / middle if middle > 0 else math.nan
 
@@ -53,20 +53,20 @@ def mad(x: npt.ArrayLike) -> float:
 def residual_monitor(
     residuals: npt.ArrayLike, *, window: int | None = None, worst: int = 10
 ) -> ResidualMonitor:
-    """Watch residuals in the log's order: std/MAD, the MAD window by window, the worst rows.
+    """Summarise residuals in the log's order: std/MAD, the MAD of each window, the worst rows.
 
     The paper proposes to monitor the temporal-difference error; a ratio far above 1, a window far
-    above the others or a handful of rows far from all shows where a fit was pulled.
+    above the others or a few extreme rows show where outliers affect the fit.
 
     Parameters
     ----------
     residuals
         δ, in the order of the log.
     window
-        The rows in a window, 2 or more; by default such that there are about 100 windows, of at
-        least 50 rows. A last shorter window joins the one before.
+        Number of rows in a window, 2 or more; by default for about 100 windows of at least 50 rows. A
+        shorter last window is merged with the one before.
     worst
-        How many of the worst rows to name.
+        Number of worst rows to return.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def residual_monitor(
 
 
 def _window_scales(delta: FloatArray, window: int) -> FloatArray:
-    """Return the MAD of each window; the last one takes what is left over."""
+    """Return the MAD of each window; the last one includes the remaining rows."""
     windows = len(delta) // window
     even = delta[: (windows - 1) * window].reshape(windows - 1, window)
     centred = np.abs(even - median_of(even)[:, None])

@@ -1,4 +1,4 @@
-"""What every statistic of one sample checks before it starts."""
+"""Input checks and helpers shared by the statistics of one sample."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy.typing as npt
 from tailproof.arrays import FloatArray, require_finite
 from tailproof.errors import LevelError, LogError, MethodError
 
-# Beyond this a difference of two values overflows, and with it every centred statistic.
+# differences of larger values could overflow in every centred statistic
 LARGEST = 1e300
 
 
 def as_sample(name: str, values: npt.ArrayLike) -> FloatArray:
-    """Return values as finite doubles (n,), n ≥ 1, or say what is wrong with them."""
+    """Return values as finite doubles (n,), n ≥ 1; raise if they are invalid."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise LogError(
@@ -60,7 +60,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def median_of(values: FloatArray) -> FloatArray:
     """Return the median along the last axis.
 
-    One selection is several times faster than `numpy.median`, and values in order need none.
+    One partition is several times faster than `numpy.median`, and sorted values need none.
     """
     middle = values.shape[-1] // 2
     parted = values if is_sorted(values) else np.partition(values, middle, axis=-1)
@@ -72,7 +72,7 @@ def median_of(values: FloatArray) -> FloatArray:
 
 
 def is_sorted(values: FloatArray) -> bool:
-    """Return whether values (n,) are in order, from the smallest."""
+    """Return whether values (n,) are sorted in ascending order."""
     return values.ndim == 1 and bool((values[1:] >= values[:-1]).all())
 
 
@@ -92,5 +92,5 @@ def deviation_of(values: FloatArray) -> float:
 
 
 def _exponent(values: FloatArray) -> int:
-    """Return the binary exponent of the largest magnitude, within what a double can divide by."""
+    """Return the binary exponent of the largest magnitude, at least −1000."""
     return max(math.frexp(float(np.abs(values).max()))[1], -1000)

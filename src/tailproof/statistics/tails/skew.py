@@ -1,4 +1,4 @@
-"""Which way a sample leans: its middle by the medcouple, its extremes tail against tail."""
+"""Skew of a sample: of its centre by the medcouple, of its tails by counting extremes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailproof.arrays import FloatArray
 from tailproof.errors import MethodError
 from tailproof.statistics.tails.sample import as_sample, check_level, check_theta, median_of
 
-#: Samples beyond this size are thinned before their medcouple is taken.
+#: Larger samples are thinned before their medcouple is computed.
 EXACT = 20_000
 
 
@@ -21,7 +21,7 @@ EXACT = 20_000
 class Medcouple:
     """The medcouple of n values: 0 for symmetry, towards 1 for a long right side, −1 for a left.
 
-    `used` values went into it: all of them (`exact`), or that many evenly spaced quantiles.
+    `used` is the number of values used: all (`exact`), or that many evenly spaced quantiles.
     """
 
     value: float
@@ -36,11 +36,11 @@ class Medcouple:
 
 @dataclass(frozen=True, kw_only=True)
 class TailAsymmetry:
-    """The right tail against the left one, each beyond the same `distance` from the median.
+    """The right tail compared with the left, each beyond the same `distance` from the median.
 
-    `ratio` is how many values lie beyond on the `right` for one on the `left`, with its interval: 1 for
-    symmetric tails, infinite when the left has none, NaN when neither has. `spread` is the same by
-    length: (Q(1 − share/2) − median) / (median − Q(share/2)).
+    `ratio` is the number of values beyond it on the `right` over that on the `left`, with its interval:
+    1 for symmetric tails, infinite if the left has none, NaN if neither has. `spread` is the ratio of
+    the tails' lengths: (Q(1 − share/2) − median) / (median − Q(share/2)).
     """
 
     ratio: float
@@ -54,16 +54,16 @@ class TailAsymmetry:
 
 
 def medcouple(x: npt.ArrayLike, *, exact_up_to: int = EXACT) -> Medcouple:
-    """Return the medcouple of Brys, Hubert and Struyf (2004), a skewness that outliers cannot move.
+    """Return the medcouple of Brys, Hubert and Struyf (2004), a robust measure of skewness.
 
-    The median over all pairs x_j ≤ m ≤ x_i, m being the sample median, of
+    It is the median over all pairs x_j ≤ m ≤ x_i, with m the sample median, of
 
         h(x_i, x_j) = ((x_i − m) − (m − x_j)) / (x_i − x_j) = tanh(½·log((x_i − m)/(m − x_j))),
 
     where pairs that both equal m count as −1, 0 and 1 in balance. By the second form it is the
     median of the differences between two sorted lists, found by bisection in O(n log n). Larger
-    samples are thinned to `exact_up_to` evenly spaced order statistics; nothing is drawn at random,
-    and the result moves by about 1/exact_up_to, less than its own sampling error.
+    samples are thinned to `exact_up_to` evenly spaced order statistics; nothing is random, and the
+    result changes by about 1/exact_up_to, less than its own sampling error.
 
     Parameters
     ----------
@@ -112,23 +112,22 @@ def medcouple(x: npt.ArrayLike, *, exact_up_to: int = EXACT) -> Medcouple:
 def tail_asymmetry(
     x: npt.ArrayLike, *, share: float = 0.05, level: float = 0.95, theta: float = 1.0
 ) -> TailAsymmetry:
-    """Compare the two tails: how many values lie far out on the right, how many on the left.
+    """Compare the numbers of extreme values in the right and the left tail.
 
-    "Far out" is farther from the median than all but `share` of the values. Given how many are far
-    out, N, the number on the right is Bin(N, q) for independent values, with q = ½ under symmetry;
-    ratio = q/(1 − q), with the exact interval of Clopper and Pearson. An interval above 1 says that
-    the right tail is the heavier.
+    Extreme values are the `share` farthest from the median. Given their number N, the number on the
+    right is Bin(N, q) for independent values, with q = ½ under symmetry; ratio = q/(1 − q), with the
+    exact interval of Clopper and Pearson. An interval above 1 means that the right tail is heavier.
 
     Parameters
     ----------
     x
         The sample.
     share
-        Of values that count as far out, between 0 and ½.
+        Share of values that count as extreme, between 0 and ½.
     level
-        Of the interval.
+        Level of the interval.
     theta
-        The extremal index, when extremes come in clusters: the interval then counts θ·N of them.
+        The extremal index if extremes are clustered: the interval then uses θ·N instead of N.
 
     Examples
     --------
@@ -188,15 +187,15 @@ def _differences_below(right: FloatArray, left: FloatArray, edge: float, *, stri
 
 def _ranked_difference(right: FloatArray, left: FloatArray, rank: int) -> float:
     """Return the rank-th smallest (from 1) of all right_i − left_j, both lists ascending."""
-    slack = 1e-9  # right − (right − left) may miss left by a rounding error
+    slack = 1e-9  # right − (right − left) may differ from left by a rounding error
     low = float(right[0] - left[-1]) - slack
     high = float(right[-1] - left[0]) + slack
     below, upto = 0, len(right) * len(left)
-    # Halve until the pairs between the two edges are few enough to be listed and sorted.
+    # bisect until the pairs between the two edges are few enough to sort
     while upto - below > 4 * (len(right) + len(left)):
         middle = (low + high) / 2
         if not low < middle < high:
-            return high  # what is left are ties, equal to rounding
+            return high  # the remaining pairs are equal up to rounding
         count = _differences_below(right, left, middle, strict=False)
         if count < rank:
             low, below = middle, count

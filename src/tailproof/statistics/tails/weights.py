@@ -1,4 +1,4 @@
-"""How far importance weights can be trusted: how many count, how much one carries, how heavy."""
+"""Reliability of importance weights: effective number, largest share, Pareto shape."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tailproof.arrays import FloatArray
 from tailproof.errors import LogError
 from tailproof.statistics.tails.sample import as_sample, deviation_of, unit_scale
 
-#: Fewer exceedances than this carry no shape.
+#: Fewest exceedances for an estimate of the shape.
 FEWEST = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParetoShape:
-    """The shape k of the generalised Pareto law of the largest weights.
+    """The shape k of the generalised Pareto distribution of the largest weights.
 
     Moments of order below 1/k exist: k < ½ means a finite variance, k ≥ 1 no mean.
     """
 
-    k: float  # −∞ when the largest weights are all equal, NaN when not estimable
+    k: float  # −∞ if the largest weights are all equal, NaN if not estimable
     exceedances: int  # weights beyond the threshold
     threshold: float
-    reason: str = ""  # why there is no finite shape; empty when there is one
+    reason: str = ""  # why there is no finite shape; empty if there is one
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightEvidence:
-    """What a set of importance weights is worth.
+    """Diagnostics of a set of importance weights.
 
-    Ratios of probabilities average 1: a mean several standard errors away from 1 is a wrong ratio.
+    Ratios of probabilities have mean 1: a mean several standard errors from 1 shows a wrong ratio.
     """
 
     n: int
@@ -49,16 +49,16 @@ class WeightEvidence:
 
     @property
     def reliable_k(self) -> float:
-        """Return min(1 − 1/log₁₀ n, 0.7), up to which a Pareto shape is harmless for this n.
+        """The largest reliable Pareto shape for this n, min(1 − 1/log₁₀ n, 0.7).
 
-        The rule of Vehtari, Simpson, Gelman, Yao and Gabry (2024).
+        This is the rule of Vehtari, Simpson, Gelman, Yao and Gabry (2024).
         """
         return min(1 - 1 / math.log10(max(self.n, 2)), 0.7)
 
     @property
     def reliable(self) -> bool:
-        """Whether the shape of the largest weights is known and harmless."""
-        return self.pareto.k < self.reliable_k  # NaN is not
+        """Whether the shape of the largest weights is known and below `reliable_k`."""
+        return self.pareto.k < self.reliable_k  # false for NaN
 
 
 def effective_sample_size(weights: npt.ArrayLike) -> float:
@@ -72,13 +72,13 @@ def effective_sample_size(weights: npt.ArrayLike) -> float:
 
 
 def pareto_shape(values: npt.ArrayLike) -> ParetoShape:
-    """Fit a generalised Pareto law to the largest values, as Pareto-smoothed sampling does.
+    """Fit a generalised Pareto distribution to the largest values, as in Pareto smoothing.
 
     The M = min(n/5, 3√n) largest exceed the threshold u, the next largest value, by y. The estimate
     of Zhang and Stephens (2009) averages b = −k/σ over a grid of m = 30 + ⌊√M⌋ candidates
     b_j = 1/y_max + (1 − √(m/(j − ½)))/(3·y_quartile), each weighted by its profile likelihood
-    exp(M·(log(−b/k(b)) − k(b) − 1)), k(b) = mean(log(1 − b·y)). Then k ← (M·k + 5)/(M + 10) draws it
-    a little towards ½ (Vehtari et al. 2024).
+    exp(M·(log(−b/k(b)) − k(b) − 1)), k(b) = mean(log(1 − b·y)). Then k ← (M·k + 5)/(M + 10) shrinks
+    it slightly towards ½ (Vehtari et al. 2024).
 
     Parameters
     ----------
@@ -159,9 +159,9 @@ def _zhang_stephens(y: FloatArray) -> float:
     M = len(y)
     y = y / y[-1]
     m = 30 + math.isqrt(M)
-    quartile = max(y[int(M / 4 + 0.5) - 1], 1e-100)  # never so small that b overflows
+    quartile = max(y[int(M / 4 + 0.5) - 1], 1e-100)  # large enough that b does not overflow
     b = 1 + (1 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3 * quartile)  # (m,)
-    b = b[b != 0]  # 0 is the exponential law, met only by chance, and 0/0 below
+    b = b[b != 0]  # 0 is the exponential distribution, and would give 0/0 below
     k = np.log1p(-b[:, None] * y).mean(axis=1)  # (m,)
     likelihood = M * (np.log(-b / k) - k - 1)
     weight = np.exp(likelihood - likelihood.max())
