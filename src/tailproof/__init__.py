@@ -97,13 +97,13 @@ _NAMES = {
     "sources": "read_log",
     "worlds.rollout": "rollout",
 }
-#: Where each name comes from; it is loaded when it is first asked for.
+#: The module that defines each public name; it is imported on first use.
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _HOMES["load_policy"] = "export.load:load"
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for, and nothing else: a log needs no critics, and an interrupt is heard."""
+    """Import the module of a public name on first use: ``import tailproof`` stays fast."""
     if name == "__version__":
         from importlib.metadata import version
 

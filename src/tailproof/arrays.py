@@ -1,4 +1,4 @@
-"""Array types and the checks that every front door shares."""
+"""Array types, and the checks that all public functions share."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,7 +16,7 @@ AnyArray = npt.NDArray[Any]
 
 
 def as_array(name: str, values: Any, error: type[TailproofError]) -> AnyArray:
-    """Return values as an array, unless entries of them are masked, that is missing."""
+    """Return `values` as an array; raise `error` if any entry is masked, that is missing."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         masked = np.ma.getmaskarray(values)
         row = int(np.argwhere(masked)[0][0]) if masked.ndim else 0
@@ -42,7 +42,7 @@ def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -
 
 
 def require_products(gram: FloatArray, error: type[TailproofError]) -> None:
-    """Raise `error` unless sums of products of features are finite: large states overflow them."""
+    """Raise `error` if the Gram matrix is not finite: products of large features overflow."""
     if not np.isfinite(gram).all():
         raise error(
             "The states are so large that products of the features overflow. Divide each state "
@@ -59,7 +59,7 @@ def require_fraction(
 
 
 def one_or_many(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Let a policy's method of states (n, p) also take one state (p,), and give its action alone."""
+    """Let a policy method that takes states (n, p) also take one state (p,) and return one action."""
 
     @wraps(method)
     def call(self: Any, states: Any) -> Any:

@@ -1,12 +1,12 @@
-"""What can go wrong, by name.
+"""Errors and warnings.
 
-Every error says what was wrong, what was received and what to do. All of them are `TailproofError`
-and `ValueError`, so a caller may catch one kind, all of ours, or the usual Python one.
+Every message says what is wrong, which value was received and what to do. All errors derive from
+`TailproofError`, which is a `ValueError`.
 """
 
 
 class TailproofError(ValueError):
-    """Any error that tailproof raises about what it was given."""
+    """Base class of the errors that tailproof raises about its inputs."""
 
 
 class LogError(TailproofError):
@@ -14,7 +14,7 @@ class LogError(TailproofError):
 
 
 class StorageError(LogError):
-    """A file that could not be read or written; another try may succeed."""
+    """A file could not be read or written; a retry may succeed."""
 
 
 class PolicyError(TailproofError):
@@ -22,31 +22,31 @@ class PolicyError(TailproofError):
 
 
 class MethodError(TailproofError):
-    """A method that makes no sense, or a setting that it does not have."""
+    """A method is invalid, or does not have the given setting."""
 
 
 class PartitionError(TailproofError):
-    """The log is too small for the folds that were asked for."""
+    """The log is too small for the requested number of folds."""
 
 
 class LevelError(TailproofError):
-    """A confidence level that the evidence at hand cannot reach."""
+    """The data are too few for the requested confidence level."""
 
 
 class FoldError(TailproofError):
-    """Too many folds failed for the rest to be trusted."""
+    """Too many folds failed to trust the remaining ones."""
 
 
 class SingularError(TailproofError):
-    """A linear system without a unique solution."""
+    """A linear system has no unique solution."""
 
 
 class EngineError(TailproofError):
-    """Workers that could not be started, or kept dying."""
+    """Workers could not be started, or died repeatedly."""
 
 
 class TailproofWarning(UserWarning):
-    """Any warning of tailproof: the result stands, but read this first."""
+    """Base class of tailproof's warnings: the result is valid, but may be misread."""
 
 
 class FoldWarning(TailproofWarning):
@@ -54,36 +54,36 @@ class FoldWarning(TailproofWarning):
 
 
 class CoverageWarning(TailproofWarning):
-    """The policy does what the log never did."""
+    """The policy takes actions that the log has rarely or never."""
 
 
 class StateWarning(TailproofWarning):
-    """A state column that seems to hold a code for a missing value."""
+    """A state column seems to use a number as a code for missing values."""
 
 
 class WeightWarning(TailproofWarning):
-    """Importance weights that do not average one."""
+    """The mean of the importance weights is not 1."""
 
 
 class HorizonWarning(TailproofWarning):
-    """All episodes end at one step, and the state does not tell how many are left."""
+    """All episodes end at the same step, and the state does not show how many steps are left."""
 
 
 class EngineWarning(TailproofWarning):
-    """An engine that could not be used."""
+    """An engine could not be used."""
 
 
 class ConvergenceWarning(TailproofWarning):
-    """Critics that were trained too briefly for their values to have settled."""
+    """Critics were trained for too few steps: their values still change."""
 
 
 class SingularWarning(TailproofWarning):
-    """A linear system that only the ridge makes solvable."""
+    """A linear system is singular without the ridge."""
 
 
 class QuantileWarning(TailproofWarning):
-    """A quantile of so few values that it is their minimum."""
+    """A quantile of so few values that it equals their minimum."""
 
 
 class TaughtWarning(TailproofWarning):
-    """A policy is evaluated on episodes that taught it."""
+    """A policy is evaluated on episodes that it was trained on."""

@@ -1,7 +1,7 @@
 """Heavy-tailed reward noise, centred where a centre exists.
 
-A noise is a frozen law: `sample` draws from it, `tail_index` says how heavy it is, `mean_exists`
-whether the noisy rewards have a value function at all. `add_noise` puts it on a log's rewards.
+A noise is a frozen distribution: `sample` draws from it, `tail_index` is its tail index, and
+`mean_exists` says whether noisy rewards have a value function. `add_noise` adds it to a log's rewards.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def add_noise(
     log
         The transitions. They are not changed.
     noise
-        The law of ν.
+        The distribution of ν.
     seed
         An integer, a seed sequence or a generator.
     scale
-        c, called once with all states and actions; 1 if left out. With it the noise may depend on
-        the state or the action.
+        c, called once with all states and actions; 1 by default. It makes the noise depend on the
+        state or the action.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def add_noise(
 
 
 class Noise(ABC):
-    """A law of reward noise that can be sampled."""
+    """A distribution of reward noise."""
 
     @property
     def tail_index(self) -> float:
@@ -90,7 +90,7 @@ class Noise(ABC):
 
 
 class _Law(Noise):
-    """A frozen dataclass whose settings are checked by their names."""
+    """A frozen dataclass that checks its settings by their names."""
 
     _index: ClassVar[str] = ""  # the setting that is the tail index; none for light tails
     _above_one: ClassVar[str] = ""  # the setting that must exceed 1 for the mean to exist
@@ -139,8 +139,8 @@ def winsorised_std(df: float, tail: float = 0.01) -> float:
 class StudentT(_Law):
     """The paper's noise (section 5), ν = κ·t_df/σ, σ the std of t_df winsorised at 1 % and 99 %.
 
-    The paper prints σ² and 2 %, which is a slip. With df ≤ 1 the noise has no mean: the value of
-    such rewards is undefined, and the target of an estimator is the centre of symmetry.
+    The paper prints σ² and 2 %, which is an error. With df ≤ 1 the noise has no mean: the value of
+    such rewards is undefined, and estimators target the centre of symmetry.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""scikit-learn's way to read and change settings: `get_params`, `set_params` and `sklearn.clone`."""
+"""scikit-learn's interface to settings: `get_params`, `set_params` and `sklearn.clone`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tailproof.errors import MethodError
 
 
 def one_setting(**names: Any) -> Any:
-    """Return what was given under one of several names of a setting; None if nothing was.
+    """Return the value of a setting that has several names; None if none of them is given.
 
     >>> one_setting(seed=None, random_state=3)
     3
@@ -22,10 +22,10 @@ def one_setting(**names: Any) -> Any:
 
 
 class Configurable:
-    """Gives a frozen dataclass scikit-learn's methods; its fields are the parameters."""
+    """Adds `get_params` and `set_params` to a frozen dataclass; its fields are the parameters."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; if `deep`, also those of settings that have some, as `a__b`.
+        """Return the settings by name; if `deep`, nested settings too, as `a__b`.
 
         Examples
         --------
@@ -45,7 +45,7 @@ class Configurable:
         return own | inner
 
     def set_params(self, **params: Any) -> Self:
-        """Return the same with other settings; nothing is changed in place.
+        """Return a copy with other settings; nothing is changed in place.
 
         Examples
         --------

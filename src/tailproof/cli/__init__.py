@@ -1,4 +1,4 @@
-"""The command line: one module for each group of commands, thin around the library."""
+"""The command line: one module per group of commands, thin wrappers of the library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["app", "main"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the commands only when they are asked for: an interrupt may come meanwhile."""
+    """Import the commands on first use, so that `main` can handle an interrupt meanwhile."""
     if name == "app":
         from tailproof.cli.application import app
 
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Run the command line; whenever it is interrupted, even while it loads, it says so and ends."""
+    """Run the command line; an interrupt, even during imports, ends it with a message."""
     try:
         from tailproof.cli.application import app
         from tailproof.cli.terminal import degrade_streams

@@ -1,4 +1,4 @@
-"""The application: every command by its name."""
+"""The application with all commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailproof.report.versions import versions
 
 
 class Commands(TyperGroup):
-    """The commands, whose `--json` may have a value: a flag of the parser has none."""
+    """The commands; `--json` may have a value, which the parser does not allow for flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line."""

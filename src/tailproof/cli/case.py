@@ -1,4 +1,4 @@
-"""A command about a log: how the log is read, and how the answer is printed and reported."""
+"""Commands on a log: read the log, print the answer and write the report."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from tailproof.report.pages import Context
     from tailproof.sources import Reading
 
-#: The forms of a policy, for help that is written in Markdown.
+#: The forms of a policy, for help texts in Markdown.
 POLICY_HELP = POLICY_FORMS.replace("*", r"\*")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A log that a command has read, and where the answer goes."""
+    """A log that a command has read, and the output of its answer."""
 
     command: str
     options: LogOptions
@@ -49,11 +49,11 @@ class Case:
         return log
 
     def policy(self, text: str) -> Any:
-        """Return the policy that a command line names, with or without NAME=, as it acts on the log."""
+        """Return the policy of a command-line text, with or without NAME=, bound to the log."""
         return for_log(name_and_policy(text)[1], self.log)
 
     def with_propensities(self, classifier: str | None = None) -> Case:
-        """Return the log with estimated propensities, and say that they are estimated."""
+        """Return the case with estimated propensities, and print a note on the estimate."""
         with self.session.working("Estimating propensities"):
             log, report = with_estimated_propensities(
                 in_memory(self.log, "A model of the propensities"), classifier=classifier
@@ -64,7 +64,7 @@ class Case:
     def diagnosed(
         self, log: AnyLog, policy: Any, *, gamma: float | None, seed: int
     ) -> tuple[Log, Diagnosis]:
-        """Return the rows that a diagnosis looks at, and the diagnosis."""
+        """Return the rows used for a diagnosis, and the diagnosis."""
         with self.session.working("Diagnosing the log"):
             shown = held(log, "The diagnosis", seed=seed)
             return shown, diagnose(shown, policy, gamma=gamma, seed=seed)
@@ -79,18 +79,18 @@ class Case:
         look: Callable[[], tuple[Log, Diagnosis]] | None,
         page: Callable[[Log, Diagnosis, Context], Page],
     ) -> None:
-        """Write the report where one is wanted, and print the answer or its record.
+        """Write the report if requested, and print the answer or its JSON record.
 
         Parameters
         ----------
         asked
-            The settings to repeat, beside the log and its columns.
+            The settings that reproduce the answer, without the log and its columns.
         found
-            The numbers, plain; `tailproof.report.record` says what `--json` leaves out of them.
+            The numbers; `tailproof.report.record` defines which of them `--json` omits.
         answer, evidence
-            What a terminal shows, before and after the warnings.
+            The terminal output before and after the warnings.
         look
-            Diagnoses the log, for the report and for `--json=full`; None where that cannot be done.
+            Diagnoses the log, for the report and for `--json=full`; None if that is impossible.
         page
             Makes the report.
         """
@@ -113,9 +113,9 @@ class Case:
             "versions": versions(),
         }
         if self.report is not None:
-            from tailproof.report.pages import Context  # --help needs no pages
+            from tailproof.report.pages import Context  # not imported for --help
 
-            assert shown is not None  # commands refuse reports that they cannot make
+            assert shown is not None  # commands reject reports that they cannot write
             context = Context(
                 source=self.options.log,
                 settings=settings,
@@ -139,12 +139,12 @@ def opened(
     engine: Engine | None = None,
     out: Path | None = None,
 ) -> Case:
-    """Read the log, or open it where it is too large, and say how it was understood.
+    """Read the log, or open it lazily if it is too large, and print how it was read.
 
-    `report` and `out` are files that the command will write: refused now if they are no files, or the
-    log itself.
+    `report` and `out` are files that the command will write: an error is raised now if they are not
+    regular files, or the log itself.
     """
-    from tailproof.sources import read  # brings pyarrow, which --help can do without
+    from tailproof.sources import read  # imports pyarrow, not needed for --help
 
     _require_outputs([path for path in (report, out) if path is not None], options.log)
     with session.working(f"Reading {options.log}"):

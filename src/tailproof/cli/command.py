@@ -1,4 +1,4 @@
-"""What every command shares: options by the group, warnings as notes, errors as exit codes."""
+"""The wrapper of all commands: groups of options, warnings as notes, errors as exit codes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tailproof.report.record import as_json
 
 
 class ExitCode(IntEnum):
-    """What the process returns."""
+    """Exit codes of the process."""
 
     OK = 0
     UNEXPECTED = 1
-    INPUT = 2  # also what a wrong option gives
+    INPUT = 2  # also the code for an invalid option
     GATE = 3
     INTERRUPTED = 130
 
@@ -42,9 +42,9 @@ _MEMORY = (
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Turn a function of options and groups of them into one that typer understands.
+    """Convert a function of options and groups of options to one for typer.
 
-    A parameter whose type is a dataclass stands for its fields; one of these groups is the `session`.
+    A parameter whose type is a dataclass is replaced by its fields; the `session` is such a group.
     """
     hints = get_type_hints(function)
     options: dict[str, list[inspect.Parameter]] = {}
@@ -84,7 +84,7 @@ def _run(call: Callable[[], int | None], session: Session) -> int:
             warnings.simplefilter("default")
             warnings.showwarning = session.warned
             code = int(call() or ExitCode.OK)
-        session.print_warnings(session.err)  # of commands that end without an answer
+        session.print_warnings(session.err)  # if a command ends without an answer
         return code
     except typer.Exit as stop:
         return stop.exit_code

@@ -1,4 +1,4 @@
-"""`tailproof data list`, `tailproof data make`: logs to try things on."""
+"""`tailproof data list`, `tailproof data make`: example logs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_worlds(session: Session) -> None:
 
 @dataclass(frozen=True)
 class MakeOptions:
-    """Which world, how much of it, and where the log goes."""
+    """The world, the size of the log, and the output file."""
 
     name: str = typer.Argument(help="cartpole, storage, or a Gymnasium id such as Hopper-v5.")
     out: Path | None = typer.Option(None, help="A .parquet or .csv file; NAME.parquet by default.")
@@ -102,7 +102,7 @@ def make(session: Session, asked: MakeOptions) -> None:
 
 
 def named_noise(text: str) -> Any:
-    """Return the noise that a command line names.
+    """Return the noise for a command-line text.
 
     >>> named_noise("student-t:1.1"), named_noise("gaussian")
     (StudentT(df=1.1, kappa=1.0), Gaussian(scale=1.0))

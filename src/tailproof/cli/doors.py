@@ -1,4 +1,4 @@
-"""`tailproof diagnose`, `evaluate` and `compare`, and `methods`, which lists what they can use."""
+"""`tailproof diagnose`, `evaluate` and `compare`, and `methods`, which lists their methods."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def evaluate(
 
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
-    from tailproof.report.pages import evaluation_page  # --help needs no pages
+    from tailproof.report.pages import evaluation_page  # not imported for --help
 
     level, seed = asked.level, asked.seed
     with engine.running() as where:
@@ -126,14 +126,14 @@ def methods(session: Session) -> None:
 
 
 def ends_lines(found: Answer, *, quoted: bool = True) -> list[Any]:
-    """Return what stands below the first line: what the policy does, and how sure a quoted value is."""
+    """Return the lines below the first: the policy's actions, and the interval of a quoted value."""
     said = [str(found.estimate.on_log), found.value_ends() if quoted else ""]
     caveats = found.caveats() if quoted else ()
     return [*(Text(each) for each in said if each), *(Text(each, style="dim") for each in caveats)]
 
 
 def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table:
-    """Return how the estimate was made, and from what, below `more` rows of a label and a text."""
+    """Return `more` rows of label and text, then the method and the data of the estimate."""
     estimate = found.estimate
     table = plain_table(show_header=False)
     table.add_column(style="bold")
@@ -151,7 +151,7 @@ def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table
 
 @dataclass(frozen=True)
 class PairedMethodOptions(MethodOptions):
-    """A method whose estimates can be paired: by the scores of rows, or by folds."""
+    """A method whose estimates can be paired, by row scores or by folds."""
 
     method: str = option(
         "auto: the default of `evaluate` for one-step logs, roam-dm for others. Or a name with folds "
@@ -176,7 +176,7 @@ def compare(
 
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
-    from tailproof.report.pages import comparison_page  # --help needs no pages
+    from tailproof.report.pages import comparison_page  # not imported for --help
 
     with engine.running() as where:
         case = opened("compare", log, session, asked.report, engine=where)
@@ -238,7 +238,7 @@ def diagnose(
 
     Example: tailproof diagnose log.csv --report diagnosis.html
     """
-    from tailproof.report.pages import diagnosis_page  # --help needs no pages
+    from tailproof.report.pages import diagnosis_page  # not imported for --help
 
     case = opened("diagnose", log, session, report)
     target = None if policy is None else case.policy(policy)
@@ -254,7 +254,7 @@ def diagnose(
 
 
 def _numbers(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return what JSON holds of a diagnosis; the whole of it is evidence."""
+    """Return the numbers of a diagnosis for JSON; the complete diagnosis is evidence."""
     verdict, influence = diagnosis.verdict, diagnosis.influence
     return {
         "summary": verdict.summary,
@@ -285,7 +285,7 @@ def _numbers(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _evidence(diagnosis: Diagnosis) -> list[Any]:
-    """Return what a terminal shows of a diagnosis below its summary."""
+    """Return the terminal output of a diagnosis below its summary."""
     verdict = diagnosis.verdict
     lines: list[Any] = ["", points(verdict.reasons)]
     if verdict.improvements:

@@ -1,4 +1,4 @@
-"""What experimenters ask beside the mean: quantiles, tail means, ratios, caps, repeated looks."""
+"""Quantities for experiments beside the mean: quantiles, tail means, ratios, caps, repeated looks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tailproof.report.text import number, percent
 from tailproof.statistics.caps import USUAL, Cap
 from tailproof.statistics.intervals import Interval
 
-_WORTH_SAYING = 0.005  # relative change of the value by a cap
+_WORTH_SAYING = 0.005  # smallest relative change by a cap to report
 
 
 @dataclass(frozen=True)
 class ExperimentOptions:
-    """Which of these to add to the answer."""
+    """The quantities to add to the answer."""
 
     quantile: list[float] = option(
         "Also this quantile of the return, as 0.5; may be repeated.", default=[], metavar="Q"
@@ -49,7 +49,7 @@ def experiment_findings(
     *,
     level: float,
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the numbers for the record, and rows of a label and a text."""
+    """Return the numbers for the record, and rows of label and text."""
     found: dict[str, Any] = {}
     rows: list[tuple[str, str]] = []
     returns: Returns | None = None
@@ -88,7 +88,7 @@ def experiment_findings(
 
 
 def sentences(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Return rows of a label and a text as a report shows them.
+    """Return rows of label and text as sentences for a report.
 
     >>> sentences([("lift", "+3 %"), ("", "winsorised, this would read 4")])
     ['Lift: +3 %.', 'Winsorised, this would read 4.']
@@ -98,10 +98,10 @@ def sentences(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | None:
-    """Return the cap and what the estimate would read with it, or without it where it was asked for.
+    """Return a text about the cap, and the estimate with it (without it, if a cap was requested).
 
-    The model of the rewards stays, so that the estimate changes by the weighted mean of what the cap
-    takes away. None where that is less than half a percent.
+    The reward model is unchanged, so that the estimate changes by the weighted mean of the amounts
+    that the cap removes. None if the change is below half a percent.
     """
     asked = estimate.method.clip
     if isinstance(asked, str):
@@ -118,13 +118,13 @@ def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | Non
 
 
 def _shows_cap(log: AnyLog, estimate: Estimate) -> bool:
-    """Return whether the effect of a cap costs next to nothing: one step, logged propensities."""
+    """Return whether the effect of a cap is cheap to compute: one step, logged propensities."""
     known = isinstance(log, Log) and log.is_bandit and log.propensity is not None
     return known and isinstance(estimate.choice, OneStepChoice)
 
 
 def _lift(estimate: Estimate, level: float) -> Measured | None:
-    """Return the relative gain over the log, where the two values have a joint spread."""
+    """Return the relative gain over the log, if the two values have a joint standard error."""
     if not isinstance(estimate.choice, OneStepChoice) or not estimate.choice.logged_value:
         return None
     gain = estimate.choice.gain

@@ -51,7 +51,7 @@ NETWORKS = "Networks"
 
 @dataclass(frozen=True)
 class LearningMethodOptions(MethodOptions):
-    """A method that learns, and the settings of its networks."""
+    """A learning method, and the settings of its networks."""
 
     method: str = option(
         "auto teaches, chooses and judges on different episodes; `tailproof methods` lists the "
@@ -82,7 +82,7 @@ class LearningMethodOptions(MethodOptions):
         return changed
 
     def learning(self, log: AnyLog, checkpoint: Path | None) -> str | Method:
-        """Return the method; its networks, if any, save their training in the folder `checkpoint`."""
+        """Return the method; its networks, if any, write checkpoints to the folder `checkpoint`."""
         if self.method == AUTO:
             if changes := self.changes():
                 raise MethodError(
@@ -103,7 +103,7 @@ class LearningMethodOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class LearnOptions:
-    """How the policy is judged, and where it goes."""
+    """How the policy is evaluated, and its output file."""
 
     out: Path | None = option(
         "Where to save the policy: NAME.onnx for any ONNX runtime, or any other name for `--policy` "
@@ -203,7 +203,7 @@ def _page(
     diagnosis: Diagnosis,
     context: Context,
 ) -> Page:
-    from tailproof.report.pages import learning_page  # --help needs no pages
+    from tailproof.report.pages import learning_page  # not imported for --help
 
     assert found is not None
     return learning_page(shown, learned, found, diagnosis, context, constant=constant)
@@ -233,7 +233,7 @@ def _save(learned: Learned, out: Path) -> None:
 def _judged(
     learned: Learned, session: Session, level: float, engine: Engine
 ) -> tuple[Answer | None, ConstantAction | None]:
-    """Return what the held-out episodes say: the policy's answer, and the best single action."""
+    """Return the policy's estimate on the held-out episodes, and the best single action."""
     log, gamma, seed = learned.held_out, learned.gamma, learned.seed
     if log is None:
         return None, None
@@ -265,7 +265,7 @@ def _evidence(
     saved: str | None,
     played: dict[str, Any] | None,
 ) -> list[Any]:
-    """Return what a terminal shows below the answer."""
+    """Return the terminal output below the answer."""
     made = f"Learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}."
     lines: list[Any] = ["", made, points(learned.reasons)]
     if found is not None:

@@ -1,4 +1,4 @@
-"""The options of commands: groups are dataclasses whose defaults tell typer about each option."""
+"""Groups of command options: dataclasses whose defaults define each option for typer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METHOD = "Method"
 MEMORY = "Logs larger than memory"
 OUTPUT = "Output"
 ENGINE = "Engine (changes how long it takes, never the result)"
-#: Let the log choose.
+#: Choose the method by the log.
 AUTO = "auto"
 
 
@@ -65,7 +65,7 @@ REPORT = option(
 
 @dataclass(frozen=True)
 class AnswerOptions:
-    """What every answer depends on, and where its report goes."""
+    """The options of all commands with an answer, and the file of its report."""
 
     gamma: float | None = GAMMA
     level: float = LEVEL
@@ -75,7 +75,7 @@ class AnswerOptions:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Where the log is and which column plays which part."""
+    """The log and its columns."""
 
     log: str = typer.Argument(
         help="A Parquet, CSV, JSON-lines, Excel, Arrow, SQLite, DuckDB or HDF5 (D4RL) file, a "
@@ -142,7 +142,7 @@ class LogOptions:
 
     @property
     def estimates_propensity(self) -> bool:
-        """Whether propensities that nobody logged are to be estimated."""
+        """Whether to estimate propensities."""
         return self.propensity is not None and self.propensity.partition(":")[0] == "estimate"
 
     def reading(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _complete_method(incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """A row of the catalogue, and what to change about it."""
+    """A method of the catalogue, and changes of its settings."""
 
     method: str = option(
         "auto looks at the log and chooses; `tailproof methods` lists the others.",
@@ -244,7 +244,7 @@ MEANS: dict[str, Any] = {
 
 
 def setting_value(text: str) -> Any:
-    """Return a number, a truth value, a robust mean by its name, or the text itself.
+    """Return a number, a boolean, a robust mean by name, or the text itself.
 
     >>> setting_value("0.5"), setting_value("30"), setting_value("no"), setting_value("episode")
     (0.5, 30, False, 'episode')
@@ -285,10 +285,9 @@ class ClusterOptions:
     def cluster(
         self, checkpoint: Path | None = None, *, aside: bool = True
     ) -> Iterator[Engine | None]:
-        """Give the cluster if one was asked for, and leave it at the end.
+        """Yield the cluster, if one was requested, and disconnect at the end.
 
-        What Ray prints meanwhile, such as that workers died, goes to stderr if it is to stay `aside` of
-        the answer.
+        With `aside`, Ray's own output, such as messages about dead workers, goes to stderr.
         """
         if self.engine not in (None, "local", "ray"):
             raise EngineError(f"--engine must be local or ray. Got {self.engine!r} instead.")
@@ -308,7 +307,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class EngineOptions(ClusterOptions):
-    """An engine that passes over a log."""
+    """The engine for passes over a log."""
 
     workers: int | None = option(
         "Threads on this machine; one a core with --engine local, else a single one.",
@@ -323,7 +322,7 @@ class EngineOptions(ClusterOptions):
 
     @contextmanager
     def running(self) -> Iterator[Engine]:
-        """Give the engine, and close it at the end."""
+        """Yield the engine, and close it at the end."""
         if self.engine == "ray" and self.workers is not None:
             raise EngineError("--workers is for this machine; a Ray cluster knows its cores.")
         workers = self.workers or (0 if self.engine == "local" else 1)

@@ -1,4 +1,4 @@
-"""One run of a command: what it prints, where, and how it shows that it is at work."""
+"""One run of a command: its output, warnings and progress bar."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tailproof.cli.options import OUTPUT, option
 from tailproof.cli.terminal import Visible, visible
 from tailproof.report.record import as_json
 
-#: What `--json=full` is to the parser, whose flags take no values.
+#: The parser's flag for `--json=full`, because its flags take no values.
 FULL = "--json-full"
-#: Keyword arguments of the library that are options here.
+#: Keyword arguments of the library that are command-line options.
 KEYWORDS = (
     "state|action|reward|episode|step|next_state|terminated|truncated|propensity|group|weight|"
     "available|missing|categorical|categories|gamma|folds|clip|seed|level|base"
@@ -35,8 +35,7 @@ def _flag(text: str, *flags: str, **more: Any) -> Any:
 class Session:
     """The output of one command. Answers go to stdout, everything else to stderr.
 
-    Its options say how the command speaks; `notes` and `warnings` are what was said on the way, for
-    the JSON and the report.
+    Its options control the output; `notes` and `warnings` are collected for the JSON and the report.
     """
 
     numbers: bool = _flag(
@@ -48,46 +47,46 @@ class Session:
     debug: bool = _flag("Show tracebacks of errors.", "--debug")
     notes: list[str] = field(default_factory=list, init=False)
     warnings: list[str] = field(default_factory=list, init=False)
-    _printed: int = field(default=0, init=False)  # how many of the warnings
+    _printed: int = field(default=0, init=False)  # number of warnings already printed
 
     @property
     def json(self) -> bool:
-        """Whether a program reads the answer."""
+        """Whether the answer is printed as JSON."""
         return self.numbers or self.full
 
     @property
     def out(self) -> Console:
-        """The console of the answer."""
+        """The console for the answer."""
         return _console(sys.stdout)
 
     @property
     def err(self) -> Console:
-        """The console of everything else."""
+        """The console for everything else."""
         return _console(sys.stderr)
 
     @property
     def talks(self) -> bool:
-        """Whether there is someone to talk to beside the answer."""
+        """Whether to print notes beside the answer."""
         return not (self.json or self.quiet)
 
     def note(self, text: str) -> None:
-        """Say how something was understood."""
+        """Keep and print a note on how input was read."""
         self.notes.append(text)
         if self.talks:
             self.err.print(visible(text), style="dim")
 
     def warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
-        """Keep what Python warns of, once each, to stand beside the answer."""
+        """Keep each Python warning once, to print it with the answer."""
         text = as_options(str(message))
         if text not in self.warnings:
             self.warnings.append(text)
 
     def error(self, message: str) -> None:
-        """Say what went wrong."""
+        """Print an error."""
         self.err.print(_labelled("Error: ", "bold red", as_options(message)))
 
     def answer(self, record: dict[str, Any], *answer: Any, evidence: Sequence[Any] = ()) -> None:
-        """Print the record as JSON, or what a person reads: answer, warnings, evidence."""
+        """Print the record as JSON, or as text: answer, warnings, evidence."""
         if self.json:
             typer.echo(as_json(record))
             return
@@ -106,7 +105,7 @@ class Session:
 
     @contextmanager
     def working(self, text: str, total: int | None = None) -> Iterator[Any]:
-        """Show a bar while the body runs, on a terminal and unless quiet; give its `advance`."""
+        """Show a progress bar on a terminal, unless quiet; yield its `advance` function."""
         console = self.err
         progress = Progress(
             SpinnerColumn(),
@@ -127,12 +126,12 @@ def _labelled(label: str, style: str, text: str) -> Text:
 
 
 def _console(file: Any) -> Console:
-    """Return a console to which brackets and colons in labels are no commands."""
+    """Return a console that prints brackets and colons in labels literally."""
     return Console(file=file, highlight=False, markup=False, emoji=False)
 
 
 def as_options(message: str) -> str:
-    """Return a message of the library with its keyword arguments as options.
+    """Return a message of the library with keyword arguments written as options.
 
     >>> as_options("Pass terminated=True, or say next_state=['a', 'b'].")
     'Pass --terminated always, or say --next-state a,b.'
@@ -143,7 +142,7 @@ def as_options(message: str) -> str:
     said = re.sub(r"\b(?:method=)?method\('([\w+-]+)'((?:, [^()]*)?)\)", _method, said)
     said = re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, said)
     said = re.sub(r"\blazy=False\b", "--no-lazy", re.sub(r"\blazy=True\b", "--lazy", said))
-    return re.sub(r"(--[\w-]+ \S+), (?=--)", r"\1 ", said)  # ready to be copied
+    return re.sub(r"(--[\w-]+ \S+), (?=--)", r"\1 ", said)  # can be copied to a command line
 
 
 def _method(match: re.Match[str]) -> str:
@@ -162,5 +161,5 @@ def _option(match: re.Match[str]) -> str:
     words = {"True": "always", "False": "-", "...": "COLUMN", "*": "'*'"}
     value = words.get(value, value.strip("[]").replace(", ", ","))
     if value.startswith("-") and len(value) > 1:
-        return f"--{name.replace('_', '-')}={value}"  # as a word of its own it would be an option
+        return f"--{name.replace('_', '-')}={value}"  # a separate word would be read as an option
     return f"--{name.replace('_', '-')} {value}"

@@ -1,4 +1,4 @@
-"""`tailproof demo`, `bench` and `reproduce`: worlds whose truth is known, and the paper."""
+"""`tailproof demo`, `bench` and `reproduce`: worlds with known true values, and the paper."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DemoName(StrEnum):
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """What to show, and where the report goes."""
+    """The demonstration, and the file of its report."""
 
     story: DemoName = typer.Argument(
         DemoName.storm, help="storm (a battery and its prices) or insurance (a cap and a profit)."
@@ -144,7 +144,7 @@ def story_lines(shown: Any) -> list[Any]:
 
 
 def _worth(season: Any) -> list[float]:
-    """Return what the learned schedules, the dispatcher and the best candidate earn the year after."""
+    """Return the next year's values of the learned schedules, the dispatcher and the best candidate."""
     truth = season.next_truth
     return [*season.learned.values(), truth["dispatcher"], max(truth.values())]
 
@@ -159,7 +159,7 @@ def _table(first: str, *titles: str) -> Table:
 
 @dataclass(frozen=True)
 class BatteryOptions:
-    """Who takes part, and on which cells."""
+    """The entrants and cells of the benchmark."""
 
     entrants: list[str] = battery_option(
         "Who takes part besides the default entrants: file.py:function, module:function or the name "
@@ -190,7 +190,7 @@ class BatteryOptions:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How the battery runs, and where the results go."""
+    """How the benchmark runs, and the folder of its results."""
 
     jobs: int = battery_option("Worker processes; 0 for one a core.", default=0, min=0)
     out: Path | None = battery_option(
@@ -236,7 +236,7 @@ def _complete_name(incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """What to run again, how often, and where the results go."""
+    """The experiments to rerun, the number of replicates, and the folder of the results."""
 
     names: list[str] = typer.Argument(
         ["all"],

@@ -1,4 +1,4 @@
-"""What reaches a terminal: tables, lists, and text that is text, in characters that it has."""
+"""Safe terminal output: tables, lists, and text without control characters."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _CONTROLS = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},  # ␛ for ESC
     0x7F: 0x2421,
     **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
-    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # halves of characters cannot be written
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # lone surrogates cannot be encoded
 }
 
 
 def visible(text: str) -> str:
-    r"""Return text with what would command a terminal made visible instead.
+    r"""Return text with control characters replaced by visible symbols.
 
     >>> visible("a\x1b[31mb") == "a␛[31mb"
     True
@@ -44,7 +44,7 @@ def visible(text: str) -> str:
 
 
 class Visible:
-    """Anything that rich prints, with the text in it made `visible`; its own styles stay."""
+    """Any rich renderable with its text made `visible`; its styles are kept."""
 
     def __init__(self, renderable: Any) -> None:
         self._renderable = renderable
@@ -58,7 +58,7 @@ class Visible:
 
 
 def degrade_streams() -> None:
-    """Make standard output and error write what their encoding lacks in plain letters."""
+    """Replace characters that the encoding of stdout or stderr lacks by plain letters."""
     codecs.register_error(_HANDLER, _plain)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -80,14 +80,14 @@ def _plain_letter(letter: str) -> str:
         return last.lower()
     if kind == "BOX":
         return {"─": "-", "━": "-", "│": "|", "┃": "|"}.get(letter, "+")
-    if "\u2400" <= letter <= "\u2421":  # a control character that was made visible
+    if "\u2400" <= letter <= "\u2421":  # the symbol of a control character
         return "^"
     stripped = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
     return stripped or "?"
 
 
 def as_rich(table: ResultTable) -> Table:
-    """Return a table of a page for the terminal."""
+    """Return a result table for the terminal."""
     shown = plain_table(*table.columns, title=table.caption or None)
     for row in table.rows:
         shown.add_row(*(_text(cell, table.digits) for cell in row))
@@ -95,7 +95,7 @@ def as_rich(table: ResultTable) -> Table:
 
 
 def plain_table(*columns: str, **options: Any) -> Table:
-    """Return an empty table without lines, whose columns break long words."""
+    """Return an empty table without lines whose columns break long words."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", **options)
     for column in columns:
         shown.add_column(column, overflow="fold")
@@ -103,7 +103,7 @@ def plain_table(*columns: str, **options: Any) -> Table:
 
 
 def points(sentences: Sequence[str]) -> Table:
-    """Return a list of sentences, each hanging from its dash."""
+    """Return a list of sentences, each after a dash with a hanging indent."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     for sentence in sentences:
         grid.add_row("-", Text(sentence))

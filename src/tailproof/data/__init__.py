@@ -1,1 +1,1 @@
-"""Logs in memory and on disk: transitions by episode, validated once, and who sees which of them."""
+"""Logs in memory and on disk: validated transitions by episode, and their partition into folds."""

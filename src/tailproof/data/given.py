@@ -1,4 +1,4 @@
-"""What the front doors are given: a log, or anything that a log can be read from."""
+"""The data argument of public functions: a log, or any source that `read_log` reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailproof.errors import LogError
 
 
 class ArrowFrame(Protocol):
-    """A frame of pandas, polars, Arrow or another library that speaks Arrow's PyCapsule interface."""
+    """A frame of pandas, polars, Arrow or another library with Arrow's PyCapsule interface."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Return the table as a stream."""
@@ -36,12 +36,12 @@ class ReplayData(Protocol):
         """The episodes."""
 
 
-#: A log, or what `read_log` reads one from.
+#: A log, or a source that `read_log` reads.
 LogSource = LogView | str | PathLike[str] | Mapping[str, Any] | ArrowFrame | MinariData | ReplayData
 
 
 def as_log(given: LogSource, columns: Mapping[str, Any], door: Callable[..., Any]) -> AnyLog:
-    """Return the log, or read one from a frame, a file or a query with columns named as in `read_log`.
+    """Return the given log, or read one with `read_log`.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def as_log(given: LogSource, columns: Mapping[str, Any], door: Callable[..., Any
     columns
         Keyword arguments of `read_log`.
     door
-        The function that was called.
+        The public function that was called, for error messages.
     """
     if isinstance(given, Log | LazyLog):
         if columns:
@@ -60,7 +60,7 @@ def as_log(given: LogSource, columns: Mapping[str, Any], door: Callable[..., Any
                 f"that has been read already. Pass the table, or name them in read_log."
             )
         return given
-    from tailproof.sources.reading import read_log  # brings pyarrow
+    from tailproof.sources.reading import read_log  # imports pyarrow
 
     _require_known(columns, door)
     log: AnyLog = read_log(given, **columns)

@@ -1,4 +1,4 @@
-"""Episodes that end by the clock: only the step tells how much is still to come."""
+"""Episodes with a fixed time limit: the step number shows how much is left."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog
 
-_SHARE = 0.2  # of the episodes reach the last step, where lengths differ
-_FEWEST = 10  # episodes that do
-_HAZARD = 0.5  # at most so many of those that come close end one step before
-_LOOKED_AT = 50  # of the first and of the last episodes
+_SHARE = 0.2  # smallest share of episodes with the longest length, if lengths differ
+_FEWEST = 10  # smallest number of such episodes
+_HAZARD = 0.5  # largest share of episodes one step shorter, among these and the longest
+_LOOKED_AT = 50  # number of first and of last episodes to check
 
 
 def steps_of(log: Log) -> FloatArray:
-    """Return the step of its episode that each row is, from 0, (n,)."""
+    """Return the step number of each row within its episode, from 0, (n,)."""
     return np.asarray(np.arange(log.n_transitions) - log.starts[log.episode_of_row], dtype=float)
 
 
 def with_step(log: Log) -> Log:
-    """Return the log with the step of its episode as a last state variable."""
+    """Return the log with the step number within the episode as last state variable."""
     step = steps_of(log)
     return replace(
         log,
@@ -33,11 +33,11 @@ def with_step(log: Log) -> Log:
 
 
 def ends_by_the_clock(log: AnyLog) -> bool:
-    """Return whether episodes terminate at a longest length that no state can foresee.
+    """Return whether episodes end at a time limit that the state does not show.
 
-    All episodes have that length, or many do and few end just before. A state foresees the end if a
-    column moves and is the same in all episodes at every step, as a clock is, or if last steps are
-    taken in a few states in which no other step is.
+    All episodes have the longest length, or many do and few end one step earlier. The state shows
+    the limit if one variable changes over time in the same way in all episodes, or if last steps
+    share a few states that no earlier step has.
     """
     lengths = log.lengths
     length = int(lengths.max())

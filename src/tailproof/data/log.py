@@ -1,4 +1,4 @@
-"""The log: logged transitions, whole episodes at a time, validated once."""
+"""The log in memory: validated transitions, grouped by episode."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tailproof.data.validation import (
 from tailproof.data.view import CHUNK, PART, Chunk, LogView
 from tailproof.errors import LogError
 
-#: How state variables end that are all rare categories of a column, and that say where it has gaps.
+#: Suffixes of state variables: all rare categories of a column, and the indicator of missing values.
 OTHER, GAP = "(other)", " is missing"
 COLUMNS = ("states", "actions", "rewards", "next_states", "terminated", "propensity")
 
 
 def default_names(count: int) -> tuple[str, ...]:
-    """Return what state variables are called that nobody has named."""
+    """Return the default names of state variables."""
     return tuple(f"state {j}" for j in range(count))
 
 
 def unnamed(names: Sequence[str]) -> bool:
-    """Return whether these are the names of variables that nobody has named."""
+    """Return whether these are the default names of state variables."""
     return tuple(names) == default_names(len(names))
 
 
@@ -44,11 +44,11 @@ def unnamed(names: Sequence[str]) -> bool:
 class Log(LogView):
     """Logged transitions (s, a, r, s'), grouped by episode. Build one with `Log.from_arrays`.
 
-    Episodes are contiguous rows. A *terminated* transition ends its episode for good, so nothing is
-    backed up through it; a *truncated* one only stops the recording. `group` is the unit whose
-    episodes depend on each other (a week, a user, a site): a partition never tears it apart.
+    Episodes are contiguous rows. A *terminated* transition ends its episode, so it has no next value;
+    after a *truncated* one only the recording stops. `group` is the unit whose episodes depend on
+    each other (a week, a user, a site): a partition never splits it.
 
-    Indexing and iterating go by episode and give views that share memory:
+    Indexing and iteration are by episode and return views that share memory:
     ``log[3]`` is the fourth episode, ``log[10:20]`` ten of them.
     """
 
@@ -59,7 +59,7 @@ class Log(LogView):
     terminated: BoolArray  # (n,)
     truncated: BoolArray  # (n,)
     propensity: FloatArray | None  # (n,)
-    origin: Origin | None = None  # None for its own rows
+    origin: Origin | None = None  # None if the log is its own table
     stays_on_disk: ClassVar[Literal[False]] = False
 
     @classmethod
@@ -79,7 +79,7 @@ class Log(LogView):
         state_names: Sequence[str] | None = None,
         reward_name: str = "reward",
     ) -> Log:
-        """Check n transitions and make a log of them.
+        """Validate n transitions and build a log.
 
         Parameters
         ----------
@@ -92,19 +92,19 @@ class Log(LogView):
         episode
             One label per row (n,). The rows of an episode are contiguous and in time order.
         group
-            One label per row (n,) for what must stay in one fold: constant within an episode.
+            One label per row (n,), constant within an episode. A group stays in one fold.
         terminated, truncated
             Booleans (n,), true at most at the last row of an episode. Without them no episode
             terminates, and each is truncated at its last row.
         propensity
-            Probability (or density) with which the logging policy took the action (n,).
+            Probability (or density) of the logged action under the logging policy (n,).
         action_space
             A number of actions, a `Discrete` or `Continuous`, or a Gymnasium space. Integer
             actions need none.
         state_names
-            A name for each state variable, used in tables.
+            One name per state variable, used in tables.
         reward_name
-            What the reward is, used beside values: "revenue".
+            Name of the reward, printed beside values, such as "revenue".
 
         Examples
         --------
@@ -172,22 +172,22 @@ class Log(LogView):
 
     @cached_property
     def table_rows(self) -> Origin:
-        """Which row of its table each state and next state was read from."""
+        """The table row of each state and next state."""
         return own_origin(self.starts) if self.origin is None else self.origin
 
     @property
     def first_rows(self) -> IntArray:
-        """The row of its table in which each episode starts, (E,)."""
+        """The table row of each episode's first state, (E,)."""
         return self.table_rows.rows[self.starts[:-1]]
 
     @property
     def first_states(self) -> FloatArray:
-        """The state in which each episode starts, (E, p)."""
+        """The first state of each episode, (E, p)."""
         return self.states[self.starts[:-1]]
 
     @property
     def always_terminates(self) -> bool:
-        """Whether every episode ends for good, so that γ = 1 makes sense."""
+        """Whether every episode terminates, so that γ = 1 is allowed."""
         return bool(self.ends.all())
 
     @property
@@ -207,7 +207,7 @@ class Log(LogView):
 
     @property
     def parts(self) -> Sequence[range]:
-        """The rows of each part of the log: what an engine works on."""
+        """The row range of each part of the log; an engine processes one part per task."""
         n = self.n_transitions
         return [range(first, min(first + PART, n)) for first in range(0, n, PART)]
 
@@ -216,7 +216,7 @@ class Log(LogView):
         return self
 
     def without_parts(self) -> Log:
-        """Return the log itself: its parts are made of nothing but numbers of rows."""
+        """Return the log itself: its parts are only row ranges."""
         return self
 
     def chunks(
@@ -224,7 +224,7 @@ class Log(LogView):
         part: range,
         size: int = CHUNK,
         *,
-        ahead: bool = True,  # noqa: ARG002 what is in memory need not be asked for
+        ahead: bool = True,  # noqa: ARG002 all columns are in memory
         propensity: bool = False,  # noqa: ARG002
         compact: bool = True,  # noqa: ARG002
     ) -> Iterator[Chunk]:
@@ -252,7 +252,7 @@ class Log(LogView):
         return self._select(rows, slice(first, last), self.starts[first : last + 1] - rows.start)
 
     def take(self, episodes: npt.ArrayLike) -> Log:
-        """Return the log of these episodes, by index and in order; rows are copied."""
+        """Return the log of these episodes, given by index, in this order; rows are copied."""
         chosen = np.asarray(episodes, dtype=np.intp)
         if chosen.size == 0:
             raise LogError("A log needs at least one episode. Got none to take.")
@@ -272,13 +272,13 @@ class Log(LogView):
         return replace(self, rewards=values)
 
     def to_parquet(self, path: str | Path) -> Path:
-        """Write the log to a Parquet file that `read_log` reads back as it is."""
+        """Write the log to a Parquet file; `read_log` returns an equal log."""
         from tailproof.sources.parquet import write_log
 
         return write_log(self, path)
 
     def to_frame(self) -> Any:
-        """Return the log as a pandas frame, one row for each transition, with labels and next states.
+        """Return the log as a pandas frame, one row per transition, with labels and next states.
 
         `Log.from_frame` and `read_log` read it back.
         """
@@ -288,7 +288,7 @@ class Log(LogView):
 
     @classmethod
     def from_frame(cls, frame: Any, **columns: Any) -> Log:
-        """Make a log of any frame or table; columns are named as in `read_log`, or guessed.
+        """Build a log from any frame or table; name its columns as in `read_log`, or let it guess them.
 
         Examples
         --------
@@ -302,7 +302,7 @@ class Log(LogView):
         return log
 
     def with_groups(self, group: npt.ArrayLike) -> Log:
-        """Return the same log with a group label for each row, (n,)."""
+        """Return the same log with one group label per row, (n,)."""
         return replace(self, group_ids=check_groups(group, self.starts, self.episode_ids))
 
     def _select(self, rows: Any, episodes: Any, starts: IntArray) -> Log:

@@ -1,4 +1,4 @@
-"""Marks of episodes: whether a log holds those that taught a policy."""
+"""Hashes of episodes, to detect that a policy is evaluated on its training episodes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
 def episode_marks(log: Log) -> IntArray:
-    """Return a number of 64 bits for the name, states and actions of each episode, (E,).
+    """Return a 64-bit hash of the label, states and actions of each episode, (E,).
 
-    The name is part of it because one-step episodes are often alike; rewards are not, because learners
-    may clip them.
+    The label is included because one-step episodes are often identical; rewards are not, because
+    learners may clip them.
     """
     name = label_hash(log.episode_ids, 6).view(np.uint64)
     row = np.arange(log.n_transitions) - log.starts[log.episode_of_row]
     mark = _mixed(row.astype(np.uint64) ^ name[log.episode_of_row])
     columns = [*log.states.T, *np.atleast_2d(np.asarray(log.actions, dtype=float).T)]
     for column in columns:
-        bits = np.ascontiguousarray(column, dtype=float) + 0.0  # −0 is 0
+        bits = np.ascontiguousarray(column, dtype=float) + 0.0  # −0 becomes 0
         mark = _mixed(mark ^ bits.view(np.uint64))
     return np.asarray(np.add.reduceat(mark, log.starts[:-1]))
 
@@ -38,7 +38,7 @@ def _mixed(values: AnyArray) -> AnyArray:
 
 
 def warn_of_taught_episodes(policy: Any, log: Any) -> None:
-    """Warn when a log holds episodes that taught the policy, and name some of them."""
+    """Warn if the log contains training episodes of the policy, and name some of them."""
     taught = getattr(policy, "taught", None)
     if taught is None or not isinstance(log, Log):
         return

@@ -1,4 +1,4 @@
-"""Where the rows of a log stand in the table that it was read from."""
+"""The rows of the original table from which a log was read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tailproof.errors import LogError
 
 @dataclass(frozen=True, eq=False)
 class OriginalTable:
-    """The table that a log was read from, without what no policy knows before it acts."""
+    """The table that a log was read from, without columns that are unknown before the action."""
 
-    label: str  # what errors call it
+    label: str  # its name in error messages
     names: tuple[str, ...]  # the columns that a policy may read
-    hidden: dict[str, str]  # the others, and what each is
+    hidden: dict[str, str]  # the other columns, and the part that each plays
     count: int  # how many rows it had when the log was read
     source: Callable[[Sequence[str], Sequence[str]], Any]  # reads columns; the second are labels
 
@@ -35,36 +35,36 @@ class OriginalTable:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Which row of a table each state of a log was read from.
+    """The table row of each state of a log.
 
-    A policy that answers by row (a column, a rule over original columns) is asked by these numbers, so
-    that parts of a log, in any order, get the answers of their own rows.
+    Policies defined per table row (a column, a rule over original columns) are evaluated at these
+    rows, so that any part of a log, in any order, gets the actions of its own rows.
     """
 
-    rows: IntArray  # (n,) that of each state
-    next_rows: IntArray  # (n,) that of each next state, −1 where the table has none
-    count: int  # how many rows the table has
-    table: OriginalTable | None = None  # where it can still be read
+    rows: IntArray  # (n,) table row of each state
+    next_rows: IntArray  # (n,) table row of each next state, −1 if it has none
+    count: int  # number of rows of the table
+    table: OriginalTable | None = None  # None if it cannot be read any more
     index: Any = None  # the row labels of a pandas frame, which those of a Series must match
     available: BoolArray | None = (
         None  # (N, A) which actions could be taken in each row; None for all
     )
 
     def take(self, rows: Any) -> Origin:
-        """Return that of some rows of the log."""
+        """Return the origin of these rows of the log."""
         return replace(self, rows=self.rows[rows], next_rows=self.next_rows[rows])
 
     def within(self, rows: IntArray, count: int) -> Origin:
-        """Return that in a table of `count` rows, of which only these were read."""
+        """Return the origin in a larger table of `count` rows, of which only `rows` were read."""
         places = np.append(rows, -1)  # −1 stays −1
         return replace(self, rows=places[self.rows], next_rows=places[self.next_rows], count=count)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "table": None, "index": None}  # open files do not travel
+        return {**self.__dict__, "table": None, "index": None}  # open files cannot be pickled
 
 
 def own_origin(starts: IntArray) -> Origin:
-    """Return the origin of a log that was made of arrays: its own rows, by episode."""
+    """Return the origin of a log built from arrays: its own rows, by episode."""
     rows = np.arange(int(starts[-1]))
     next_rows = rows + 1
     next_rows[starts[1:] - 1] = -1

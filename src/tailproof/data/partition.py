@@ -1,4 +1,4 @@
-"""Partitions: which episodes each of the K members sees."""
+"""Partitions: the episodes of each of the K members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailproof.parameters import Configurable
 
 @dataclass(frozen=True)
 class Folds:
-    """K subsets of the episodes, as how often member k sees episode e."""
+    """K subsets of the episodes: `counts[k, e]` is how often member k has episode e."""
 
     counts: IntArray  # (K, E)
 
@@ -27,44 +27,44 @@ class Folds:
 
     @property
     def are_disjoint(self) -> bool:
-        """Whether every episode is seen by at most one member, once."""
+        """Whether every episode belongs to at most one member, once."""
         return bool((self.counts.sum(axis=0) <= 1).all())
 
     def fold_of_episode(self) -> IntArray:
-        """Return the member that sees each episode, (E,), −1 for none; for disjoint folds."""
+        """Return the member of each episode, (E,), −1 for none; for disjoint folds."""
         seen = self.counts.any(axis=0)
         return np.where(seen, self.counts.argmax(axis=0), -1)
 
     def episodes(self, member: int) -> IntArray:
-        """Return the indices of the episodes of one member, repeated as often as it sees them."""
+        """Return the episode indices of one member, repeated as often as it has them."""
         return np.repeat(np.arange(self.counts.shape[1]), self.counts[member])
 
     def log(self, log: Log, member: int) -> Log:
-        """Return the log that one member sees."""
+        """Return the log of one member."""
         return log.take(self.episodes(member))
 
     def subset(self, members: IntArray) -> Folds:
-        """Return only these members."""
+        """Return the folds of these members only."""
         return Folds(self.counts[members])
 
 
 class Partition(Protocol):
-    """How a log is dealt to K members: whole groups at a time."""
+    """Assigns the episodes of a log to K members, in whole groups."""
 
     @property
     def count(self) -> int:
         """Number of members, K."""
 
     def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
-        """Deal the log's episodes."""
+        """Assign the log's episodes to the members."""
 
 
 def shuffled_groups(log: LogView, key: int | np.random.Generator) -> IntArray:
-    """Return the groups of a log (without groups, its episodes) in an order that the key decides, (G,).
+    """Return the groups of a log (without groups, its episodes) in pseudo-random order, (G,).
 
-    They are sorted by a hash of their labels, with this key or one drawn from the generator. Which
-    fold a group falls into thus depends on the labels and the seed alone: not on the order of the
-    rows, nor on whether the log is in memory.
+    They are sorted by a keyed hash of their labels; the key is given or drawn from the generator.
+    The fold of a group thus depends only on the labels and the seed: not on the order of the rows,
+    nor on whether the log is in memory.
     """
     labels = log.episode_ids if log.group_ids is None else np.unique(log.group_ids)
     number = int(key.integers(2**63)) if isinstance(key, np.random.Generator) else key
@@ -72,7 +72,7 @@ def shuffled_groups(log: LogView, key: int | np.random.Generator) -> IntArray:
 
 
 def label_hash(labels: AnyArray, key: int) -> IntArray:
-    """Return 64 bits that look random for each label, (n,): equal ones for equal labels and keys.
+    """Return a 64-bit keyed hash of each label, (n,).
 
     >>> label_hash(np.array(["a", "b"]), 7)[0] == label_hash(np.array(["a", "long"]), 7)[0]
     np.True_
@@ -88,13 +88,13 @@ def label_hash(labels: AnyArray, key: int) -> IntArray:
     text = np.ascontiguousarray(labels.astype(np.str_))
     letters = text.view(np.uint32).reshape(len(text), -1)
     result = _mix(start)
-    for letter in letters.T:  # shorter labels are padded with zeros, which must not matter
+    for letter in letters.T:  # the zero padding of shorter labels must not change the hash
         result = np.where(letter == 0, result, _mix(result ^ letter))
     return result
 
 
 def _mix(bits: IntArray) -> IntArray:
-    """Return a bijection of 64-bit numbers that spreads every bit over all (SplitMix64's)."""
+    """Return SplitMix64's mixing function, a bijection of 64-bit numbers."""
     bits = bits + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -103,7 +103,7 @@ def _mix(bits: IntArray) -> IntArray:
 
 @dataclass(frozen=True)
 class Whole(Configurable):
-    """One member that sees everything."""
+    """One member with all episodes."""
 
     @property
     def count(self) -> int:
@@ -111,13 +111,13 @@ class Whole(Configurable):
         return 1
 
     def assign(self, log: LogView, rng: np.random.Generator) -> Folds:  # noqa: ARG002
-        """Give every episode to the one member."""
+        """Assign every episode to the one member."""
         return Folds(np.ones((1, log.n_episodes), dtype=np.int8))
 
 
 @dataclass(frozen=True)
 class _Several(Configurable):
-    """What partitions with K members share."""
+    """Base class of partitions with K members."""
 
     folds: int = 5
 
@@ -139,10 +139,10 @@ class _Several(Configurable):
 
 @dataclass(frozen=True)
 class Split(_Several):
-    """K disjoint folds of whole groups, dealt at random; the partition of ROAM and ROOM.
+    """K disjoint random folds of whole groups; the partition of ROAM and ROOM.
 
-    The deal follows a seeded hash of the groups' (or episodes') labels, so that a log has the same
-    folds in memory, in chunks from disk and on a cluster.
+    Folds follow a seeded hash of the group (or episode) labels, so that a log has the same folds in
+    memory, in chunks from disk and on a cluster.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class Split(_Several):
     """
 
     def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
-        """Deal the groups like cards, so that folds differ by at most one group."""
+        """Assign the groups in turn, so that fold sizes differ by at most one group."""
         _require_memory(self.folds, log.n_episodes)
         fold = self.dealt(log, rng)
         return Folds((fold == np.arange(self.folds)[:, None]).view(np.int8))
@@ -179,7 +179,7 @@ class Bootstrap(_Several):
     """K resamples of the groups with replacement, each as large as the log."""
 
     def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
-        """Draw the groups of each member."""
+        """Draw each member's groups with replacement."""
         even = np.full(log.n_groups, 1 / log.n_groups)
         order = shuffled_groups(log, rng)
         drawn = np.empty((self.folds, log.n_groups), dtype=np.int32)
@@ -189,13 +189,13 @@ class Bootstrap(_Several):
 
 @dataclass(frozen=True)
 class OutOfBag(_Several):
-    """K members that each see only the groups which a bootstrap resample left out, about 37 %.
+    """K members; each has the groups that a bootstrap resample does not contain, about 37 %.
 
-    This is what the paper's released code calls the bootstrap of PB.
+    The paper's released code calls this the bootstrap of PB.
     """
 
     def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
-        """Draw resamples and give each member what its resample lacks."""
+        """Draw one resample per member and assign the groups that it does not contain."""
         if log.n_groups < 2:
             unit = "episodes" if log.group_ids is None else "groups"
             raise PartitionError(
@@ -206,7 +206,7 @@ class OutOfBag(_Several):
         order = shuffled_groups(log, rng)
         left_out = np.empty((self.folds, log.n_groups), dtype=np.int8)
         for member in left_out:
-            while True:  # on few groups a resample may leave nothing out; it is then drawn again
+            while True:  # with few groups a resample may contain all of them; then draw again
                 member[order] = rng.multinomial(log.n_groups, even) == 0
                 if member.any():
                     break
@@ -215,15 +215,15 @@ class OutOfBag(_Several):
 
 @dataclass(frozen=True)
 class Replicate(_Several):
-    """K members that each see the whole log: the ensemble of SAC-N."""
+    """K members with the whole log each: the ensemble of SAC-N."""
 
     def assign(self, log: LogView, rng: np.random.Generator) -> Folds:  # noqa: ARG002
-        """Give every episode to every member."""
+        """Assign every episode to every member."""
         return Folds(np.ones((self.folds, log.n_episodes), dtype=np.int8))
 
 
 def _require_memory(folds: int, episodes: int) -> None:
-    """Refuse counts of episodes by fold that would fill the memory, by name and before they do."""
+    """Raise if the (K, E) array of counts would not fit into memory."""
     needed, allowed = folds * episodes, physical_memory() // 4
     if needed > allowed:
         raise PartitionError(

@@ -10,13 +10,13 @@ import numpy as np
 from tailproof.arrays import AnyArray
 from tailproof.errors import LogError
 
-#: More actions than this are identifiers that nobody coded.
+#: With more actions than this, the column holds identifiers, not action codes.
 MOST_ACTIONS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Discrete:
-    """Actions 0, …, `n` − 1, with an optional label each."""
+    """Actions 0, …, `n` − 1, optionally with one label each."""
 
     n: int
     labels: tuple[str, ...] | None = None
@@ -28,7 +28,7 @@ class Discrete:
             raise LogError(f"{self.n} actions need {self.n} labels. Got {len(self.labels)}.")
 
     def label(self, action: int) -> str:
-        """Return what a table calls this action."""
+        """Return the name of an action in tables."""
         return str(action) if self.labels is None else self.labels[action]
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ ActionSpace = Discrete | Continuous
 
 
 def as_space(given: Any, actions: AnyArray) -> ActionSpace:
-    """Return the space that was given in any of its forms, or the one that the actions show."""
+    """Return the given space, in any accepted form, or infer it from the actions."""
     if isinstance(given, Discrete | Continuous):
         return given
     if given is None:

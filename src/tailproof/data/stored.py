@@ -1,4 +1,4 @@
-"""Logs that stay on disk: what is known of every episode, and the transitions piece by piece."""
+"""Logs on disk: episode data in memory, transitions read in chunks."""
 
 from __future__ import annotations
 
@@ -16,42 +16,41 @@ from tailproof.data.spaces import Discrete
 from tailproof.data.view import CHUNK, Chunk, LogView, physical_memory
 from tailproof.errors import LogError, MethodError, TailproofWarning
 
-_BATCH = 1 << 16  # rows of one column that are read at a time
-_BLOCKS = 1_000  # runs of neighbouring episodes that a sample is drawn from
-_COPIES = 4  # of the features of a row, for who works on all rows at once
+_BATCH = 1 << 16  # rows per read, for passes over one column
+_BLOCKS = 1_000  # number of runs of neighbouring episodes from which a sample is drawn
+_COPIES = 4  # copies of a row's features that fits in memory need
 
 
 class SampleWarning(TailproofWarning):
-    """A log larger than memory, of which only some episodes were looked at."""
+    """The log exceeds the memory budget: only a sample of its episodes was used."""
 
 
 class Reader(Protocol):
-    """Where the transitions of a lazy log come from."""
+    """Reads the transitions of a lazy log."""
 
     @property
     def starts(self) -> IntArray:
-        """The transition with which each episode of the files starts, then their number, (E + 1,)."""
+        """The first transition of each episode in the files, then their total number, (E + 1,)."""
 
     def chunks(self, part: Any, size: int, columns: Sequence[str]) -> Iterator[Chunk]:
-        """Yield the transitions of one part in order, at most `size` at a time, with these columns."""
+        """Yield these columns of one part's transitions in order, at most `size` at a time."""
 
     def episodes(self, part: Any) -> range:
-        """Return the episodes that have transitions in one part; there may be others among them."""
+        """Return a range that includes all episodes with transitions in one part."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LazyLog(LogView):
-    """A log whose transitions are read when they are needed. `read_log(..., lazy=True)` opens one.
+    """A log that reads its transitions from disk when needed. `read_log(..., lazy=True)` opens one.
 
-    `evaluate`, `compare`, `learn` and `diagnose` take it in place of a `Log` and give the same
-    numbers to rounding. In memory are only a few numbers for each episode, and the part of the data
-    that is being worked on.
+    `evaluate`, `compare`, `learn` and `diagnose` accept it in place of a `Log` and return the same
+    numbers up to rounding. Only a few numbers per episode and the current chunk are in memory.
 
-    `parts` are runs of about a million rows. Together they are the log, in order; how they are cut
-    depends on the files alone, so that sums over parts round the same way wherever they are taken.
+    `parts` are consecutive runs of about a million rows. Their borders depend only on the files, so
+    that sums over parts round the same way on every engine.
 
-    What needs more at once than the `budget` (by default a quarter of the machine's memory) works on a
-    random sample of whole episodes and warns of it, or refuses.
+    A method that needs more memory than `budget` (by default a quarter of the machine's) uses a random
+    sample of whole episodes and warns, or raises an error.
     """
 
     reader: Reader
@@ -60,30 +59,30 @@ class LazyLog(LogView):
     action_counts: IntArray | None  # (A,) how often each discrete action was taken
     has_propensity: bool
     label: str
-    budget: int | None = None  # bytes that whoever needs many transitions at once may take
-    place: IntArray | None = None  # for each episode of the files, its index or −1; None for all
+    budget: int | None = None  # bytes that loaded transitions may use
+    place: IntArray | None = None  # index of each episode of the files, or −1; None if all are kept
     reward_limits: tuple[float, float] | None = None
-    one_action: bool = False  # whether all actions are read as one and the same
+    one_action: bool = False  # whether all actions are read as action 0
     stays_on_disk: ClassVar[Literal[True]] = True
 
     @property
     def lengths(self) -> IntArray:
         """Number of steps of each episode, (E,)."""
-        return np.diff(self.starts)  # not kept: there may be many episodes, in every worker
+        return np.diff(self.starts)  # not cached, to save memory in every worker
 
     @property
     def always_terminates(self) -> bool:
-        """Whether every episode ends for good, so that γ = 1 makes sense."""
+        """Whether every episode terminates, so that γ = 1 is allowed."""
         return bool(self.ends.all())
 
     @property
     def first_states(self) -> FloatArray:
-        """The state in which each episode starts, (E, p): read whenever they are asked for."""
+        """The first state of each episode, (E, p); read from disk on every access."""
         pieces = [piece for part in self.parts for piece in self._pieces(part, _BATCH, "states")]
         return np.concatenate([self.first_states_in(piece) for piece in pieces])
 
     def first_states_in(self, piece: Chunk) -> FloatArray:
-        """Return the first states of the episodes that start in this piece, (e, p)."""
+        """Return the first states of the episodes that start in this chunk, (e, p)."""
         rows = piece.transitions
         first, last = np.searchsorted(self.starts, (piece.first, piece.first + len(rows)))
         return piece.states[rows[self.starts[first:last] - piece.first]]
@@ -99,8 +98,8 @@ class LazyLog(LogView):
     ) -> Iterator[Chunk]:
         """Yield the transitions of one part in order, at most `size` at a time.
 
-        Next states come with `ahead`, propensities only with `propensity`. Chunks that are not
-        `compact` may hold rows that are no transitions.
+        `ahead` includes next states, `propensity` the propensities. Without `compact`, chunks may
+        contain rows that are not transitions.
         """
         optional = ("next_states",) * ahead + ("propensity",) * propensity
         for piece in self._pieces(part, size, "states", "actions", "rewards", *optional):
@@ -108,12 +107,12 @@ class LazyLog(LogView):
                 yield piece.compact() if compact else piece
 
     def rewards(self, part: Any) -> Iterator[FloatArray]:
-        """Yield the rewards of one part in order, within the limits."""
+        """Yield the rewards of one part in order, clipped to the reward limits."""
         for piece in self._pieces(part, _BATCH, "rewards"):
             yield piece.compact().rewards
 
     def _pieces(self, part: Any, size: int, *columns: str) -> Iterator[Chunk]:
-        """Yield these columns of one part as this log has them: chosen, clipped, of one action."""
+        """Yield these columns of one part, with episodes selected, rewards clipped, actions merged."""
         for piece in self.reader.chunks(part, size, columns):
             if self.place is not None:
                 piece = self._chosen(piece, self.place[piece.episode])
@@ -135,7 +134,7 @@ class LazyLog(LogView):
         return replace(piece, first=int(first), episode=place, kept=kept)
 
     def take(self, episodes: IntArray, *, count_actions: bool = True) -> LazyLog:
-        """Return the log of some episodes, in the order of the log; only its actions are read now."""
+        """Return the log of these episodes, in log order; only their actions are read now."""
         chosen = np.unique(episodes)
         known = (
             np.arange(self.n_episodes) if self.place is None else np.flatnonzero(self.place >= 0)
@@ -154,7 +153,7 @@ class LazyLog(LogView):
         if self.action_counts is None or not count_actions:
             return taken
         counts = np.zeros_like(self.action_counts)
-        for part in taken.parts:  # exactly, as an action that never occurs must be known
+        for part in taken.parts:  # exact counts: checks need to know which actions never occur
             for piece in taken._pieces(part, _BATCH, "actions"):
                 counts += np.bincount(piece.compact().actions, minlength=len(counts))
         return replace(taken, action_counts=counts)
@@ -164,7 +163,7 @@ class LazyLog(LogView):
         return bool((place[found.start : found.stop] >= 0).any())
 
     def without_parts(self) -> LazyLog:
-        """Return the log as workers need it who are sent the parts one by one."""
+        """Return the log without its list of parts, for workers that receive one part per task."""
         return replace(self, parts=())
 
     def with_reward_limits(self, low: float, high: float) -> LazyLog:
@@ -192,13 +191,13 @@ class LazyLog(LogView):
 
     @property
     def bytes_in_memory(self) -> int:
-        """How many bytes `load` would need for its arrays."""
+        """Bytes that the arrays of `load` need."""
         actions = 1 if isinstance(self.action_space, Discrete) else self.action_space.dimension
         return 8 * self.n_transitions * (2 * len(self.state_names) + actions + 3)
 
     @property
     def memory_budget(self) -> int:
-        """How many bytes whoever needs many transitions at once may take."""
+        """Bytes that loaded transitions may use."""
         return physical_memory() // 4 if self.budget is None else self.budget
 
     def __getstate__(self) -> dict[str, Any]:
@@ -217,7 +216,7 @@ AnyLog = Log | LazyLog
 
 
 def in_memory(log: AnyLog, who: str) -> Log:
-    """Return the log with all its transitions, for one who needs them at once."""
+    """Return the whole log in memory; raise a `MethodError` if it does not fit. `who` needs it."""
     if isinstance(log, Log):
         return log
     allowed = physical_memory() // 2 if log.budget is None else log.budget
@@ -238,7 +237,7 @@ def action_counts(log: AnyLog) -> IntArray:
 
 
 def with_one_action(log: AnyLog, label: str) -> AnyLog:
-    """Return the log with all actions read as one and the same."""
+    """Return the log with all actions replaced by one action of this label."""
     space = Discrete(1, (label,))
     if isinstance(log, LazyLog):
         counts = np.array([log.n_transitions])
@@ -252,17 +251,17 @@ def with_one_action(log: AnyLog, label: str) -> AnyLog:
 
 
 def held(log: AnyLog, who: str, *, features: int | None = None, seed: int = 0) -> Log:
-    """Return all of a log in memory, or as many whole episodes as the budget allows, with a warning.
+    """Load a log, or a random sample of whole episodes that fits the memory budget, with a warning.
 
-    The episodes are drawn by the seed: groups, where the log names them, and otherwise runs of
-    neighbours, so that extremes which come together stay together. They are in the log's order.
+    The sample consists of whole groups, or without groups of runs of neighbouring episodes, so that
+    clustered extremes stay together. Episodes keep the order of the log.
 
     Parameters
     ----------
     who
-        Needs them, as the warning says.
+        The function or method that needs the data, for the warning.
     features
-        How many numbers a row becomes on the way; by default those of the paper's features.
+        Number of features per row, for the memory estimate; by default that of the paper's features.
     """
     if isinstance(log, Log):
         return log
@@ -294,7 +293,7 @@ def held(log: AnyLog, who: str, *, features: int | None = None, seed: int = 0) -
 
 
 def sampled_episodes(log: LazyLog, rows: int, *, seed: int) -> IntArray:
-    """Return random episodes that have at most so many transitions together, in order."""
+    """Return random episodes with at most `rows` transitions in total, in log order."""
     rng = np.random.default_rng([seed, 3])
     if log.group_ids is not None:
         unit, order = log.group_of_episode, shuffled_groups(log, rng)

@@ -1,4 +1,4 @@
-"""The checks that turn raw columns into the arrays of a log, or say what is wrong with them."""
+"""Checks that convert raw columns to the arrays of a log, or raise a `LogError`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tailproof.errors import LogError
 
 
 def real_matrix(name: str, values: npt.ArrayLike) -> FloatArray:
-    """Return real values as (n, p); a single variable may come as (n,)."""
+    """Return real values as (n, p); a single variable may be (n,)."""
     array = as_array(name, values, LogError)
     if array.dtype.kind not in "fiub":
         raise LogError(
@@ -61,7 +61,7 @@ def column(name: str, values: npt.ArrayLike, n: int, dtype: type) -> AnyArray:
 def check_actions(
     actions: npt.ArrayLike, n: int, action_space: Any
 ) -> tuple[AnyArray, ActionSpace]:
-    """Return actions that lie in the action space, and that space."""
+    """Return the actions, checked against the action space, and that space."""
     array = as_array("actions", actions, LogError)
     if array.ndim == 0 or len(array) != n:
         raise LogError(f"actions must have {n} rows, as states have. Got shape {array.shape}.")
@@ -104,7 +104,7 @@ def check_actions(
 
 
 def labels(name: str, values: npt.ArrayLike, n: int) -> AnyArray:
-    """Return a label for every row, (n,): none of them missing, and all of a kind."""
+    """Return one label per row, (n,): none missing, all of one type."""
     array = as_array(name, values, LogError)
     if array.shape != (n,):
         raise LogError(f"{name} must have the shape ({n},), one label per row. Got {array.shape}.")
@@ -123,7 +123,7 @@ def labels(name: str, values: npt.ArrayLike, n: int) -> AnyArray:
 
 
 def runs(episode: npt.ArrayLike, n: int) -> tuple[IntArray, AnyArray]:
-    """Return where each episode starts, then n, and the label of each; episodes are contiguous."""
+    """Return the first row of each episode, then n, and the label of each; rows are contiguous."""
     episode = labels("episode", episode, n)
     borders = np.flatnonzero(episode[1:] != episode[:-1]) + 1
     starts = np.concatenate([[0], borders, [n]])
@@ -142,7 +142,7 @@ def runs(episode: npt.ArrayLike, n: int) -> tuple[IntArray, AnyArray]:
 
 
 def end_flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolArray:
-    """Return booleans (n,) that are true only where an episode ends; none are by default."""
+    """Return booleans (n,) that are true only at last rows of episodes; by default all false."""
     if values is None:
         return np.zeros(len(ends), dtype=bool)
     array = as_array(name, values, LogError)

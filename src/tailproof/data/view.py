@@ -1,4 +1,4 @@
-"""What a log in memory and a log on disk have in common: episodes, and chunks of their rows."""
+"""The interface that logs in memory and on disk share: episodes, and chunks of rows."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import LogError
 
-CHUNK = 32_768  # rows: few enough for their features to stay in cache, enough to be worth the calls
-PART = 1 << 20  # rows: enough for a task of its own, few enough to lose when a worker dies
+CHUNK = 32_768  # rows: their features fit into the cache, and calls cost little per row
+PART = 1 << 20  # rows per task: little work is lost when a worker dies
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Consecutive transitions of a log; a column that was not asked for is empty or None.
+    """Consecutive transitions of a log; a column that was not requested is empty or None.
 
-    Some rows may be no transitions, because the state that followed is not known: `kept` says which
-    are. `compact` leaves the others out, which costs a copy of all columns.
+    Rows whose next state is unknown are not transitions: `kept` lists the rows that are. `compact`
+    removes the others, which copies all columns.
     """
 
-    first: int  # place of the first of them in the log
+    first: int  # index of the first transition in the log
     episode: IntArray  # (m,) index of the episode
     states: FloatArray  # (m, p)
     actions: AnyArray  # (m,) or (m, q)
@@ -45,7 +45,7 @@ class Chunk:
         return np.arange(len(self)) if self.kept is None else self.kept
 
     def compact(self) -> Chunk:
-        """Return the transitions alone; where one terminates, its own state stands in for the next."""
+        """Return only the transitions; the next state of a terminated one is its own state."""
         if self.kept is None and self.run is None:
             return self
         rows = self.transitions
@@ -60,7 +60,7 @@ class Chunk:
 
 
 def _rows(values: Any, rows: IntArray) -> Any:
-    """Return some rows of a column, laid out in memory as they were."""
+    """Return some rows of a column, in the same memory layout."""
     if values is None or len(values) == 0:
         return values
     return values.take(rows) if values.ndim == 1 else values.T.take(rows, axis=1).T
@@ -68,14 +68,14 @@ def _rows(values: Any, rows: IntArray) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogView:
-    """What is known of all episodes of a log: of a `Log` in memory, or a `LazyLog` left on disk.
+    """The episodes of a log: base class of `Log` (in memory) and `LazyLog` (on disk).
 
-    Both also have `parts`, which an engine works on one by one, and ``chunks(part)``, the rows of a
+    Both also have `parts`, which an engine processes one per task; ``chunks(part)``, the rows of a
     part in order; ``take(episodes)``, the log of some episodes; ``load()``, the log in memory; and
     `first_states`, `lengths`, `ends`, `action_counts`, `has_propensity` and `stays_on_disk`.
     """
 
-    starts: IntArray  # (E + 1,) transition with which each episode starts, then n
+    starts: IntArray  # (E + 1,) first transition of each episode, then n
     episode_ids: AnyArray  # (E,)
     group_ids: AnyArray | None  # (E,)
     action_space: ActionSpace
@@ -109,19 +109,19 @@ class LogView:
 
     @cached_property
     def group_of_episode(self) -> IntArray:
-        """Index of the group that each episode belongs to, (E,); an episode each when ungrouped."""
+        """Group index of each episode, (E,); without groups each episode is its own group."""
         if self.group_ids is None:
             return np.arange(self.n_episodes)
         return np.unique(self.group_ids, return_inverse=True)[1]
 
     @property
     def n_groups(self) -> int:
-        """Number of groups; the number of episodes when the log names no groups."""
+        """Number of groups; without groups the number of episodes."""
         return int(self.group_of_episode.max()) + 1
 
     @property
     def is_bandit(self) -> bool:
-        """Whether every episode is one step: a contextual bandit."""
+        """Whether every episode has one step: a contextual bandit."""
         return self.n_episodes == self.n_transitions
 
     def __len__(self) -> int:

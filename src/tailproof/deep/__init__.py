@@ -1,6 +1,6 @@
-"""Deep learners: IQL, SQL, SAC-N and their ROOM rows, trained as one.
+"""Deep learners: IQL, SQL, SAC-N and their ROOM variants, all members trained in one stack.
 
-Importing this package loads no torch; fitting one of its bases does.
+Importing this package does not import torch; fitting one of its bases does.
 """
 
 from tailproof.deep.bases import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE

@@ -1,4 +1,4 @@
-"""SAC-N and TD3+BC: K critics that meet in the backup, and one policy that climbs them."""
+"""SAC-N and TD3+BC: K critics with an aggregated backup, and one policy that maximises them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from tailproof.errors import MethodError
 
 
 class Actor(ABC):
-    """A policy that the critics' gradient moves, one network for R rows per step.
+    """A policy network that is trained by the critics' gradient, on R rows per step.
 
     Parameters
     ----------
     outputs
-        Outputs of the network for each entry of the action.
+        Network outputs per entry of the action.
     """
 
-    kind: str  # of the policy that it becomes
+    kind: str  # of the resulting policy
 
     def __init__(self, group: MemberGroup, rows: int, outputs: int = 1) -> None:
         self.settings = group.settings
@@ -54,18 +54,18 @@ class Actor(ABC):
 
     @abstractmethod
     def after(self, states: Tensor, noise: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return actions in the next states, (R, q), and what the backup subtracts for them."""
+        """Return actions in the next states, (R, q), and the term that the backup subtracts."""
 
     @abstractmethod
     def act(self, states: Tensor, noise: Tensor) -> Tensor:
-        """Return actions that the critics will judge, (R, q), and remember the way back."""
+        """Return the policy's actions, (R, q), and keep what the gradient needs."""
 
     @abstractmethod
     def gradients(self, value: Tensor, by_action: Tensor, logged: Tensor) -> None:
-        """Write all gradients, given Q (R,) and ∂Q/∂a (R, q) at those actions."""
+        """Write all gradients, given Q (R,) and ∂Q/∂a (R, q) at the actions of `act`."""
 
     def improve(self, value: Tensor, by_action: Tensor, logged: Tensor) -> None:
-        """Take one step, given Q (R,) and ∂Q/∂a (R, q) at those actions."""
+        """Take one step, given Q (R,) and ∂Q/∂a (R, q) at the actions of `act`."""
         self.gradients(value, by_action, logged)
         self.adam.step()
 
@@ -79,7 +79,7 @@ class Actor(ABC):
 
 
 class Squashed(NamedTuple):
-    """A squashed Gaussian's parts at R states: a, log π(a), σε and where log σ is not clipped."""
+    """A squashed Gaussian at R states: a, log π(a), σε, and where log σ is not clipped."""
 
     action: Tensor
     log_density: Tensor
@@ -88,9 +88,9 @@ class Squashed(NamedTuple):
 
 
 class SoftActor(Actor):
-    """SAC's policy: a = tanh(μ(s) + σ(s)ε), rewarded for entropy with a temperature that adapts.
+    """SAC's policy a = tanh(μ(s) + σ(s)ε), with an entropy bonus of adaptive temperature.
 
-    The temperature is held so that the entropy of the policy is near `target_entropy`.
+    The temperature is adapted to keep the entropy of the policy near `target_entropy`.
     """
 
     kind = "gaussian"
@@ -108,12 +108,12 @@ class SoftActor(Actor):
         self._acted = Squashed(*[self._loss] * 4)
 
     def after(self, states: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return actions in the next states and α·log π of them."""
+        """Return actions in the next states and their α·log π."""
         drawn = squash(self._looking.forward(states.unsqueeze(0))[0], noise)
         return drawn.action, self.log_temperature.exp() * drawn.log_density
 
     def act(self, states: Tensor, noise: Tensor) -> Tensor:
-        """Return actions that the critics will judge, and remember the way back."""
+        """Return the policy's actions, and keep what the gradient needs."""
         self._acted = squash(self._training.forward(states.unsqueeze(0))[0], noise)
         return self._acted.action
 
@@ -155,9 +155,9 @@ def squash(outputs: Tensor, noise: Tensor) -> Squashed:
 
 
 class ClonedActor(Actor):
-    """TD3+BC's policy: climbs Q, normalised, and stays near the logged actions (Fujimoto & Gu, 2021).
+    """TD3+BC's policy: maximises normalised Q minus the squared distance to the logged actions.
 
-    The backup uses a slow copy of the policy, with clipped noise on its action.
+    See Fujimoto & Gu (2021). The backup uses a target policy with clipped noise on its actions.
     """
 
     kind = "deterministic"
@@ -170,19 +170,19 @@ class ClonedActor(Actor):
         self._action = self._loss
 
     def after(self, states: Tensor, noise: Tensor) -> tuple[Tensor, None]:
-        """Return the slow policy's actions in the next states, blurred."""
+        """Return the target policy's actions in the next states, with noise."""
         action = self._looking.forward(states.unsqueeze(0))[0].tanh()
         limit = self.settings.noise_limit
         blur = (self.settings.noise * noise).clamp_(-limit, limit)
         return (action + blur).clamp_(-1, 1), None
 
     def act(self, states: Tensor, noise: Tensor) -> Tensor:  # noqa: ARG002
-        """Return actions that the critics will judge, and remember the way back."""
+        """Return the policy's actions, and keep what the gradient needs."""
         self._action = self._training.forward(states.unsqueeze(0))[0].tanh()
         return self._action
 
     def improve(self, value: Tensor, by_action: Tensor, logged: Tensor) -> None:
-        """Take one step of the policy; its slow copy follows."""
+        """Take one step of the policy, then update the target policy."""
         super().improve(value, by_action, logged)
         self.slow.flat.lerp_(self.stack.flat, self.target_rate)
 
@@ -199,10 +199,10 @@ class ClonedActor(Actor):
 
 
 class ActorCriticLearner(CriticLearner):
-    """Critics regress on r + γ(1 − terminal)(aggregate_k Q_k(s', a') − …); the policy climbs them.
+    """Critics regress on r + γ(1 − terminal)(aggregate_k Q_k(s', a') − …); the policy maximises them.
 
-    The aggregate (min over N for SAC-N, mean − 2·std for SAC-N (STD)) stands in the policy's objective
-    too. The policy and the slow copies move every `delay` steps.
+    The policy's objective uses the same aggregate (min over N for SAC-N, mean − 2·std for SAC-N
+    (STD)). The policy and the target networks are updated every `delay` steps.
     """
 
     backup: Aggregate
@@ -227,7 +227,7 @@ class ActorCriticLearner(CriticLearner):
         return settings, {}
 
     def update(self, step: int) -> None:
-        """Take one gradient step of the critics, and one of the policy when it is due."""
+        """Take one gradient step of the critics, and every `delay` steps one of the policy."""
         batch = self.table.gather(self.draws(step))
         noise = self.normals(step)
         self.critic_gradients(batch, noise[0])
@@ -245,7 +245,7 @@ class ActorCriticLearner(CriticLearner):
         self.regress(batch, after if cost is None else after - cost.view_as(after))
 
     def judge(self, batch: Transitions, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the aggregate of Q at the policy's actions, its gradient by them, and the log's."""
+        """Return the aggregate of Q at the policy's actions, ∂Q/∂a, and the logged actions."""
         states = batch["states"].reshape(-1, batch["states"].shape[-1])
         action = self.actor.act(states, noise)
         pairs = torch.cat([action, states], dim=-1)
@@ -256,7 +256,7 @@ class ActorCriticLearner(CriticLearner):
         return reduce(self.backup, living), self._by_action(living, twin), logged
 
     def _by_action(self, living: Tensor, twin: Tensor) -> Tensor:
-        """Return the gradient by the actions of the aggregate of living members' values, (R, q)."""
+        """Return the derivative of the aggregate over alive members by the actions, (R, q)."""
         place = picked(self.backup, living)
         if place is not None:
             member = self.alive.nonzero()[:, 0].to(place.device)[place]  # (R,)
@@ -268,12 +268,12 @@ class ActorCriticLearner(CriticLearner):
         weights.scatter_(0, twin.unsqueeze(0), share.unsqueeze(0))
         flowing = weights.view(self.twins * self.members, -1, 1)
         back = self._judging.backward(flowing, to_parameters=False, to_inputs=self.width)
-        if not bool(self.alive.all()):  # what a dead member sends back is not a number
+        if not bool(self.alive.all()):  # gradients of diverged members are NaN
             back = back[self.alive.repeat(self.twins)]
         return back.sum(0)
 
     def policies(self) -> Sequence[NeuralPolicy]:
-        """Return the policy that climbs the critics."""
+        """Return the policy that maximises the critics."""
         return split_policies(self.actor.stack, self.group.scaling, self.actor.kind)
 
     def metrics(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The deep bases: their settings are the method. torch is loaded when they are fitted, not before."""
+"""The deep bases and their settings. torch is imported only when they are fitted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TrainsCritics(DeepSettings):
     """A base that trains critics on every fold."""
 
     capabilities: ClassVar[Capabilities]
-    always_meet: ClassVar[bool] = False  # whether its members train in one process, in any case
+    always_meet: ClassVar[bool] = False  # whether its members always train in one process
 
     @abstractmethod
     def learner(self) -> type[CriticLearner]:
@@ -39,7 +39,7 @@ class TrainsCritics(DeepSettings):
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
     ) -> DeepFitted:
-        """Train the critics of every fold, and the policy where it is trained with them."""
+        """Train the critics of every fold, and the policy if it is trained jointly."""
         require_torch()
         from tailproof.deep.fitting import fit_critics, member_seeds
 
@@ -49,12 +49,12 @@ class TrainsCritics(DeepSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class Implicit(TrainsCritics):
-    """What IQL and SQL share: critics learned in the sample, then a policy by weighted imitation.
+    """Base class of IQL and SQL: in-sample critics, then a policy by weighted imitation.
 
     Each member learns Q_k (the smaller of two networks) by regression on r + γ(1 − terminal)V_k(s')
-    and V_k by its loss. One policy is then trained on the whole log, each action weighted by
-    aggregate_k Q_k(s, a) − aggregate_k V_k(s). ROOM-VM, P-ROOM-VM and MA differ in that aggregate
-    alone and take it from the same critics. At ``"backup"`` the aggregates stand in both targets.
+    and V_k by its loss. One policy is then trained on the whole log, each action weighted by its
+    advantage aggregate_k Q_k(s, a) − aggregate_k V_k(s). ROOM-VM, P-ROOM-VM and MA use the same
+    critics and differ only in the aggregate. At ``"backup"`` both targets use the aggregates.
 
     Parameters
     ----------
@@ -65,17 +65,17 @@ class Implicit(TrainsCritics):
     twins
         Q-networks per member.
     huber
-        Threshold beyond which Q's regression counts errors linearly, in scaled rewards; none: squared.
+        Threshold of Q's Huber loss, in scaled rewards; None for squared errors.
     limit
         Largest weight of an action in the policy.
     policy
-        ``"deterministic"``: continuous actions by weighted squared error, as the paper says.
-        ``"gaussian"``: by weighted likelihood with a learned standard deviation for each entry of the
-        action, as its release does; it acts by its mean.
+        ``"deterministic"``: continuous actions by weighted squared error, as in the paper.
+        ``"gaussian"``: by weighted likelihood with a learned standard deviation per entry of the
+        action, as in its released code; the policy's action is the mean.
     share
-        Advantages are shrunk by one factor until the weights are worth at least this share of the
-        log, (Σw)²/nΣw²; 0: never. Without it, errors of a critic that was trained briefly or on noisy
-        rewards leave the policy a few actions to imitate, and those the wrong ones.
+        Smallest effective share of the log, (Σw)²/nΣw². Advantages are multiplied by one factor ≤ 1
+        until the weights reach it; 0 for no shrinkage. It prevents that critics which were trained
+        briefly or on noisy rewards make the policy imitate a few wrong actions.
     """
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise", "backup"))
@@ -90,10 +90,10 @@ class Implicit(TrainsCritics):
 
     @classmethod
     def as_published(cls, **settings: Any) -> Self:
-        """Return the base without this library's departures from the published code.
+        """Return the base with the settings of the published code.
 
-        A Gaussian policy, weights of at most 100 that nothing spreads (`share` 0), rewards and target
-        rate as they are (0.005), and for SQL α = 10. Settings given here come on top.
+        A Gaussian policy, weights of at most 100 without shrinkage (`share` 0), unscaled rewards,
+        target rate 0.005, and α = 10 for SQL. `settings` override these.
         """
         published = {"policy": "gaussian", "limit": 100.0, "share": 0.0}
         return cls(**{**published, "target_rate": 0.005, "reward_scale": 1.0, **settings})
@@ -110,11 +110,11 @@ class Implicit(TrainsCritics):
 
     @abstractmethod
     def value_gradient(self, advantage: Tensor) -> Tensor:
-        """Return its gradient by V, (K, B)."""
+        """Return the gradient of the loss by V, (K, B)."""
 
     @abstractmethod
     def action_weight(self, advantage: Tensor) -> Tensor:
-        """Return how much the policy imitates an action with this advantage."""
+        """Return the imitation weight of actions with this advantage."""
 
     def extract(
         self, task: Task, fitted: Fitted, *, aggregate: Aggregate, rng: np.random.Generator
@@ -130,7 +130,7 @@ class Implicit(TrainsCritics):
         aggregates: Sequence[Aggregate],
         rng: np.random.Generator,
     ) -> list[DeepFitted]:
-        """Train the policies of several aggregates of the same critics, side by side."""
+        """Train one policy per aggregate of the same critics, in one stack."""
         from tailproof.deep.cloning import extract
 
         critics: Any = fitted.critics
@@ -141,15 +141,16 @@ class Implicit(TrainsCritics):
 class IQL(Implicit):
     """Implicit Q-learning (Kostrikov, Nair & Levine, 2022).
 
-    V minimises |τ − 1{u < 0}|·u² with u = Q(s, a) − V(s); the policy weighs actions with
+    V minimises |τ − 1{u < 0}|·u² with u = Q(s, a) − V(s); the policy's action weights are
     min(exp(β·u), limit).
 
     Parameters
     ----------
     expectile
-        τ: ½ averages the logged actions, near 1 takes the best of them.
+        τ: ½ averages over the logged actions, values near 1 approach their best.
     beta
-        β: 0 clones, large values pick; in units of one over scaled reward. `share` lowers it.
+        β: 0 clones the log, large values imitate only the best actions; in units of 1 / scaled
+        reward. `share` may reduce it.
     """
 
     expectile: float = 0.7
@@ -175,13 +176,13 @@ class IQL(Implicit):
 class SQL(Implicit):
     """Sparse Q-learning (Xu et al., 2023), the base of the paper's figure 5.
 
-    V minimises 1{w > 0}·w² + V/α with w = 1 + u/2α, u = Q(s, a) − V(s); the policy weighs actions with
-    max(0, w): those whose advantage is below −2α get no weight at all.
+    V minimises 1{w > 0}·w² + V/α with w = 1 + u/2α, u = Q(s, a) − V(s); the policy's action weights
+    are max(0, w): zero if the advantage is below −2α.
 
     Parameters
     ----------
     alpha
-        α: how much leaving the log's actions costs, in scaled reward. The paper's value is 10.
+        α: the penalty on leaving the log's actions, in scaled reward. The paper's value is 10.
     """
 
     alpha: float = 10.0
@@ -203,7 +204,7 @@ class SQL(Implicit):
 
 
 class _TrainsPolicy:
-    """A base whose policy comes from its own fit."""
+    """A base whose fit trains the policy."""
 
     def extract(
         self,
@@ -224,7 +225,7 @@ class _TrainsPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCritic(_TrainsPolicy, TrainsCritics):
-    """What SAC and TD3+BC share: the policy is trained with the critics, which meet in the backup."""
+    """Base class of SAC and TD3+BC: policy and critics train jointly, with an aggregated backup."""
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("backup",))
     always_meet: ClassVar[bool] = True
@@ -241,23 +242,23 @@ class ActorCritic(_TrainsPolicy, TrainsCritics):
 
     @abstractmethod
     def actor(self) -> type[Actor]:
-        """Return the class of its policies in training."""
+        """Return the class of its actors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SAC(ActorCritic):
-    """Soft actor-critic whose critics meet in the backup: SAC-N (An et al., 2021) and its kin.
+    """Soft actor-critic with an aggregated backup: SAC-N (An et al., 2021) and variants.
 
     Every critic regresses on r + γ(1 − terminal)(aggregate_k Q_k(s', a') − α·log π(a'|s')), a' ~ π; the
-    policy, a squashed Gaussian, climbs aggregate_k Q_k(s, a) − α·log π(a|s); α holds its entropy near
-    the target. SAC-N aggregates with the minimum, SAC-N (STD) with mean − 2·std.
+    policy, a squashed Gaussian, maximises aggregate_k Q_k(s, a) − α·log π(a|s); α is adapted to the
+    target entropy. SAC-N aggregates with the minimum, SAC-N (STD) with mean − 2·std.
 
     Parameters
     ----------
     temperature
-        α at the start.
+        Initial α.
     target_entropy
-        Entropy that α aims at; by default minus the number of action entries.
+        Target of the policy's entropy; by default minus the number of action entries.
     """
 
     hidden: tuple[int, ...] = (256, 256, 256)
@@ -266,12 +267,12 @@ class SAC(ActorCritic):
 
     @classmethod
     def as_published(cls, **settings: Any) -> Self:
-        """Return the base as its published code has it: α starts at 1, ρ = 0.005, unscaled rewards."""
+        """Return the base with the published settings: initial α = 1, ρ = 0.005, unscaled rewards."""
         published = {"temperature": 1.0, "target_rate": 0.005, "reward_scale": 1.0}
         return cls(**{**published, **settings})
 
     def actor(self) -> type[Actor]:
-        """Return the class of its policies in training."""
+        """Return the class of its actors."""
         from tailproof.deep.actor_critic import SoftActor
 
         return SoftActor
@@ -281,16 +282,16 @@ class SAC(ActorCritic):
 class TD3BC(ActorCritic):
     """TD3+BC (Fujimoto & Gu, 2021): the policy maximises λQ(s, π(s)) − (π(s) − a)².
 
-    λ = α / mean |Q|, so that α weighs value against imitation whatever the reward's unit.
+    λ = α / mean |Q|, so that the trade-off α does not depend on the unit of reward.
 
     Parameters
     ----------
     alpha
-        α.
+        α: weight of value against imitation.
     noise, noise_limit
         Standard deviation and bound of the noise on the target policy's actions.
 
-    The published policy climbs the first of two Q; this one the smaller of them.
+    The published policy maximises the first of two Q; this one the smaller of the two.
     """
 
     twins: ClassVar[int] = 2
@@ -301,7 +302,7 @@ class TD3BC(ActorCritic):
     noise_limit: float = 0.5
 
     def actor(self) -> type[Actor]:
-        """Return the class of its policies in training."""
+        """Return the class of its actors."""
         from tailproof.deep.actor_critic import ClonedActor
 
         return ClonedActor
@@ -309,17 +310,17 @@ class TD3BC(ActorCritic):
 
 @dataclass(frozen=True, kw_only=True)
 class BehaviourCloning(_TrainsPolicy, DeepSettings):
-    """Imitate the log, or its best episodes, with a network; every row has the same weight.
+    """Imitate the log or its best episodes with a network; all rows have the same weight.
 
-    With ``top=1`` rewards do not matter. With less (percent cloning) they choose whom to imitate.
+    With ``top=1`` rewards are not used. With less (percent cloning) they select the episodes.
 
     Parameters
     ----------
     top, rank
         Share of the episodes to imitate and the score that ranks them, as in `Cloning`.
     learning_rate
-        Adam's at the start; it falls to zero with a cosine. Regression on actions takes a larger one
-        than critics do.
+        Adam's initial rate, with cosine decay to zero. Regression on actions allows a larger rate
+        than critics.
     """
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise",))
@@ -336,7 +337,7 @@ class BehaviourCloning(_TrainsPolicy, DeepSettings):
         backup: Aggregate | None,  # noqa: ARG002
         rng: np.random.Generator,
     ) -> DeepFitted:
-        """Train the policy; the critics say zero everywhere."""
+        """Train the policy; the critics are zero everywhere."""
         require_torch()
         from tailproof.deep.cloning import fit_cloning
 
@@ -345,19 +346,20 @@ class BehaviourCloning(_TrainsPolicy, DeepSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralFQE(TrainsCritics):
-    """Fitted Q-evaluation with a neural Q, for continuous actions and for states without features.
+    """Fitted Q-evaluation with a neural Q, for continuous actions or states without features.
 
-    Q_k regresses on r + γ(1 − terminal)·E_π Q_k(s', ·) of a slow copy; at ``"backup"`` the aggregate of
-    the members takes its place (ROAM-FQE). With ``reward_scale="auto"`` and no `huber`, values are made
-    to have size one while training.
+    Q_k regresses on r + γ(1 − terminal)·E_π Q_k(s', ·) of its target network, or at ``"backup"`` of the
+    members' aggregate (ROAM-FQE). With ``reward_scale="auto"`` and no `huber`, rewards are scaled so
+    that values are of order one.
 
     Parameters
     ----------
     huber
-        Threshold beyond which errors count linearly, in scaled rewards; none: squared. A Huber loss is
-        excellent on symmetric tails and badly biased on skewed ones.
+        Threshold of the Huber loss, in scaled rewards; None for squared errors. A Huber loss is
+        excellent for symmetric tails and badly biased for skewed ones.
     draws
-        Actions drawn from a continuous stochastic policy in each next state, taken in turn.
+        Number of actions drawn from a continuous stochastic policy per next state; each gradient
+        step uses one of them, in turn.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(PLACES)

@@ -1,8 +1,7 @@
-"""Checkpoints: a safetensors file and a JSON page, each written whole or not at all.
+"""Checkpoints of training: a safetensors file and a JSON page, each written atomically.
 
-The tensors are written first, then the page that names them with their SHA-256. A checkpoint exists
-only once its page does, so a kill at any moment leaves the one before. Nothing that is read is
-executed.
+The tensors are written first, then the page with their SHA-256. A checkpoint is valid only with its
+page, so an interrupted write leaves the previous one. Reading executes nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _KEPT = 2
 
 
 class CheckpointError(TailproofError):
-    """A checkpoint that cannot be used."""
+    """A checkpoint cannot be used."""
 
 
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], *, fingerprint: str) -> bool:
-    """Write a checkpoint and drop those before the last; say whether it worked.
+    """Write a checkpoint, delete all but the last two, and return whether it succeeded.
 
-    A full disk or a lost mount is a warning: the checkpoint before stays, and training goes on.
+    A full disk or a lost mount causes a warning: the previous checkpoint stays, training continues.
     """
     name = f"step-{step:010d}"
     plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
@@ -66,10 +65,10 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], *, fingerprint:
 
 
 def latest(folder: Path, *, fingerprint: str) -> tuple[int, dict[str, Tensor]] | None:
-    """Return step and tensors of the newest checkpoint that is whole, or none if there is none.
+    """Return step and tensors of the newest valid checkpoint, or None if there is none.
 
-    A damaged one is skipped with a warning for the one before it; that all are damaged, or belong to
-    other settings, is an error.
+    A damaged checkpoint is skipped with a warning. If all are damaged, or belong to other settings,
+    an error is raised.
     """
     pages = _pages(folder)
     for page_path in pages:
@@ -113,7 +112,7 @@ def _pages(folder: Path) -> list[Path]:
 
 
 def training_fingerprint(*parts: Any) -> str:
-    """Return a short digest of settings, seeds and data, the same in every process and version.
+    """Return a short digest of settings, seeds and data that is stable across processes and versions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The default for continuous actions: a few candidates by the tails, judged on other episodes."""
+"""The default learner for continuous actions: a few candidates, evaluated on held-out episodes."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from tailproof.methods.method import Method
 from tailproof.policies.simple import DeterministicPolicy
 
 _ROOM_FOLDS = 5
-_OPENING = 20  # most steps of an episode that tell whom it resembles
+_OPENING = 20  # largest number of first steps used to compare an episode with the policies
 _SHUFFLES = 4_000
 _RIDGE = 0.1  # per row, on standardised first states
-CLONE = "bc-neural"  # the logged behaviour: what a candidate must beat, and the answer if none does
+CLONE = "bc-neural"  # the logging policy: chosen unless a candidate is credibly better
 PERCENT = "percent-bc-neural"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long networks are trained where nobody says: minutes of one core, not hours.
+    """The default training effort: minutes on one core, not hours.
 
     Attributes
     ----------
     rows_a_step, fewest, most
-        Steps are rows / `rows_a_step`, within [`fewest`, `most`].
+        The number of steps is rows / `rows_a_step`, within [`fewest`, `most`].
     critics, policies, judges
-        Widths of the hidden layers.
+        Widths of the hidden layers of critics, policies and FQE networks.
     folds
-        Members of the judge, which the held-out episodes are split between.
+        Folds of the held-out episodes, one FQE network each.
     judging
-        Steps of the judge.
+        Gradient steps of FQE.
     level
-        Confidence that a candidate is better than the clone.
+        Required confidence that a candidate is better than the clone.
     """
 
     rows_a_step: int = 6
@@ -64,10 +64,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Gain:
-    """How much better than the clone a candidate is on held-out episodes, by fold.
+    """Value of a candidate minus value of the clone on held-out episodes, by fold.
 
-    Order statistics of the folds, because one fold whose FQE went astray must not decide. `most` is by
-    how much the best logged episode exceeds the middle one: FQE that promises more extrapolates.
+    Decisions use order statistics of the folds, to be robust to one failed FQE. `most` is the best
+    logged return minus the median one: a larger gain is extrapolation of FQE.
     """
 
     differences: FloatArray  # (K,)
@@ -81,7 +81,7 @@ class Gain:
 
     @property
     def bound(self) -> float:
-        """The largest order statistic that is below the median of the fold law at this level."""
+        """The largest order statistic that is a lower confidence bound on the median at this level."""
         known = self.differences[np.isfinite(self.differences)]  # of folds whose FQE did not fail
         count = len(known)
         chances = binom.cdf(np.arange(count), count, 0.5)  # P(fewer than j + 1 folds lie below)
@@ -90,7 +90,7 @@ class Gain:
 
     @property
     def credible(self) -> bool:
-        """Whether the candidate is better, and not too good to be true."""
+        """Whether the candidate is better, by a gain of at most `most`."""
         return self.bound > 0 and self.value <= self.most
 
     def __str__(self) -> str:
@@ -104,9 +104,9 @@ class Gain:
 
 
 def rows_to_try(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
-    """Return the rows to try by name, cloning among them, and what was seen of the tails.
+    """Return the candidate methods by name, including cloning, and a text about the tails.
 
-    Percent cloning and IQL; where tails are heavy, percent cloning ranked robustly and ROOM-VM.
+    Percent cloning and IQL; for heavy tails, percent cloning with robust ranks and ROOM-VM.
     """
     rank, reason = choose_rank(log)
     steps, hidden = budget.steps(log), budget.policies
@@ -130,14 +130,14 @@ def learn_continuous(
     engine: Engine | None = None,
     budget: Budget | None = None,
 ) -> Learned:
-    """Learn by the candidate that is credibly better than cloning the log, if there is one.
+    """Learn with the first candidate that is credibly better than cloning the log, or clone it.
 
-    Percent cloning comes first, because it imitates episodes that were seen to go well. It is judged by
-    held-out episodes that begin like those it imitates (`resemblance`). The other candidate and the
-    clone are judged by neural FQE on the same folds of held-out episodes: what FQE says of the clone
-    beyond the log's own value is error, so that they are compared fold by fold, and a gain larger than
-    that of the best logged episode over the middle one is not believed. Where neither is credibly
-    better, the logged behaviour is kept.
+    Percent cloning is tried first, because it imitates episodes with high observed returns. It is
+    evaluated on held-out episodes whose first actions resemble its own (`resemblance`). Otherwise the
+    second candidate and the clone are evaluated by neural FQE on the same folds of held-out episodes.
+    They are compared fold by fold, so that common errors of FQE cancel, and a gain larger than the
+    best logged return minus the median one is rejected. If neither candidate is credibly better, the
+    clone is returned.
     """
     budget = budget or Budget()
     taught, held_out = split_off(in_memory(log, "Networks"), holdout, seed=seed)
@@ -177,10 +177,10 @@ def learn_continuous(
 
 
 def tamed(log: Log, heavy: bool) -> Log:
-    """Return the log with rewards winsorised, at 10 % on either side where tails are heavy, else 2 %.
+    """Return the log with rewards winsorised on both sides, at 10 % for heavy tails, else 2 %.
 
-    Candidate and clone are judged by the same rewards, so that most of the bias cancels; and an outlier
-    makes no episode good.
+    Candidate and clone are evaluated with the same rewards, so that most of the bias cancels and
+    single outliers do not decide.
     """
     share = 0.1 if heavy else 0.02
     low, high = np.quantile(log.rewards, [share, 1 - share])
@@ -188,13 +188,13 @@ def tamed(log: Log, heavy: bool) -> Log:
 
 
 def spread_of_returns(log: Log, gamma: float) -> float:
-    """Return by how much the best episode's discounted return exceeds the median one."""
+    """Return the largest discounted return of an episode minus the median one."""
     returns = discounted_returns(log, gamma)
     return float(returns.max() - np.median(returns))
 
 
 def _judged(learned: Learned, held_out: Log, budget: Budget, seed: int) -> FloatArray:
-    """Return the values of a policy by neural FQE of each fold, (K,); NaN where that failed."""
+    """Return the neural-FQE value of a policy in each fold, (K,); NaN if FQE failed."""
     folds = min(budget.folds, held_out.n_groups)
     judge = named_method(
         "roam-neural-fqe",
@@ -212,19 +212,19 @@ def _judged(learned: Learned, held_out: Log, budget: Budget, seed: int) -> Float
 
 @dataclass(frozen=True)
 class Resemblance:
-    """Do held-out episodes that begin as percent cloning would go better than the others?
+    """Test whether held-out episodes that resemble the percent-cloning policy score higher.
 
     Attributes
     ----------
     gain
-        Mean score of the third of them that is nearest to the policy, less that of all.
+        Mean score of the third of episodes nearest to the policy, minus the mean of all.
     chance
-        Of so close a relation of nearness and score if there were none, by shuffling the scores.
+        p-value of the correlation of nearness and score, by permutation.
     against
-        The chance of so close a relation of the opposite sign, with plain sums of the rewards: robust
-        scores do not see rare losses.
+        p-value of a correlation of the opposite sign, with plain sums of rewards, because robust
+        scores ignore rare losses.
     level
-        Confidence to reach.
+        Required confidence.
     """
 
     gain: float
@@ -234,7 +234,7 @@ class Resemblance:
 
     @property
     def credible(self) -> bool:
-        """Whether imitating these episodes is better than imitating all."""
+        """Whether imitating the best episodes is better than imitating all."""
         return self.chance <= 1 - self.level < self.against and self.gain > 0
 
     def __str__(self) -> str:
@@ -254,18 +254,18 @@ def resemblance(
     level: float,
     rng: np.random.Generator,
 ) -> Resemblance:
-    """Judge the policy that imitates the best of the taught episodes by what others like them earned.
+    """Evaluate percent cloning by the scores of held-out episodes that resemble it.
 
-    Who acted in an episode shows in its first steps: how much nearer its actions are to the policy than
-    to the clone of all episodes. Later steps also tell how it went, and a policy is near to lucky
-    episodes because it was taught such states. The relation is a rank correlation, less what the first
-    states explain of it, so that an easy start is no merit; where the log names groups, a group is one
-    observation.
+    An episode resembles the policy if its first actions are nearer to the policy's than to those of the
+    clone of all episodes. Only first steps are used: later steps depend on how the episode went, and
+    the policy is near to lucky episodes because it was trained on such states. The statistic is a
+    partial rank correlation of nearness and score given the score predicted from first states, so that
+    easy starts do not count. A group is one observation.
 
     Parameters
     ----------
     policy, clone
-        Learned from the best and from all episodes of `taught`.
+        Trained on the best and on all episodes of `taught`.
     rank
         The score of an episode.
     """
@@ -291,7 +291,7 @@ def resemblance(
 
 
 def _nearer(policy: DeterministicPolicy, clone: DeterministicPolicy, log: Log) -> FloatArray:
-    """Return how much nearer each episode's first actions are to the policy than to the clone, (E,)."""
+    """Return each episode's mean squared distance to the clone minus that to the policy, (E,)."""
     first = int(np.clip(np.median(log.lengths) // 10, 1, _OPENING))
     into = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
     rows = np.flatnonzero(into < first)
@@ -306,7 +306,7 @@ def _nearer(policy: DeterministicPolicy, clone: DeterministicPolicy, log: Log) -
 
 
 def _from_first_states(taught: Log, held_out: Log, scores: FloatArray) -> FloatArray:
-    """Return the score that first states alone predict for each held-out episode, as a rank, (E,)."""
+    """Return the rank of each held-out episode predicted from its first state, (E,)."""
     centre, spread = taught.first_states.mean(axis=0), taught.first_states.std(axis=0)
     spread = np.where(spread > 1e-9 * np.maximum(1, np.abs(centre)), spread, np.inf)
     before, after = ((log.first_states - centre) / spread for log in (taught, held_out))
@@ -318,7 +318,7 @@ def _from_first_states(taught: Log, held_out: Log, scores: FloatArray) -> FloatA
 def _chance(
     near: FloatArray, score: FloatArray, expected: FloatArray, rng: np.random.Generator
 ) -> float:
-    """Return the share of shuffles with a partial rank correlation as large as the one seen."""
+    """Return the one-sided permutation p-value of the partial rank correlation."""
     start = _ranks(expected)
     size = max(float(start @ start), 1.0)
     one, two = (each - start * float(each @ start) / size for each in (_ranks(near), _ranks(score)))
@@ -327,5 +327,5 @@ def _chance(
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Return ranks around zero."""
+    """Return centred ranks."""
     return np.asarray(rankdata(values) - (len(values) + 1) / 2)

@@ -1,4 +1,4 @@
-"""Policies by weighted imitation of the log, several at once: cloning, and IQL's and SQL's policy."""
+"""Several policies at once by weighted imitation of the log: cloning, and IQL's and SQL's policy."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 
 class CloningLearner(Learner):
-    """P policies that imitate the same rows with different weights (P, n).
+    """P policies that imitate the same rows with different weights, (P, n).
 
-    Continuous actions: π(s) = tanh of a network, by squared error, or, if the settings' policy is
-    ``"gaussian"``, by the likelihood of a normal distribution around it; discrete ones: a softmax, by
-    likelihood. The learning rate falls with a cosine to zero.
+    Continuous actions: π(s) = tanh of a network, by squared error or, if `policy` is ``"gaussian"``, by
+    the likelihood of a normal distribution with this mean. Discrete actions: a softmax, by likelihood.
+    The learning rate has cosine decay to zero.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class CloningLearner(Learner):
         widths = (len(scaling.state_mean), *hidden, outputs)
         self.parameters = Parameters({"policy": Shape(self.members, widths)}, device)
         self.stack = self.parameters.stacks["policy"]
-        # One seed for all: policies that differ in their weights alone.
+        # One seed for all: the policies differ only in their imitation weights.
         initialise(self.stack, [seed] * self.members, stream=4)
         self._pass = Pass(self.stack, batch, self.parameters.gradients["policy"])
         self._states = self.stack.flat.new_empty(self.members, batch, widths[0])
         self.adam = Adam(self.parameters.flat, self.parameters.gradient, rate)
-        # One standard deviation for each entry of the action, the same in all states.
+        # One standard deviation per entry of the action, the same in all states.
         self.log_std = self.stack.flat.new_zeros(self.members, 1, outputs)
         self._by_log_std = torch.zeros_like(self.log_std)
         gaussian = getattr(settings, "policy", "") == "gaussian" and not self.discrete
@@ -111,7 +111,7 @@ class CloningLearner(Learner):
         self._last = (outputs, logged, weight)
 
     def policies(self) -> Sequence[NeuralPolicy]:
-        """Return the policies of all weights."""
+        """Return the P policies."""
         kind = "categorical" if self.discrete else "deterministic"
         return split_policies(self.stack, self.scaling, kind)
 
@@ -134,7 +134,7 @@ class CloningLearner(Learner):
 
 @dataclass(frozen=True)
 class DeepFitted(Fitted):
-    """Critics, the policy that was trained with them or from them, and what its training measured."""
+    """Critics, the policy trained with or from them, and the training history."""
 
     training: History = field(default_factory=History)
     policy: NeuralPolicy | None = None
@@ -152,9 +152,9 @@ def policy_weights(
 
 
 def spread_weights(base: Implicit, advantage: Tensor) -> Tensor:
-    """Return weights (n,) of advantages, shrunk by one factor until they are worth the base's share.
+    """Return weights (n,) of advantages, multiplied by one factor to reach the base's `share`.
 
-    The factor is 1 where it can be; an advantage of 0 weighs all alike and is worth the whole log.
+    The factor is 1 if the effective share is large enough; with factor 0 all weights are equal.
     """
     weights = base.action_weight(advantage)
     if effective_share(weights) >= base.share:
@@ -168,7 +168,7 @@ def spread_weights(base: Implicit, advantage: Tensor) -> Tensor:
 
 
 def effective_share(weights: Tensor) -> float:
-    """Return (Σw)² / nΣw²: 1 for even weights, 1/n for a single one, 0 for none."""
+    """Return (Σw)² / nΣw²: 1 for equal weights, 1/n for a single weight, 0 for none."""
     total = float(weights.square().sum())
     return float(weights.sum()) ** 2 / (len(weights) * total) if total > 0 else 0.0
 
@@ -183,10 +183,9 @@ def clone(
     seed: int,
     hidden: tuple[int, ...],
 ) -> tuple[Sequence[NeuralPolicy], History]:
-    """Train a policy for each row of weights (P, n) by weighted imitation of the log.
+    """Train one policy per row of weights (P, n) by weighted imitation of the log.
 
-    Policies of other weights save themselves in another folder, so that critics saved once serve
-    several aggregates.
+    The checkpoint folder depends on the weights, so that saved critics can serve several aggregates.
     """
     learner = CloningLearner(settings, log, scaling, weights, steps=steps, seed=seed, hidden=hidden)
     run, saved = settings.run, settings.run.checkpoint
@@ -206,7 +205,7 @@ def extract(
     *,
     seed: int,
 ) -> list[DeepFitted]:
-    """Train a policy for each aggregate of the same critics, side by side."""
+    """Train one policy per aggregate of the same critics, in one stack."""
     if not isinstance(critics, NeuralCritics) or critics.v is None:
         raise MethodError(
             f"{type(base).__name__} extracts policies from its own critics. Got {critics!r}."
@@ -224,7 +223,7 @@ def extract(
 
 
 def fit_cloning(settings: BehaviourCloning, task: Task, folds: Folds, *, seed: int) -> DeepFitted:
-    """Train one policy on the imitated episodes, every transition alike; its critics say zero."""
+    """Train one policy on the selected episodes with equal weights; its critics are zero."""
     (chosen,), notes = imitated_episodes([task.log], top=settings.top, rank=settings.rank)
     log = task.log if settings.top == 1 else task.log.take(chosen)
     scaling = Scaling.of(log, standardise=settings.standardise, reward_scale=1.0)

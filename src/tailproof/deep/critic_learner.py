@@ -1,4 +1,4 @@
-"""Learners of Q-functions for K members at once: what they share, neural FQE, and IQL and SQL."""
+"""Learners of the Q-functions of K members at once: the base class, neural FQE, and IQL and SQL."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class CriticLearner(Learner):
-    """T·K Q-functions that regress on targets; the value of member k is the smallest of its T.
+    """T·K Q-functions trained by regression; the value of member k is the smallest of its T.
 
-    Network t·K + k is member k's t-th. Targets come from slow copies: of the member itself or, with a
-    `backup`, from the aggregate of all living members.
+    Network t·K + k is the t-th of member k. Targets come from the member's own target networks or, with
+    a `backup`, from the aggregate over all members that have not diverged.
 
     Parameters
     ----------
     huber
-        Threshold beyond which errors count linearly; none: squared.
+        Threshold of the Huber loss; None for squared errors.
     others
-        Shapes of more networks that the same optimiser trains.
+        Shapes of additional networks that the same optimiser trains.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CriticLearner(Learner):
         initialise(self.q, group.seeds, stream=2)
         self.slow = self.q.copy()
         self.adam = Adam(self.parameters.flat, self.parameters.gradient, settings.learning_rate)
-        #: Rows at which every member is evaluated: its own, or all where members meet.
+        #: Rows at which every member is evaluated: its own, or all members' with a backup.
         self.rows = self.batch * (1 if backup is None else group.n_draws)
         self._training = Pass(self.q, self.batch, self.parameters.gradients["q"])
         self._looking = Pass(self.slow, self.rows)
@@ -74,7 +74,7 @@ class CriticLearner(Learner):
 
     @classmethod
     def prepare(cls, settings: Any, task: Task) -> tuple[Any, Mapping[str, FloatArray]]:  # noqa: ARG003
-        """Check that the task suits; return settings for it, and more columns of the transitions."""
+        """Check the task; return its settings and additional columns of the transitions."""
         return settings, {}
 
     def update(self, step: int) -> None:
@@ -88,21 +88,21 @@ class CriticLearner(Learner):
         raise NotImplementedError
 
     def follow(self) -> None:
-        """Let the slow copies follow: θ̄ ← (1 − ρ)θ̄ + ρθ."""
+        """Update the target networks: θ̄ ← (1 − ρ)θ̄ + ρθ."""
         self.slow.flat.lerp_(self.q.flat, self.target_rate)
 
     def inputs(self, batch: Transitions) -> Tensor:
-        """Return what Q is evaluated at, (…, d)."""
+        """Return the inputs of the Q networks, (…, d)."""
         return batch["states" if self.discrete else "pairs"]
 
     def at_logged(self, values: Tensor, actions: Tensor) -> Tensor:
-        """Return values (…, n, out) at logged actions (…, n, q), (…, n)."""
+        """Return the entries of values (…, n, out) at logged actions (…, n, q), (…, n)."""
         if not self.discrete:
             return values.squeeze(-1)
         return values.gather(-1, actions.long().expand(*values.shape[:-1], 1)).squeeze(-1)
 
     def regress(self, batch: Transitions, after: Tensor) -> None:
-        """Write the gradient of Q's error at r + γ(1 − terminal)·after, (K or M, B)."""
+        """Write the gradient of Q's regression on r + γ(1 − terminal)·after, (K or M, B)."""
         target = torch.addcmul(batch.column("rewards"), batch.column("discounts"), after)
         shape = (self.twins, self.members, *self._inputs.shape[1:])
         self._inputs.view(shape).copy_(self.inputs(batch))
@@ -118,11 +118,11 @@ class CriticLearner(Learner):
         self._training.backward(gradient.reshape(len(outputs), self.batch, -1))
 
     def spread(self, rows: Tensor) -> Tensor:
-        """Return rows (M, B, w) as they are, or, where members meet, as (1, M·B, w) for everyone."""
+        """Return rows (M, B, w) unchanged or, with a backup, as (1, M·B, w) for all members."""
         return rows if self.backup is None else rows.reshape(1, -1, rows.shape[-1])
 
     def slow_values(self, inputs: Tensor) -> Tensor:
-        """Return the smallest slow Q of each member at inputs (M, B, d), (K, B or M·B, out)."""
+        """Return each member's smallest target Q at inputs (M, B, d), (K, B or M·B, out)."""
         given = self.spread(inputs)
         outputs = self._looking.forward(
             given.expand(self.members, *given.shape[1:]).repeat(self.twins, 1, 1)
@@ -130,14 +130,14 @@ class CriticLearner(Learner):
         return outputs.view(self.twins, self.members, *outputs.shape[1:]).amin(0)
 
     def agreed(self, values: Tensor) -> Tensor:
-        """Return values as they are, (K, B), or the aggregate of the living's (K, M·B), as (M, B)."""
+        """Return values (K, B) unchanged or, with a backup, aggregate (K, M·B) to (M, B)."""
         if self.backup is None:
             return values
         living = values if bool(self.alive.all()) else values[self.alive]
         return reduce(self.backup, living).view(-1, self.batch)
 
     def every_slow(self, batch: Transitions) -> Tensor:
-        """Return every slow Q at logged rows (M, m), (T, K, m)."""
+        """Return all target Q at logged rows (M, m), (T, K, m)."""
         inputs = self.inputs(batch)
         values = self.slow(inputs[0] if len(inputs) == 1 else inputs.repeat(self.twins, 1, 1)).view(
             self.twins, self.members, inputs.shape[1], -1
@@ -145,7 +145,7 @@ class CriticLearner(Learner):
         return self.at_logged(values, batch["actions"])
 
     def probe(self) -> Tensor:
-        """Return every member's Q at rows that are watched, (K, m)."""
+        """Return every member's Q at the monitored rows, (K, m)."""
         return self.every_slow(self.table.gather(self._watched.view(1, -1))).amin(0)
 
     def measure(self, steps: int) -> dict[str, FloatArray]:
@@ -154,7 +154,7 @@ class CriticLearner(Learner):
         return {"time constants": np.array([clock]), **self.mean_values()}
 
     def mean_values(self) -> dict[str, FloatArray]:
-        """Return each member's mean value in the log's unit, and what it is compared with."""
+        """Return each member's mean value in the log's unit, and quantities to compare it with."""
         return {"mean value": self.probe().mean(1).cpu().numpy() / self.group.scaling.reward_scale}
 
     def metrics(self) -> dict[str, Tensor]:
@@ -162,7 +162,7 @@ class CriticLearner(Learner):
         return {"q loss": error_loss(self._error, self.huber).mean(0)}
 
     def health(self) -> Tensor:
-        """Return which members' numbers are all finite, the optimiser's included, (K,)."""
+        """Return which members' parameters and optimiser states are all finite, (K,)."""
         moments = self.parameters.split(self.adam.second).values()
         stacks = (self.slow, *self.parameters.stacks.values(), *moments)
         return torch.cat([stack.finite().view(-1, self.members) for stack in stacks]).all(0)
@@ -172,7 +172,7 @@ class CriticLearner(Learner):
         return {**self.adam.tensors("critics"), "slow": self.slow.flat, "alive": self.alive}
 
     def critics(self) -> NeuralCritics:
-        """Return the slow copies as critics, with V where there is one."""
+        """Return the target networks as critics, with V if there is one."""
         v = self.parameters.stacks.get("v")
         return NeuralCritics(
             self.slow.copy(),
@@ -184,19 +184,18 @@ class CriticLearner(Learner):
 
 
 class FQELearner(CriticLearner):
-    """Q_k by regression on r + γ(1 − terminal)·E_π Q_k(s', ·), or, with a backup, its aggregate.
+    """Q_k by regression on r + γ(1 − terminal)·E_π Q_k(s', ·) or, with a backup, its aggregate.
 
-    The transitions hold what the policy does in the next states: for discrete actions the column
-    ``"policy"`` with π(a|s'), for continuous ones ``"next_actions"`` with L drawn actions, which the
-    steps take in turn. What follows a step is kept between the smallest and the largest value that
-    the rewards allow, so that a critic which extrapolates to actions that the log never took cannot
-    run away.
+    The transitions contain the policy in the next states: for discrete actions the column
+    ``"policy"`` with π(a|s'), for continuous ones ``"next_actions"`` with L drawn actions, of which
+    each step uses one, in turn. Next values are clipped to the range that the rewards allow, so that
+    critics cannot diverge by extrapolating to actions that the log lacks.
     """
 
     def __init__(self, group: MemberGroup) -> None:
         super().__init__(group, backup=group.backup, huber=group.settings.huber)
         rewards = group.log.rewards * group.scaling.reward_scale
-        each = [rewards[rows] for rows in group.rows[: group.n_draws]]  # members that meet have one
+        each = [rewards[rows] for rows in group.rows[: group.n_draws]]  # with a backup, one for all
         bounds = [[min(0.0, seen.min()), max(0.0, seen.max())] for seen in each]
         every = torch.tensor(bounds, dtype=torch.float64) * group.horizon
         self.bounds = every.to(self.q.flat).unsqueeze(-1).unbind(1)  # (K, 1) each
@@ -205,8 +204,8 @@ class FQELearner(CriticLearner):
     def prepare(cls, settings: NeuralFQE, task: Task) -> tuple[NeuralFQE, Mapping[str, FloatArray]]:
         """Return settings, and the policy's actions in the next states.
 
-        With automatic settings values, not rewards, have size one: networks learn these sooner. IQL
-        and SQL cannot have this, because β and α are in units of scaled reward; nor can a Huber loss.
+        With automatic scaling, values instead of rewards are of order one, which networks learn
+        faster. Not for IQL, SQL and Huber losses, whose settings are in units of scaled reward.
         """
         if task.policy is None:
             raise MethodError(
@@ -246,9 +245,8 @@ class FQELearner(CriticLearner):
 class ImplicitLearner(CriticLearner):
     """Q_k and V_k of K members: V by IQL's or SQL's loss, Q by regression on r + γ(1 − terminal)V(s').
 
-    All gradients of a step are taken at the parameters before it, so that one optimiser step serves
-    Q and V. With a `backup`, aggregate_k Q_k(s, a) and aggregate_k V_k(s') take the members' place in
-    both targets.
+    All gradients of a step are evaluated at the old parameters, so that one optimiser step updates Q
+    and V. With a `backup`, both targets use aggregate_k Q_k(s, a) and aggregate_k V_k(s').
     """
 
     def __init__(self, group: MemberGroup) -> None:
@@ -292,7 +290,7 @@ class ImplicitLearner(CriticLearner):
         return {**super().metrics(), "v loss": self.settings.value_loss(*self._last)}
 
     def mean_values(self) -> dict[str, FloatArray]:
-        """Return mean V, the returns that were recorded, and what the smaller of two Q takes."""
+        """Return mean V, mean logged return, and the loss of V from taking the smaller Q."""
         seen, unit = self._recorded, self.group.scaling.reward_scale
         every = self.every_slow(self.table.gather(seen.rows))  # (T, K, m)
         gap = (every.mean(0) - every.amin(0)).mean(1).cpu().numpy()
@@ -301,23 +299,23 @@ class ImplicitLearner(CriticLearner):
         return {
             "mean value": (values - seen.carried * after).mean(axis=1) / unit,
             "logged return": seen.returns.mean(axis=1),
-            # V loses the gap at every step that it looks ahead, and Q inherits V's loss.
+            # V is too low by the gap at every future step, and Q inherits the error of V.
             "pessimism": gap * seen.ahead.mean(axis=1) / unit,
         }
 
 
 class _Recorded:
-    """What the log recorded from some rows of each member on, (K, m) each.
+    """Logged returns from some rows of each member, (K, m) each.
 
     Attributes
     ----------
     rows, ends
-        The rows, and the last row of the episode of each.
+        The rows, and the last row of each row's episode.
     returns, carried
-        The discounted return recorded from each row on, and the weight γʰ of what follows the last
-        recorded step, 0 where the episode terminated.
+        The discounted logged return from each row on, and the weight γʰ of the value after the last
+        logged step, 0 if the episode terminated.
     ahead
-        Σ γᵗ over the recorded steps from each row on: what one unit per step adds up to.
+        Σ γᵗ over the logged steps from each row on: the return of one unit per step.
     """
 
     def __init__(self, group: MemberGroup) -> None:

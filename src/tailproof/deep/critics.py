@@ -1,4 +1,4 @@
-"""What deep learners give back: critics and policies that speak numpy."""
+"""Critics and policies of deep learners, with numpy inputs and outputs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tailproof.export.graph import Graph, Output
 
 POLICY_KIND, POLICY_VERSION = "neural policy", 1
-LOG_STD = (-5.0, 2.0)  # beyond these a squashed Gaussian is a constant, or a coin
-#: What a file holds of networks: a description for JSON, and arrays.
+LOG_STD = (-5.0, 2.0)  # beyond these a squashed Gaussian is constant, or takes extreme values only
+#: Networks as stored in a file: a JSON header, and arrays.
 Parts = tuple[dict[str, Any], dict[str, AnyArray]]
 
 
@@ -33,9 +33,9 @@ class NeuralCritics:
     Attributes
     ----------
     q
-        The networks, twins outermost.
+        The networks; network t·K + k is the t-th of member k.
     v
-        V_k(s) of IQL and SQL; none otherwise.
+        V_k(s) of IQL and SQL; None otherwise.
     alive
         Which members did not diverge, (K,).
     """
@@ -98,7 +98,7 @@ class NeuralCritics:
         return np.asarray(smallest.double().cpu().numpy() / self.scaling.reward_scale)
 
     def parts(self) -> Parts:
-        """Return header and arrays of a file, which `from_parts` understands."""
+        """Return the header and arrays of a file, for `from_parts`."""
         header = {
             "twins": self.twins,
             "widths": [self.q.shape.widths, None if self.v is None else self.v.shape.widths],
@@ -111,7 +111,7 @@ class NeuralCritics:
 
     @classmethod
     def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> NeuralCritics:
-        """Return the critics of `parts`, or say what does not fit."""
+        """Return the critics of `parts`; raise an error if they are inconsistent."""
         alive = np.asarray(arrays["alive"], dtype=bool)
         twins, (q, v) = header["twins"], header["widths"]
         return cls(
@@ -127,7 +127,7 @@ class NeuralCritics:
 class NeuralPolicy:
     """A deterministic policy π(s) = tanh of a network, in the log's unit of action.
 
-    Calling it with states (n, p) gives actions (n, q).
+    Calling it with states (n, p) returns actions (n, q).
     """
 
     stack: Stack
@@ -137,17 +137,17 @@ class NeuralPolicy:
 
     @one_or_many
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return the action in each state, (n, q); of one state (p,), its action (q,)."""
+        """Return the action in each state, (n, q); for one state (p,), one action (q,)."""
         outputs = self.outputs(states)[:, : self.scaling.action_width]
         return self.scaling.raw_actions(outputs.tanh().cpu().numpy())
 
     def outputs(self, states: FloatArray) -> Tensor:
-        """Return what the network says, (n, out)."""
+        """Return the network's outputs, (n, out)."""
         with torch.no_grad():
             return self.stack(torch.from_numpy(self.scaling.states(states)).to(self.stack.flat))[0]
 
     def parts(self) -> Parts:
-        """Return header and arrays of a file, which `policy_from_parts` understands."""
+        """Return the header and arrays of a file, for `policy_from_parts`."""
         header = {
             "kind": self.kind,
             "widths": self.stack.shape.widths,
@@ -156,14 +156,14 @@ class NeuralPolicy:
         return header, {"network": self.stack.flat.cpu().numpy()}
 
     def save(self, path: str | Path) -> None:
-        """Write the policy to a file for `tailproof.load_policy`, or, as ``<name>.onnx``, a graph."""
+        """Write the policy for `tailproof.load_policy`; as an ONNX graph if the name ends in .onnx."""
         if Path(path).suffix == ".onnx":
             return self._save_graph(Path(path))
         header, arrays = self.parts()
         return write_file(path, POLICY_KIND, POLICY_VERSION, header, arrays)
 
     def _save_graph(self, path: Path) -> None:
-        """Write ONNX: states (n, p) to actions, both in the log's own units."""
+        """Write an ONNX graph from states (n, p) to actions, both in the log's units."""
         from tailproof.export.graph import Graph
 
         graph = Graph()
@@ -179,7 +179,7 @@ class NeuralPolicy:
         graph.write(path, len(self.scaling.state_mean), {"actions": actions}, kind="FLOAT")
 
     def _actions_in(self, graph: Graph, outputs: str) -> Output:
-        """Return the actions of the network's outputs in a graph; of a Gaussian, those of its mean."""
+        """Add the actions for the network's outputs to a graph; for a Gaussian, those of its mean."""
         width = self.scaling.action_width
         squashed = graph.node("Tanh", graph.node("Slice", outputs, [0], [width], [1]))
         wide = graph.node("Mul", squashed, np.float32(self.scaling.action_half))
@@ -192,13 +192,13 @@ class NeuralPolicy:
 
 @dataclass(frozen=True, eq=False)
 class CategoricalPolicy(NeuralPolicy):
-    """A softmax over discrete actions; calling it gives the likeliest action."""
+    """A softmax over discrete actions; calling it returns the most likely action."""
 
     kind = "categorical"
 
     @one_or_many
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return the likeliest action in each state, (n,); of one state (p,), its action."""
+        """Return the most likely action in each state, (n,); for one state (p,), one action."""
         return self.outputs(states).argmax(-1).cpu().numpy()
 
     def probabilities(self, states: FloatArray) -> FloatArray:
@@ -206,13 +206,13 @@ class CategoricalPolicy(NeuralPolicy):
         return np.asarray(self.outputs(states).double().softmax(-1).cpu().numpy())
 
     def _actions_in(self, graph: Graph, outputs: str) -> Output:
-        """Return the likeliest actions."""
+        """Add the most likely actions to a graph."""
         return graph.node("ArgMax", outputs, axis=1, keepdims=0), "INT64", ["n"]
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianPolicy(NeuralPolicy):
-    """SAC's squashed Gaussian; calling it gives the action of its mean, `sample` draws."""
+    """SAC's squashed Gaussian; calling it returns the action of its mean, `sample` draws."""
 
     kind = "gaussian"
 
@@ -230,7 +230,7 @@ _KINDS: dict[str, type[NeuralPolicy]] = {
 
 
 def load_policy(path: str | Path) -> NeuralPolicy:
-    """Read a policy that its `save` wrote, checked by its checksum; executes nothing."""
+    """Read a policy that `save` wrote, and verify its checksum; nothing is executed."""
     header, arrays = read_file(path, POLICY_KIND, POLICY_VERSION)
     try:
         return policy_from_parts(header, arrays)
@@ -239,7 +239,7 @@ def load_policy(path: str | Path) -> NeuralPolicy:
 
 
 def policy_from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> NeuralPolicy:
-    """Return the policy of `NeuralPolicy.parts`, or say what does not fit."""
+    """Return the policy of `NeuralPolicy.parts`; raise an error if they are inconsistent."""
     if header["kind"] not in _KINDS:
         raise SavedFileError(
             f"The file holds a {header['kind']!r} policy; this tailproof knows {', '.join(_KINDS)}."
@@ -249,12 +249,12 @@ def policy_from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray])
 
 
 def split_policies(stack: Stack, scaling: Scaling, kind: str) -> Sequence[NeuralPolicy]:
-    """Return a policy for each network of the stack."""
+    """Return one policy per network of the stack."""
     return [_KINDS[kind](stack.members([k]), scaling) for k in range(stack.shape.count)]
 
 
 def _stack(count: int, widths: Sequence[int], flat: AnyArray) -> Stack:
-    """Return the networks of a file, if it holds as many numbers as they have parameters."""
+    """Return the networks of a file; raise an error if the number of parameters is wrong."""
     shape = Shape(count, tuple(int(width) for width in widths))
     if flat.shape != (shape.parameters,):
         raise SavedFileError(

@@ -1,4 +1,4 @@
-"""The log as tensors, and what is drawn at each step."""
+"""The log as tensors, and the random draws of each step."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tailproof.data.spaces import Continuous, Discrete
 from tailproof.deep.settings import DeepSettings, RewardScale
 from tailproof.errors import LogError, TailproofError
 
-_CHUNK = 64  # steps whose draws are made together
+_CHUNK = 64  # number of steps whose draws are generated together
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How states, actions and rewards are turned into what the networks see, and back."""
+    """Converts states, actions and rewards between the log's units and those of the networks."""
 
     state_mean: FloatArray  # (p,)
     state_scale: FloatArray  # (p,)
-    action_middle: FloatArray | None  # (q,), none for discrete actions
+    action_middle: FloatArray | None  # (q,), None for discrete actions
     action_half: FloatArray | None  # (q,)
     n_actions: int | None
     reward_scale: float
@@ -60,7 +60,7 @@ class Scaling:
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return numbers and lists, for a file."""
+        """Return the scaling as numbers and lists, for a file."""
         return {
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in asdict(self).items()
@@ -77,11 +77,11 @@ class Scaling:
 
     @property
     def action_width(self) -> int:
-        """Entries of an action vector; 0 when actions are discrete."""
+        """Entries of an action vector; 0 for discrete actions."""
         return 0 if self.action_middle is None else len(self.action_middle)
 
     def states(self, states: FloatArray) -> FloatArray:
-        """Return states as the networks see them, float32 (n, p)."""
+        """Return states in the networks' units, float32 (n, p)."""
         given = np.asarray(states, dtype=float)
         if given.ndim != 2 or given.shape[1] != len(self.state_mean):
             raise TailproofError(
@@ -91,7 +91,7 @@ class Scaling:
         return np.asarray((given - self.state_mean) / self.state_scale, dtype=np.float32)
 
     def actions(self, actions: AnyArray) -> FloatArray:
-        """Return actions within [−1, 1], float32 (n, q); discrete ones as a column."""
+        """Return actions scaled to [−1, 1], float32 (n, q); discrete codes as one column."""
         given = np.asarray(actions, dtype=float)
         given = given.reshape(len(given), -1)
         if self.action_middle is None or self.action_half is None:
@@ -99,7 +99,7 @@ class Scaling:
         return np.asarray((given - self.action_middle) / self.action_half, dtype=np.float32)
 
     def raw_actions(self, actions: FloatArray) -> FloatArray:
-        """Return actions of the log's space from ones within [−1, 1]."""
+        """Return actions within [−1, 1] in the log's units."""
         if self.action_middle is None or self.action_half is None:
             raise LogError("Discrete actions have no scale.")
         return np.asarray(self.action_middle + self.action_half * actions.astype(float))
@@ -115,7 +115,7 @@ def _bounds(log: Log, space: Continuous) -> tuple[FloatArray, FloatArray]:
 
 
 def _automatic(rewards: FloatArray) -> float:
-    """Return 1 / median |r|, or of those that are not zero; 1 when all are."""
+    """Return 1 / median |r|, over nonzero rewards if that is 0; 1 if all rewards are 0."""
     size = np.abs(rewards)
     typical = float(np.median(size)) or float(np.median(size[size > 0]) if size.any() else 0.0)
     return 1 / typical if typical > 0 else 1.0
@@ -123,10 +123,10 @@ def _automatic(rewards: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Transitions:
-    """Transitions as one float32 tensor (…, W) with named columns, so that a batch is one gather.
+    """Transitions as one float32 tensor (…, W) with named columns; a batch needs one gather.
 
-    The columns are actions, states, next_states, rewards, discounts (γ, or 0 where the episode ended
-    for good), then whatever a learner adds. `pairs` names actions and states together.
+    The columns are actions, states, next_states, rewards, discounts (γ, or 0 if terminated), then
+    those that a learner adds. `pairs` is actions and states together.
     """
 
     values: Tensor
@@ -141,7 +141,7 @@ class Transitions:
         settings: DeepSettings,
         extra: Mapping[str, FloatArray] | None = None,
     ) -> Transitions:
-        """Return a log's transitions as the networks see them, (n, W)."""
+        """Return a log's transitions in the networks' units, (n, W)."""
         rewards = log.rewards * (0.0 if settings.zero_rewards else scaling.reward_scale)
         arrays = {
             "actions": scaling.actions(log.actions),
@@ -161,7 +161,7 @@ class Transitions:
         return self.values[..., self.columns[name]]
 
     def column(self, name: str) -> Tensor:
-        """Return a column that holds one number per row, (…)."""
+        """Return a column with one number per row, (…)."""
         return self.values[..., self.columns[name].start]
 
     def gather(self, rows: Tensor) -> Transitions:
@@ -176,12 +176,12 @@ Draws = Callable[[int], Tensor]  # the draws of a step
 def row_draws(
     rows: Sequence[IntArray], seeds: Sequence[int], batch: int, device: str = "cpu"
 ) -> Draws:
-    """Return what draws rows (M, B) at each step.
+    """Return a function that draws rows (M, B) at each step.
 
     Parameters
     ----------
     rows
-        For each of M draws the rows that it may contain, repeated as often as they count.
+        For each of M draws the rows to draw from, repeated in proportion to their probability.
     seeds
         One seed per draw: a member's draws do not depend on which others are trained.
     """
@@ -198,7 +198,7 @@ def row_draws(
 
 
 def normal_draws(seed: int, shape: tuple[int, ...], device: str = "cpu") -> Draws:
-    """Return what draws standard normals of this shape at each step."""
+    """Return a function that draws standard normals of this shape at each step."""
 
     def drawn(chunk: int) -> AnyArray:
         generator = np.random.default_rng([seed, 1, chunk])
@@ -208,7 +208,7 @@ def normal_draws(seed: int, shape: tuple[int, ...], device: str = "cpu") -> Draw
 
 
 def _by_step(drawn: Callable[[int], AnyArray], device: str) -> Draws:
-    """Return the draws of a step, made in chunks from seed and step alone: a checkpoint needs none."""
+    """Return the draws of a step; they depend only on seed and step, so checkpoints omit them."""
 
     @lru_cache(maxsize=1)
     def chunk(number: int) -> Tensor:

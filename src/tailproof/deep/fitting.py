@@ -1,4 +1,4 @@
-"""From a log and folds to trained critics: groups of members, and where each group trains."""
+"""Train critics on the folds of a log: groups of members, and the process of each group."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tailproof.engines import Local
 from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import EngineWarning, FoldError, FoldWarning, MethodError
 
-_LARGEST = 1e16  # beyond this, squared gradients leave float32
-_WATCHED = 512  # rows at which the members' Q are compared while they train, and V with returns
+_LARGEST = 1e16  # beyond this, squared gradients overflow float32
+_WATCHED = 512  # number of rows to compare the members' Q, and V with returns, during training
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class MemberGroup:
     Attributes
     ----------
     limits
-        How large each member's |Q| can be, (K,); see `value_limits`.
+        Largest possible |Q| of each member, (K,); see `value_limits`.
     extra
-        More columns of the transitions, by name, (n, w) each.
+        Additional columns of the transitions, by name, (n, w) each.
     """
 
     log: Log
@@ -57,17 +57,17 @@ class MemberGroup:
 
     @cached_property
     def transitions(self) -> Transitions:
-        """What the networks see of the log."""
+        """The log in the networks' units."""
         return Transitions.of(self.log, self.scaling, self.gamma, self.settings, self.extra)
 
     @cached_property
     def rows(self) -> list[IntArray]:
-        """The rows that each member sees, repeated as often as it sees them."""
+        """The rows of each member, repeated as often as it has them."""
         return member_rows(self.log, self.folds)
 
     @property
     def n_draws(self) -> int:
-        """M, draws of rows per step: one per member, or one for all that see the same and meet."""
+        """M, batches per step: one per member, or one for all that share rows and a backup."""
         alike = bool((self.folds.counts == self.folds.counts[0]).all())
         return 1 if self.backup is not None and alike else len(self.seeds)
 
@@ -79,25 +79,25 @@ class MemberGroup:
 
     @property
     def horizon(self) -> float:
-        """How many steps a value looks ahead."""
+        """The horizon of values, in steps; see `horizon_of`."""
         return horizon_of(self.log, self.gamma)
 
     @property
     def target_rate(self) -> float:
-        """How fast the target networks follow, ρ."""
+        """The update rate of the target networks, ρ."""
         rate: float = self.settings.rate(self.horizon)
         return rate
 
     @property
     def watched(self) -> Tensor:
-        """The rows at which all members' Q are compared, (m,)."""
+        """The rows to compare all members' Q, (m,)."""
         rows = self.log.rows(np.flatnonzero(self.folds.counts.any(axis=0)))
         chosen = rows[:: max(1, len(rows) // _WATCHED)][:_WATCHED]
         return torch.from_numpy(chosen).to(self.settings.run.device)
 
     @property
     def own_watched(self) -> IntArray:
-        """Rows that each member sees, at which its V is compared with returns, (K, m)."""
+        """Rows of each member, to compare its V with returns, (K, m)."""
         count = min(_WATCHED, *map(len, self.rows))
         return np.stack(
             [each[np.linspace(0, len(each) - 1, count).astype(int)] for each in self.rows]
@@ -105,7 +105,7 @@ class MemberGroup:
 
     @property
     def fingerprint(self) -> str:
-        """Of all that decides what is learned."""
+        """A digest of everything that the trained networks depend on."""
         return training_fingerprint(
             replace(self.settings, run=Run()),
             self.gamma,
@@ -118,16 +118,16 @@ class MemberGroup:
 
 
 def member_rows(log: Log, folds: Folds) -> list[IntArray]:
-    """Return the rows that each member sees, repeated as often as it sees them."""
+    """Return the rows of each member, repeated as often as it has them."""
     return [log.rows(folds.episodes(member)) for member in range(folds.count)]
 
 
 def value_limits(log: Log, folds: Folds, gamma: float, reward_scale: float) -> FloatArray:
-    """Return how large |Q| can be for each member, max(1, max |r|)·Σγᵗ over its fold, (K,).
+    """Return the largest possible |Q| of each member, max(1, max |r|)·Σγᵗ over its fold, (K,).
 
-    Rewards are scaled ones; networks start with values of order one whatever the rewards are. A
-    member whose rewards leave what float32 training can hold is reported here, before anything is
-    trained, and its limit is 0: it counts as diverged from the start.
+    Rewards are scaled; the 1 is there because untrained networks have values of order one. A member
+    whose rewards are too large for training in float32 is reported before training, and its limit is
+    0: it counts as diverged from the start.
     """
     horizon = float(log.lengths.max()) if gamma == 1 else 1 / (1 - gamma)
     limits = np.empty(folds.count)
@@ -155,7 +155,7 @@ def value_limits(log: Log, folds: Folds, gamma: float, reward_scale: float) -> F
 
 
 def member_seeds(count: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """Return a seed for each member; the first k do not depend on how many follow."""
+    """Return one seed per member; the first k do not depend on `count`."""
     return tuple(int(seed) for seed in rng.integers(2**62, size=count))
 
 
@@ -167,9 +167,9 @@ def fit_critics(
     backup: Aggregate | None,
     seeds: Sequence[int],
 ) -> DeepFitted:
-    """Train the critics of every fold, and the policy where it is trained with them.
+    """Train the critics of every fold, and the policy if it is trained jointly.
 
-    The members are dealt to the workers and put together again in order.
+    The members are distributed over the workers and merged in order.
     """
     settings, extra = settings.learner().prepare(settings, task)
     scaling = Scaling.of(
@@ -202,7 +202,7 @@ def fit_critics(
 
 
 def _trained(groups: Sequence[MemberGroup], settings: TrainsCritics, task: Task) -> DeepFitted:
-    """Train the groups where the run or the task says, in processes of this machine by default."""
+    """Train the groups on the engine of the run or task, by default in local processes."""
     threads = isinstance(task.engine, Local) and task.engine.kind == "threads"
     given = settings.run.engine or (None if threads else task.engine)
     if len(groups) == 1:
@@ -222,7 +222,7 @@ def _trained(groups: Sequence[MemberGroup], settings: TrainsCritics, task: Task)
 
 
 def _quiet(settings: TrainsCritics, place: int) -> TrainsCritics:
-    """Return the settings of one worker of several: its own checkpoints, no bar, no loggers."""
+    """Return the settings of one of several workers: own checkpoints, no bar, no loggers."""
     run = settings.run
     quiet = replace(
         run,

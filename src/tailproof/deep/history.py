@@ -1,8 +1,8 @@
-"""What training measured, and whether the critics have been trained for long enough. No torch here.
+"""The training history, and whether critics were trained long enough. No torch here.
 
-Bootstrapped values approach their fixed point like 1 − exp(−t), t = steps · ρ · (1 − γ): target
-networks that follow at a rate ρ carry a change of one step's value to the next in about 1/ρ steps,
-and a value looks 1/(1 − γ) steps ahead.
+Bootstrapped values approach their fixed point like 1 − exp(−t), t = steps · ρ · (1 − γ): with target
+networks of rate ρ, a change propagates to the previous state in about 1/ρ gradient steps, and values
+have a horizon of 1/(1 − γ) steps.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Convergence:
-    """How far the critics of a run have come.
+    """How far the critics of a run have converged.
 
     Attributes
     ----------
     time_constants
-        steps · ρ · (1 − γ). Below 3 the values still lag behind what the rewards say.
+        steps · ρ · (1 − γ). Below 3 the values are still far from their fixed point.
     value, logged_return
-        Mean V over states of the log, and the mean discounted return that was recorded from there on,
-        in the log's unit; what lies beyond a truncated end is left out of both. NaN where a base has
-        no V.
+        Mean V over states of the log, and the mean discounted logged return from these states, in
+        the log's unit; both exclude values after a truncated end. NaN if a base has no V.
     trend
         Relative change of the mean value over the last quarter of training.
     pessimism
-        How much of `value` the smaller of two Q takes, added up over the steps ahead: a member's V is
-        learned from the smaller Q, below the networks' mean at each step. NaN where there is no V.
+        How much lower `value` is because V is learned from the smaller of two Q instead of their
+        mean, summed over future steps. NaN if there is no V.
     """
 
     time_constants: float
@@ -53,7 +52,7 @@ class Convergence:
 
     @property
     def ratio(self) -> float:
-        """Value as a multiple of the logged return; an expectile above ½ may bring it above one."""
+        """Value divided by logged return; with an expectile above ½ it may exceed one."""
         return self.value / self.logged_return if self.logged_return else float("nan")
 
     def __str__(self) -> str:
@@ -68,13 +67,13 @@ class Convergence:
 
 
 def horizon_of(log: Log, gamma: float) -> float:
-    """Return how many steps a value looks ahead: 1/(1 − γ), or the longest episode if all terminate."""
+    """Return the horizon in steps: 1/(1 − γ), or the longest episode if all terminate."""
     longest = float(log.lengths.max()) if log.always_terminates else float("inf")
     return min(longest, float("inf") if gamma == 1 else 1 / (1 - gamma))
 
 
 def returns_to_go(log: Log, gamma: float) -> FloatArray:
-    """Return Σ γᵗ r of the recorded steps from each row to the end of its episode, (n,).
+    """Return Σ γᵗ r over the logged steps from each row to the end of its episode, (n,).
 
     Examples
     --------
@@ -95,7 +94,7 @@ def returns_to_go(log: Log, gamma: float) -> FloatArray:
 
 
 def convergence_of(history: History) -> Convergence:
-    """Return how far the critics came, from what their training measured."""
+    """Return the convergence of the critics from their training history."""
     value = history.members("mean value").mean(axis=1)
     returns = history.members("logged return")
     clock = history.members("time constants")
@@ -111,7 +110,7 @@ def convergence_of(history: History) -> Convergence:
 
 
 def warn_unless_converged(history: History, settings: DeepSettings, log: Log, gamma: float) -> None:
-    """Warn of critics with fewer than three time constants behind them, and say what would do."""
+    """Warn about critics trained for fewer than three time constants, with a remedy."""
     found = convergence_of(history)
     if found.time_constants >= TIME_CONSTANTS * (1 - 1e-9):
         return
@@ -144,7 +143,7 @@ class Series(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One number that training measured."""
+    """One measured number."""
 
     step: int
     quantity: str
@@ -156,7 +155,7 @@ class Measurement(NamedTuple):
 class History:
     """Named series: losses, Q scale, fold disagreement, values and time constants, evaluation returns.
 
-    Iterating over it gives every `Measurement`.
+    Iteration yields every `Measurement`.
 
     Examples
     --------
@@ -181,21 +180,21 @@ class History:
                     yield Measurement(int(step), name, member, float(value))
 
     def __len__(self) -> int:
-        """Return how many numbers were measured."""
+        """Return the number of measurements."""
         return sum(series.values.size for series in self.series.values())
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """The names of what was measured."""
+        """The names of the measured quantities."""
         return tuple(self.series)
 
     @property
     def convergence(self) -> Convergence:
-        """How far the critics have come: time constants, values against returns, trend."""
+        """Convergence of the critics: time constants, values against returns, trend."""
         return convergence_of(self)
 
     def members(self, name: str) -> FloatArray:
-        """Return a quantity of all members, (R, K), also where workers measured it apart."""
+        """Return a quantity of all members, (R, K), merged over workers."""
         found = [each.values for key, each in self.series.items() if key.split(": ")[-1] == name]
         return np.concatenate(found, axis=1) if found else np.empty((0, 1))
 
@@ -204,11 +203,11 @@ class History:
         return as_frame([measured._asdict() for measured in self])
 
     def plot(self, *quantities: str, ax: Axes | None = None) -> Any:
-        """Draw quantities over steps, by default all: a panel each, and a line for each member.
+        """Plot quantities over steps, by default all: one panel each, one line per member.
 
-        Returns the Axes of one quantity, or an array of Axes. `ax` is where to draw a single one.
+        Returns the Axes of one quantity, or an array of Axes. `ax` is the Axes for a single one.
         """
-        from tailproof.plotting.results import plot_history  # matplotlib is for those who look
+        from tailproof.plotting.results import plot_history  # imports matplotlib
 
         return plot_history(self.series, quantities or self.quantities, ax=ax)
 
@@ -224,7 +223,7 @@ class History:
         return History(grown)
 
     def joined(self, other: History, *, prefix: str = "") -> History:
-        """Return both histories, the other's names after `prefix`."""
+        """Return both histories in one; `prefix` is put before the other's names."""
         renamed = {prefix + name: series for name, series in other.series.items()}
         return History({**self.series, **renamed})
 
@@ -238,7 +237,7 @@ class History:
 
     @classmethod
     def from_arrays(cls, named: Mapping[str, Any]) -> History:
-        """Return the history that `arrays` named."""
+        """Return the history of `arrays`."""
         names = [key.removesuffix("/steps") for key in named if key.endswith("/steps")]
         kinds = ("steps", "values")
         return cls(
@@ -249,7 +248,7 @@ class History:
         )
 
     def to_csv(self, path: str | Path) -> None:
-        """Write every measurement as a row: step, quantity, member, value."""
+        """Write one row per measurement: step, quantity, member, value."""
         with Path(path).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(Measurement._fields)

@@ -1,4 +1,4 @@
-"""Loggers: where the rows of the history go while training goes on."""
+"""Loggers that receive the rows of the history during training."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tailproof.deep.settings import require_module
 
 
 class Logger(Protocol):
-    """What is given every row of the history."""
+    """Receives every row of the history."""
 
     def start(self, phase: str, history: History) -> None:
-        """Begin a phase (``"critics"``, ``"policy"``), after what a resumed run already measured."""
+        """Begin a phase (``"critics"``, ``"policy"``); a resumed run passes its history so far."""
 
     def write(self, step: int, measured: Measurements) -> None:
-        """Take one row."""
+        """Write one row."""
 
     def close(self) -> None:
         """End the phase."""
@@ -28,20 +28,20 @@ class Logger(Protocol):
 
 @dataclass
 class CSVLogger:
-    """Writes ``<folder>/<phase>.csv`` while training goes on: step, quantity, member, value."""
+    """Writes ``<folder>/<phase>.csv`` during training: step, quantity, member, value."""
 
     folder: str | Path
     _file: Any = field(default=None, init=False, repr=False)
 
     def start(self, phase: str, history: History) -> None:
-        """Begin a file with what is already known; a resumed run repeats nothing."""
+        """Start a file with the history so far, so that a resumed run has no duplicates."""
         path = Path(self.folder) / f"{phase}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         history.to_csv(path)
         self._file = path.open("a", encoding="utf-8", newline="")
 
     def write(self, step: int, measured: Measurements) -> None:
-        """Append one row for each quantity and member."""
+        """Append one row per quantity and member."""
         writer = csv.writer(self._file, lineterminator="\n")
         writer.writerows(History().with_row(step, measured))
         self._file.flush()
@@ -59,7 +59,7 @@ class TensorBoardLogger:
     _writer: Any = field(default=None, init=False, repr=False)
 
     def start(self, phase: str, history: History) -> None:
-        """Begin to write; TensorBoard drops what a resumed run repeats after this step."""
+        """Open the writer; TensorBoard drops rows that a resumed run writes again."""
         require_module("tensorboard", "tensorboard", "TensorBoard logs")
         from torch.utils.tensorboard import SummaryWriter
 
@@ -67,7 +67,7 @@ class TensorBoardLogger:
         self._writer = SummaryWriter(str(Path(self.folder) / phase), purge_step=known)
 
     def write(self, step: int, measured: Measurements) -> None:
-        """Add a scalar for each quantity and member."""
+        """Add one scalar per quantity and member."""
         for name, value in _scalars(measured).items():
             self._writer.add_scalar(name, value, step)
 
@@ -77,7 +77,7 @@ class TensorBoardLogger:
 
 
 class _OpenRun:
-    """A logger to a run that the caller has opened, and closes."""
+    """A logger to a run that the caller opens and closes."""
 
     _phase = ""
 
@@ -94,7 +94,7 @@ class MLflowLogger(_OpenRun):
     """Reports to the active MLflow run; needs the package mlflow."""
 
     def write(self, step: int, measured: Measurements) -> None:
-        """Log a metric for each quantity and member."""
+        """Log one metric per quantity and member."""
         mlflow = require_module("mlflow", "mlflow", "MLflow logs")
         mlflow.log_metrics(_scalars(measured, f"{self._phase}/"), step=step)
 
@@ -112,12 +112,12 @@ class WandbLogger(_OpenRun):
         self.run.define_metric(f"{phase}/*", step_metric=f"{phase}/step")
 
     def write(self, step: int, measured: Measurements) -> None:
-        """Log a value for each quantity and member."""
+        """Log one value per quantity and member."""
         self.run.log({f"{self._phase}/step": step, **_scalars(measured, f"{self._phase}/")})
 
 
 def _scalars(measured: Measurements, prefix: str = "") -> dict[str, float]:
-    """Return a name for each member's value; the bare name where there is one value."""
+    """Return the values by name and member; by name alone if there is one value."""
     return {
         prefix + (name if np.size(values) == 1 else f"{name}/{member}"): float(value)
         for name, values in measured.items()

@@ -1,7 +1,7 @@
-"""The losses and their gradients by hand.
+"""The losses and their analytic gradients.
 
-Each loss is a mean over the batch, the last axis, and leaves the members apart: (K, B) to (K,).
-Its gradient has the shape of what it is taken by. Tests hold the two together with autograd.
+Each loss is a mean over the batch, the last axis, for each member: (K, B) to (K,). Its gradient has
+the shape of the variable. Tests compare the gradients with autograd.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HALF_LOG_2PI = 0.5 * log(2 * pi)
 
 
 def error_loss(error: Tensor, huber: float | None = None) -> Tensor:
-    """Return mean e², or, with a threshold δ, mean of e² within and δ(2|e| − δ) beyond it."""
+    """Return mean e², or with a threshold δ the mean of e² below it and δ(2|e| − δ) above it."""
     if huber is None:
         return error.square().mean(-1)
     size = error.abs()
@@ -24,13 +24,13 @@ def error_loss(error: Tensor, huber: float | None = None) -> Tensor:
 
 
 def error_gradient(error: Tensor, huber: float | None = None) -> Tensor:
-    """Return its gradient by e, 2e / B, or 2·clip(e, ±δ) / B."""
+    """Return the gradient of `error_loss` by e, 2e / B, or 2·clip(e, ±δ) / B."""
     clipped = error if huber is None else error.clamp(-huber, huber)
     return clipped * (2 / error.shape[-1])
 
 
 def regression_loss(action: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
-    """Return the weighted regression on logged actions, mean w·‖π(s) − a‖²."""
+    """Return the weighted squared distance to logged actions, mean w·‖π(s) − a‖²."""
     return (weight * (action - logged).square().sum(-1)).mean(-1)
 
 

@@ -1,7 +1,7 @@
-"""Multilayer perceptrons side by side: parameters stacked along K, one batched product per layer.
+"""Stacked multilayer perceptrons: parameters stacked along K, one batched product per layer.
 
-The backward pass is written by hand on flat, preallocated buffers. Every parameter of a learner lies
-in one flat tensor, so that the optimiser and the slowly following copy are one call each.
+The backward pass is hand-written on preallocated buffers. All parameters of a learner lie in one flat
+tensor, so that the optimiser step and the target update are one call each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.optim.adam import adam
 
 @dataclass(frozen=True)
 class Shape:
-    """`count` perceptrons with layers of these widths, input and output included.
+    """`count` perceptrons with layers of these widths, including input and output.
 
     Examples
     --------
@@ -31,12 +31,12 @@ class Shape:
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:
-        """Width in and out of every layer."""
+        """Input and output width of every layer."""
         return tuple(zip(self.widths[:-1], self.widths[1:], strict=True))
 
     @property
     def parameters(self) -> int:
-        """How many numbers the perceptrons hold together."""
+        """Total number of parameters."""
         return self.count * sum((wide + 1) * out for wide, out in self.layers)
 
 
@@ -81,7 +81,7 @@ class Stack:
         return Stack(self.shape, self.flat.clone())
 
     def __call__(self, inputs: Tensor, *, rows: int = 4096) -> Tensor:
-        """Return the outputs at (n, d) or (S, n, d) inputs, (S, n, out), some rows at a time."""
+        """Return the outputs at (n, d) or (S, n, d) inputs, (S, n, out), `rows` at a time."""
         if inputs.ndim == 2:
             inputs = inputs.expand(self.shape.count, *inputs.shape)
         results = []
@@ -96,7 +96,7 @@ class Stack:
 
 
 def concatenate(stacks: Sequence[Stack]) -> Stack:
-    """Return the perceptrons of several stacks of one width as one stack."""
+    """Return the perceptrons of several stacks with equal widths as one stack."""
     return _stacked(
         [
             (torch.cat([weight for weight, _ in layers]), torch.cat([bias for _, bias in layers]))
@@ -114,10 +114,10 @@ def _stacked(layers: Sequence[tuple[Tensor, Tensor]]) -> Stack:
 
 
 def initialise(stack: Stack, seeds: Sequence[int], stream: int) -> None:
-    """Draw weights and biases uniformly within ±1/√(width in).
+    """Draw weights and biases uniformly within ±1/√(input width).
 
-    Network t·K + k is the t-th of the member with seed k. Its start depends on that seed, the stream
-    and t alone, so that a member trained among others starts where it would alone.
+    Network t·K + k is the t-th of the member with seed k. Its initial values depend only on that seed,
+    the stream and t, so that a member starts the same alone and among others.
     """
     for place in range(stack.shape.count):
         twin, member = divmod(place, len(seeds))
@@ -149,16 +149,16 @@ class Parameters:
 
 
 class Pass:
-    """Buffers to send `rows` inputs forward through a stack, and a gradient back.
+    """Buffers for the forward and backward pass of `rows` inputs through a stack.
 
     Parameters
     ----------
     stack
         The perceptrons.
     rows
-        Inputs to each of them.
+        Number of inputs per perceptron.
     gradient
-        Where the gradient of the parameters is written; none for a pass that only looks.
+        Where the gradient of the parameters is written; None for forward passes only.
     """
 
     def __init__(self, stack: Stack, rows: int, gradient: Stack | None = None) -> None:
@@ -188,10 +188,10 @@ class Pass:
     def backward(
         self, gradient: Tensor, *, to_parameters: bool = True, to_inputs: int = 0
     ) -> Tensor:
-        """Send the outputs' gradient (S, m, out) back; m may be fewer than the rows sent forward.
+        """Backpropagate the outputs' gradient (S, m, out), m at most the rows of the forward pass.
 
-        Writes the parameters' gradient into its buffer (it does not add), and returns the gradient
-        of the first `to_inputs` entries of the inputs, (S, m, to_inputs).
+        Overwrites the buffer of the parameters' gradient, and returns the gradient of the first
+        `to_inputs` entries of the inputs, (S, m, to_inputs).
         """
         rows = gradient.shape[1]
         flowing = gradient
@@ -221,8 +221,8 @@ class Pass:
     def backward_chosen(self, chosen: Tensor, to_inputs: int) -> Tensor:
         """Return ∂(output of network chosen[r] at row r)/∂(first inputs of row r), (rows, to_inputs).
 
-        For networks with one output. Where an aggregate picks one member per row, such as the
-        smallest, this sends each row back through that member alone: 1/S of the work.
+        For networks with one output. If an aggregate selects one member per row, such as the
+        minimum, this backpropagates each row through that member only: 1/S of the work.
         """
         result = torch.empty(len(chosen), to_inputs, device=chosen.device)
         for network in range(self.stack.shape.count):
@@ -240,7 +240,7 @@ class Pass:
 
 
 def _vectors(hidden: Tensor, weight: Tensor, output: Tensor) -> None:
-    # A batched product with one column is many times slower than a matrix-vector product each.
+    # A batched product with one column is many times slower than separate matrix-vector products.
     for member, column, result in zip(hidden, weight, output, strict=True):
         torch.mv(member, column[:, 0], out=result[:, 0])
 
@@ -289,7 +289,7 @@ class Adam:
         )
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
-        """Return the state by name, the tensors themselves."""
+        """Return the optimiser's state tensors by name, not copied."""
         names = ("parameters", "first", "second", "steps")
         return {f"{prefix}.{name}": getattr(self, name) for name in names}
 

@@ -1,4 +1,4 @@
-"""Aggregates over the stack: the library's aggregates, in torch and with their derivative."""
+"""The library's aggregates over members in torch, with their derivatives."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def derivative(aggregate: Aggregate, values: Tensor) -> Tensor:
 
 
 def picked(aggregate: Aggregate, values: Tensor) -> Tensor | None:
-    """Return which member the aggregate picks at each place of values (K, …), if it picks one."""
+    """Return the member that the aggregate selects at each entry of values (K, …), or None."""
     weights = order_weights(aggregate, len(values))
     if weights is None or max(weights) < 1 - 1e-12:
         return None

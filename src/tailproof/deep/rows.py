@@ -1,4 +1,4 @@
-"""The deep rows of the catalogue. No torch here."""
+"""The deep methods of the catalogue. No torch here."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DEEP_BASES: dict[str, Algorithm] = {
 
 
 def deep_rows() -> dict[str, Row]:
-    """Return the named methods that learn with networks.
+    """Return the named methods that train networks.
 
-    ROOM-VM, P-ROOM-VM and MA are there over IQL and over SQL, such as ``"room-vm-sql"``.
+    ROOM-VM, P-ROOM-VM and MA exist for IQL and SQL, for example ``"room-vm-sql"``.
 
     Examples
     --------

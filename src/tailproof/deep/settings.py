@@ -1,4 +1,4 @@
-"""What every deep learner can be told: how it learns, and where and how it runs. No torch here."""
+"""Settings of all deep learners: how they learn, and where and how they run. No torch here."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 RewardScale = float | Literal["auto"]
 TargetRate = float | Literal["auto"]
 
-TIME_CONSTANTS = 3.0  # after so many, values have come within e⁻³ = 5 % of where they go
-_AIM = 5.0  # what an automatic target rate goes for, because networks lag behind their targets too
+TIME_CONSTANTS = 3.0  # after which values are within e⁻³ = 5 % of their fixed point
+_AIM = 5.0  # time constants of the automatic target rate, as networks also lag their targets
 _PUBLISHED_RATE, _FASTEST_RATE = 0.005, 0.1
 
 
@@ -59,7 +59,7 @@ def _require_policy(name: str, value: Any) -> None:
         raise MethodError(f"{name} must be deterministic or gaussian. Got {value!r} instead.")
 
 
-#: What is required of settings, by their names.
+#: The check of each setting, by name.
 _REQUIRED: dict[str, Callable[[str, Any], None]] = {
     **dict.fromkeys(("steps", "policy_steps", "batch", "twins", "draws"), require_count),
     **dict.fromkeys(("workers", "threads", "checkpoint_every", "log_every"), require_count),
@@ -77,7 +77,7 @@ _REQUIRED: dict[str, Callable[[str, Any], None]] = {
 
 
 class _Checked:
-    """Checks the settings of a dataclass; ``None`` and ``"auto"`` may stand where they are defaults."""
+    """Checks the settings of a dataclass; ``None`` and ``"auto"`` are allowed if they are defaults."""
 
     def __post_init__(self) -> None:
         for each in fields(self):  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ class _Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Play the policy in an environment while it trains.
+    """Evaluate the policy in an environment during training.
 
     Parameters
     ----------
@@ -98,13 +98,13 @@ class Evaluation:
     every
         Steps between evaluations.
     episodes
-        Episodes each time, played side by side.
+        Episodes per evaluation, run in parallel.
     first
-        Steps before which there is none, to save time.
+        Step of the first evaluation, to save time.
     score
-        Turns a mean return into a score, such as `tailproof.deep.tasks.normalised`'s.
+        Converts a mean return to a score; see `tailproof.deep.tasks.scorer`.
     seed
-        Seeds the environments; the same starts at every evaluation.
+        Seed of the environments; every evaluation has the same initial states.
     """
 
     environment: str | Callable[[], Any]
@@ -117,37 +117,36 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Run(_Checked):
-    """Where and how training runs; none of it changes what is learned, but for rounding.
+    """Where and how training runs; it changes results only by rounding.
 
-    Another device, another number of threads or another processor adds numbers in another order, and
-    training makes much of little: for the same networks to the last bit use the same `threads`.
+    Sums on another device, processor or number of threads round differently, and training amplifies
+    such differences: for bitwise equal networks use the same `threads`.
 
     Parameters
     ----------
     device
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ….
     threads
-        Threads of this process for matrix products; by default torch's own number (that of
-        ``OMP_NUM_THREADS``), at most 4, because products of this size gain nothing from more.
+        Threads of this process for matrix products; by default torch's number (that of
+        ``OMP_NUM_THREADS``), at most 4, because more do not speed up products of this size.
     workers
-        Into how many tasks the members are dealt, to train at the same time; only for members that do
-        not meet in the backup.
+        Number of parallel tasks into which the members are divided; only for members without a
+        common backup.
     engine
-        Where these tasks run: by default the engine that `learn` or `evaluate` was given, or as many
-        processes of this machine; or an engine of `tailproof.engines`, such as one for a Ray
-        cluster. With a checkpoint, a task whose worker
-        died goes on where that stopped.
+        Where these tasks run: an engine of `tailproof.engines`, such as one for a Ray cluster; by
+        default the engine of `learn` or `evaluate`, or else one local process per task. With a
+        checkpoint, a task resumes after its worker died.
     checkpoint
-        A folder. Training saves itself there and, started again with the same settings, continues
-        from the last save to the result that it would have had.
+        A folder for checkpoints. A restart with the same settings resumes from the last one and
+        gives the same result.
     checkpoint_every, log_every
         Steps between saves, and between rows of the history.
     loggers
-        Who is told every row of the history: `CSVLogger`, `TensorBoardLogger`, ….
+        Receive every row of the history: `CSVLogger`, `TensorBoardLogger`, ….
     progress
-        Show a bar; by default only on a terminal.
+        Whether to show a progress bar; by default only on a terminal.
     evaluation
-        Play the policy in an environment while it trains.
+        Evaluation of the policy in an environment during training.
     """
 
     device: str = "cpu"
@@ -164,10 +163,10 @@ class Run(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyStopping(_Checked):
-    """Stop training once a quantity of the history has settled.
+    """Stop training when a quantity of the history no longer changes.
 
-    It has settled when its mean over members moved by at most `tolerance` of its size over the last
-    `patience` rows; critics also need three time constants behind them. A phase that does not measure
+    That is, when its mean over members changed by at most `tolerance`, relatively, over the last
+    `patience` rows; critics also need at least three time constants. A phase that does not measure
     the quantity trains to its last step.
 
     Parameters
@@ -177,7 +176,7 @@ class EarlyStopping(_Checked):
     patience
         Rows of the history, `Run.log_every` steps apart (evaluations, for returns and scores).
     tolerance
-        Largest relative movement that counts as none.
+        Largest relative change that counts as none.
     """
 
     quantity: str = "mean value"
@@ -185,7 +184,7 @@ class EarlyStopping(_Checked):
     tolerance: float = 0.01
 
     def reached(self, history: History) -> bool:
-        """Return whether the quantity has settled."""
+        """Return whether the quantity no longer changes."""
         if self.quantity not in history:
             return False
         recent = history[self.quantity].values[-self.patience - 1 :].mean(axis=1)
@@ -198,7 +197,7 @@ class EarlyStopping(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class DeepSettings(_Checked, Configurable):
-    """The settings that every deep learner has.
+    """The settings of every deep learner.
 
     Parameters
     ----------
@@ -209,20 +208,20 @@ class DeepSettings(_Checked, Configurable):
     hidden
         Widths of the hidden layers, of critics and policy.
     learning_rate
-        Adam's.
+        Adam's learning rate.
     target_rate
-        How fast the target networks follow, ρ in θ̄ ← (1 − ρ)θ̄ + ρθ. Values settle after about
-        1/(ρ(1 − γ)) steps, three times over. ``"auto"`` lets ρ follow `steps`: the usual 0.005 where
-        that gives five such time constants, and otherwise as much more as it takes, up to 0.1.
+        Update rate of the target networks, ρ in θ̄ ← (1 − ρ)θ̄ + ρθ. Values converge after about
+        three time constants of 1/(ρ(1 − γ)) steps. ``"auto"`` is the usual 0.005 if `steps` are at
+        least five time constants with it, and otherwise the larger ρ that makes them five, up to 0.1.
     reward_scale
-        Rewards are multiplied by this while training; ``"auto"`` makes the median absolute reward
-        one. Values of critics are given in the log's own unit.
+        Factor on rewards during training; ``"auto"`` makes the median absolute reward one. Values
+        of critics are returned in the log's unit.
     standardise
-        Whether each state variable is given mean 0 and standard deviation 1.
+        Whether to scale each state variable to mean 0 and standard deviation 1.
     zero_rewards
-        Train on rewards of zero: the baseline that shows how much of a score the rewards earned.
+        Train with all rewards zero: a baseline that shows how much the rewards contribute.
     stop
-        End a phase of training early; none: train to the last step.
+        Early stopping; None to train to the last step.
     run
         Where and how training runs.
     """
@@ -239,7 +238,7 @@ class DeepSettings(_Checked, Configurable):
     run: Run = field(default_factory=Run)
 
     def rate(self, horizon: float) -> float:
-        """Return ρ for values that look `horizon` = 1/(1 − γ) steps ahead."""
+        """Return ρ for values with this `horizon` = 1/(1 − γ) in steps."""
         if self.target_rate != "auto":
             return self.target_rate
         needed = _AIM * horizon / self.steps
@@ -247,12 +246,12 @@ class DeepSettings(_Checked, Configurable):
 
 
 def require_torch() -> ModuleType:
-    """Return torch, or say which install brings it."""
+    """Return torch; if it is missing, raise an error with the install command."""
     return require_module("torch", "'tailproof[deep]'", "Deep learners")
 
 
 def require_module(module: str, install: str, what: str) -> ModuleType:
-    """Import a module that only some uses need, or say which install brings it."""
+    """Import an optional module; if it is missing, raise an error with the install command."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,7 +1,7 @@
 """Environments, D4RL's normalised scores (Fu et al., 2020), and the paper's tasks by name.
 
-No torch here. D4RL's files and Minari's data sets are not shipped: `Preset.load` reads what is on
-this machine and otherwise says where it is to be had.
+No torch here. D4RL's files and Minari's data sets are not included: `Preset.load` reads local copies,
+and its error says where to get them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tailproof.data.log import Log
 from tailproof.deep.settings import Evaluation, require_count, require_module
 from tailproof.errors import TailproofError
 
-#: The environment that each domain's logs come from, in the version that they were made in.
+#: The environment of each domain's logs, in its original version.
 ENVIRONMENTS = {
     "hopper": "Hopper-v4",
     "halfcheetah": "HalfCheetah-v4",
@@ -41,8 +41,8 @@ def play(
 ) -> FloatArray:
     """Return the undiscounted return of each episode, (episodes,).
 
-    All episodes run side by side, so that a step calls the policy once. Episode i starts from
-    seed + i: the same seed gives the same starts to every policy.
+    All episodes run in parallel, with one policy call per step. Episode i starts from seed + i, so
+    that all policies have the same initial states.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def play(
     policy
         States (n, p) to actions (n,) or (n, q).
     limit
-        Most steps of an episode, for environments that never end.
+        Largest number of steps per episode, for environments that never end.
 
     Examples
     --------
@@ -85,12 +85,12 @@ def play(
 
 
 def make_environment(environment: str | Callable[[], Any]) -> Any:
-    """Return an environment; one made with an older version is judged in that version."""
+    """Return an environment, in an older version if its id names one."""
     if callable(environment):
         return environment()
     import gymnasium
 
-    known = gymnasium.registry.get(environment)  # not yet if its module is still to be imported
+    known = gymnasium.registry.get(environment)  # None before its module is imported
     with warnings.catch_warnings(), _mujoco_unheard(str(known and known.entry_point)):
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         return gymnasium.make(environment)
@@ -98,7 +98,7 @@ def make_environment(environment: str | Callable[[], Any]) -> Any:
 
 @contextmanager
 def _mujoco_unheard(entry_point: str) -> Iterator[None]:
-    """Keep MuJoCo from telling terminal and a MUJOCO_LOG.TXT that Gymnasium's models are old."""
+    """Suppress MuJoCo's warnings, on the terminal and in MUJOCO_LOG.TXT, about old models."""
     if ".mujoco" not in entry_point or find_spec("mujoco") is None:
         yield
         return
@@ -116,7 +116,7 @@ def _mujoco_unheard(entry_point: str) -> Iterator[None]:
 
 _KITCHEN_INSTALL = "'mujoco<3.4' gymnasium-robotics"
 _FIRST = ["microwave", "kettle", "light switch", "slide cabinet"]
-_KITCHEN = {  # what is to be done, and D4RL's file
+_KITCHEN = {  # subtasks, and D4RL's file
     "complete": (_FIRST, "mini_kitchen_microwave_kettle_light_slider-v0.hdf5"),
     "partial": (_FIRST, "kitchen_microwave_kettle_light_slider-v0.hdf5"),
     "mixed": (
@@ -133,15 +133,15 @@ class Preset:
     Attributes
     ----------
     name
-        D4RL's, such as ``"hopper-medium-v2"``.
+        D4RL's name, such as ``"hopper-medium-v2"``.
     environment
-        The Gymnasium id in which its policies are judged.
+        The Gymnasium id of the environment for evaluation.
     d4rl
         The name of D4RL's HDF5 file.
     minari
-        The id of the Minari data set, where Minari has one.
+        The id of the Minari data set, if there is one.
     domain
-        Whose reference returns normalise the score.
+        The domain whose reference returns normalise the score.
     """
 
     name: str
@@ -156,7 +156,7 @@ class Preset:
         Parameters
         ----------
         source
-            D4RL's HDF5 file or the folder it is in; by default the Minari data set on this machine.
+            D4RL's HDF5 file or its folder; by default the local Minari data set.
         """
         if source is not None:
             from tailproof.sources import read_d4rl
@@ -195,7 +195,7 @@ class Preset:
 
 
 def _make_kitchen(environment: str, name: str) -> Any:
-    """Return the kitchen with its observation flattened, as Minari's data are read."""
+    """Return the kitchen environment with flattened observations, as in the Minari logs."""
     robotics = require_module("gymnasium_robotics", _KITCHEN_INSTALL, "Kitchen tasks")
     import gymnasium
 
@@ -249,8 +249,8 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-#: Return of a random policy and of an expert, for locomotion and kitchen as D4RL publishes them. The
-#: pendulum's are our own: what even torques score, and what our best policy does.
+#: Returns of a random policy and of an expert; for locomotion and kitchen those published by D4RL, for
+#: the pendulum our own: uniformly random torques, and our best policy.
 REFERENCE: dict[str, tuple[float, float]] = {
     "hopper": (-20.272305, 3234.3),
     "halfcheetah": (-280.178953, 12135.0),
@@ -277,21 +277,21 @@ def normalised(domain: str, mean_return: float) -> float:
 
 
 def scorer(domain: str) -> Callable[[float], float]:
-    """Return what turns a mean return in this domain into a score, for `Evaluation`."""
+    """Return the function from mean return to normalised score in this domain, for `Evaluation`."""
     normalised(domain, 0.0)
     return partial(normalised, domain)
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a policy earned in an environment.
+    """The returns of a policy in an environment.
 
     Attributes
     ----------
     returns
         The undiscounted return of each episode, (episodes,).
     domain
-        Whose reference returns `normalised` uses; none where there are none.
+        The domain of the reference returns for `normalised`; None if there are none.
     """
 
     returns: FloatArray
@@ -304,18 +304,18 @@ class Score:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean over these episodes; of the training's seed it knows nothing."""
+        """Standard error of the mean over these episodes; it excludes variation of training seeds."""
         count = len(self.returns)
         return float(self.returns.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
 
     @property
     def normalised(self) -> float:
-        """D4RL's score, 0 for random and 100 for an expert; NaN where there is no reference."""
+        """D4RL's score, 0 for random and 100 for an expert; NaN without reference returns."""
         return float("nan") if self.domain is None else normalised(self.domain, self.mean)
 
     @property
     def normalised_error(self) -> float:
-        """The standard error on that scale."""
+        """The standard error of `normalised`."""
         if self.domain is None:
             return float("nan")
         random, expert = REFERENCE[self.domain]
@@ -335,7 +335,7 @@ def score_of(
     episodes: int = 20,
     seed: int = 0,
 ) -> Score:
-    """Play a policy and return what it earned, with its standard error.
+    """Run a policy in an environment and return its score with standard error.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The one training loop, for every learner and all of its members."""
+"""The training loop of all learners."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tailproof.deep.tasks import play
 from tailproof.errors import FoldError
 
 _MOST_THREADS = 4
-_EXPLODED = 10.0  # times the largest |Q| that the rewards allow
+_EXPLODED = 10.0  # factor on the largest possible |Q| beyond which a member has diverged
 
 
 class Learner(ABC):
-    """K members that learn together, one gradient step at a time.
+    """K members that train together, one gradient step at a time.
 
     Attributes
     ----------
     alive
         Which members have not diverged, (K,).
     limits
-        How large each member's |Q| can be, (K,); ten times more counts as diverged.
+        Largest possible |Q| of each member, (K,); a member beyond ten times this has diverged.
     """
 
     members: int
@@ -52,22 +52,22 @@ class Learner(ABC):
 
     @abstractmethod
     def health(self) -> Tensor:
-        """Return which members' numbers are all finite, (K,)."""
+        """Return which members' parameters are all finite, (K,)."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything that training changes, by name; written to when a run is resumed."""
+        """Return everything that training changes, by name; overwritten when a run is resumed."""
 
     def probe(self) -> Tensor | None:
-        """Return every member's Q at rows that are watched, (K, m); none without a Q."""
+        """Return every member's Q at the monitored rows, (K, m); None without a Q."""
         return None
 
     def measure(self, steps: int) -> Measurements:  # noqa: ARG002
-        """Return what else a row of the history holds after so many steps."""
+        """Return additional quantities for the history after this many steps."""
         return {}
 
     def policies(self) -> Sequence[NeuralPolicy]:
-        """Return the policies that are trained, to be played while they are."""
+        """Return the current policies, for evaluation during training."""
         return ()
 
 
@@ -80,16 +80,16 @@ def train(
     fingerprint: str,
     stop: EarlyStopping | None = None,
 ) -> History:
-    """Train to `steps`, from the last checkpoint if there is one, and return what was measured.
+    """Train to `steps`, from the last checkpoint if there is one, and return the history.
 
     Parameters
     ----------
     phase
-        ``"critics"`` or ``"policy"``: names the folder of checkpoints and the loggers' files.
+        ``"critics"`` or ``"policy"``: the name of the checkpoint folder and of the loggers' files.
     fingerprint
-        Of data, settings and seeds: a checkpoint with another one is refused.
+        Digest of data, settings and seeds: checkpoints with another one are rejected.
     stop
-        When to end before `steps`.
+        Early stopping, if any.
     """
     folder = None if run.checkpoint is None else Path(run.checkpoint) / phase
     history, start = History(), 0
@@ -99,7 +99,7 @@ def train(
         if folder is not None:
             history, start = _resume(learner, folder, fingerprint)
         if stop is not None and stop.reached(history):
-            start = steps  # it had stopped before
+            start = steps  # the resumed run had already stopped early
         for logger in run.loggers:
             logger.start(phase, history)
             closing.callback(logger.close)
@@ -127,7 +127,7 @@ def train(
 
 
 def _measured(learner: Learner, step: int) -> dict[str, FloatArray]:
-    """Measure losses, the scale of Q and disagreement, and find members that diverged."""
+    """Measure losses, the scale of Q and the members' disagreement, and mark diverged members."""
     measured = {name: values.cpu().numpy() for name, values in learner.metrics().items()}
     alive = learner.alive & learner.health()
     found = learner.probe()
@@ -152,7 +152,7 @@ def _measured(learner: Learner, step: int) -> dict[str, FloatArray]:
 
 
 def _played(learner: Learner, run: Run, done: int, steps: int) -> Measurements:
-    """Return the mean returns of the policies, and their scores, where an evaluation is due."""
+    """Return the mean returns and scores of the policies, if an evaluation is due."""
     chosen = run.evaluation
     if chosen is None or done < chosen.first or (done % chosen.every and done != steps):
         return {}
@@ -166,7 +166,7 @@ def _played(learner: Learner, run: Run, done: int, steps: int) -> Measurements:
     return found
 
 
-_HISTORY = "history/"  # what the names of the history's tensors in a checkpoint begin with
+_HISTORY = "history/"  # prefix of the history's tensors in a checkpoint
 
 
 def _named(history: History) -> dict[str, Tensor]:
@@ -187,11 +187,11 @@ def _resume(learner: Learner, folder: Path, fingerprint: str) -> tuple[History, 
 
 @contextmanager
 def _prepared(run: Run) -> Iterator[None]:
-    """Set threads and flush denormals, without autograd; put everything back afterwards."""
+    """Set threads, flush denormals and disable autograd; restore the settings afterwards."""
     threads = torch.get_num_threads()
     flushed = bool((torch.full((1,), 1e-40) * 1.0 == 0).item())
     torch.set_num_threads(run.threads or min(threads, _MOST_THREADS))
-    torch.set_flush_denormal(True)  # dying weights would otherwise slow every product down
+    torch.set_flush_denormal(True)  # denormal weights slow down every product
     try:
         with torch.no_grad():
             yield

@@ -1,4 +1,4 @@
-"""Where tasks run: in this thread, in several threads or processes, or on a Ray cluster."""
+"""Engines run tasks in this thread, in several threads or processes, or on a Ray cluster."""
 
 from tailproof.engines.engine import Engine
 from tailproof.engines.local import Local

@@ -1,8 +1,8 @@
-"""Progress on disk: how many tasks are in the total, and the total, in one small file.
+"""Checkpoints: the number of combined tasks and their total, in one small file.
 
-Each pass over the data has a file of its own, named after what the pass computes, the source of
-policies included. A run that is started again does the same passes: those that were finished are read,
-the one that was not goes on where it stopped. Nothing that is read is executed.
+Each pass over the data has its own file, named by a fingerprint of its function and inputs, including
+the source code of policies. A restarted run reads finished passes and resumes the unfinished one.
+Reading a checkpoint executes nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ImportError, Rec
 
 
 class CheckpointWarning(TailproofWarning):
-    """Progress that could not be written or read; the run goes on without."""
+    """A checkpoint could not be written or read; the run continues without it."""
 
 
 @dataclass
 class Progress:
-    """The first `done` tasks of a pass, combined to `total`."""
+    """The first `done` tasks of a pass and their combined result `total`."""
 
     path: Path
     digests: list[str]  # of the items, in order
@@ -48,7 +48,7 @@ class Progress:
     def open(
         cls, folder: Path, function: Callable[..., Any], shared: Any, items: Sequence[Any]
     ) -> Progress:
-        """Find what an earlier run left of this pass; items that changed since are done again."""
+        """Load the checkpoint of this pass, if any; it is not used if its items have changed."""
         path = folder / f"{fingerprint((function, shared))[:32]}.progress"
         progress = cls(path, [_digest(item) for item in items], written=time.monotonic())
         if path.exists():
@@ -56,7 +56,7 @@ class Progress:
         return progress
 
     def combined(self, results: Iterator[T], combine: Callable[[T, T], T]) -> T:
-        """Return the total with the rest of the results; it is written if anything goes wrong, too."""
+        """Add the remaining results to the total; on an error the progress so far is saved too."""
         try:
             for result in results:
                 self.total = combine(self.total, result) if self.done else result
@@ -106,7 +106,7 @@ def _digest(value: Any) -> str:
 
 
 def _taken_apart(value: Any, arrays: dict[str, Any]) -> Any:
-    """Return the structure of a total, with numbers for its arrays, which go into `arrays`."""
+    """Return the structure of a total, each array replaced by its index in `arrays`."""
     if is_dataclass(value):
         kind = f"{type(value).__module__}:{type(value).__qualname__}"
         inner = {each.name: getattr(value, each.name) for each in fields(value)}

@@ -1,4 +1,4 @@
-"""What an engine is: it runs tasks in any order and returns their results in order."""
+"""The engine interface: run tasks in any order, return results in the order of the items."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ T = TypeVar("T")
 
 
 class Engine(ABC):
-    """A place for tasks. What comes out never depends on which engine ran them.
+    """Runs tasks; results do not depend on the engine.
 
-    Tasks run in any order and on any worker, but their results are combined in the order of the
-    items: with the same items, sums round the same way everywhere. What has been combined is in this
-    process, so that a worker that dies loses only the tasks it was at; these are done again.
+    Tasks run in any order on any worker, but their results are combined in the order of the items, so
+    that sums round the same way everywhere. Combined results are kept in this process: when a worker
+    dies, only its current tasks are lost, and they run again.
 
     Parameters
     ----------
     retries
-        How often a task is tried again after its worker died or its storage failed.
+        How often a task is retried after its worker died or an I/O error occurred.
     checkpoint
-        A folder for what has been combined so far, if a run is to survive this process too.
+        A folder for checkpoints, to resume a run after this process has ended.
     """
 
     retries: int
@@ -82,11 +82,11 @@ class Engine(ABC):
     def __reduce__(self) -> Any:
         from tailproof.engines.local import Local
 
-        return Local, ()  # whatever a task asks for within itself runs where the task runs
+        return Local, ()  # in a worker, nested tasks run in the worker's own thread
 
 
 def attempt(function: Callable[..., T], item: Any, shared: Any, retries: int) -> T:
-    """Call a task, and again after a pause if its storage failed, which may pass."""
+    """Run a task; retry after a pause on transient I/O errors."""
     for failures in range(retries + 1):
         try:
             return function(item) if shared is None else function(shared, item)

@@ -1,8 +1,7 @@
-"""Fingerprints of what a result depends on: values, functions, and the source behind functions.
+"""Fingerprints of values and functions, including the source code of functions.
 
-A function of a module is sent to other processes by its name. Its fingerprint must not stop there: a
-policy that is edited is another policy. So the source of its module counts, and of the modules beside
-it that it imports.
+A module's function is pickled by name only, but after an edit it is a different function. So the
+fingerprint includes the source of its module and of the neighbouring modules that this one imports.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from tailproof.engines.packing import in_parts
 def fingerprint(value: Any) -> str:
     """Return a digest of a value and of the code that it refers to.
 
-    Installed packages count with the files that are named, modules of the user's own with all that
-    they import from their folder, tailproof with its version. What code reads from elsewhere when it
-    runs is not seen.
+    It includes the named files of installed packages, the user's own modules with all that they
+    import from their folder, and tailproof's version. Files that code reads at run time are not
+    included.
     """
     content, arrays = in_parts(value)
     digest = hashlib.sha256(_version().encode())
@@ -49,7 +48,7 @@ def _named(content: bytes) -> list[ModuleType]:
 
 
 def _sources(module: ModuleType) -> set[Path]:
-    """Return the source files that a module's code depends on, as far as they may change."""
+    """Return the source files that a module's code depends on, except the standard library's."""
     file = getattr(module, "__file__", None)
     name = getattr(module, "__name__", "").split(".")
     path = Path(file or "").resolve()
@@ -66,7 +65,7 @@ def _sources(module: ModuleType) -> set[Path]:
 
 
 def _closure(start: Path, base: Path) -> set[Path]:
-    """Return a module or package and all that it imports from the folder it lies in."""
+    """Return the files of a module or package and of all that it imports from its folder."""
     found: set[Path] = set()
     waiting = [start]
     while waiting:
@@ -78,7 +77,7 @@ def _closure(start: Path, base: Path) -> set[Path]:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Return when a file was changed and its size: while they stay, what was read of it counts."""
+    """Return the modification time and size of a file, the key of cached results."""
     status = path.stat()
     return status.st_mtime_ns, status.st_size
 
@@ -93,7 +92,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 @lru_cache(maxsize=4096)
 def _imported(path: Path, stamp: int, size: int) -> frozenset[str]:  # noqa: ARG001 part of the key
-    """Return the first words of the modules that a file imports, anywhere in it."""
+    """Return the top-level names of the modules that a file imports anywhere."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -114,7 +113,7 @@ def _digest(path: Path, stamp: int, size: int) -> bytes:  # noqa: ARG001 part of
 
 @lru_cache
 def _version() -> str:
-    from importlib.metadata import version  # slow to load, and few need it
+    from importlib.metadata import version  # slow to import
 
     return version("tailproof")
 

@@ -1,4 +1,4 @@
-"""One machine: the calling thread, several threads, or several processes."""
+"""The engine for one machine: the calling thread, several threads, or several processes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Kind = Literal["threads", "processes"]
 
 @dataclass(eq=False)
 class Local(Engine):
-    """Tasks on this machine.
+    """Runs tasks on this machine.
 
     Parameters
     ----------
     workers
         How many tasks run at a time; 0 for one per core.
     kind
-        ``"threads"`` share the memory of a log that is loaded. ``"processes"`` do not wait for each
-        other inside Python, so that they are faster with policies and features written in it; they
-        are sent a copy of the log, which for a lazy log is small.
+        ``"threads"`` share the memory of a loaded log. ``"processes"`` are not limited by Python's
+        global lock, so they are faster with policies and features written in Python; each receives
+        a copy of the log, which is small for a lazy log.
     retries, checkpoint
         See `Engine`.
 
@@ -77,14 +77,14 @@ class Local(Engine):
     def _in_order(
         self, serving: AbstractContextManager[Callable[[int], T]], count: int, most: int
     ) -> Iterator[T]:
-        """Yield the results of all places in order, of at most so many tasks begun ahead."""
+        """Yield the results of items 0 to `count` − 1 in order, with at most `most` tasks ahead."""
         ahead: deque[Future[T]] = deque()
         executor = ThreadPoolExecutor(self.workers)
         try:
             with serving as run:
                 for place in range(count):
                     ahead.append(executor.submit(run, place))
-                    if len(ahead) > most:  # more results than this need not be held
+                    if len(ahead) > most:  # limits the results in memory
                         yield ahead.popleft().result()
                 while ahead:
                     yield ahead.popleft().result()

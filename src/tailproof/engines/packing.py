@@ -1,4 +1,4 @@
-"""Values as bytes that another interpreter can read, functions of scripts and notebooks included."""
+"""Pickling, including functions that are defined in scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def packed(value: Any) -> bytes:
-    """Return a value as bytes; `pickle.loads` gives it back."""
+    """Return a value as bytes for `pickle.loads`."""
     import cloudpickle  # type: ignore[import-untyped]
 
     content: bytes = cloudpickle.dumps(value)
@@ -15,7 +15,7 @@ def packed(value: Any) -> bytes:
 
 
 def in_parts(value: Any) -> tuple[bytes, list[memoryview]]:
-    """Return a value as bytes and, beside them, its arrays, which are not copied."""
+    """Return a value as bytes and, separately and without copies, its arrays."""
     import cloudpickle
 
     arrays: list[pickle.PickleBuffer] = []

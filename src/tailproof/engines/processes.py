@@ -1,4 +1,4 @@
-"""Worker processes: a task whose process dies is done again in another, and all end with this one."""
+"""Worker processes: a task is retried if its process dies, and all end with the main process."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tailproof.engines.threads import one_thread
 from tailproof.errors import EngineError
 
 T = TypeVar("T")
-_SHARED, _TASK = b"s", b"t"  # what a message begins with
+_SHARED, _TASK = b"s", b"t"  # first byte of a message
 
 
 @dataclass(eq=False)
 class _Worker:
     process: subprocess.Popen[bytes]
     connection: Connection
-    lifeline: Connection  # nothing is ever sent: it closes when this process ends, however it ends
-    knows: Any = None  # what is shared between its tasks
-    call: object = None  # of `Pool.serving`, while it works for one
+    lifeline: Connection  # carries no data: it closes when the main process ends
+    knows: Any = None  # the shared value that it has received
+    call: object = None  # the call of `Pool.serving` that it works for, if any
 
     def answer(self, task: bytes, shared: Any, content: bytes) -> bytes | None:
-        """Return what a task gave, or nothing if the process died."""
+        """Return the pickled result of a task, or None if the process died."""
         try:
             if self.knows is not shared:
                 self.connection.send_bytes(content)
@@ -46,10 +46,10 @@ class _Worker:
 
 
 class Pool:
-    """Interpreters of our own, each at the other end of a pipe; threads send them tasks.
+    """A pool of Python processes; threads of the main process send them tasks through pipes.
 
-    They import what they need and nothing else: a script needs no main guard. Ctrl-C reaches this
-    process alone, which then ends them; should it be killed, their pipes close and they end too.
+    Workers do not import the main script, so it needs no ``__main__`` guard. Ctrl-C reaches the main
+    process only, which then ends the workers; if it is killed, their pipes close and they end too.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Pool:
     def serving(
         self, function: Callable[..., T], items: Sequence[Any], shared: Any, retries: int
     ) -> Iterator[Callable[[int], T]]:
-        """Give what runs the task of an item's place in a worker; at the end, stop those under way."""
+        """Yield a function that runs the task of an item index in a worker; at the end stop tasks."""
         if shared is not self._shared:
             self._shared, self._packed = shared, _SHARED + packed(shared)
         content, call, stopped = self._packed, object(), threading.Event()
@@ -139,7 +139,7 @@ def _end_all(workers: set[_Worker]) -> None:
 
 
 def work(descriptor: int, lifeline: int) -> None:
-    """Do tasks until the pipe closes: what a worker process runs."""
+    """Run tasks until the pipe closes; the main function of a worker process."""
     threading.Thread(target=_end_with_parent, args=[lifeline], daemon=True).start()
     connection = Connection(descriptor)
     told, shared = b"", None
@@ -169,5 +169,5 @@ def _end_with_parent(lifeline: int) -> None:
 def _failure(error: Exception) -> bytes:
     try:
         return packed((None, error))
-    except Exception:  # an error that holds something which cannot be sent
+    except Exception:  # the error cannot be pickled
         return packed((None, EngineError(f"A task failed: {error!r}")))

@@ -1,4 +1,4 @@
-"""A Ray cluster: tasks on whatever nodes it has, now and later."""
+"""The engine for a Ray cluster, whose nodes may come and go."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tailproof.engines.threads import one_thread
 from tailproof.errors import EngineError
 
 T = TypeVar("T")
-_LOOK = 1.0  # seconds between two looks at how many cores there are
-_LONG = 1.0  # seconds that a task of several items lasts: much more than Ray needs to start it
-_LARGE = 1 << 25  # bytes that its results may have: they wait in memory for the ones before them
-_MOST = 32  # items in a task
-_PATIENCE = 5.0  # seconds in which tasks that are cancelled should end
+_LOOK = 1.0  # seconds between two counts of the cluster's cores
+_LONG = 1.0  # seconds per task of several items, much longer than Ray's start-up time
+_LARGE = 1 << 25  # bytes of results per task, which wait in memory for earlier results
+_MOST = 32  # largest number of items per task
+_PATIENCE = 5.0  # seconds to wait until cancelled tasks end
 
 
 @dataclass(eq=False)
 class Ray(Engine):
-    """Tasks on a Ray cluster, one core per task.
+    """Runs tasks on a Ray cluster, one core per task.
 
-    Nodes may come and go while it runs. A node that is lost takes with it only tasks whose results
-    had not arrived yet, and these are done again elsewhere. Items that take much less than a second
-    are sent several at a time; their results are combined one by one all the same.
+    Nodes may come and go during a run. When a node is lost, only the tasks whose results had not
+    arrived are repeated elsewhere. Items that take much less than a second are sent in batches; their
+    results are still combined one by one.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class Ray(Engine):
         ``"auto"`` or ``host:port`` of a cluster; by default the one that this process is connected
         to, or else a cluster of its own on this machine, which `close` ends.
     retries
-        How often a task is tried again after its worker or node died, or its storage failed.
+        How often a task is retried after its worker or node died, or an I/O error occurred.
     memory
-        Bytes to reserve for each task, so that a node is never given more of them than it can hold.
+        Bytes to reserve per task, so that the tasks of a node fit into its memory.
     checkpoint
         See `Engine`.
     """
@@ -78,7 +78,7 @@ class Ray(Engine):
                     cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
                     looked = time.monotonic()
                 while waiting and len(ahead) < 2 * cores:
-                    # Towards the end they become small, so that no core waits long for another.
+                    # Batches become small towards the end, so that no core is idle for long.
                     count = min(size, math.ceil(len(waiting) / cores))
                     ahead.append(started([waiting.popleft() for _ in range(count)]))
                 batch, reference = ahead.popleft()
@@ -91,7 +91,7 @@ class Ray(Engine):
             _cancel(ray, [reference for _, reference in ahead])
 
     def close(self) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """Disconnect from the cluster; a cluster that was started here is stopped."""
         self._shared = self._reference = None
         if self._connected:
             import ray
@@ -123,16 +123,16 @@ class Ray(Engine):
         return ray
 
 
-#: In a worker, what its last task shared with others, by its key: what that has worked out is kept.
+#: In a worker: the shared value of its last task, by key, so that its cached results are reused.
 _known: dict[str, Any] = {}
 
 
 def _run(
     function: Callable[..., T], batch: list[Any], shared: Any, key: str, retries: int
 ) -> tuple[list[T], float]:
-    """Return the results of the first items, and how much of what a task may take they took.
+    """Return the results of the first items, and the share of the time or size limit that they used.
 
-    These are one item at least, and as many more as do not fail and are begun within bounds.
+    At least one item is run, then more until one fails or a limit is reached.
     """
     if key not in _known:
         _known.clear()
@@ -146,7 +146,7 @@ def _run(
             except Exception:
                 if not done:
                     raise
-                break  # it will fail in a task of its own, when the results before it are safe
+                break  # it runs again as its own task, after the results before it were returned
             content, arrays = in_parts(done[-1])
             filled += len(content) + sum(array.nbytes for array in arrays)
             spent = max((time.monotonic() - began) / _LONG, filled / _LARGE)
@@ -156,7 +156,7 @@ def _run(
 
 
 def _cancel(ray: Any, references: list[Any]) -> None:
-    """End tasks; those that were just beginning do not hear of it, and are told again."""
+    """Cancel tasks, repeatedly, as Ray ignores a cancellation while a task starts."""
     until = time.monotonic() + _PATIENCE
     while references and time.monotonic() < until:
         for reference in references:

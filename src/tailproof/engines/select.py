@@ -12,11 +12,11 @@ from tailproof.errors import EngineError
 
 
 def as_engine(given: str | int | Engine | None) -> Engine:
-    """Return the engine that was meant.
+    """Return the engine for a name or a number of threads.
 
-    ``None`` is the calling thread, a number so many threads (−1 for one per core, as in scikit-learn),
-    ``"local"`` a thread for each core, ``"ray"`` the Ray cluster that this process is connected to, or
-    else one of its own on this machine.
+    ``None`` is the calling thread; an integer is a number of threads (−1 for one per core, as in
+    scikit-learn); ``"local"`` is one thread per core; ``"ray"`` is the Ray cluster that this process is
+    connected to, or else a new one on this machine.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def as_engine(given: str | int | Engine | None) -> Engine:
 
 @contextmanager
 def running(given: str | int | Engine | None) -> Iterator[Engine]:
-    """Give the engine that was meant, and close it if it was only named."""
+    """Yield the engine for a name, number or engine; close it unless an engine was given."""
     engine = as_engine(given)
     try:
         yield engine

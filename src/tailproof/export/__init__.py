@@ -1,1 +1,1 @@
-"""Learned policies as files, to ONNX graphs and from them."""
+"""Save learned policies as ONNX graphs, and load policies from files."""

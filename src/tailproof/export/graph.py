@@ -1,7 +1,7 @@
-"""Policies to ONNX graphs: features, critics, aggregate and choice in one file. Extra `deep`.
+"""Export policies as ONNX graphs, from features to actions in one file. Extra `deep`.
 
-The graph computes in double precision what numpy computes, so that it takes the same actions. Whatever
-runs ONNX can act with it; nothing of tailproof is needed.
+The graph computes in double precision, as numpy does, so that it takes the same actions. Any ONNX
+runtime can run it without tailproof.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tailproof.files.atomic import write_whole
 from tailproof.files.container import sealed_page
 from tailproof.policies.greedy import CriticPolicy, SoftmaxPolicy
 
-_OPSET, _IR_VERSION = 18, 9  # old enough for the runtimes of the last years
-#: Under which properties of a graph its description stands, and the SHA-256 of its bytes.
+_OPSET, _IR_VERSION = 18, 9  # supported by runtimes of the last years
+#: Properties of a graph with its description, and with the SHA-256 of its bytes.
 METADATA_KEY, CHECKSUM_KEY = "tailproof", "tailproof-sha256"
-UNSEALED = b"0" * 64  # what stands for the checksum while it is computed
-Output = tuple[str, str, list[Any]]  # its name in the graph, the kind of its numbers, its shape
+UNSEALED = b"0" * 64  # placeholder for the checksum while it is computed
+Output = tuple[str, str, list[Any]]  # name in the graph, number type, shape
 
 
 def export_policy(policy: CriticPolicy, path: str | Path) -> None:
     """Write a policy over linear critics or trees as ONNX.
 
-    Input ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
-    (n, A) of a softmax, and ``values``, the aggregated Q(s, a) of the actions to choose from.
+    Input: ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
+    (n, A) of a softmax, and ``values``, the aggregated Q(s, a) of the policy's actions.
     """
     if Path(path).suffix != ".onnx":
         raise PolicyError(
@@ -59,7 +59,7 @@ def export_policy(policy: CriticPolicy, path: str | Path) -> None:
 
 
 def _metadata(policy: CriticPolicy) -> dict[str, Any]:
-    """Return what states and actions are called and who taught it, for whoever loads the policy."""
+    """Return the names of states and actions and the hashes of the training episodes."""
     marks = None if policy.taught is None else np.asarray(policy.taught, dtype="<i8").tobytes()
     return {
         "taught": None if marks is None else b64encode(marks).decode(),
@@ -70,7 +70,7 @@ def _metadata(policy: CriticPolicy) -> dict[str, Any]:
 
 
 def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
-    """Return the bytes of an ONNX model with a description and a checksum of all of them."""
+    """Return the bytes of an ONNX model with its description and a checksum."""
     given = {} if metadata is None else {METADATA_KEY: sealed_page(metadata).decode()}
     for key, value in {**given, CHECKSUM_KEY: UNSEALED.decode()}.items():
         entry = model.metadata_props.add()
@@ -82,9 +82,9 @@ def sealed_graph(model: Any, metadata: dict[str, Any] | None = None) -> bytes:
 
 
 def _values(graph: Graph, policy: CriticPolicy) -> tuple[str, int | str]:
-    """Return the aggregated Q(s, a) of the actions to choose from, (n, A), and the states' size.
+    """Return the aggregated Q(s, a) of the policy's actions, (n, A), and the size of the states.
 
-    Trees look at some columns only, and take states of any size that has them.
+    Trees use some columns only, and accept states of any size that includes these.
     """
     members, dimension = policy.critic.members, "p"
     if isinstance(members, StateCritics):
@@ -103,7 +103,7 @@ def _values(graph: Graph, policy: CriticPolicy) -> tuple[str, int | str]:
 
 
 class Graph:
-    """Nodes and constants of a graph in the making."""
+    """Collects the nodes and constants of a graph."""
 
     def __init__(self) -> None:
         self.onnx = require_onnx("onnx")
@@ -117,11 +117,11 @@ class Graph:
         return name
 
     def integers(self, values: Any) -> str:
-        """Add a constant of integers and return its name."""
+        """Add an integer constant and return its name."""
         return self.constant(np.asarray(values, dtype=np.int64))
 
     def node(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node, with constants for numbers among its inputs; return its first output's name."""
+        """Add a node, whose inputs may be numbers, and return the name of its first output."""
         given = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         names = [f"{kind.lower()}_{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(self.onnx.helper.make_node(kind, given, names, **attributes))
@@ -165,9 +165,9 @@ class Graph:
         *,
         kind: str = "DOUBLE",
     ) -> None:
-        """Check the graph and write it whole, with a sealed page of what is known about it.
+        """Check the graph and write it atomically, with its description and checksum.
 
-        `kind` is that of the states' numbers; each output has a name in the graph, a kind and a shape.
+        `kind` is the number type of the states; each output has a name, a type and a shape.
         """
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
         given = helper.make_tensor_value_info("states", getattr(kinds, kind), ["n", dimension])
@@ -185,7 +185,7 @@ class Graph:
 
 
 def require_onnx(module: str) -> Any:
-    """Return a module of the extra `onnx`, or say how to install it."""
+    """Return a module of the extra `onnx`; if missing, raise an error with the install command."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

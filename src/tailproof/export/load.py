@@ -1,4 +1,4 @@
-"""Policies from files: what `Learned.save` wrote, or an ONNX graph. Nothing is ever unpickled."""
+"""Load policies from files of `Learned.save` or ONNX graphs. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def load(path: str | Path) -> Any:
     Parameters
     ----------
     path
-        An ``.onnx`` graph (from `GreedyPolicy.save`, or any other with states as input), or a file that
-        `Learned.save`, or the `save` of a neural policy, wrote.
+        An ``.onnx`` graph (from `GreedyPolicy.save`, or any other with states as input), or a file
+        written by `Learned.save` or by the `save` of a neural policy.
     """
     if not Path(path).is_file():
         raise SavedFileError(f"There is no file {str(path)!r}.")

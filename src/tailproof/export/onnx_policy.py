@@ -1,4 +1,4 @@
-"""Policies in ONNX graphs: loaded, checked and run. Extra `deep`."""
+"""Load, check and run policies in ONNX graphs. Extra `deep`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _TYPES = {
 class _OnnxGraph:
     """An ONNX graph with one input, states (n, p).
 
-    It holds the bytes of the file: other processes and machines get them with the policy, and what is
-    computed cannot change with the file.
+    It keeps the bytes of the file, so that it can be sent to other processes and machines, and later
+    changes of the file have no effect.
     """
 
     path: str
@@ -43,7 +43,7 @@ class _OnnxGraph:
 
     @cached_property
     def session(self) -> Any:
-        """The runtime's session, made when it is first needed."""
+        """The runtime's session, created on first use."""
         return _session(self.path, self.content)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class _OnnxGraph:
         array, fixed = _as_input(states, given, self.path), given.shape[0]
         count = len(array)
         size = fixed if isinstance(fixed, int) and fixed > 0 else max(count, 1)
-        if size == fixed:  # fill up the last batch
+        if size == fixed:  # pad the last batch
             array = np.pad(array, ((0, -count % size if count else size), (0, 0)))
         batches = np.split(array, range(size, len(array), size))
         return np.concatenate([self._answers(batch, given.name, output) for batch in batches])[
@@ -80,7 +80,7 @@ class _OnnxGraph:
 
 @dataclass(frozen=True, eq=False)
 class OnnxPolicy(_OnnxGraph):
-    """A deterministic policy in an ONNX graph: its output ``actions``, or its first.
+    """A deterministic policy in an ONNX graph: its output ``actions``, or else its first output.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class OnnxPolicy(_OnnxGraph):
 
 @dataclass(frozen=True, eq=False)
 class OnnxStochasticPolicy(_OnnxGraph):
-    """A law over discrete actions in an ONNX graph: its output ``probabilities``."""
+    """A distribution over discrete actions in an ONNX graph: its output ``probabilities``."""
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s), (n, A)."""
@@ -114,7 +114,7 @@ class OnnxStochasticPolicy(_OnnxGraph):
 def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
     """Return the policy in an ONNX graph; it has one input, states (n, p).
 
-    The graph stands in one file: weights in other files are not read.
+    The graph must be one file: weights in other files are not read.
     """
     try:
         content = Path(path).read_bytes()
@@ -142,7 +142,7 @@ def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
 def _session(path: str, content: bytes) -> Any:
     runtime = require_onnx("onnxruntime")
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = 1  # small graphs gain nothing from more
+    options.intra_op_num_threads = 1  # more threads do not speed up small graphs
     options.log_severity_level = 4
     try:
         return runtime.InferenceSession(
@@ -154,7 +154,7 @@ def _session(path: str, content: bytes) -> Any:
 
 
 def _is_sealed(content: bytes, path: str) -> bool:
-    """Return whether a graph has our checksum; raise if it does not match."""
+    """Return whether a graph has tailproof's checksum; raise an error if it does not match."""
     if CHECKSUM_KEY.encode() not in content:
         return False
     found = re.search(CHECKSUM_KEY.encode() + rb"\x12@([0-9a-f]{64})", content)
@@ -172,7 +172,7 @@ def _damaged(path: str) -> SavedFileError:
 
 
 def _described(session: Any, path: str, sealed: bool) -> dict[str, Any]:
-    """Return what a graph that tailproof wrote says about itself; nothing for others."""
+    """Return the description in a graph that tailproof wrote; empty for others."""
     try:
         text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
     except UnicodeDecodeError as error:
@@ -195,7 +195,7 @@ def _described(session: Any, path: str, sealed: bool) -> dict[str, Any]:
 
 
 def _as_input(states: FloatArray, given: Any, path: str) -> AnyArray:
-    """Return states as a graph takes them, if that changes no value beyond rounding."""
+    """Return states in the input type of a graph; raise an error if values do not fit it."""
     expected, kind = given.shape[-1] if given.shape else None, _TYPES[given.type]
     array = np.asarray(states)
     if array.ndim != 2 or (isinstance(expected, int) and array.shape[1] != expected):

@@ -1,7 +1,7 @@
-"""Scores of actions as parts of an ONNX graph: trees, constants, standardised features.
+"""Action values as parts of an ONNX graph: trees, constants, standardised features.
 
-Trees are walked level by level with gathers, in double precision, so that the graph goes exactly where
-numpy goes.
+Trees are traversed level by level with gathers, in double precision, so that the graph reaches the
+same leaves as numpy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def scores_in(graph: Graph, states: str, member: Any) -> str:
-    """Return the scores of every action, (n, A), of one member of `StateCritics`."""
+    """Return the scores of all actions, (n, A), of one member of `StateCritics`."""
     if isinstance(member, TreeValues):
         return _tree_values(graph, states, member)
     if isinstance(member, LogShares):
@@ -60,7 +60,7 @@ def linear_values(graph: Graph, states: str, features: Any, theta: FloatArray) -
     if isinstance(features, PerAction):
         blocks = theta.reshape(count, n_actions, -1)
         return graph.node("MatMul", psi, np.swapaxes(blocks, 1, 2))
-    shared = np.pad(theta[:, n_actions:], ((0, 0), (1, 0)))[..., None]  # nothing for the bias
+    shared = np.pad(theta[:, n_actions:], ((0, 0), (1, 0)))[..., None]  # 0 for the bias
     common = graph.node("MatMul", psi, shared)  # (K, n, 1)
     return graph.node("Add", common, theta[:, None, :n_actions])
 
@@ -108,7 +108,7 @@ def _standardised(graph: Graph, states: str, standardise: Standardise) -> str:
 def _tree_values(graph: Graph, states: str, values: TreeValues) -> str:
     kinds, table = graph.onnx.TensorProto, graph.constant(values.values)
     single = graph.node("Cast", _standardised(graph, states, values.standardise), to=kinds.FLOAT)
-    z = graph.node("Cast", single, to=kinds.DOUBLE)  # trees see single precision
+    z = graph.node("Cast", single, to=kinds.DOUBLE)  # trees use single-precision inputs
     if values.values.ndim == 2:
         leaves = _leaves(graph, z, values.trees)  # (n, T)
         return graph.node("ReduceMean", graph.node("Gather", table, leaves), [1], keepdims=0)
@@ -140,7 +140,7 @@ def _leaves(graph: Graph, inputs: str, trees: TreeArrays) -> str:
 
 
 def _depth(trees: TreeArrays) -> int:
-    """Return how many questions lead to the deepest leaf."""
+    """Return the depth of the deepest tree."""
     nodes, depth = trees.roots, 0
     while len(nodes := nodes[trees.column[nodes] >= 0]):
         nodes = np.concatenate([trees.left[nodes], trees.right[nodes]])

@@ -1,1 +1,1 @@
-"""Files written whole, with checksums, that hold numbers and text only."""
+"""Atomically written files with checksums that contain numbers and text only."""

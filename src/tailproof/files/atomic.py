@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and that replace nothing but files."""
+"""Atomic writes that replace only regular files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tailproof.errors import StorageError
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """Give the name of a file to write; it takes the place of `path` when the body has ended.
+    """Yield a temporary path to write to; it replaces `path` when the ``with`` block ends.
 
-    A crash, a full disk or an error leaves what was there before. Only a regular file is ever
-    replaced: not a device, a pipe or a folder. What a symbolic link points to is replaced, not the
-    link.
+    After a crash, a full disk or an error the old file is unchanged. Only regular files are
+    replaced, never a device, a pipe or a folder. For a symbolic link, its target is replaced.
 
     Examples
     --------
@@ -47,18 +46,18 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
 
 def write_whole(path: str | Path, content: bytes | str) -> None:
-    """Write a file that appears complete or not at all; see `written_whole`."""
+    """Write a file atomically; see `written_whole`."""
     with written_whole(path) as unfinished:
         unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def require_replaceable(path: str | Path) -> Path:
-    """Return the file that a path stands for; raise if something else than a file is there."""
+    """Return the resolved path; raise if it exists and is not a regular file."""
     target = Path(os.path.realpath(path))
     try:
         mode = target.stat().st_mode
     except OSError:
-        return target  # nothing is there, or writing will say what is wrong
+        return target  # it does not exist, or writing will raise the error
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
         raise StorageError(
@@ -68,7 +67,7 @@ def require_replaceable(path: str | Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new name in a folder survive a loss of power, where the system can do that."""
+    """Flush a folder to disk, so that a new file survives a power failure, where supported."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,8 +1,8 @@
-"""One file for numbers and their description: JSON and arrays, checked before they are used.
+"""Saved files: a JSON header and arrays, with a checksum.
 
-A file is a line that says what it is, a line with the SHA-256 of the rest, and the rest: a zip
-archive of ``header.json`` and one ``.npy`` for each array. Reading it parses numbers and text; nothing
-in it can be executed, and nothing is unpickled. What the archive would unpack to is limited.
+A file has one line with its kind, one line with the SHA-256 of the rest, and then a zip archive of
+``header.json`` and one ``.npy`` per array. Reading parses numbers and text only; nothing is executed
+or unpickled. The unpacked size of the archive is limited.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tailproof.errors import TailproofError
 from tailproof.files.atomic import write_whole
 
 _LONGEST_LINE = 200
-#: An archive may unpack to so many times its size, and so many bytes more.
+#: Limit on the unpacked size: MOST_EXPANSION times the size of the file, plus MOST_EXTRA bytes.
 MOST_EXPANSION, MOST_EXTRA = 100, 1 << 24
 _CHECKSUM = "sha256"
 
@@ -35,7 +35,7 @@ class SavedFileError(TailproofError):
 def write_file(
     path: str | Path, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> None:
-    """Write a file whole or not at all, whatever happens meanwhile."""
+    """Write a header and arrays to a file, atomically."""
     inside = io.BytesIO()
     with zipfile.ZipFile(inside, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("header.json", json.dumps(header, indent=1, ensure_ascii=False))
@@ -50,7 +50,7 @@ def write_file(
 def read_file(
     path: str | Path, kind: str, version: int
 ) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """Return the header and the arrays of a file that `write_file` wrote, or say what is wrong."""
+    """Return the header and arrays of a file of `write_file`; raise a `SavedFileError` if invalid."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -80,13 +80,13 @@ def read_file(
             }
         if not isinstance(header, dict):
             raise ValueError("its header is no JSON object")
-    except Exception as error:  # parsers of untrusted bytes raise all kinds
+    except Exception as error:  # parsers of untrusted bytes raise errors of any type
         raise SavedFileError(f"{path} is no {kind} that tailproof wrote: {error}.") from error
     return header, arrays
 
 
 def is_file_of(path: str | Path, kind: str) -> bool:
-    """Return whether a file says that it holds this kind of thing."""
+    """Return whether the first line of a file names this kind."""
     try:
         with Path(path).open("rb") as file:
             return file.read(_LONGEST_LINE).startswith(_title(kind).encode() + b" ")
@@ -95,9 +95,9 @@ def is_file_of(path: str | Path, kind: str) -> bool:
 
 
 def sealed_page(page: Mapping[str, Any]) -> bytes:
-    """Return a JSON page with the SHA-256 of what it says, for files that stand beside others.
+    """Return a page as JSON with its own SHA-256.
 
-    Name the checksums of those files in the page, and one seal vouches for all of them.
+    If the page lists the checksums of other files, its checksum protects those files too.
 
     >>> opened_page(sealed_page({"step": 3}), "The page")
     {'step': 3}
@@ -106,7 +106,7 @@ def sealed_page(page: Mapping[str, Any]) -> bytes:
 
 
 def opened_page(content: bytes, label: str) -> dict[str, Any]:
-    """Return a page that `sealed_page` made, or say that it is damaged."""
+    """Return the page that `sealed_page` wrote; raise an error if it is damaged."""
     try:
         page = json.loads(content)
         seal = page.pop(_CHECKSUM)
@@ -137,7 +137,7 @@ def _version(path: str | Path, line: bytes, kind: str) -> int:
 
 
 def _refuse_bombs(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise if an archive claims to hold much more than its bytes; it is never unpacked further."""
+    """Raise if an archive would unpack to more than the limit."""
     claimed = sum(entry.file_size for entry in archive.infolist())
     limit = MOST_EXPANSION * size + MOST_EXTRA
     if claimed > limit:
@@ -145,7 +145,7 @@ def _refuse_bombs(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _array(content: bytes) -> AnyArray:
-    """Return the array of a ``.npy`` file, whose size is checked before memory is taken for it."""
+    """Return the array of a ``.npy`` file; its size is checked before memory is allocated."""
     file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):

@@ -1,4 +1,4 @@
-"""Results as plain JSON and as frames."""
+"""Conversion of results to plain JSON values and to frames."""
 
 from __future__ import annotations
 

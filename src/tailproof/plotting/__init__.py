@@ -1,1 +1,1 @@
-"""Pictures: functions of a matplotlib Axes, behind `.plot()` of every result and behind the report."""
+"""Plot functions on a matplotlib Axes, for `.plot()` of every result and for the report."""

@@ -1,4 +1,4 @@
-"""Marks on a matplotlib Axes: tones instead of colours, so that a page can decide about them."""
+"""Marks on a matplotlib Axes, with tones that the page's style sheet maps to colours."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-#: What a mark means, and thereby its colour.
+#: The meaning of a mark, which determines its colour.
 Tone = Literal["main", "second", "third", "warn", "good", "muted", "truth"]
 
-#: The colours of a page in light, under the names that its style sheet gives them. No two are equal,
-#: so that a colour in a picture tells its name.
+#: The colours of a page in light mode, by their names in the style sheet. All differ, so that the
+#: colour in a picture determines its name.
 COLOURS = {
     "paper": "#ffffff",
     "ink": "#1a1f26",
@@ -34,7 +34,7 @@ FONT = 12.5
 
 
 def colour_of(tone: Tone) -> str:
-    """Return the colour of a tone in light."""
+    """Return the colour of a tone in light mode."""
     return COLOURS["second" if tone == "muted" else tone]
 
 
@@ -47,7 +47,7 @@ def page_axes(
     top: float = 28,
     bottom: float = 44,
 ) -> Axes:
-    """Return axes for a picture on a page, in pixels; no window and no global state."""
+    """Return axes for a picture on a page, sized in pixels, without pyplot's global state."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, height / 72), dpi=72)
@@ -67,23 +67,23 @@ def page_axes(
 
 
 def shown_axes(ax: Axes | None, *, height: float = 3.6) -> Axes:
-    """Return the axes to draw on: those given, or new ones that a notebook or `plt.show` displays."""
+    """Return the given axes, or new ones that a notebook or `plt.show` displays."""
     if ax is not None:
         return ax
-    from matplotlib import pyplot  # as scikit-learn and pandas do; pass `ax` to stay without it
+    from matplotlib import pyplot  # as in scikit-learn and pandas; not needed if `ax` is given
 
     axes: Axes = pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
     return axes
 
 
 def mark(artist: Artist, kind: str, tone: Tone, tips: Sequence[str] = ()) -> None:
-    """Name what an artist is, and what a pointer over each of its shapes shows on a page."""
+    """Set the class of an artist and the tooltips of its shapes on a page."""
     artist.set_gid(f"{kind} {tone}")
     vars(artist)["tips"] = list(tips)
 
 
 def tips_of(artist: Artist) -> list[str]:
-    """Return the tips that `mark` gave an artist."""
+    """Return the tooltips of an artist, as set by `mark`."""
     tips: list[str] = vars(artist).get("tips", [])
     return tips
 
@@ -98,7 +98,7 @@ def dots(
     radius: float = 4,
     marker: str = "o",
 ) -> None:
-    """Draw points, each with its tip; those that are not finite are left out."""
+    """Draw points with tooltips; points that are not finite are left out."""
     x, y = np.asarray(xs, dtype=float), np.asarray(ys, dtype=float)
     keep = np.isfinite(x) & np.isfinite(y)
     drawn = axes.scatter(
@@ -122,7 +122,7 @@ def dots(
 def line(
     axes: Axes, xs: Any, ys: Any, tone: Tone, *, dashed: bool = False, label: str = ""
 ) -> None:
-    """Join points; a value that is not finite leaves a gap."""
+    """Draw a line through points, with gaps at values that are not finite."""
     style = {"linewidth": 1.5, "dashes": (3, 2.5)} if dashed else {"linewidth": 2}
     (drawn,) = axes.plot(xs, ys, color=colour_of(tone), label=label, **style)
     mark(drawn, "line", tone)
@@ -144,7 +144,7 @@ def rule(
     dashed: bool = True,
     under: bool = False,
 ) -> None:
-    """Draw a line across the frame at a value; a label stands above its end, or `under` it."""
+    """Draw a line across the frame at a value, with its label above its end, or `under` it."""
     style = {"dashes": (4, 3), "linewidth": 1.2} if dashed else {"linewidth": 1.5}
     colour = COLOURS["soft"] if tone == "muted" else colour_of(tone)
     if x is not None:
@@ -172,7 +172,7 @@ def rule(
 
 
 def name_axes(axes: Axes, *, x: str = "", y: str = "") -> None:
-    """Title the axes and write their numbers short. Call it last: ticks follow what is drawn."""
+    """Set axis titles and short tick labels. Call it last, because ticks depend on the content."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     axes.set_xlabel(x, parse_math=False)  # a name from a log is never a formula

@@ -1,4 +1,4 @@
-"""What `.plot()` of each result draws: the numbers of the result on a matplotlib Axes."""
+"""The `.plot()` functions of results, on a matplotlib Axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def plot_estimate(estimate: Estimate, *, level: float, ax: Axes | None) -> Axes:
-    """Draw the value with its interval, and that of the logged policy or the folds beside it."""
+    """Draw the value with its interval, and the logged policy's value or the folds."""
     axes = shown_axes(ax, height=2.0)
     low = high = math.nan
     try:
@@ -57,7 +57,7 @@ def plot_comparison(comparison: Comparison, *, ax: Axes | None) -> Axes:
 
 
 def draw_gains(axes: Axes, comparison: Comparison) -> None:
-    """Draw the gain of every candidate with its lower bound, green where it passes the gate."""
+    """Draw the gain of every candidate with its lower bound, green if it passes the gate."""
     rows = [
         IntervalRow(
             name=each.name,
@@ -73,7 +73,7 @@ def draw_gains(axes: Axes, comparison: Comparison) -> None:
 
 
 def plot_diagnosis(diagnosis: Diagnosis, *, of: str, ax: Axes | None) -> Axes:
-    """Draw the tail index of what was measured against the number of extremes."""
+    """Draw the tail index of the quantity `of` against the number of extremes."""
     if of not in diagnosis.tails:
         raise TailproofError(
             f"The diagnosis has tails of {', '.join(map(repr, diagnosis.tails))}. Got {of!r} instead."
@@ -88,7 +88,7 @@ def plot_diagnosis(diagnosis: Diagnosis, *, of: str, ax: Axes | None) -> Axes:
 
 
 def plot_learned(learned: Learned, *, ax: Axes | None) -> Axes:
-    """Draw what held-out episodes say of the policy, or else how it was trained."""
+    """Draw the policy's value on held-out episodes, or else its training history."""
     found = learned.judged
     if found is None:
         if getattr(learned.history, "quantities", ()):
@@ -117,7 +117,7 @@ def plot_learned(learned: Learned, *, ax: Axes | None) -> Axes:
 
 
 def plot_series(series: Any, name: str, *, ax: Axes | None) -> Axes:
-    """Draw a quantity over training: a line for each member."""
+    """Draw a quantity over training, one line per member."""
     axes = shown_axes(ax)
     axes.plot(series.steps, series.values, linewidth=1)
     axes.set_title(name, fontsize="medium", parse_math=False)
@@ -126,7 +126,7 @@ def plot_series(series: Any, name: str, *, ax: Axes | None) -> Axes:
 
 
 def plot_history(series: Mapping[str, Any], quantities: Sequence[str], *, ax: Axes | None) -> Any:
-    """Draw series of a training history, a panel each, and return the Axes or the array of them."""
+    """Draw series of a training history, one panel each, and return the Axes or an array of them."""
     unknown = [name for name in quantities if name not in series]
     if unknown or not quantities:
         raise TailproofError(

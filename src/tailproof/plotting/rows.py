@@ -1,4 +1,4 @@
-"""Pictures with a row for each thing: intervals one below the other, and bars."""
+"""Plots with named rows: intervals and bars."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LETTER = 7.1  # average width of a letter at the size of labels
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalRow:
-    """A value with its interval, under a name.
+    """A named value with its interval.
 
-    Numbers are NaN where there is none; an infinite `high` makes `low` a lower bound. The `tip` is what
-    a pointer over it shows on a page, the `note` is written where there is nothing to draw.
+    Missing numbers are NaN; with an infinite `high`, `low` is a lower bound. `tip` is the tooltip on a
+    page; `note` is written if there is nothing to draw.
     """
 
     name: str
@@ -46,7 +46,7 @@ class IntervalRow:
 
 
 def rows_axes(names: Sequence[str], *, row: float = ROW, right: float = 16) -> Axes:
-    """Return axes for a page that have room for a row of each name."""
+    """Return axes for a page, with room for one row per name."""
     longest = max((len(shortened(name, 24)) for name in names), default=0)
     axes = page_axes(26 + 46 + row * len(names), left=26 + LETTER * longest, top=26, right=right)
     axes.tick_params(axis="y", labelcolor=COLOURS["ink"])
@@ -65,7 +65,7 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 def draw_intervals(
     axes: Axes, rows: Sequence[IntervalRow], *, line: tuple[float, str, Tone] | None = None
 ) -> None:
-    """Draw each row's value and interval from top to bottom; a lower bound is an arrow.
+    """Draw the value and interval of each row, from top to bottom; a lower bound is an arrow.
 
     `line` is a value to compare with, its label and tone.
     """
@@ -106,9 +106,9 @@ def draw_bars(
     *,
     notes: Sequence[str] = (),
 ) -> None:
-    """Draw bars from zero, one of each series in every row, and notes at the end of the last series.
+    """Draw bars from zero, one per series and row, with notes at the end of the last series.
 
-    A series holds its tone or one for each row, and a length and a tip for each row.
+    A series has one tone or one per row, and one length and one tooltip per row.
     """
     name_rows(axes, names)
     height = 0.64 / len(series)
@@ -141,7 +141,7 @@ def draw_folds(
     label: str,
     tips: Sequence[str] = (),
 ) -> None:
-    """Draw the values of folds in order of size, their mean, the estimate and its interval."""
+    """Draw the sorted values of the folds, their mean, the estimate and its interval."""
     axes.set_yticks([])
     axes.set_ylim(-0.5, len(values) - 0.5)
     dots(axes, np.sort(values), np.arange(len(values)), "main", tips=tips, radius=5)
@@ -152,7 +152,7 @@ def draw_folds(
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many letters.
+    """Return a text shortened to at most `most` characters.
 
     >>> shortened("night>afternoon", 8)
     'night>a…'

@@ -1,9 +1,9 @@
-"""A matplotlib figure as inline SVG whose colours the page's style sheet decides.
+"""A matplotlib figure as inline SVG with colours from the page's style sheet.
 
-This is a renderer of its own, because matplotlib's SVG cannot stand on a page: the content security
-policy refuses its style attributes, its ids occur twice where there are two figures, and its colours
-do not follow light, dark and print. Measured on the 35 figures of five pages, matplotlib's text is 2.5
-times as long and takes 1.6 times as long to write.
+matplotlib's own SVG cannot be used on a page: the content security policy rejects its style
+attributes, two figures have duplicate ids, and its colours do not follow light, dark and print modes.
+Measured on the 35 figures of five pages, it is also 2.5 times as long and takes 1.6 times as long to
+write.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _CIRCLE = np.shape(Path.unit_circle().vertices)
 
 
 def as_svg(axes: Axes, alt: str, *, style: str = "") -> str:
-    """Return the figure of some axes as SVG.
+    """Return the figure of these axes as SVG.
 
     Parameters
     ----------
     axes
         From `page_axes`.
     alt
-        What the picture shows, in a sentence or two.
+        A description of the picture, in one or two sentences.
     style
-        A style sheet to bring along, for a file of its own.
+        A style sheet to include, for a stand-alone file.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -50,7 +50,7 @@ def as_svg(axes: Axes, alt: str, *, style: str = "") -> str:
     for shape in axes.patches:
         shape.set_url("".join(tips_of(shape)))
     width, height = figure.get_size_inches() * figure.dpi
-    # The title of the y axis stands above it, where text of any size has room.
+    # The title of the y axis is above it, where long text has room.
     axes.yaxis.label.set(rotation=0, horizontalalignment="left", verticalalignment="baseline")
     axes.yaxis.set_label_coords(4 / width, 1 - 14 / height, transform=figure.transFigure)
     renderer = _Renderer(width, height)
@@ -64,7 +64,7 @@ def as_svg(axes: Axes, alt: str, *, style: str = "") -> str:
 
 
 class _Element(NamedTuple):
-    """An element's tag, its look (colours and strokes) and the rest of its text."""
+    """An element: its tag, its style attributes (colours, strokes), and the rest."""
 
     tag: str
     look: str
@@ -72,7 +72,7 @@ class _Element(NamedTuple):
 
 
 class _Renderer(RendererBase):
-    """Writes shapes and text; an artist's group id becomes a class, its links become tips."""
+    """Writes shapes and text; an artist's group id becomes a class, its links become tooltips."""
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class _Renderer(RendererBase):
         self._groups: list[tuple[str | None, list[_Element]]] = [(None, [])]
 
     def written(self) -> str:
-        """Return all that was drawn."""
+        """Return the SVG of everything drawn."""
         return "".join("".join(element) for element in self._groups[0][1])
 
     def get_canvas_width_height(self) -> tuple[float, float]:
@@ -88,11 +88,11 @@ class _Renderer(RendererBase):
         return self._size
 
     def open_group(self, s: str, gid: str | None = None) -> None:  # noqa: ARG002
-        """Begin what an artist draws."""
+        """Begin the group of an artist."""
         self._groups.append((gid, []))
 
     def close_group(self, s: str) -> None:  # noqa: ARG002
-        """End what an artist draws; a look that its shapes share is written once."""
+        """End the group of an artist; style attributes that all its shapes share are written once."""
         name, elements = self._groups.pop()
         outside = self._groups[-1][1]
         if name is None:
@@ -111,7 +111,7 @@ class _Renderer(RendererBase):
         transform: Transform,
         rgbFace: ColorType | None = None,
     ) -> None:
-        """Write a path, or a circle where it is one."""
+        """Write a path, as a circle if it is one."""
         look = _fill(rgbFace) + _stroke(gc)
         tip = f' data-tip="{escape(url)}"' if (url := gc.get_url()) else ""
         if np.shape(path.vertices) == _CIRCLE and path.codes is not None:

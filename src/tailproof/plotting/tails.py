@@ -1,4 +1,4 @@
-"""The tail plot: a tail's index against the number of extremes that it uses."""
+"""The Hill plot: the tail index against the number of extremes used."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TONES: dict[str, Tone] = {"right": "main", "left": "warn"}
-FEWEST = 5  # extremes below which an index says nothing
+FEWEST = 5  # extremes below which an estimate is meaningless
 
 
 def draw_hill(axes: Axes, paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> None:
-    """Draw Hill's estimate of each tail with its interval; the dot is the number that was chosen."""
+    """Draw Hill's estimate of each tail with its interval; a dot marks the chosen number."""
     alphas = [index.alpha for index in chosen.values() if index.estimable]
     ceiling = min(max([5.0, *(1.4 * alpha for alpha in alphas if math.isfinite(alpha))]), 12.0)
     axes.set_xscale("log")

@@ -1,1 +1,1 @@
-"""What a policy may be, and what its states and actions are called."""
+"""The accepted forms of policies, and the names of their states and actions."""

@@ -1,4 +1,4 @@
-"""What policies answer: labels, codes or probabilities, translated to the log's action codes."""
+"""Convert the output of policies (labels, codes, probabilities) to the log's action codes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.spaces import Discrete
 from tailproof.errors import PolicyError
 
-#: No action: a missing answer, or an action that the log does not have.
+#: Code for no action: a missing value, or an action that the log does not have.
 ABSENT = -1
 
 
 def some(names: Sequence[str], most: int = 8) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return a text with the first `most` names and the number of others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def did_you_mean(name: str, names: Sequence[str], form: str = "{}") -> str:
-    """Return a question about the name that is closest, with a space before it; empty if none is.
+    """Return a question with the closest name, after a space; empty if no name is close.
 
     >>> did_you_mean("emial", ["email", "none"])
     " Did you mean 'email'?"
@@ -32,16 +32,16 @@ def did_you_mean(name: str, names: Sequence[str], form: str = "{}") -> str:
 
 
 def labels_of(space: Discrete) -> list[str]:
-    """Return what the log calls its actions, by code."""
+    """Return the log's action labels, by code."""
     return [space.label(code) for code in range(space.n)]
 
 
 def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy") -> AnyArray:
-    """Return answers as the log's action codes, in their shape; missing answers are −1.
+    """Return a policy's actions as the log's action codes, in the same shape; −1 for missing values.
 
-    Text is a label, always. A whole number is a code, unless the log's labels are whole numbers
-    themselves: then it is a label. One that could be either is refused. What is neither text nor
-    numbers is returned as it is.
+    Text is always a label. A whole number is a code, unless the log's labels are whole numbers: then
+    it is a label. Ambiguous numbers raise an error. Values that are neither text nor numbers are
+    returned unchanged.
     """
     if answered.dtype.kind == "O":
         missing = np.array([_is_missing(each) for each in answered.flat]).reshape(answered.shape)
@@ -79,9 +79,9 @@ def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy"
 
 
 def law_by_name(values: FloatArray, names: Sequence[Any], space: Discrete, who: str) -> FloatArray:
-    """Return probabilities whose columns are named by action, as the log orders them, (n, A).
+    """Return probabilities with columns named by action, in the log's order of actions, (n, A).
 
-    Actions without a column have probability 0; a column of no action of the log must be 0.
+    Actions without a column have probability 0; columns of actions that the log lacks must be 0.
     """
     codes = np.full(len(names), ABSENT)
     for j, name in enumerate(names):
@@ -97,7 +97,7 @@ def law_by_name(values: FloatArray, names: Sequence[Any], space: Discrete, who: 
 
 
 def _plain(answered: AnyArray) -> AnyArray:
-    """Return objects as text or numbers, if they are all text or all numbers."""
+    """Return an object array as text or numbers, if all entries are text or all are numbers."""
     if all(isinstance(each, str) for each in answered.flat):
         return answered.astype(np.str_) if answered.size else answered
     if all(isinstance(each, int | float | np.number) for each in answered.flat):
@@ -112,7 +112,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _label_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
-    """Return the codes of labels, found by comparison: there are few, and sorting many is slow."""
+    """Return the codes of labels, by one comparison per label, which is faster than sorting."""
     place = {label: code for code, label in enumerate(labels_of(space))}
     codes = np.full(answered.shape, ABSENT, dtype=np.intp)
     while (left := codes == ABSENT).any():

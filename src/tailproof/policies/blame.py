@@ -1,4 +1,4 @@
-"""A policy's own errors, shown as its own: where they happened and what it was given."""
+"""Report errors that a policy's own code raises, with their location and input."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tailproof.errors import PolicyError, TailproofError
 def own_errors(
     policy: Any, states: Any = None, *, columns: Sequence[str] = (), hint: str = ""
 ) -> Iterator[None]:
-    """Turn whatever a policy raises into an error that names its file, line, message and input.
+    """Convert any error of a policy to a `PolicyError` with its file, line, message and input.
 
-    It was given `states` as an array, or a frame (None), with these `columns`; `hint` is a sentence.
+    The policy's input is the array `states`, or a frame (None), with these `columns`; `hint` is a
+    sentence to add.
     """
     try:
         yield
@@ -42,14 +43,14 @@ def own_errors(
 
 
 def called(policy: Any) -> str:
-    """Return what to call a policy in a message."""
+    """Return the name of a policy for messages."""
     inner = getattr(policy, "policy", policy)
     name = getattr(inner, "__name__", None) or type(inner).__name__
     return "(a lambda)" if name == "<lambda>" else str(name)
 
 
 def _place(policy: Any, error: Exception) -> str:
-    """Return the line of the policy's own file that was running, or the last line that was."""
+    """Return the failing line in the policy's own file, or else the last line of the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     inner = inspect.unwrap(getattr(policy, "policy", policy))
     code = getattr(inner, "__code__", None)

@@ -1,7 +1,7 @@
-"""Policies that answer by row of the log's table: columns, arrays, and what was asked once of a frame.
+"""Policies defined per row of the log's table: columns, arrays, and rules evaluated on a frame.
 
-What stands in a column of the table need not be a function of the state. Such a policy is therefore
-turned into one answer for each row of the table, and asked by row (`tailproof.data.origin`).
+A column of the table need not be a function of the state. Such a policy is therefore stored as one
+action or distribution per table row, and looked up by row (`tailproof.data.origin`).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tailproof.policies.answers import (
     some,
 )
 
-_ROUNDED = 0.02  # probabilities that are this far from adding up to 1 were rounded, not forgotten
+_ROUNDED = 0.02  # allowed rounding error of sums of probabilities
 
 
 @dataclass(frozen=True)
 class Column:
-    """The policy that a column of the log's table holds: what it would have done in each row.
+    """The policy in a column of the log's table: its action in each row.
 
-    A name, for actions; or a pattern such as ``"p_*"``, for one column of probabilities for each
-    action, where the star stands for the action's label. On sequential logs the policy's action in the
-    next state is that of the next row of the episode.
+    The name of a column with actions, or a pattern such as ``"p_*"`` for one column of probabilities
+    per action, where the star is the action's label. In logs with several steps, the policy's action
+    in the next state is that of the next row of the episode.
 
     Examples
     --------
@@ -54,29 +54,29 @@ class Column:
 
 @dataclass(frozen=True)
 class Logged:
-    """The policy that logged, as a classifier finds it in the log; logged propensities are kept."""
+    """The logging policy, estimated by a classifier; logged propensities are kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowPolicy:
-    """An answer for each row of a table of `count` rows; `name` is what messages call it."""
+    """A policy defined per row of a table with `count` rows; `name` is used in messages."""
 
     name: str
     count: int
 
     def places(self, rows: IntArray | None) -> IntArray:
-        """Return the rows, or say why there must be some."""
+        """Return the rows; raise an error if there are none."""
         if rows is None:
             raise PolicyError(
                 f"{self.name} says what to do in the rows of the log and nowhere else. Other initial "
                 f"states, simulations and logs that stay on disk need a function of the states."
             )
-        return np.maximum(rows, 0)  # where nothing follows, any answer will do
+        return np.maximum(rows, 0)  # −1 is a terminal next state, whose action is not used
 
 
 @dataclass(frozen=True, eq=False)
 class RowChoice(RowPolicy):
-    """One action in each row."""
+    """One action per row."""
 
     actions: AnyArray  # (N,) codes, or (N, q) reals
 
@@ -92,7 +92,7 @@ class RowChoice(RowPolicy):
 
 @dataclass(frozen=True, eq=False)
 class RowLaw(RowPolicy):
-    """A law over the log's actions in each row."""
+    """A distribution over the log's actions per row."""
 
     law: FloatArray  # (N, A)
 
@@ -107,7 +107,7 @@ class RowLaw(RowPolicy):
 
 
 def by_row(policy: Any, log: LogView) -> RowPolicy | None:
-    """Return a column, an array or the logged policy, bound to a log; None for other policies."""
+    """Return a column, array or logging policy as a policy per row; None for other policies."""
     if isinstance(policy, Logged):
         return _logged(require_rows(log, "logged"))
     if isinstance(policy, Column):
@@ -126,14 +126,14 @@ def by_row(policy: Any, log: LogView) -> RowPolicy | None:
 
 
 def is_answers(policy: Any) -> bool:
-    """Return whether this is no policy but the answers of one, one for each row."""
+    """Return whether this is not a policy but an array or Series of its actions, one per row."""
     plain = isinstance(policy, np.ndarray | list | tuple)
     sized = hasattr(policy, "__array__") and hasattr(policy, "__len__")
     return plain or (sized and not callable(policy))
 
 
 def row_policy(answers: Any, log: Log, name: str) -> RowPolicy:
-    """Return the policy with these answers in the rows of the log's table, checked."""
+    """Return the policy with these actions or probabilities per table row, checked."""
     count, space = log.table_rows.count, log.action_space
     named = getattr(answers, "columns", None)
     values = np.asarray(answers)
@@ -161,7 +161,7 @@ def row_policy(answers: Any, log: Log, name: str) -> RowPolicy:
 
 
 def require_rows(log: LogView, who: str) -> Log:
-    """Return the log, if its rows are in memory."""
+    """Return the log; raise an error if it is not in memory."""
     if isinstance(log, Log):
         return log
     raise PolicyError(
@@ -241,7 +241,7 @@ def _as_law(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) 
 
 
 def _used(log: Log) -> BoolArray:
-    """Return which rows of the table the log's states and next states stand in, (N,)."""
+    """Return which table rows are states or next states of the log, (N,)."""
     used = np.zeros(log.table_rows.count, dtype=bool)
     alive = log.table_rows.next_rows[~log.terminated]
     used[log.table_rows.rows] = True
@@ -250,7 +250,7 @@ def _used(log: Log) -> BoolArray:
 
 
 def _require_known(unknown: BoolArray, log: Log, name: str) -> None:
-    """Refuse a policy of which nobody knows what it does in a state or a next state of the log."""
+    """Raise if the policy is undefined in a state or next state of the log."""
     beyond = int(((log.table_rows.next_rows < 0) & ~log.terminated).sum())
     if beyond:
         raise PolicyError(
@@ -267,7 +267,7 @@ def _require_known(unknown: BoolArray, log: Log, name: str) -> None:
 
 
 def _require_index(policy: Any, origin: Origin) -> None:
-    """Refuse a Series or frame of pandas whose row labels are not those of the log's frame."""
+    """Raise if the index of a pandas Series or frame differs from that of the log's frame."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(policy, pandas.Series | pandas.DataFrame):
         return
@@ -282,7 +282,7 @@ def _require_index(policy: Any, origin: Origin) -> None:
 
 
 def _logged(log: Log) -> RowLaw:
-    from tailproof.sources.propensities import behaviour_law  # brings scikit-learn
+    from tailproof.sources.propensities import behaviour_law  # imports scikit-learn
 
     if not log.is_discrete:
         raise PolicyError("logged, as a policy, needs discrete actions. These are continuous.")

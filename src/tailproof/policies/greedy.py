@@ -1,4 +1,4 @@
-"""Policies that a critic implies: the best action, or a softmax over the actions."""
+"""Policies derived from critics: the best action, or a softmax over the actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailproof.errors import MethodError, PolicyError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CriticPolicy:
-    """What `GreedyPolicy` and `SoftmaxPolicy` share.
+    """Base class of `GreedyPolicy` and `SoftmaxPolicy`.
 
     Parameters
     ----------
@@ -27,10 +27,10 @@ class CriticPolicy:
     actions
         The actions to choose from; by default all of them.
     state_names, action_labels
-        What states and actions are called, so that a log in another order is read right; see
+        Names of states and actions, to match logs whose columns are in another order; see
         `tailproof.policies.naming`.
     taught
-        Marks of the episodes that taught the critics (`tailproof.data.marks`), or None.
+        Hashes of the critics' training episodes (`tailproof.data.marks`), or None.
     """
 
     critic: Ensemble
@@ -55,7 +55,7 @@ class CriticPolicy:
         return values if len(self.actions) == self.n_actions else values[:, list(self.actions)]
 
     def save(self, path: str | Path) -> None:
-        """Write features, critics, aggregate and choice as one ONNX graph; see `OnnxPolicy`."""
+        """Write the policy, from features to actions, as one ONNX graph; see `OnnxPolicy`."""
         from tailproof.export.graph import export_policy
 
         export_policy(self, path)
@@ -69,7 +69,7 @@ class CriticPolicy:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GreedyPolicy(CriticPolicy):
-    """π(s) = argmax_a Q(s, a) over the actions that the log takes; the first of equals.
+    """π(s) = argmax_a Q(s, a) over the actions that occur in the log; the first one in a tie.
 
     The parameters are those of `CriticPolicy`.
 
@@ -87,21 +87,21 @@ class GreedyPolicy(CriticPolicy):
 
     @one_or_many
     def __call__(self, states: FloatArray) -> IntArray:
-        """Return the best action in each state, (n,); of one state (p,), its action."""
+        """Return the best action in each state, (n,); for one state (p,), one action."""
         chosen: IntArray = np.asarray(self.actions)[self.values(states).argmax(axis=1)]
         return chosen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxPolicy(CriticPolicy):
-    """π(a|s) ∝ exp(Q(s, a) / temperature) over the actions that the log takes.
+    """π(a|s) ∝ exp(Q(s, a) / temperature) over the actions that occur in the log.
 
     Parameters
     ----------
     critic, n_actions, actions, state_names, action_labels, taught
         As in `CriticPolicy`.
     temperature
-        In units of Q: near 0 is greedy, large is uniform.
+        In units of Q: greedy near 0, uniform for large values.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class SoftmaxPolicy(CriticPolicy):
             )
 
     def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return π(a|s), zero for actions that are not to be chosen, (n, A)."""
+        """Return π(a|s), zero for actions outside `actions`, (n, A)."""
         values = self.values(states) / self.temperature
         likely = np.exp(values - values.max(axis=1, keepdims=True))
         chances = np.zeros((len(values), self.n_actions))
@@ -139,7 +139,7 @@ def critic_policy(
     temperature: float | None = None,
     **named: Any,
 ) -> CriticPolicy:
-    """Return the greedy policy over actions of a space, by their labels; a softmax if it is warm."""
+    """Return the greedy policy over these actions, or the softmax policy if a temperature is given."""
     n_actions, named["action_labels"] = require_discrete(space).n, require_discrete(space).labels
     if temperature is None:
         return GreedyPolicy(critic, n_actions, actions, **named)
@@ -147,7 +147,7 @@ def critic_policy(
 
 
 def require_discrete(space: ActionSpace) -> Discrete:
-    """Return the actions of a learned policy, or say that they are continuous."""
+    """Return the space if it is discrete; raise a `MethodError` otherwise."""
     if isinstance(space, Discrete):
         return space
     raise MethodError(f"This needs discrete actions. The policy acts in {space}; use its `sample`.")

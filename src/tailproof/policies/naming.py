@@ -1,9 +1,8 @@
-"""Policies and logs that name their states and actions: matched by name, never by place alone.
+"""Match the states and actions of policies and logs by name, never by position alone.
 
-A policy may say what it was made for: `state_names`, the state variables that it takes, in order, and
-`action_labels`, what its action codes stand for. The policies that `learn` returns and that
-`load_policy` reads do. A log whose columns stand in another order, or that has other actions too, is
-then read as the policy means it; what is missing is refused by name.
+A policy may have `state_names`, its state variables in order, and `action_labels`, the labels of its
+action codes; the policies of `learn` and `load_policy` do. Then a log with columns in another order,
+or with additional actions, is converted to the policy's order; missing names raise an error.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ class Predictor(Protocol):
     """A fitted model of scikit-learn."""
 
     def predict(self, X: Any) -> Any:
-        """Return an action for each state."""
+        """Return one action per state."""
 
 
-#: What a policy may be: a function of states, an object with ``probabilities`` or ``sample``, a column
-#: of the log's table or an answer for each of its rows, a fitted model, or text as on the command line.
+#: Forms of a policy: a function of states, an object with ``probabilities`` or ``sample``, a column of
+#: the log's table, an array with one action per row, a fitted model, or text as on the command line.
 Policy = (
     Callable[[Any], Any]
     | StochasticPolicy
@@ -59,14 +58,14 @@ Policy = (
 
 
 def for_log(policy: Policy | None, log: LogView) -> Any:
-    """Return the policy as it acts on this log: its own states in, the log's action codes out.
+    """Return the policy as a function of the log's states that returns the log's action codes.
 
     Parameters
     ----------
     policy
         As in `evaluate`; None stays None.
     log
-        Whose state variables and actions are meant.
+        The log with the state variables and actions.
 
     Examples
     --------
@@ -113,17 +112,17 @@ def _bound(policy: Any, log: LogView) -> Any:
 
 
 def _answers_with_a_law(policy: Answering, log: Log) -> bool:
-    """Return whether a function answers with probabilities, (n, A), and not with one action each."""
+    """Return whether a function returns probabilities, (n, A), instead of one action per state."""
     states = policy.states(log.states[:2])
     try:
         answered = np.shape(policy.policy(states.copy()))
-    except Exception:  # it will raise it again when it is asked in earnest
+    except Exception:  # the evaluation will raise it again
         return False
     return log.n_actions > 1 and answered == (len(states), log.n_actions)
 
 
 def for_names(policy: Any, state_names: Sequence[str], space: ActionSpace) -> Any:
-    """Return the policy as it acts on states with these names, () if they have none, and actions."""
+    """Return the policy as `for_log` does, for these state names (() for none) and this space."""
     if isinstance(policy, EpsilonGreedy):
         return replace(policy, policy=for_names(policy.policy, state_names, space))
     if policy is None or isinstance(policy, _Matched | RowPolicy | Mixture):
@@ -146,13 +145,13 @@ def for_names(policy: Any, state_names: Sequence[str], space: ActionSpace) -> An
 
 @dataclass(frozen=True, eq=False)
 class _Matched:
-    """A policy, and the log's variables whose sum each of its own is; none where it is zero."""
+    """A policy; its state variable j is the sum of the log's `columns[j]`, 0 if empty."""
 
     policy: Any
     columns: tuple[tuple[int, ...], ...] | None
 
     def states(self, states: FloatArray) -> FloatArray:
-        """Return the states as the policy takes them, (n, p)."""
+        """Return the states in the policy's own variables, (n, p)."""
         if self.columns is None:
             return states
         if all(len(places) == 1 for places in self.columns):
@@ -165,7 +164,7 @@ class _Matched:
 
 @dataclass(frozen=True, eq=False)
 class MatchedStates(_Matched):
-    """A policy with one continuous action in each state."""
+    """A deterministic policy with continuous actions."""
 
     def __call__(self, states: FloatArray) -> AnyArray:
         """Return one action per state, (n, q)."""
@@ -174,14 +173,14 @@ class MatchedStates(_Matched):
 
 @dataclass(frozen=True, eq=False)
 class MatchedDraws(_Matched):
-    """A law over continuous actions."""
+    """A distribution over continuous actions."""
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
         """Return one action per state, (n, q)."""
         return np.asarray(self.policy.sample(self.states(states), rng))
 
     def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:
-        """Return the logarithm of the density at the actions, (n,)."""
+        """Return the log density at the actions, (n,)."""
         if not hasattr(self.policy, "log_prob"):
             raise PolicyError(f"{type(self.policy).__name__} has no log_prob(states, actions).")
         return np.asarray(self.policy.log_prob(self.states(states), actions))
@@ -189,7 +188,7 @@ class MatchedDraws(_Matched):
 
 @dataclass(frozen=True, eq=False)
 class _MatchedCodes(_Matched):
-    """A policy over discrete actions with codes of its own; None where they are those of the log."""
+    """A policy over discrete actions; `codes` maps its codes to the log's, None if equal."""
 
     codes: tuple[int, ...] | None
     space: Discrete
@@ -202,7 +201,7 @@ class _MatchedCodes(_Matched):
 
 @dataclass(frozen=True, eq=False)
 class MatchedChoice(_MatchedCodes):
-    """A policy that chooses one of its own action codes in each state."""
+    """A deterministic policy with its own action codes."""
 
     def __call__(self, states: FloatArray) -> IntArray:
         """Return the log's codes of the actions, (n,)."""
@@ -217,7 +216,7 @@ class MatchedChoice(_MatchedCodes):
 
 @dataclass(frozen=True, eq=False)
 class MatchedLaw(_MatchedCodes):
-    """A law over a policy's own action codes."""
+    """A distribution over a policy's own action codes."""
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s) over the log's actions, (n, A)."""
@@ -236,7 +235,7 @@ class MatchedLaw(_MatchedCodes):
 
 @dataclass(frozen=True, eq=False)
 class Answering(_MatchedCodes):
-    """A policy of the user's own, which answers with the log's labels or with action codes."""
+    """A user's function that returns the log's labels or action codes."""
 
     given_names: tuple[str, ...] = ()
 
@@ -249,7 +248,7 @@ class Answering(_MatchedCodes):
 
 @dataclass(frozen=True, eq=False)
 class AnsweringLaw(Answering):
-    """A function of the user's own that answers with probabilities, (n, A)."""
+    """A user's function that returns probabilities, (n, A)."""
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s), (n, A)."""
@@ -258,7 +257,7 @@ class AnsweringLaw(Answering):
 
 
 def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[int, ...], ...] | None:
-    """Return where the policy's state variables stand among the log's; None for as they are."""
+    """Return the log's columns of each state variable of the policy; None if they are the same."""
     if not own or not names or own == names:
         return None
     if unnamed(own) or unnamed(names):
@@ -295,15 +294,15 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[int, .
             f"The policy has never seen {some(new)}, which the log has: a category that it does not "
             f"know. Learn on a log that has it, or leave these episodes out."
         )
-    # A category, or a gap, that does not occur in the log is one that no row has: zero everywhere.
+    # A category or missing-value indicator that does not occur in the log is zero in all rows.
     return tuple(place.get(name, ()) for name in own)
 
 
 def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:
-    """Return the log's code of each of the policy's actions, −1 for none; None if they are alike."""
+    """Return the log's code of each action of the policy, −1 for none; None if they are equal."""
     own, count = getattr(policy, "action_labels", None), int(policy.n_actions)
     if own is None and space.labels is None:
-        if count >= space.n:  # codes that the log does not have are refused when they are answered
+        if count >= space.n:  # codes that the log lacks raise an error when they are returned
             return None
         return tuple(range(count))
     if own is None or space.labels is None:
@@ -330,7 +329,7 @@ def _refuse_absent(policy: Any, action: int, space: Discrete) -> None:
 
 
 def _require_available(policy: Any, log: Log) -> None:
-    """Refuse a policy that takes an action in a row where it could not be taken."""
+    """Raise if the policy takes an action in a row where it is not available."""
     origin = log.table_rows
     if origin.available is None:
         return

@@ -1,4 +1,4 @@
-"""Rules over named columns and fitted models: functions of a frame with the log's original columns."""
+"""Rules and fitted models as policies: functions of a frame with the log's original columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tailproof.policies.answers import action_codes, law_by_name, some
 from tailproof.policies.blame import called, own_errors
 from tailproof.policies.by_row import RowPolicy, row_policy
 
-# What numpy and scikit-learn say when an array is used as only a frame can be.
+# Error messages of numpy and scikit-learn when code for a frame receives an array.
 _NAMELESS = ("valid indices", "integer (or boolean) type", "only supported for dataframes")
 _UNNAMED = "does not have valid feature names"
 
@@ -36,14 +36,14 @@ class OnFrame:
 
 
 def on_frame(function: Callable[[Any], Any]) -> OnFrame:
-    """Say that a policy takes a pandas frame with the log's original columns and labels.
+    """Declare that a policy takes a pandas frame with the log's original columns and labels.
 
-    It answers with labels, action codes, or probabilities: an array (n, A) in the order of the log's
-    actions, or a frame whose columns are named by action. Rewards, logged actions, propensities and
-    what comes after are not among the columns.
+    It returns labels, action codes, or probabilities: an array (n, A) in the order of the log's
+    actions, or a frame with columns named by action. The frame contains no rewards, logged actions,
+    propensities or next states.
 
-    A function whose first parameter is annotated with ``DataFrame``, or that uses its argument as only
-    a frame can be used (``states["age"]``), need not be marked.
+    A function needs no declaration if its first parameter is annotated with ``DataFrame``, or if it
+    uses its argument as a frame (``states["age"]``).
 
     Examples
     --------
@@ -56,30 +56,30 @@ def on_frame(function: Callable[[Any], Any]) -> OnFrame:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """How to ask a function or a model, and what it wants to be given."""
+    """How to call a function or model, and the input that it needs."""
 
     policy: Any
     ask: Callable[[Any], Any]
-    frame: bool | None  # whether it wants a frame; None if that must be tried
-    columns: tuple[str, ...] = ()  # that it wants, in this order; all of them if there are none
-    classes: Any = None  # actions of the columns of its answers
+    frame: bool | None  # whether it needs a frame; None if unknown until it is called
+    columns: tuple[str, ...] = ()  # columns it needs, in this order; all columns if empty
+    classes: Any = None  # actions of the columns of its output
 
     @property
     def name(self) -> str:
-        """What to call it in a message."""
+        """Its name in messages."""
         return f"The policy {called(self.policy)}"
 
     def within(self, names: Sequence[str]) -> bool:
-        """Return whether these columns have all that it wants."""
+        """Return whether these columns include all that it needs."""
         return set(self.columns) <= set(names)
 
     def selected(self, frame: Any) -> Any:
-        """Return the columns of a frame that it wants, or say which are missing."""
+        """Return the columns of a frame that it needs; raise an error if some are missing."""
         self.require(list(map(str, frame.columns)))
         return frame[list(self.columns)] if self.columns else frame
 
     def require(self, names: Sequence[str]) -> None:
-        """Refuse columns that lack some that it wants."""
+        """Raise unless these columns include all that it needs."""
         absent = [each for each in self.columns if each not in names]
         if absent:
             raise PolicyError(
@@ -89,7 +89,7 @@ class Rule:
 
 
 def as_rule(policy: Any) -> Rule | None:
-    """Return how to ask a function, a fitted model or its `predict_proba`; None for other policies."""
+    """Return how to call a function, fitted model or `predict_proba`; None for other policies."""
     if isinstance(policy, OnFrame):
         return Rule(policy.function, policy.function, True)
     model: Any = getattr(policy, "__self__", None) if inspect.ismethod(policy) else policy
@@ -108,7 +108,7 @@ def as_rule(policy: Any) -> Rule | None:
 
 
 def _annotated(function: Any) -> bool:
-    """Return whether the first parameter of a function is said to be a data frame."""
+    """Return whether the first parameter of a function is annotated as a data frame."""
     try:
         first = next(iter(inspect.signature(function).parameters.values()), None)
     except (TypeError, ValueError):
@@ -117,10 +117,10 @@ def _annotated(function: Any) -> bool:
 
 
 def wants_names(rule: Rule, states: FloatArray) -> bool:
-    """Ask a rule about a few states as an array, and return whether it wants names instead.
+    """Call a rule with a few states as an array, and return whether it needs column names instead.
 
-    Only what no array can do decides for a frame: an index that is text, an attribute of a frame, or
-    scikit-learn's complaint that columns have lost their names.
+    It needs a frame only if it fails in a way specific to arrays: a text index, a missing frame
+    attribute, or scikit-learn's error about missing column names.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -128,19 +128,19 @@ def wants_names(rule: Rule, states: FloatArray) -> bool:
             rule.ask(states.copy())
         except AttributeError as error:
             return isinstance(error.obj, np.ndarray)
-        except Exception as error:  # its own error is raised again when it is asked in earnest
+        except Exception as error:  # the evaluation will raise the rule's own errors again
             kinds, text = (IndexError, ValueError), str(error)
             return isinstance(error, kinds) and any(each in text for each in _NAMELESS)
     return any(_UNNAMED in str(each.message) for each in caught)
 
 
 def on_rows(rule: Rule, log: Log) -> RowPolicy:
-    """Ask a rule once about all rows of the log's table."""
+    """Evaluate a rule once on all rows of the log's table."""
     table = log.table_rows.table
     assert table is not None
     rule.require(table.names)
     pandas_module()
-    frame = table.read(table.names).to_pandas(date_as_object=False)  # so dates compare with text
+    frame = table.read(table.names).to_pandas(date_as_object=False)  # to compare dates with text
     hint, hidden = "", getattr(table, "hidden", {})
     if hidden:
         listed = ", ".join(f"{name} ({what})" for name, what in hidden.items())
@@ -155,7 +155,7 @@ def on_rows(rule: Rule, log: Log) -> RowPolicy:
 
 @dataclass(frozen=True, eq=False)
 class OnStates:
-    """A rule asked about states: as an array, or as a frame with the names of the state variables."""
+    """A rule evaluated on states: as an array, or as a frame with the state names."""
 
     rule: Rule
     names: tuple[str, ...]
@@ -167,7 +167,7 @@ class OnStates:
         return called(self.rule.policy)
 
     def __call__(self, states: FloatArray) -> Any:
-        """Return what it answers; probabilities by the log's actions."""
+        """Return the rule's actions, or probabilities in the log's order of actions."""
         given: Any = states
         if self.frame:
             frame = pandas_module().DataFrame(states, columns=list(self.names))
@@ -184,7 +184,7 @@ class OnStates:
 
 
 def bind_rule(policy: Any, log: LogView) -> Any:
-    """Return a rule as it is to be asked on this log; the policy itself if it is none."""
+    """Return a rule bound to this log; other policies are returned unchanged."""
     rule = as_rule(policy)
     if rule is None:
         return policy
@@ -198,12 +198,12 @@ def bind_rule(policy: Any, log: LogView) -> Any:
             if not rule.within(log.state_names):
                 rule.require(table.names)
     if not frame and rule.ask is policy:
-        return policy  # a function of an array, as it is
+        return policy  # a function of an array needs no conversion
     return OnStates(rule, log.state_names, frame, log.action_space)
 
 
 def pandas_module() -> Any:
-    """Return pandas, or say that it is needed."""
+    """Return pandas; raise an error if it is not installed."""
     try:
         import pandas
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Policies: what they may look like, and how the rest of the library asks them."""
+"""Policy interfaces, simple policies, and the functions that evaluate any policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DeterministicPolicy = Callable[[FloatArray], AnyArray]
 
 @runtime_checkable
 class StochasticPolicy(Protocol):
-    """A law over discrete actions in every state."""
+    """A distribution over discrete actions in every state."""
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s), (n, A)."""
@@ -27,7 +27,7 @@ class StochasticPolicy(Protocol):
 
 @runtime_checkable
 class SampledPolicy(Protocol):
-    """A law over continuous actions that can be drawn from."""
+    """A distribution over continuous actions that can be sampled."""
 
     def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
         """Return one action per state, (n, q)."""
@@ -41,13 +41,13 @@ class _LawByRow:
         raise NotImplementedError
 
     def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return π(a | s) in states of no log, (n, A)."""
+        """Return π(a | s) in states that are not rows of a log, (n, A)."""
         return self.law_at(states, None)
 
 
 @dataclass(frozen=True)
 class EpsilonGreedy(_LawByRow):
-    """Follow `policy` with probability 1 − ε, a uniform action otherwise.
+    """Follow `policy` with probability 1 − ε; otherwise take a uniformly random action.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class EpsilonGreedy(_LawByRow):
 
 @dataclass(frozen=True)
 class Mixture(_LawByRow):
-    """At every step one of several policies, drawn with fixed probabilities.
+    """Draw one of several policies at every step, with fixed probabilities.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Mixture(_LawByRow):
 
 @dataclass(frozen=True)
 class Always:
-    """The same action in every state; with `n_actions` its code is beyond doubt."""
+    """The same action in every state; with `n_actions`, `action` is certainly a code."""
 
     action: int
     n_actions: int | None = None
@@ -149,7 +149,7 @@ class UniformBox:
         return rng.uniform(self.low, self.high, size=(len(states), len(self.low)))
 
     def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:  # noqa: ARG002
-        """Return the logarithm of the density, −∞ outside the bounds, (n,)."""
+        """Return the log density, −∞ outside the bounds, (n,)."""
         inside = ((actions >= self.low) & (actions <= self.high)).all(axis=1)
         density = -float(np.log(np.subtract(self.high, self.low)).sum())
         return np.where(inside, density, -np.inf)
@@ -160,8 +160,8 @@ def action_probabilities(
 ) -> FloatArray:
     """Return π(a | s) of any policy over discrete actions, checked, (n, A).
 
-    `rows` are the rows of the log's table in which these states stand, (n,), for policies that read
-    other columns there; None if they are of no log.
+    `rows` are the states' rows in the log's table, (n,), for policies that read other columns; None
+    if the states are not rows of a log.
     """
     n = len(states)
     if hasattr(policy, "probabilities"):
@@ -209,9 +209,9 @@ def chosen_integers(
     rows: IntArray | None = None,
     translate: Callable[[AnyArray], AnyArray] = lambda answered: answered,
 ) -> IntArray:
-    """Return what a deterministic policy answers, if these are whole numbers, (n,).
+    """Return the actions of a deterministic policy, which must be whole numbers, (n,).
 
-    `translate` turns answers of other kinds, such as labels, into codes first.
+    `translate` first converts other values, such as labels, to codes.
     """
     n = len(states)
     actions = translate(_deterministic(policy, states, rows))
@@ -248,8 +248,8 @@ def action_draws(
 ) -> tuple[AnyArray, FloatArray]:
     """Return actions and weights whose weighted sum integrates over the policy.
 
-    Discrete actions are enumerated and weighted with their probabilities: exact. A continuous
-    deterministic policy has one action per state; a sampled one `draws` of them, equally weighted.
+    Discrete actions are enumerated and weighted by their probabilities, which is exact. A continuous
+    deterministic policy has one action per state; a sampled one has `draws`, equally weighted.
     Actions are (n, L) integers or (n, L, q) reals; weights are (n, L), rows summing to one.
     """
     n = len(states)
@@ -285,14 +285,14 @@ def _deterministic(policy: Any, states: FloatArray, rows: IntArray | None) -> An
 
 
 def log_densities(policy: Any, states: FloatArray, actions: AnyArray) -> FloatArray:
-    """Return the logarithm of a policy's density at some actions, (n,)."""
+    """Return a policy's log density at some actions, (n,)."""
     with own_errors(policy, states):
         given = policy.log_prob(_copied(states), _copied(actions))
     return np.asarray(given, dtype=float)
 
 
 def _copied(values: AnyArray) -> AnyArray:
-    """Return what a policy may change in place, as some do, without changing the log."""
+    """Return a copy, because some policies change their input in place."""
     return np.array(values, order="K")
 
 

@@ -1,4 +1,4 @@
-"""Policies as text, from code and from files: what a command line and Python both accept."""
+"""Policies given as text, for the command line and Python: simple ones, code and files."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ POLICY_FORMS = (
     "file.py:NAME or module:NAME (a function of states, or a fitted model), a file that `tailproof "
     "learn` saved or an .onnx file, or a mixture such as 0.1*always:email + 0.9*logged"
 )
-#: Files whose reading would run whatever is in them.
+#: File types whose loading can execute arbitrary code.
 _PICKLES = (".joblib", ".pkl", ".pickle", ".skops")
 _SHARE = re.compile(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*\*\s*(.+?)\s*", re.IGNORECASE | re.DOTALL)
 
 
 def policy_from_text(text: str, space: ActionSpace) -> Any:
-    """Return the policy that a text names, over these actions; `POLICY_FORMS` lists its forms.
+    """Return the policy described by a text, over these actions; `POLICY_FORMS` lists the forms.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def policy_from_text(text: str, space: ActionSpace) -> Any:
 
 
 def name_and_policy(text: str) -> tuple[str, str]:
-    """Return the name and the policy of NAME=POLICY; without a name the policy is its own.
+    """Return the name and the policy of NAME=POLICY; without a name the policy's text is its name.
 
     >>> name_and_policy("new=rules.py:mine"), name_and_policy("always:a=b")
     (('new', 'rules.py:mine'), ('always:a=b', 'always:a=b'))
@@ -64,7 +64,7 @@ def name_and_policy(text: str) -> tuple[str, str]:
 
 
 def action_code(label: str, given: ActionSpace) -> int:
-    """Return the code of an action that is named by its label or its number."""
+    """Return the code of an action given by its label or its number."""
     space = _discrete(f"always:{label}", given)
     known = labels_of(space)
     if label in known:
@@ -104,7 +104,7 @@ def _discrete(text: str, space: ActionSpace) -> Discrete:
 
 
 def _load(text: str) -> Any:
-    """Return the policy in a file, or the object that code has under this name."""
+    """Return the policy in a file, or the object of this name in a module."""
     path = Path(text)
     if path.suffix in _PICKLES:
         raise PolicyError(
@@ -145,12 +145,12 @@ def _imported(module: str, name: str) -> Any:
             f" Modules are looked for in the current folder and among the installed packages; a "
             f"policy is {POLICY_FORMS}."
         ) from error
-    except Exception as error:  # the user's code may raise anything
+    except Exception as error:  # user code may raise any error
         raise PolicyError(
             f"{module} could not be imported: {type(error).__name__}: {error}. --debug shows where."
         ) from error
     try:
-        policy = reduce(getattr, name.split("."), found)  # model.predict_proba is one, too
+        policy = reduce(getattr, name.split("."), found)  # also dotted names: model.predict_proba
     except AttributeError as error:
         public = [
             each

@@ -1,4 +1,4 @@
-"""Results in words and tables: the same in the terminal, the report and the notebook."""
+"""Results as text and tables, the same in the terminal, the report and the notebook."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate, asked at one level for the intervals and bounds that Python gives."""
+    """An estimate with its intervals and bounds at one level."""
 
     estimate: Estimate
     level: float = 0.9
 
     @cached_property
     def offers(self) -> dict[str, Interval | Bound | str]:
-        """Every interval and bound of the value by its name, or the reason why there is none."""
+        """Every interval and bound of the value by name, or the reason why it does not exist."""
         estimate = self.estimate
         offers = {
             "interval": self._asked(estimate.interval),
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def interval(self) -> Interval | None:
-        """The interval of the value; None where there is no honest one, as for those below."""
+        """The interval of the value; None if there is no valid one (also in the properties below)."""
         found = self.offers["interval"]
         return found if isinstance(found, Interval) else None
 
@@ -74,7 +74,7 @@ class Answer:
             return str(error)
 
     def first_line(self) -> str:
-        """Return the value with its unit, what was logged, and the gain with its interval."""
+        """Return the value with its unit, the logged policy's value, and the gain with its interval."""
         estimate = self.estimate
         return (
             f"{number(estimate.value)} {estimate.unit}; logged {number(estimate.logged_value)}; "
@@ -82,23 +82,23 @@ class Answer:
         )
 
     def gain(self) -> str:
-        """Return the gain with its share of what was logged."""
+        """Return the gain, also as a share of the logged policy's value."""
         return with_share(self.estimate.gain.value, self.estimate.gain.relative)
 
     def gain_ends(self) -> str:
-        """Return the interval of the gain, in words."""
+        """Return the interval of the gain, as text."""
         found = self.gain_interval
         if found is None:
             return "without an interval"
         return f"{percent(found.level)} interval {signed(found.low)} to {signed(found.high)}"
 
     def value_ends(self) -> str:
-        """Return the interval and the lower bound of the value, in words."""
+        """Return the interval and the lower bound of the value, as text."""
         found = [ends_text(each) for each in (self.interval, self.bound) if each is not None]
         return f"value {', '.join(found)}" if found else ""
 
     def caveats(self) -> tuple[str, ...]:
-        """Return why there is no interval, or what intervals and bounds rest on."""
+        """Return why there is no interval, or the assumptions of intervals and bounds."""
         value, bound = self.offers["interval"], self.offers["lower bound"]
         if isinstance(value, str):
             return (value,)
@@ -111,7 +111,7 @@ class Answer:
         return tuple(f"{what}: {why}" for what, why in rests.items())
 
     def how(self) -> str:
-        """Return how the estimate was made, in a few words."""
+        """Return a short text about how the estimate was computed."""
         chosen = self.estimate.choice
         if chosen is None:
             return method_text(self.estimate.method)
@@ -120,14 +120,14 @@ class Answer:
 
 
 def ends_text(found: Interval | Bound) -> str:
-    """Return the ends of an interval or a bound with their level."""
+    """Return an interval or a bound with its level, as text."""
     if isinstance(found, Bound):
         return f"above {number(found.value)} ({percent(found.level)} lower bound)"
     return f"{number(found.low)} to {number(found.high)} ({percent(found.level)} interval)"
 
 
 def with_share(value: float, relative: float) -> str:
-    """Return a gain with its share of what it is compared with.
+    """Return a gain with its relative size in percent, as text.
 
     >>> with_share(6.27, 0.102), with_share(0.5, math.nan)
     ('+6.27 (+10 %)', '+0.500')
@@ -137,7 +137,7 @@ def with_share(value: float, relative: float) -> str:
 
 
 def learned_verdict(learned: Learned, found: Answer) -> str:
-    """Return whether a learned policy is better than what was logged."""
+    """Return a sentence on whether a learned policy is better than the logged one."""
     if learned.improves is not None:
         return learned.advice()
     if found.gain_bound is not None and found.gain_bound.value > 0:
@@ -146,10 +146,10 @@ def learned_verdict(learned: Learned, found: Answer) -> str:
 
 
 def learned_line(learned: Learned, found: Answer | None) -> str:
-    """Return the verdict with the value behind it.
+    """Return the verdict with the value that it is based on.
 
-    There is one gain: that of the episodes which decided about the policy if `learn` chose it
-    (`Learned.judged`), and otherwise that of the held-out ones (`found`).
+    The gain is that on the episodes by which `learn` chose the policy (`Learned.judged`), if it did,
+    and otherwise that on the held-out episodes (`found`).
     """
     if found is None:
         return "Not judged: no episodes were held out from learning."
@@ -166,7 +166,7 @@ def learned_line(learned: Learned, found: Answer | None) -> str:
 
 
 def ranking_table(comparison: Comparison) -> ResultTable:
-    """Return a row for each candidate, and one for the baseline."""
+    """Return a table with one row per candidate, and one for the baseline."""
 
     def low(bound: Bound, text: Callable[[float], str]) -> str:
         return text(bound.value) if math.isfinite(bound.value) else "none"
@@ -187,7 +187,7 @@ def ranking_table(comparison: Comparison) -> ResultTable:
 
 
 def comparison_line(comparison: Comparison) -> str:
-    """Return who ranks first, by how much, and whether anyone passes the gate."""
+    """Return which policy ranks first, by how much, and whether any passes the gate."""
     best = comparison.best
     return (
         f"{best.name} ranks first: {number(best.value)} {best.estimate.unit}; {comparison.baseline} "
@@ -197,24 +197,24 @@ def comparison_line(comparison: Comparison) -> str:
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """Return all of it as plain text."""
+    """Return the whole comparison as plain text."""
     notes = (f"- {note}" for note in comparison_notes(comparison))
     return "\n".join([comparison_line(comparison), *ranking_table(comparison).lines(), *notes])
 
 
 def gate_line(comparison: Comparison) -> str:
-    """Return who passes the gate."""
+    """Return a sentence about the policies that pass the gate."""
     passing = [each.name for each in comparison.candidates if each.passes]
     return f"the gate is passed by {', '.join(passing)}" if passing else "no policy passes the gate"
 
 
 def gain_of(candidate: Candidate) -> str:
-    """Return the gain with its share of the baseline's value."""
+    """Return the gain, also relative to the baseline's value, as text."""
     return with_share(candidate.gain.value, candidate.gain.relative)
 
 
 def gain_bound_of(candidate: Candidate) -> str:
-    """Return the lower bound of the gain, in words."""
+    """Return the lower bound of the gain, as text."""
     bound = candidate.gain.lower_bound
     if not math.isfinite(bound.value):
         return "without a bound"
@@ -222,7 +222,7 @@ def gain_bound_of(candidate: Candidate) -> str:
 
 
 def comparison_notes(comparison: Comparison) -> tuple[str, ...]:
-    """Return at which levels the bounds hold, and what else to know before reading them."""
+    """Return the levels of the bounds, and other notes on how to read them."""
     best = comparison.best
     levels = (
         f"Bounds of values hold with {percent(best.lower_bound.level)}; those of gains with "
@@ -236,7 +236,7 @@ def comparison_notes(comparison: Comparison) -> tuple[str, ...]:
 
 
 def tail_table(diagnosis: Diagnosis) -> ResultTable:
-    """Return the index of both tails of everything that was looked at, and which moments exist."""
+    """Return the indices of both tails of each diagnosed quantity, and which moments exist."""
 
     def index(found: TailIndex) -> str:
         if not found.estimable:
@@ -260,7 +260,7 @@ def tail_table(diagnosis: Diagnosis) -> ResultTable:
 
 
 def influence_sentence(diagnosis: Diagnosis) -> str:
-    """Return how much the most influential episodes decide."""
+    """Return a sentence on how much the most influential episodes change the estimate."""
     found = diagnosis.influence
     first = found.episodes[0]
     every = ""
@@ -274,7 +274,7 @@ def influence_sentence(diagnosis: Diagnosis) -> str:
 
 
 def influence_table(diagnosis: Diagnosis) -> ResultTable:
-    """Return how far each of the most influential episodes moves the estimate."""
+    """Return how much each of the most influential episodes changes the estimate."""
     found = diagnosis.influence
     median = f"on the median of {found.folds} folds"
     if all(each.group is None for each in found.episodes):

@@ -1,6 +1,6 @@
-"""What a page is made of: figures with their tables, facts, and sections that hold them.
+"""The blocks of a page: figures with their tables, facts, and sections.
 
-Blocks have `__html__`, which templates and `Markup` call; whatever comes from a log is escaped.
+Blocks have `__html__`, which templates and `Markup` call; all text from a log is escaped.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Mood = Literal["plain", "good", "warn"]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A picture, what it shows in words, and the numbers behind it.
+    """A picture with its description and its numbers.
 
     Attributes
     ----------
     key
         Its anchor on the page.
     caption
-        A sentence that tells how to read it.
+        A sentence on how to read it.
     svg
         Markup from `as_svg`.
     numbers
-        The table behind the picture, folded away.
+        The table of the plotted numbers, collapsed by default.
     legend
-        What the tones of the picture mean.
+        The meaning of the picture's tones.
     """
 
     key: str
@@ -48,7 +48,7 @@ class Figure:
 
     @classmethod
     def drawn(cls, axes: Axes, alt: str, **rest: Any) -> Figure:
-        """Return the figure of some axes; `alt` says in a sentence or two what it shows."""
+        """Return the figure of these axes; `alt` describes it in one or two sentences."""
         return cls(svg=as_svg(axes, alt), **rest)
 
     def __html__(self) -> str:
@@ -65,7 +65,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """A small card: a number under its name."""
+    """A small card with a number and its name."""
 
     name: str
     value: str
@@ -91,7 +91,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Facts:
-    """Some cards in a row."""
+    """A row of cards."""
 
     facts: tuple[Fact, ...]
 
@@ -113,7 +113,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Wide:
-    """A table of its own, which scrolls where it is too wide; folded away under a title if given."""
+    """A table that scrolls if it is too wide; collapsed under a title if one is given."""
 
     table: ResultTable
     folded: str = ""
@@ -145,7 +145,7 @@ class Section:
         ).format(self.key, self.title, Markup("").join(self.blocks))
 
     def folded(self) -> Markup:
-        """Return the section as HTML that opens when its title is clicked."""
+        """Return the section as collapsed HTML that opens by a click on its title."""
         return Markup('<details class="expert" id="{}"><summary>{}</summary>{}</details>').format(
             self.key, self.title, Markup("").join(self.blocks)
         )

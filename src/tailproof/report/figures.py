@@ -1,4 +1,4 @@
-"""The pictures of results: folds, intervals, K-path, episodes, influence, weights, gains."""
+"""Figures of results: folds, intervals, K-path, episodes, influence, weights, gains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def fold_figure(found: Answer) -> Figure:
-    """Return the value of every fold, sorted, with the estimate across them."""
+    """Return the sorted values of all folds, with the estimate as a line."""
     estimate = found.estimate
     values = np.sort(estimate.fold_values)
     axes = page_axes(58 + 18 * min(len(values), 12), left=16, top=26)
@@ -61,7 +61,7 @@ def fold_figure(found: Answer) -> Figure:
 
 
 def interval_figure(found: Answer) -> Figure:
-    """Return every interval and bound on offer, one below the other."""
+    """Return all intervals and bounds, one below the other."""
     value = found.estimate.value
     rows = [_offer_row(name, offer, found) for name, offer in found.offers.items()]
     axes = rows_axes([row.name for row in rows])
@@ -137,7 +137,7 @@ def k_path_figure(path: KPath) -> Figure:
 def returns_figure(
     returns: FloatArray, ids: AnyArray, *, marked: Sequence[object] = (), unit: str = ""
 ) -> Figure:
-    """Return what every logged episode earned, in the order of the log."""
+    """Return the return of every logged episode, in the order of the log."""
     n = len(returns)
     special = np.zeros(n, dtype=bool)
     for each in marked:
@@ -146,7 +146,7 @@ def returns_figure(
     wild = _is_wild(returns)
     axes = page_axes(270, left=66)
     axes.margins(x=0.01)
-    if wild:  # linear near zero, logarithmic beyond: a storm and a calm day fit one picture
+    if wild:  # linear near zero, logarithmic beyond, so that small and extreme values are visible
         width = float(np.quantile(np.abs(returns), 0.75)) or 1.0
         axes.set_yscale("asinh", linear_width=width)
         axes.yaxis.set_major_locator(AsinhLocator(width, numticks=7, base=0))
@@ -181,7 +181,7 @@ def returns_figure(
 
 
 def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
-    """Return how much of the total weight the largest weights carry."""
+    """Return the share of the total weight that the largest weights have."""
     size = np.sort(np.abs(weights))[::-1]
     total = float(size.sum()) or 1.0
     cumulative = np.cumsum(size) / total
@@ -218,7 +218,7 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
 
 
 def influence_figure(diagnosis: Diagnosis) -> Figure:
-    """Return the effect of the most influential episodes, on the average and on a median of folds."""
+    """Return the effect of the most influential episodes on the mean and on a median of folds."""
     found = diagnosis.influence
     plain, robust = "plain estimate", f"median of {found.folds} folds"
     names = [str(each.episode) for each in found.episodes]
@@ -278,7 +278,7 @@ def _draw_pairs(
     tones: tuple[Tone, Tone],
     tip: Callable[[str, float], str],
 ) -> None:
-    """Draw two bars in every row, those of each series in its own tone."""
+    """Draw two bars per row, one tone per series."""
     series = [
         (tone, xs, [f"{name}: {tip(what, x)}" for name, x in zip(names, xs, strict=True)])
         for tone, (what, xs) in zip(tones, lengths.items(), strict=True)
@@ -312,18 +312,18 @@ def gain_figure(comparison: Comparison) -> Figure:
 
 
 def finite(*values: float) -> list[float | None]:
-    """Return numbers for a table: None where there is none."""
+    """Return numbers for a table, with None for values that are not finite."""
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
 def _is_wild(values: FloatArray) -> bool:
-    """Return whether a linear axis would show a few points and squash the others."""
+    """Return whether a few extreme values would compress all others on a linear axis."""
     middle = float(np.quantile(np.abs(values - np.median(values)), 0.9))
     return float(np.abs(values - np.median(values)).max()) > 8 * middle
 
 
 def _thinned(values: FloatArray, special: BoolArray, most: int = 1500) -> IntArray:
-    """Return which points to draw: the marked and the largest ones, and evenly spaced others."""
+    """Return the points to draw: the marked and the largest ones, and evenly spaced others."""
     n = len(values)
     if n <= most:
         return np.arange(n)

@@ -1,4 +1,4 @@
-"""Results that draw themselves in notebooks: a fragment of HTML each, with its own style."""
+"""HTML representations of results for notebooks, each with its own style."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def estimate_html(estimate: Estimate) -> str:
 
 
 def diagnosis_html(diagnosis: Diagnosis) -> str:
-    """Return a diagnosis: the verdict, why, and the episodes that decide."""
+    """Return a diagnosis: the verdict, its reasons, and the most influential episodes."""
     verdict, influence = diagnosis.verdict, diagnosis.influence
     said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
     blocks: list[Block] = [Prose(said), Bullets(verdict.reasons), Wide(tail_table(diagnosis))]
@@ -65,7 +65,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def learned_html(learned: Learned) -> str:
-    """Return what is known of a learned policy."""
+    """Return a summary of a learned policy."""
     said = (
         f"policy learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}, "
         f"γ = {learned.gamma:g}"
@@ -77,8 +77,8 @@ def learned_html(learned: Learned) -> str:
 
 
 def fragment(title: str, note: str, blocks: list[Block]) -> str:
-    """Return blocks as HTML that brings its style and touches nothing around it."""
-    # The class is named three times to outweigh the rules that notebooks have for tables.
+    """Return blocks as HTML with their own style, which does not affect the rest of the page."""
+    # The class is repeated to have priority over the notebook's own rules for tables.
     style = Markup(stylesheet(scope=".tailproof.tailproof.tailproof"))
     return str(
         Markup(

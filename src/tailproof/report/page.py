@@ -1,4 +1,4 @@
-"""The page: one self-contained HTML file, which needs no network and reads without JavaScript."""
+"""The report page: one self-contained HTML file that needs neither network nor JavaScript."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from tailproof.report.versions import versions
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """The answer first, then the evidence by section.
+    """A report: the answer first, then the evidence by section.
 
     Attributes
     ----------
     title, subtitle
-        What was asked of which log.
+        The question and the log.
     headline, second
-        The number or name that answers, another number beside it (the gain), and a note on each.
+        The main number or name, a second number (the gain), and a note on each.
     verdict, warnings, details, facts
-        The answer in one sentence, what may change it, a few sentences more, and cards.
+        The answer in one sentence, warnings about it, a few more sentences, and cards.
     mood
         Whether the answer is good news, a warning, or neither.
     sections, folded
-        The evidence that every reader needs, and that for experts, folded away.
+        The evidence for all readers, and that for experts, collapsed.
     record, created
-        The same numbers for programs (what ``--json=full`` prints), and when.
+        The same numbers for programs (the output of ``--json=full``), and the time.
     """
 
     title: str
@@ -56,10 +56,10 @@ class Page:
     created: str = ""
 
     def html(self) -> str:
-        """Return the page. Whatever comes from a log is escaped; injected scripts would not run.
+        """Return the page as HTML. All text from a log is escaped, and injected scripts do not run.
 
-        The content security policy names the hashes of the page's own style and script, so that a
-        browser refuses any other.
+        The content security policy lists the hashes of the page's own style and script, so that
+        browsers reject all others.
         """
         style, script = stylesheet() + _asset("page.css"), _asset("page.js")
         page: str = _template().render(
@@ -69,19 +69,19 @@ class Page:
             script=Markup(script),
             style_hash=Markup(_hash(style)),
             script_hash=Markup(_hash(script)),
-            # Inside a script element only "<" could end it.
+            # Only "<" could end a script element.
             record=Markup(as_json(self.record).replace("<", "\\u003c")),
         )
         return page
 
     def write(self, path: str | Path) -> Path:
-        """Write the page to a file, which appears whole or not at all."""
+        """Write the page to a file, atomically."""
         write_whole(path, self.html())
         return Path(path)
 
 
 def stylesheet(*, scope: str = "") -> str:
-    """Return the colours and the style of blocks, of the whole page or within a class only."""
+    """Return the style sheet, for the whole page or only within the class `scope`."""
     colours, blocks = _asset("colours.css"), _asset("blocks.css")
     if not scope:
         return colours + blocks
@@ -90,7 +90,7 @@ def stylesheet(*, scope: str = "") -> str:
 
 @cache
 def _template() -> Any:
-    from jinja2 import Environment  # pages are for those who look
+    from jinja2 import Environment  # imported only for pages
 
     environment = Environment(autoescape=True)
     environment.filters["minus"] = minus

@@ -1,4 +1,4 @@
-"""Whole reports: of an evaluation, a diagnosis, a comparison and a learned policy."""
+"""Complete reports of an evaluation, a diagnosis, a comparison and a learned policy."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from tailproof.report.text import count, method_text, number, percent, signed
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Where a result comes from, for the reader of a report.
+    """The source and settings of a result, for reports.
 
     Attributes
     ----------
     source
         The log's file or name.
     settings
-        What to repeat.
+        The settings that reproduce the result.
     notes, warnings
-        What was said on the way.
+        Messages collected during the run.
     record
         The numbers for programs.
     """
@@ -74,20 +74,20 @@ def evaluation_page(
     name: str,
     more: Sequence[str] = (),
 ) -> Page:
-    """Return the report of an evaluation: value and gain, then what they rest on.
+    """Return the report of an evaluation: value and gain, then the evidence.
 
     Parameters
     ----------
     log
-        What was evaluated on.
+        The log used for the evaluation.
     found
-        The answer.
+        The estimate with its intervals.
     diagnosis
-        Of the same log and policy.
+        The diagnosis of the same log and policy.
     context
         Where it comes from.
     name
-        What to call the policy.
+        The name of the policy.
     more
         Sentences to add to the answer.
     """
@@ -112,7 +112,7 @@ def evaluation_page(
 
 
 def _facts(found: Answer) -> tuple[Fact, ...]:
-    """Return the cards below the answer: the ends of the value and of the gain."""
+    """Return the cards below the answer: intervals of the value and of the gain."""
     cards = []
     if (ends := found.interval) is not None:
         text = f"{number(ends.low)} to {number(ends.high)}"
@@ -154,16 +154,16 @@ def diagnosis_page(log: Log, diagnosis: Diagnosis, context: Context) -> Page:
 def comparison_page(
     log: Log, comparison: Comparison, diagnosis: Diagnosis, context: Context
 ) -> Page:
-    """Return the report: who ranks first, by how much, whether the gate is passed, and the evidence.
+    """Return the report of a comparison: the ranking, the gains, the gate, and the evidence.
 
     Parameters
     ----------
     log
-        What was compared on.
+        The log used for the comparison.
     comparison
         From `compare`.
     diagnosis
-        Of the log without a policy, for the sections about tails and influence.
+        The diagnosis of the log without a policy, for the sections about tails and influence.
     context
         Where it comes from.
     """
@@ -222,11 +222,11 @@ def learning_page(
     Parameters
     ----------
     judging
-        The episodes that it was not learned from.
+        The held-out episodes.
     learned
-        The policy.
+        The learned policy.
     found, diagnosis
-        Of the policy on `judging`.
+        The estimate and the diagnosis of the policy on `judging`.
     context
         Where it comes from.
     constant
@@ -265,7 +265,7 @@ def learning_page(
 
 
 def _as_decided(page: Page, learned: Learned, found: Answer) -> Page:
-    """Return the page with the numbers that decided about the policy, as the terminal shows them."""
+    """Return the page with the numbers by which the policy was chosen, as in the terminal."""
     estimate, judged = found.estimate, learned.judged
     again = (
         f"The details below evaluate the policy again, by {found.how()} of "
@@ -292,7 +292,7 @@ def _as_decided(page: Page, learned: Learned, found: Answer) -> Page:
 def _page(
     log: Log, context: Context, gamma: float, *, folded: Sequence[Section], **shown: Any
 ) -> Page:
-    """Return a page with what every report shares."""
+    """Return a page with the parts that all reports share."""
     groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
     return Page(
         subtitle=f"{context.source}: {count(log.n_transitions, 'row')}, "
@@ -319,5 +319,5 @@ def evidence_sections(log: Log, diagnosis: Diagnosis) -> list[Section]:
 
 
 def today() -> str:
-    """Return the time, for people."""
+    """Return the current time as text."""
     return datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")

@@ -1,4 +1,4 @@
-"""Records as JSON."""
+"""Results as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tailproof.files.frames import plain
 
 #: Version of the keys that docs/json.md lists: raised when one is renamed, removed or changes meaning.
 SCHEMA = 1
-#: Keys that only ``--json=full`` prints, wherever they stand.
+#: Keys that only ``--json=full`` prints, at any depth.
 EVIDENCE = ("fold_values", "bad_folds", "choice", "diagnosis", "estimate")
 
 
 def as_json(record: dict[str, Any]) -> str:
-    """Return JSON that every parser reads; `frames.plain` says what becomes of NaN and infinity.
+    """Return standard JSON; `frames.plain` converts NaN and infinity.
 
     >>> import numpy as np
     >>> print(as_json({"alpha": float("nan"), "k": np.int64(3)}))
@@ -28,7 +28,7 @@ def as_json(record: dict[str, Any]) -> str:
 
 
 def page_of(record: Any) -> Any:
-    """Return what ``--json`` prints of a full record: a page of numbers, without the evidence.
+    """Return the part of a full record that ``--json`` prints, without the evidence.
 
     >>> page_of({"value": 1.0, "fold_values": [1.0, 2.0], "gain": {"value": 0.5, "fold_values": []}})
     {'value': 1.0, 'gain': {'value': 0.5}}

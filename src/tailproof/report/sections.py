@@ -1,4 +1,4 @@
-"""The sections of a report: evidence in the order in which a reader asks for it."""
+"""The sections of a report, in the order of a reader's questions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tailproof.report.versions import versions
 
 
 def verdict_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> Section:
-    """Return why the method was chosen, for an estimate if given, and what would improve the answer."""
+    """Return why the method (of an estimate, if given) was chosen, and how to improve the answer."""
     verdict = diagnosis.verdict
     chosen = None if estimate is None else estimate.choice
     blocks: list[Block] = [Bullets(verdict.reasons if chosen is None else chosen.reasons)]
@@ -37,7 +37,7 @@ def verdict_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> S
 
 
 def offers_section(found: Answer) -> Section:
-    """Return the fold values, every interval and bound on offer, and what other means say."""
+    """Return the fold values, all intervals and bounds, and the estimates of other means."""
     estimate = found.estimate
     blocks: list[Block] = [fold_figure(found)] if len(estimate.fold_values) > 1 else []
     blocks.append(interval_figure(found))
@@ -64,7 +64,7 @@ def tails_section(log: Log, diagnosis: Diagnosis) -> Section:
 
 
 def clustering_section(diagnosis: Diagnosis) -> Section:
-    """Return whether extremes come alone."""
+    """Return whether extremes occur in clusters."""
     clusters = diagnosis.clustering
     where = {
         "steps of an episode": clusters.within,
@@ -144,7 +144,7 @@ def weights_section(diagnosis: Diagnosis) -> Section | None:
 
 
 def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
-    """Return which episodes decide the answer."""
+    """Return the most influential episodes."""
     influence = diagnosis.influence
     ids = [each.episode for each in influence.episodes]
     blocks: list[Block] = []
@@ -157,7 +157,7 @@ def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
 
 
 def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
-    """Return where the critic was surprised."""
+    """Return the largest Bellman residuals over time."""
     found = diagnosis.residuals
     if found is None:
         return None
@@ -174,7 +174,7 @@ def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
 
 
 def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) -> Section:
-    """Return what to repeat to get the same numbers, and how the log was understood."""
+    """Return the settings that reproduce the numbers, and how the log was read."""
     rows = [(name, str(value)) for name, value in settings.items() if value is not None]
     rows += list(versions().items())
     blocks: list[Block] = [Bullets(tuple(notes))] if notes else []

@@ -1,4 +1,4 @@
-"""Tables of the page: text and numbers, never markup."""
+"""Tables of text and numbers, never markup."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tailproof.report.text import minus, number
 
 Cell = str | float | int | None
 _NUMBER = Markup(' class="number"')
-_FIGURES = re.compile(r"[-+][\d.,]+( \([-+][\d.,]+ %\))?")  # a signed number, and its share
+_FIGURES = re.compile(r"[-+][\d.,]+( \([-+][\d.,]+ %\))?")  # a signed number and percentage
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows under named columns. As HTML, numbers keep their full value beside the rounded one.
+    """Rows with named columns. The HTML has the full value of each number beside the rounded one.
 
     Parameters
     ----------
     columns
         The titles.
     rows
-        Cells: text is escaped, numbers are rounded for the eye.
+        Cells: text is escaped, numbers are rounded.
     caption
         What the table shows.
     digits
@@ -46,7 +46,7 @@ class ResultTable:
 
     def __html__(self) -> str:
         columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
-        # below this size a number is a rounding error of its column
+        # a smaller number is a rounding error in its column
         noise = [1e-12 * max(map(abs, _finite(column)), default=0.0) for column in columns]
         head = Markup("").join(
             Markup('<th scope="col"{}>{}</th>').format(
@@ -64,7 +64,7 @@ class ResultTable:
         )
 
     def lines(self) -> list[str]:
-        """Return the table as plain text, for cells of text.
+        """Return the table as lines of plain text; all cells must be text.
 
         >>> ResultTable(("id", "gain"), (("a", "+1"), ("long", ""))).lines()
         ['id    gain', 'a     +1', 'long']
@@ -88,7 +88,7 @@ class ResultTable:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any) -> ResultTable:
-    """Return a table of any sequences, with numpy's numbers as Python's."""
+    """Return a table from any sequences, with numpy scalars as Python numbers."""
     return ResultTable(
         tuple(columns),
         tuple(

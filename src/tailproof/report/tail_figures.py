@@ -1,4 +1,4 @@
-"""The pictures of tails: Hill's plot, the survival function, residuals over time."""
+"""Figures of tails: Hill's plot, the survival function, residuals over time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> F
 
 
 def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "reward") -> Figure:
-    """Return how often a value lies farther than a distance from the median, on log-log axes."""
+    """Return P(|x − median| > d) against the distance d, on log-log axes."""
     centre = float(np.median(x))
     n = len(x)
     drawn = []
@@ -92,7 +92,7 @@ def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "
 
 
 def residual_figure(monitor: ResidualMonitor, worst: Sequence[tuple[int, str, float]]) -> Figure:
-    """Return the scale of Bellman residuals window by window, and the worst rows: (row, id, δ)."""
+    """Return the scale of Bellman residuals per window, and the worst rows: (row, id, δ)."""
     starts, scale = monitor.starts, monitor.scale
     sizes = [abs(delta) for _, _, delta in worst]
     axes = page_axes(260, left=66)

@@ -1,4 +1,4 @@
-"""Numbers and short phrases as people read them."""
+"""Numbers and short phrases as readable text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailproof.methods.method import Method
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a number with so many significant digits, thousands apart, no exponent unless needed.
+    """Return a number with `digits` significant digits and thousands separators.
 
     >>> number(98.9712), number(-12345.678), number(0.0123456), number(3e-9), number(float("inf"))
     ('98.97', '-12,346', '0.01235', '3e-09', '∞')
@@ -67,7 +67,7 @@ def count(amount: int, noun: str) -> str:
 
 
 def minus(text: str) -> str:
-    """Return a text with real minus signs, and no break between a number and its per cent sign.
+    """Return a text with true minus signs, and no break between a number and its percent sign.
 
     >>> minus("-3.2 to -1, well-known")
     '−3.2 to −1, well-known'
@@ -76,7 +76,7 @@ def minus(text: str) -> str:
 
 
 def method_text(method: Method) -> str:
-    """Return a method in words, with the settings of its base that are not the usual ones.
+    """Return a method as text, with those settings of its base that are not defaults.
 
     >>> from tailproof import method
     >>> from tailproof.statistics.means import AdaptiveHuber
@@ -98,7 +98,7 @@ def method_text(method: Method) -> str:
 
 
 def _setting(value: Any) -> str:
-    """Return a setting in a few words: fitted features hold numbers that nobody wants to read."""
+    """Return a setting as short text, without the numbers of fitted features."""
     if isinstance(value, PerAction):
         return f"{type(value.state_features).__name__} for each action, {value.size} in all"
     return str(value)

@@ -1,4 +1,4 @@
-"""Which versions computed a result."""
+"""The package versions that computed a result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ PACKAGES = ("tailproof", "numpy", "scipy", "scikit-learn", "pyarrow")
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that numbers depend on."""
+    """Return the versions of Python and of the packages that results depend on."""
     found = {}
     for name in PACKAGES:
         try:
             found[name] = version(name)
-        except PackageNotFoundError:  # run from a folder that was never installed
+        except PackageNotFoundError:  # run from a source folder without installation
             found[name] = "unknown"
     return {**found, "python": platform.python_version()}

@@ -1,4 +1,4 @@
-"""Where logs come from: tables, Minari, D4RL and d3rlpy; and Parquet files that give them back."""
+"""Read logs from tables, Minari, D4RL and d3rlpy; write them to Parquet files."""
 
 from tailproof.sources.columns import Columns, guess_columns
 from tailproof.sources.d3rlpy import from_d3rlpy, to_d3rlpy

@@ -1,4 +1,4 @@
-"""Action columns as codes with labels, or as real vectors: alike in every batch of a table."""
+"""Action columns as codes with labels or as real vectors, the same way in every batch of a table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Actions:
 
     names: tuple[str, ...]
     space: ActionSpace
-    places: dict[Any, int] | None = None  # the code of each value; None if values are codes
+    places: dict[Any, int] | None = None  # code of each value; None if the values are codes
     counts: IntArray | None = None  # (A,) how often each code occurs
 
     def __call__(self, table: pa.Table | pa.RecordBatch) -> AnyArray:
@@ -79,14 +79,14 @@ def action_layout(
     counts: IntArray | None,
     described: ActionSpace | None,
 ) -> tuple[Actions, list[str]]:
-    """Return how to read the action columns, and what to say about them.
+    """Return how to read the action columns, and notes for the user.
 
-    Text and booleans become codes with labels. Whole numbers are codes already, unless they are
-    negative or fewer than half of those up to the highest occur: then they are labels too. Anything
-    else is continuous.
+    Text and booleans become codes with labels. Whole numbers are codes, unless some are negative or
+    fewer than half of the numbers up to the highest occur: then they are labels too. Other columns
+    are continuous.
 
-    `distinct` are the actions that occur, None for continuous ones; `described` is the space that
-    the data set names itself, if it does.
+    `distinct` are the actions that occur, None for continuous ones; `described` is the action space
+    stored with the data set, if any.
     """
     if isinstance(described, Continuous):
         return Actions(names, described), []
@@ -116,7 +116,7 @@ def _places(values: Sequence[Any]) -> dict[Any, int]:
 
 
 def _codes(column: pa.ChunkedArray, places: dict[Any, int] | None, absent: int) -> IntArray:
-    """Return the code of each value of a column; without places they are codes themselves."""
+    """Return the code of each value of a column; without `places` the values are codes."""
     if places is None:
         return array(column).astype(np.intp, copy=False)
     found = [np.empty(0, dtype=np.intp)]
@@ -128,7 +128,7 @@ def _codes(column: pa.ChunkedArray, places: dict[Any, int] | None, absent: int) 
 
 
 def _space(name: str, distinct: pa.Array) -> tuple[Discrete, dict[Any, int] | None, list[str]]:
-    """Return the space of actions of which these occur, the code of each value, and notes."""
+    """Return the action space for these distinct values, the code of each value, and notes."""
     values = sorted(distinct.to_pylist())
     if kinds.is_boolean(distinct.type):
         return Discrete(2, ("false", "true")), _places((False, True)), []

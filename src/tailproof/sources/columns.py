@@ -1,4 +1,4 @@
-"""Which column of a table plays which part in a log: named by the caller, or guessed and said."""
+"""The part of each table column in a log: named by the caller, or guessed and reported."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tailproof.sources.conventions import (
     plain_name,
 )
 
-#: A column, several, a pattern such as ``"x_*"``, or None to guess; False where there is none.
+#: A column, several, a pattern such as ``"x_*"``, None to guess, or False for no column.
 Choice = str | Sequence[str] | bool | None
 
 SINGLE = ("reward", "episode", "step", "terminated", "truncated", "propensity", "group", "weight")
-# Time, a user or a week may well describe the state too; these parts may not share a column.
+# A time, user or week column may also be a state; these parts may not share a column.
 EXCLUSIVE = ("action", "reward", "next_state", "terminated", "truncated", "propensity", "weight")
 
 
@@ -38,17 +38,17 @@ class Columns:
     Attributes
     ----------
     state, action, next_state, available
-        Names in the order of the variables; no next states where they are to be derived.
+        Names in the order of the variables; `next_state` is empty if next states are derived.
     reward, episode, step, terminated, truncated, propensity, group, weight
-        A name each, or None where the table has no such column.
+        One name each, or None if the table has no such column.
     guessed
-        The parts that nobody named.
+        The parts that were guessed.
     ignored
-        The columns that play no part.
+        The columns that are not used.
     negative
-        Whether the reward is a cost, and its negative counts.
+        Whether the reward column is a cost, so that the reward is its negative.
     by_pattern
-        State columns that only a pattern brought in.
+        State columns that were selected only by a pattern.
     """
 
     state: tuple[str, ...]
@@ -70,11 +70,11 @@ class Columns:
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        """State columns that nobody named and that, by their names, look like outcomes."""
+        """State columns that were guessed or matched by a pattern, and are named like outcomes."""
         return tuple(name for name in self.by_pattern if OUTCOMES.search(plain_name(name)))
 
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of each part that has any."""
+        """Return the columns of each part that has columns."""
         several = ("state", "next_state", "action", "available")
         found = {part: getattr(self, part) for part in (*several, *SINGLE)}
         return {
@@ -84,17 +84,17 @@ class Columns:
         }
 
     def guessed_episode(self, given: Mapping[str, Choice]) -> str | None:
-        """Return the episode column if it was guessed, and nothing says how episodes end."""
+        """Return the episode column if it was guessed and how episodes end is unknown."""
         flags = self.terminated or self.truncated or given.get("terminated") is not None
         said = flags or bool(self.next_state)
         return None if said or "episode" not in self.guessed else self.episode
 
     def used(self) -> tuple[str, ...]:
-        """Return every column that plays a part, once."""
+        """Return all columns that are used, without duplicates."""
         return tuple(dict.fromkeys(name for names in self.parts().values() for name in names))
 
     def describe(self) -> str:
-        """Return the parts and their columns in words, and which of them are guesses."""
+        """Return a text with the columns of each part, and which of them are guesses."""
         said = [
             f"{part.replace('_', ' ')}: {'−' if part == 'reward' and self.negative else ''}"
             f"{listed(names)}"
@@ -120,7 +120,7 @@ episode: user_id (guessed); step: t (guessed); not used: note
 
 
 def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
-    """Return the columns that were named, and guesses for the rest.
+    """Return the given columns, and guesses for the other parts.
 
     Parameters
     ----------
@@ -143,12 +143,12 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
     }
     chosen = dict(named)
     loose = _by_pattern(given.get("state"), names)
-    if loose:  # what a pattern brings gives way to the other parts, what was named does not
+    if loose:  # columns matched by a pattern are left to other parts, named ones are not
         chosen["state"] = tuple(name for name in named["state"] if name not in loose)
     guessed = []
     for part in CONVENTIONS:
         if given.get(part) is None:
-            # A time that describes the state orders the rows all the same.
+            # A time column among the states may also order the rows.
             shared = chosen.get("state", ()) if part == "step" else ()
             if found := guess(part, [*_free(names, chosen), *shared]):
                 chosen[part] = found
@@ -159,7 +159,7 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         later = {form.format(name) for name in taken for form in NEXT_FORMS} & loose
         chosen["state"] = tuple(
             name for name in taken if name not in later
-        )  # no state knows the next
+        )  # next states are no state columns
     elif "state" not in chosen:
         chosen["state"] = guess_state(_free(names, chosen))
         guessed.append("state")
@@ -177,7 +177,7 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
     _require(chosen, names)
     negative |= "reward" in guessed and plain_name(chosen["reward"][0]) in NEGATIVE
     _refuse_shared(chosen)
-    if "episode" not in chosen and "step" in guessed:  # nothing to order without episodes
+    if "episode" not in chosen and "step" in guessed:  # a step is useless without episodes
         del chosen["step"]
         guessed.remove("step")
     used = {name for columns in chosen.values() for name in columns}
@@ -191,7 +191,7 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
 
 
 def _without_sign(given: dict[str, Choice], names: Sequence[str]) -> tuple[dict[str, Choice], bool]:
-    """Return the choices with the reward's minus taken off, and whether it had one."""
+    """Return the choices without the reward's minus sign, and whether it had one."""
     reward = given.get("reward")
     if isinstance(reward, str) and reward[:1] == "-" and len(reward) > 1 and reward not in names:
         return {**given, "reward": reward[1:].strip()}, True
@@ -251,7 +251,7 @@ def _matching(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 def _by_pattern(choice: Choice, names: Sequence[str]) -> set[str]:
-    """Return the columns that only a pattern brings in."""
+    """Return the columns that are selected only by a pattern."""
     if choice is None or isinstance(choice, bool):
         return set()
     entries = [choice] if isinstance(choice, str) else list(choice)
@@ -271,7 +271,7 @@ def _paired(
     patterns = [each for each in (before, pattern) if isinstance(each, str) and each not in names]
     if len(patterns) < 2:
         return after
-    # Both are patterns: what the star stands for pairs them, whatever their order in the file.
+    # Both are patterns: columns are paired by the text that the star matches.
     middles = [_middle(patterns[0], name) for name in state]
     found = {_middle(patterns[1], name): name for name in after}
     if set(middles) != set(found):
@@ -288,7 +288,7 @@ def _middle(pattern: str, name: str) -> str:
 
 
 def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
-    """Say at once which parts are missing, with an example of how to name them all."""
+    """Raise one error for all missing parts, with an example of how to name them."""
     missing = [part for part in ("action", "reward") if not chosen.get(part)]
     if not missing:
         return

@@ -1,4 +1,4 @@
-"""What columns are usually called: the names by which each part of a log is guessed."""
+"""Conventional column names, by which the parts of a log are guessed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tailproof.errors import LogError
 
-# Names for each part, better ones first: a later row counts only where the earlier ones find
+# Names for each part, better ones first: a later row is used only if the earlier ones match
 # nothing. Two names of one row in the same table are ambiguous.
 CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "action": (
@@ -45,9 +45,9 @@ CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "group": (("group",), ("group_id", "cluster", "cluster_id")),
 }
-#: Guessed rewards that are to be small: read as negatives.
+#: Names of costs: a guessed reward with such a name is negated.
 NEGATIVE = ("cost", "costs", "loss", "losses")
-# What is known only after the action, by the words in its name.
+# Words in the names of columns that are known only after the action.
 OUTCOMES = re.compile(
     r"(^|_)(reward|revenue|profit|margin|spend|spent|sales|payoff|conversion|converted|click|clicked|"
     r"purchase|purchased|bought|paid|refund|refunded|returned|churned|outcome|response|responded)(_|$)"
@@ -56,24 +56,24 @@ CHOICES = re.compile(
     r"action|arm|offer|treat|variant|campaign|decision|choice|chosen|bucket|segment"
 )
 NEXT_FORMS = ("next_{}", "{}_next", "next {}", "{}_prime")
-#: Of these, words that also name attributes: suggested only if nothing better is there.
+#: Names that may also be attributes: suggested only if there is no better one.
 LESS_LIKELY = ("segment", "campaign", "bucket")
 STATE_WORDS = ("state", "obs", "observation", "observations", "context", "feature", "x", "s")
 
 
 def plain_name(name: str) -> str:
-    """Return a name as conventions write it: lower case, underscores."""
+    """Return a name in lower case with underscores."""
     return re.sub(r"[\s\-.]+", "_", name.strip()).lower()
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return a text with the first `most` names and the number of others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def guess(part: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that a part is usually called by, or () for none."""
+    """Return the columns with a conventional name of this part, or ()."""
     for row in CONVENTIONS[part]:
         found = [name for name in names if plain_name(name) in row]
         if len(found) > 1:
@@ -89,7 +89,7 @@ def guess(part: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def guess_state(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the one family of columns that look like states, or ()."""
+    """Return the columns of the one family of names that look like states, or ()."""
     families: dict[str, list[str]] = {}
     pattern = re.compile(rf"({'|'.join(STATE_WORDS)})(s?|_?\d+|_.+)")
     for name in names:
@@ -106,7 +106,7 @@ def guess_state(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def guess_next(state: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that are called like the next values of all states, or ()."""
+    """Return the columns that are named as the next values of all states, or ()."""
     for form in NEXT_FORMS:
         after = tuple(form.format(name) for name in state)
         there = [name for name in after if name in names]

@@ -1,4 +1,4 @@
-"""Logs from and to d3rlpy, by plain arrays: d3rlpy itself is never imported."""
+"""Conversion from and to d3rlpy's plain arrays; d3rlpy itself is never imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailproof.sources.steps import Steps, Told, assemble
 
 
 class Recorded(NamedTuple):
-    """One episode as d3rlpy records it: without the state that follows its last step."""
+    """One episode as d3rlpy records it: without the state after its last step."""
 
     observations: Any  # (T, ...), or a list of such arrays
     actions: AnyArray  # (T, q)
@@ -27,8 +27,8 @@ class Recorded(NamedTuple):
 def from_d3rlpy(dataset: Any) -> Log:
     """Return the log of a d3rlpy `MDPDataset` or `ReplayBuffer`.
 
-    d3rlpy records no state after the last step of an episode that was cut off by a timeout, so that
-    step has no transition there and none here.
+    d3rlpy records no state after the last step of an episode that a timeout ended, so this step is
+    left out.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def from_d3rlpy(dataset: Any) -> Log:
 
 
 def read_episodes(dataset: Any, told: Told) -> Log:
-    """Read a d3rlpy data set and tell what was left out."""
+    """Read a d3rlpy data set, and note in `told` what was left out."""
     try:
         episodes = [
             Recorded(
@@ -65,7 +65,7 @@ def read_episodes(dataset: Any, told: Told) -> Log:
 def log_of_recorded(
     episodes: Iterable[Recorded], told: Told, *, discrete: bool | None = None, n_actions: int = 0
 ) -> Log:
-    """Return the log of recorded episodes; whole-numbered actions are discrete unless it is said."""
+    """Return the log of recorded episodes; integer actions are discrete unless stated otherwise."""
     parts = [_arrays(i, episode) for i, episode in enumerate(episodes)]
     if not parts:
         raise LogError("A log needs at least one episode. The d3rlpy data set has none.")
@@ -103,11 +103,11 @@ def log_of_recorded(
 
 
 def to_d3rlpy(log: Log) -> dict[str, Any]:
-    """Return the arrays of which d3rlpy makes a data set: ``MDPDataset(**to_d3rlpy(log))``.
+    """Return the arguments of a d3rlpy data set: ``MDPDataset(**to_d3rlpy(log))``.
 
-    d3rlpy keeps no next states. An episode that was truncated therefore gets one more row, with the
-    state that followed, a reward of 0 and the last action again; d3rlpy and `from_d3rlpy` use its
-    observation only. Ids, groups, labels and propensities have no place there.
+    d3rlpy stores no next states. A truncated episode therefore gets one more row with its last next
+    state, reward 0 and the last action; d3rlpy and `from_d3rlpy` use only its observation. Ids,
+    groups, labels and propensities are not exported.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def to_d3rlpy(log: Log) -> dict[str, Any]:
 
 
 def flat(name: str, values: Any) -> FloatArray:
-    """Return observations of any shape, or a list of such, as (T, p)."""
+    """Return observations of any shape, or a list of such arrays, as (T, p)."""
     if isinstance(values, list | tuple):
         if not values:
             raise LogError(f"{name} must be an array or several. Got none.")
@@ -161,7 +161,7 @@ def flat(name: str, values: Any) -> FloatArray:
 
 
 def one_flag(name: str, value: Any) -> bool:
-    """Return a single truth value, which may come as the numbers 0 and 1."""
+    """Return a single boolean, which may be given as the number 0 or 1."""
     array = as_array(name, value, LogError)
     if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
         raise LogError(f"{name} must be true or false, or 1 or 0. Got {value!r} instead.")

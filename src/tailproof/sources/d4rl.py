@@ -28,12 +28,12 @@ def read_d4rl(source: str | Path | Mapping[str, Any], *, max_steps: int | None =
     """Read a D4RL file, or the mapping of arrays that D4RL's ``env.get_dataset()`` returns.
 
     An episode ends at a row of `terminals` (it terminated) or `timeouts` (time ran out). Without
-    `next_observations` the next state is the next row's; a timeout then has none, and its transition
-    is left out, as D4RL does itself.
+    `next_observations` the next state is that of the next row; a timeout then has none, and its
+    transition is left out, as in D4RL.
 
     Files of the first version have neither `timeouts` nor `next_observations`: they need
-    `max_steps`. With `next_observations` alone, an episode ends where these differ from the next
-    row's observations.
+    `max_steps`. With only `next_observations`, an episode ends where they differ from the next row's
+    observations.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ def read_rollouts(
     *,
     max_steps: int | None = None,
 ) -> Log:
-    """Read rollouts in D4RL's manner from an .npz file, or from a mapping of its arrays.
+    """Read rollouts in D4RL's format from an .npz file, or from a mapping of its arrays.
 
-    The arrays are those of `read_d4rl`; other ones are ignored. `final_observations`, where there are
-    any, hold the observation in which each episode ended, a row for each row of `terminals` or
-    `timeouts`, so that the step at a timeout is kept. Continuous actions that all lie in [−1, 1] are
-    taken to be bounded there, as those of D4RL's environments are. Nothing is unpickled.
+    The arrays are those of `read_d4rl`; others are ignored. The optional `final_observations` hold
+    the last observation of each episode, one row per true entry of `terminals` or `timeouts`, so that
+    the step at a timeout is kept. If all continuous actions lie in [−1, 1], these are the bounds of
+    the action space, as in D4RL's environments. Nothing is unpickled.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def read_rollouts(
 
 
 def is_hdf5(path: Path) -> bool:
-    """Tell whether a path is an HDF5 file, or a file that calls itself one."""
+    """Return whether a path is an HDF5 file, by its content or its suffix."""
     if path.suffix.lower() in (".hdf5", ".h5", ".hdf"):
         return True
     try:
@@ -159,7 +159,7 @@ def _dumped_episodes(file: Any) -> list[Recorded]:
 
 
 def d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
-    """Return the log of arrays that are named as D4RL's."""
+    """Return the log of arrays with D4RL's names."""
     states = _rows(arrays, "observations")
     n = len(states)
     rewards = _column(arrays, "rewards", n).astype(float)
@@ -293,7 +293,7 @@ def _load(path: str | Path) -> dict[str, AnyArray]:
 
 
 def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return the arrays with next observations, where final ones say what episodes ended in."""
+    """Return the arrays with next observations, derived with the help of the final observations."""
     final = arrays.pop("final_observations", None)
     if final is None or "next_observations" in arrays:
         return arrays

@@ -1,4 +1,4 @@
-"""Tables from SQLite and DuckDB files, opened to read only: one of theirs, or the answer to a query."""
+"""Tables and query results from SQLite and DuckDB files, opened read-only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("sqlite", "duckdb")
 
 
 class Database(NamedTuple):
-    """Which file, and what of it: a table by name or the answer to a query; None for its only table."""
+    """A database file and the table or query to read; both None for its only table."""
 
     kind: str
     path: Path
@@ -25,7 +25,7 @@ class Database(NamedTuple):
 
 
 def database(source: Any) -> Database | None:
-    """Return the database that a URI or a file names; None for what is none.
+    """Return the database of a URI or file; None if the source is not a database.
 
     >>> database("duckdb://shop.db?query=SELECT * FROM orders").query
     'SELECT * FROM orders'
@@ -58,7 +58,7 @@ def _kind_of_file(path: Path) -> str:
 
 
 def read_database(asked: Database) -> pa.Table:
-    """Return the table that is asked for."""
+    """Return the requested table or query result."""
     if not asked.path.is_file():
         raise LogError(f"There is no file {str(asked.path)!r}. Check the path.")
     opened = _sqlite if asked.kind == "sqlite" else _duckdb

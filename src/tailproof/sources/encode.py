@@ -1,4 +1,4 @@
-"""Arrow columns to arrays: every value used, or an error that names the column and the row."""
+"""Arrow columns to arrays; an invalid value raises an error that names the column and the row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Labelled(NamedTuple):
 
 
 def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
-    """Return a column of real numbers, (n,); where `missing` values are allowed they are NaN."""
+    """Return a column of real numbers, (n,); NaN for missing values, if `missing` allows them."""
     column = unwrapped(column)
     kind = column.type
     if not (
@@ -38,7 +38,7 @@ def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
     if not missing and column.null_count:
         refuse_missing(name, column)
     if kinds.is_decimal(kind):
-        column = column.cast(pa.string())  # parsing rounds to the nearest, Arrow's own cast may not
+        column = column.cast(pa.string())  # parsing rounds to nearest, Arrow's own cast may not
     values: FloatArray = array(column.cast(pa.float64(), safe=False), absent=np.nan)
     with np.errstate(over="ignore", invalid="ignore"):
         total = values.sum()
@@ -56,7 +56,7 @@ def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
 
 
 def truth_values(name: str, column: Column) -> BoolArray:
-    """Return a column of yes and no, (n,)."""
+    """Return a column of booleans, (n,)."""
     column = unwrapped(column)
     refuse_missing(name, column)
     if not (kinds.is_boolean(column.type) or kinds.is_primitive(column.type)):
@@ -75,7 +75,7 @@ def truth_values(name: str, column: Column) -> BoolArray:
 
 
 def order(name: str, column: Column) -> AnyArray:
-    """Return a column that rows can be put in order by, (n,): numbers, dates or times."""
+    """Return a sortable column, (n,): numbers, dates or times."""
     column = unwrapped(column)
     kind = column.type
     if kinds.is_temporal(kind):
@@ -95,7 +95,7 @@ def order(name: str, column: Column) -> AnyArray:
 
 
 def identifiers(name: str, column: Column) -> Labelled:
-    """Return a column of labels, such as episode ids; whole numbers stay numbers."""
+    """Return a column of labels, such as episode ids; whole numbers stay numeric."""
     column = unwrapped(column)
     refuse_missing(name, column)
     kind = column.type
@@ -118,7 +118,7 @@ def identifiers(name: str, column: Column) -> Labelled:
 def labelled(column: pa.ChunkedArray) -> Labelled:
     """Return codes into the sorted distinct values of a plain column; −1 for missing ones."""
     if is_text(column.type):
-        column = column.cast(pa.large_string())  # one array of all chunks may pass 2 GB
+        column = column.cast(pa.large_string())  # all chunks in one array may exceed 2 GB
     encoded = column.combine_chunks().dictionary_encode()
     codes = array(encoded.indices, absent=-1).astype(np.intp)
     if is_text(column.type):
@@ -133,8 +133,8 @@ def labelled(column: pa.ChunkedArray) -> Labelled:
 
 
 def text_array(values: list[str]) -> AnyArray:
-    """Return text as an array that keeps every character."""
-    if max(map(len, values), default=0) <= 256:  # a width for the longest is a width for all
+    """Return text as an array without losing characters."""
+    if max(map(len, values), default=0) <= 256:  # the longest text sets the width of all
         array = np.array(values, dtype=np.str_)
         if array.tolist() == values:  # fixed-width text loses trailing zero characters
             return array
@@ -142,9 +142,9 @@ def text_array(values: list[str]) -> AnyArray:
 
 
 def array(column: Column, *, absent: float | None = None, out: AnyArray | None = None) -> AnyArray:
-    """Return numbers, (n,), with `absent` where one is missing.
+    """Return numbers, (n,), with `absent` for missing values.
 
-    Arrow's own `to_numpy` would import pandas wherever that is installed.
+    Arrow's own `to_numpy` would import pandas if it is installed.
     """
     if column.null_count:
         column = column.fill_null(absent)
@@ -153,7 +153,7 @@ def array(column: Column, *, absent: float | None = None, out: AnyArray | None =
 
 
 def unwrapped(column: Column) -> pa.ChunkedArray:
-    """Return a column without dictionaries, views or extension types in the way."""
+    """Return a column converted from dictionary, view or extension types to plain types."""
     if not isinstance(column, pa.ChunkedArray):
         column = pa.chunked_array([column])
     while True:
@@ -178,7 +178,7 @@ def missing_rows(column: Column) -> BoolArray:
 
 
 def refuse_missing(name: str, column: pa.ChunkedArray) -> None:
-    """Raise unless every value of a column is there."""
+    """Raise if a column has missing values."""
     missing = missing_rows(column)
     if missing.any():
         count = int(missing.sum())
@@ -190,17 +190,17 @@ def refuse_missing(name: str, column: pa.ChunkedArray) -> None:
 
 
 def is_text(kind: Any) -> bool:
-    """Tell whether an Arrow type is text."""
+    """Return whether an Arrow type is text."""
     return bool(kinds.is_string(kind) or kinds.is_large_string(kind))
 
 
 def is_list(kind: Any) -> bool:
-    """Tell whether an Arrow type is a list of entries."""
+    """Return whether an Arrow type is a list."""
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 
 
 def shown(column: pa.ChunkedArray) -> str:
-    """Return an error's words for what a column holds instead."""
+    """Return a description of a column's type and values for error messages."""
     example = next((value for value in column.slice(0, 50).to_pylist() if value is not None), None)
     return f"Got {column.type}, such as {str(example)[:40]!r}."
 

@@ -1,4 +1,4 @@
-"""Sample weights and available actions: what a row counts for, and what could be done in it."""
+"""Sample weights, and the actions available in each row."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tailproof.errors import LogError
 from tailproof.sources.encode import is_list, numbers, truth_values, unwrapped
 from tailproof.sources.steps import Told
 
-_MOST = 20  # rows that may stand for one, on average
+_MOST = 20  # largest mean number of copies per episode
 
 
 def with_weights(log: Log, name: str, column: pa.ChunkedArray, told: Told) -> Log:
-    """Return the log in which each episode stands as often as its weight says, copies as one group.
+    """Return the log with each episode repeated in proportion to its weight, copies in one group.
 
-    Means over such a log are weighted means, whoever takes them; and because copies are in one group,
-    they are one observation wherever errors are estimated and never in two folds.
+    Means over this log are weighted means. Because copies share a group, standard errors count them
+    as one observation, and they are never in two folds.
     """
     given = numbers(name, column)[log.table_rows.rows]
     weights = given[log.starts[:-1]]
@@ -45,7 +45,7 @@ def with_weights(log: Log, name: str, column: pa.ChunkedArray, told: Told) -> Lo
 
 
 def _copies(weights: FloatArray, name: str) -> IntArray:
-    """Return how often each episode stands in the log, (E,): weights in units of the smallest part."""
+    """Return the number of copies of each episode, (E,): the smallest integers ∝ the weights."""
     if (weights < 0).any() or not weights.any():
         raise LogError(
             f"Weights must be at least 0, and not all 0. Column {name!r} has {weights.min():g}."
@@ -65,7 +65,7 @@ def _copies(weights: FloatArray, name: str) -> IntArray:
 
 
 def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> BoolArray:
-    """Return which actions could be taken in each row of the table, (N, A)."""
+    """Return which actions are available in each row of the table, (N, A)."""
     space = log.action_space
     if not isinstance(space, Discrete):
         raise LogError("available lists discrete actions, and those of this log are continuous.")

@@ -1,4 +1,4 @@
-"""Logs that stay on disk: opened by a look at their episodes, read piece by piece."""
+"""Open logs on disk: one pass finds the episodes; transitions are read later in chunks."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tailproof.sources.survey import Survey, Surveyor
 from tailproof.sources.tables import naming_the_type
 from tailproof.sources.variables import Variable, state_matrix
 
-_COMPRESSION = 20  # times as large as its file a log may be in memory
+_COMPRESSION = 20  # largest ratio of a log's size in memory to its file size
 
 
 def data_set_to_stay(source: Any, lazy: bool | None, budget: int | None) -> DataSet | None:
-    """Return a data set that is to stay on disk, or None for sources that are to be loaded.
+    """Return the data set if it should stay on disk, or None if the source should be loaded.
 
-    Without a word on `lazy`, Parquet data stay on disk if they would fill more than `budget` bytes of
-    memory, by default a quarter of what the machine has.
+    If `lazy` is None, Parquet data stay on disk if they need more than `budget` bytes of memory, by
+    default a quarter of the machine's.
     """
     if isinstance(source, DataSet):
         return source
@@ -60,7 +60,7 @@ def data_set_to_stay(source: Any, lazy: bool | None, budget: int | None) -> Data
     if lazy or remote:
         return open_data_set(source)
     if _COMPRESSION * sum(file.stat().st_size for file in _parquet_files(Path(source))) <= limit:
-        return None  # without opening anything
+        return None  # decided by file sizes alone
     data = open_data_set(source)
     return data if 8 * data.rows * len(data.schema.names) > limit else None
 
@@ -82,7 +82,7 @@ def _parquet_files(path: Path) -> list[Path]:
 def open_lazily(
     data: DataSet, parts: dict[str, Choice], told: Told, engine: str | Engine | None
 ) -> tuple[LazyLog, Columns]:
-    """Open a Parquet data set as a log, and tell which columns were taken as what."""
+    """Open a Parquet data set as a lazy log; also return the column of each part."""
     columns, description = chosen_columns(data.label, data.schema.names, data.schema, parts)
     _require_plain(columns)
     data.require_types(columns.used())
@@ -150,9 +150,9 @@ def _require_plain(columns: Columns) -> None:
 
 
 def _own_parts(parts: Sequence[Part], survey: Survey, given_next: bool) -> tuple[Part, ...]:
-    """Return parts that read beyond their end only where an episode goes on there.
+    """Return parts that read beyond their end only if an episode continues there.
 
-    Only what a part reads makes it the part that it is: another file may be mended meanwhile.
+    A checkpointed part then depends only on the files that it reads: others may be replaced.
     """
     ends_at = np.array([part.first + part.rows for part in parts])
     crossed = ~np.isin(ends_at, survey.starts) & (not given_next)
@@ -177,7 +177,7 @@ def _text_columns(data: DataSet, columns: Columns) -> dict[str, tuple[str, ...]]
 def _labels(
     name: str | None, values: pa.Array | None, part: str, description: dict[str, Any] | None
 ) -> AnyArray | None:
-    """Return the labels of all episodes, or of their groups, where a column has them."""
+    """Return the labels of all episodes or of their groups; None without such a column."""
     if name is None:
         return None
     found = identifiers(name, values)
@@ -192,7 +192,7 @@ def _labels(
 
 
 def _ends(survey: Survey, columns: Columns, all_terminate: bool, told: Told) -> BoolArray:
-    """Return which episodes terminate, by the rules that hold for logs in memory."""
+    """Return which episodes terminate, by the same rules as for logs in memory."""
     if columns.episode is None:
         flagged = columns.terminated is not None or columns.truncated is not None
         say_what_ends_an_episode(told, flagged, bool(columns.next_state))
@@ -212,7 +212,7 @@ def _layout(
     dropped: BoolArray,
     told: Told,
 ) -> tuple[tuple[Variable, ...], Actions]:
-    """Return how to read states and actions; actions of steps that are left out are not counted."""
+    """Return how to read states and actions; action counts exclude dropped steps."""
     named = [*columns.state, *columns.action]
     sample, where = next(data.storage.batches(data.spans[0], named, 100))
     with naming_the_type(f"In {where}: "):

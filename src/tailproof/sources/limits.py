@@ -1,4 +1,4 @@
-"""What a file may make a reader do: nothing outside itself, and no more than so much memory."""
+"""Limits for untrusted files: no access to other files, and bounded memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from tailproof.data.view import physical_memory
 from tailproof.errors import LogError
 
-#: A compressed file may stand for so many times its size, and so many bytes more.
+#: Limit on the unpacked size: MOST_EXPANSION times the size of the file, plus MOST_EXTRA bytes.
 MOST_EXPANSION, MOST_EXTRA = 200, 1 << 26
 
 
 def require_own_data(file: Any, label: str) -> None:
-    """Raise unless an open HDF5 file holds its data itself, and not more than it can stand for.
+    """Raise unless an open HDF5 file contains all its data, within the limit on the unpacked size.
 
     External links, external storage and virtual data sets would read other files of the machine.
     """
@@ -52,7 +52,7 @@ def require_own_data(file: Any, label: str) -> None:
 
 
 def require_room(label: str, rows: int, columns: int) -> None:
-    """Raise if a table would fill more than half of the machine's memory."""
+    """Raise if a table needs more than half of the machine's memory."""
     needed, allowed = 8 * rows * columns, physical_memory() // 2
     if needed > allowed:
         raise LogError(
@@ -62,7 +62,7 @@ def require_room(label: str, rows: int, columns: int) -> None:
 
 
 class LimitedStream(io.RawIOBase):
-    """A stream that ends with an error when it has given more bytes than are allowed."""
+    """A stream that raises an error after more bytes than allowed."""
 
     def __init__(self, stream: Any, label: str, allowed: int | None = None) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class LimitedStream(io.RawIOBase):
         self._left = self._allowed = physical_memory() // 2 if allowed is None else allowed
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -86,6 +86,6 @@ class LimitedStream(io.RawIOBase):
         return len(content)
 
     def close(self) -> None:
-        """Close the stream too."""
+        """Close this and the underlying stream."""
         self._stream.close()
         super().close()

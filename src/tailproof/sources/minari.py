@@ -20,16 +20,16 @@ IDENTIFIER = re.compile(r"([-\w]+/)*[-\w]+-v\d+")
 
 
 def read_minari(source: Any) -> Log:
-    """Read a Minari data set: its id, its folder, or the `MinariDataset`.
+    """Read a Minari data set, given by its id, its folder or as a `MinariDataset`.
 
-    Observations are flattened as Gymnasium does it: entries of a dictionary in the order of the
-    space, discrete ones one-hot. An id is looked up in ``MINARI_DATASETS_PATH``, or
-    ``~/.minari/datasets``; nothing is downloaded.
+    Observations are flattened as in Gymnasium: dictionary entries in the order of the space,
+    discrete ones one-hot. An id is looked up in ``MINARI_DATASETS_PATH`` or ``~/.minari/datasets``;
+    nothing is downloaded.
 
     Parameters
     ----------
     source
-        Such as ``"D4RL/door/human-v2"``, or a folder with ``data/metadata.json``.
+        For example ``"D4RL/door/human-v2"``, or a folder with ``data/metadata.json``.
     """
     if isinstance(source, str | Path):
         return read_path(source, Told())
@@ -37,7 +37,7 @@ def read_minari(source: Any) -> Log:
 
 
 def is_dataset(source: str | Path) -> bool:
-    """Tell whether this is a Minari folder, or an id of no file or folder."""
+    """Return whether this is a Minari folder, or an id and not a file or folder."""
     try:
         path = Path(source)
         if path.exists():
@@ -110,7 +110,7 @@ def read_dataset(dataset: Any, told: Told) -> Log:
 
 
 def flatten(space: Any, values: Any) -> FloatArray:
-    """Return n values of a Gymnasium space, as Minari stores them, as the rows of (n, p)."""
+    """Return n values of a Gymnasium space, in Minari's storage format, as an (n, p) array."""
     kind = type(space).__name__
     if kind == "Dict":
         return np.concatenate([flatten(part, values[k]) for k, part in space.items()], axis=1)
@@ -140,7 +140,7 @@ def _one_hot(codes: AnyArray, n: int) -> FloatArray:
 
 
 def _names(space: Any, prefix: str = "") -> list[str] | None:
-    """Return a name for each state variable of a dictionary or tuple of spaces."""
+    """Return one name per state variable of a dictionary or tuple of spaces."""
     from gymnasium.spaces import flatdim
 
     parts = space.items() if hasattr(space, "items") else None
@@ -181,7 +181,7 @@ def _space(space: Any, actions: AnyArray, told: Told) -> Any:
 
 
 def _require_own_data(folder: Path, label: str) -> None:
-    """Refuse HDF5 files of a data set that would read other files."""
+    """Raise if HDF5 files of a data set refer to other files."""
     for path in sorted(folder.glob("*.hdf5")):
         import h5py
 

@@ -1,4 +1,4 @@
-"""Logs as Parquet files that give back an equal log."""
+"""Write logs to Parquet files, and read them back without loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tailproof.errors import LogError
 from tailproof.files.atomic import written_whole
 from tailproof.sources.columns import Choice, Columns, resolve_columns
 
-#: What the files that tailproof writes keep their description under.
+#: The metadata key for the description in files that tailproof writes.
 METADATA_KEY = b"tailproof"
 VERSION = 1
 _LISTS = ("state", "next_state", "action")
@@ -27,18 +27,18 @@ _OPTIONAL = ("episode", "step", "terminated", "truncated", "propensity", "group"
 
 
 def write_log(log: Log, path: str | Path) -> Path:
-    """Write a log to a Parquet file; `read_log` gives back an equal one.
+    """Write a log to a Parquet file; `read_log` returns an equal log.
 
-    The file appears complete or not at all. Its columns are ``episode``, ``step``, the states under
-    their names, ``action`` (with labels where there are any), ``reward``, the next states, the
-    flags, and ``propensity`` and ``group`` where the log has them; any Parquet reader can use it.
+    The write is atomic. The columns are ``episode``, ``step``, the states under their names,
+    ``action`` (as labels, if any), ``reward``, the next states, the flags, and ``propensity`` and
+    ``group`` if the log has them; any Parquet reader can read the file.
 
     Parameters
     ----------
     log
         The log.
     path
-        Where to write; a file there is replaced.
+        Where to write; an existing file is replaced.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def write_log(log: Log, path: str | Path) -> Path:
 
 
 def log_table(log: Log) -> pa.Table:
-    """Return a log as an Arrow table with the description that `read_log` understands."""
+    """Return a log as an Arrow table, with the description for `read_log` in its metadata."""
     names = _state_columns(log)
     columns: dict[str, Any] = {
         "episode": _labels("episode", log.episode_ids, log.episode_of_row),
@@ -110,9 +110,9 @@ def log_table(log: Log) -> pa.Table:
 def chosen_columns(
     label: str, names: Sequence[str], schema: pa.Schema | None, parts: Mapping[str, Choice]
 ) -> tuple[Columns, dict[str, Any] | None]:
-    """Return the columns of each part, and the description of a table that tailproof wrote.
+    """Return the columns of each part, and the description if tailproof wrote the table.
 
-    A description counts only where no part is named.
+    The description is used only if the caller names no part.
     """
     written = None if schema is None else (schema.metadata or {}).get(METADATA_KEY)
     if written is None or schema is None or any(part is not None for part in parts.values()):
@@ -131,7 +131,7 @@ def chosen_columns(
 
 
 def typed_labels(ids: Any, description: dict[str, Any] | None, part: str) -> Any:
-    """Return the labels of episodes or groups with the type that they had when they were written."""
+    """Return the labels of episodes or groups with their original type."""
     if ids is None or description is None:
         return ids
     kind = np.dtype(description["types"][part])
@@ -141,7 +141,7 @@ def typed_labels(ids: Any, description: dict[str, Any] | None, part: str) -> Any
 
 
 def _checked(label: str, written: bytes) -> dict[str, Any]:
-    """Return the description of a log, if it is whole."""
+    """Return the description of a log; raise an error if it is incomplete."""
     try:
         description: dict[str, Any] = json.loads(written)
         sum_then, version = description.pop("checksum"), description["version"]
@@ -160,7 +160,7 @@ def _checked(label: str, written: bytes) -> dict[str, Any]:
 
 
 def _is_whole(description: dict[str, Any]) -> bool:
-    """Return whether a description has all that is read from it, of the kinds that are expected."""
+    """Return whether a description has all required entries, with the expected types."""
     try:
         columns, types, space = (description[name] for name in ("columns", "types", "space"))
         lists = [description[name] for name in (*_LISTS, "state_names")]
@@ -198,7 +198,7 @@ def described_space(description: dict[str, Any]) -> ActionSpace:
 
 
 def _state_columns(log: Log) -> list[str]:
-    """Return the states' names where these can be columns beside the others, else numbered ones."""
+    """Return the state names, or numbered names if these clash with other columns."""
     names = [name.replace(" ", "_") for name in log.state_names]
     others = {"episode", "step", "reward", "terminated", "truncated", "propensity", "group"}
     every = {*names, *(f"next_{name}" for name in names)}
@@ -209,7 +209,7 @@ def _state_columns(log: Log) -> list[str]:
 
 
 def _written(values: AnyArray) -> AnyArray:
-    """Return reals in a type that Parquet knows and that loses nothing."""
+    """Return reals in a type that Parquet supports, without loss."""
     if values.dtype in (np.float32, np.float64):
         return values
     return values.astype(np.float32 if values.dtype == np.float16 else np.float64)

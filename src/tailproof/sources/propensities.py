@@ -1,4 +1,4 @@
-"""Propensities that nobody logged: estimated by a classifier, cross-fitted, calibrated, reported."""
+"""Estimated propensities: cross-fitted and calibrated class probabilities, with a report."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from tailproof.data.partition import Split
 from tailproof.data.validation import check_propensity
 from tailproof.errors import LogError
 
-#: Classifiers that go by a name.
+#: Classifiers that can be selected by name.
 CLASSIFIERS = ("logistic", "boosting", "forest")
-#: Two numbers are fitted in calibration; more rows than this say no more about them.
+#: Rows used for calibration: it fits two numbers, for which more rows are not needed.
 CALIBRATION_ROWS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class EstimatedPropensity:
-    """Estimated probabilities of the logged actions, and how far they can be trusted.
+    """Estimated probabilities of the logged actions, and their quality.
 
     Attributes
     ----------
     values
         The estimate for each row, (n,), never 0.
     classifier
-        What estimated it.
+        The class of the classifier.
     folds
-        How many parts of the episodes (or groups) it was cross-fitted on.
+        Number of cross-fitting folds of episodes (or groups).
     log_loss
         Mean of −log of `values`: lower is better.
     baseline_log_loss
-        The same if the state told nothing: how much of the logging policy the classifier found.
+        The same for predictions that ignore the state, for comparison.
     calibration_error, raw_calibration_error
-        How far predicted probabilities are from observed frequencies, as `calibration_error` has
-        it; after and before calibration.
+        Distance of predicted probabilities from observed frequencies, after and before
+        calibration; see the function `calibration_error`.
     smallest
         The smallest of `values`, whose inverse is the largest weight.
     raised
-        Rows to whose action the classifier itself gave probability 0.
+        Number of rows whose action had probability 0 before calibration.
     temperatures, smoothing
         The calibration of each fold: T and ε in `estimate_propensities`.
     converged
@@ -64,7 +64,7 @@ class EstimatedPropensity:
     converged: bool = True
 
     def describe(self) -> str:
-        """Return what was estimated and how well, in words."""
+        """Return a text about the estimate and its quality."""
         return (
             f"Propensities are estimated, not logged: {self.classifier}, cross-fitted over "
             f"{self.folds} folds and calibrated. Log loss {self.log_loss:.3g} "
@@ -79,7 +79,7 @@ class EstimatedPropensity:
 def with_estimated_propensities(
     log: Log, *, classifier: Any = None, folds: int = 5, seed: int = 0
 ) -> tuple[Log, EstimatedPropensity]:
-    """Return the log with estimated propensities in place of any it has, and the report on them.
+    """Return the log with estimated propensities, which replace any logged ones, and their report.
 
     Examples
     --------
@@ -103,16 +103,16 @@ def with_estimated_propensities(
 def estimate_propensities(
     log: Log, *, classifier: Any = None, folds: int = 5, seed: int = 0
 ) -> EstimatedPropensity:
-    """Estimate π̂(a | s) of the policy that logged, at the logged actions.
+    """Estimate π̂(a | s) of the logging policy at the logged actions.
 
-    Cross-fitting: the classifier that predicts for a fold of whole episodes (or groups) was fitted
-    on the others. Its prediction p is then calibrated to
+    Cross-fitting: the classifier that predicts for a fold of whole episodes (or groups) is fitted on
+    the other folds. Its prediction p is then calibrated to
 
         p̂(a) ∝ [(1 − ε) p(a) + ε m(a)]^(1/T),
 
-    where m are the frequencies of the actions in the other folds, each counted once more than it
-    occurs, so that no estimate is 0. T and ε minimise the log loss of the out-of-fold predictions of
-    the other folds (by models that have seen this one: two numbers can learn little from it).
+    where m are the action frequencies in the other folds, with 1 added to each count so that no
+    estimate is 0. T and ε minimise the log loss of the out-of-fold predictions in the other folds
+    (these models were also fitted on this fold; for two parameters the effect is small).
     T is temperature scaling (Guo et al., 2017, section 4.2).
 
     Parameters
@@ -125,7 +125,7 @@ def estimate_propensities(
     folds
         Number of folds, at least 2.
     seed
-        Deals the folds, and seeds the named classifiers.
+        Seed of the folds and of the named classifiers.
     """
     if folds < 2:
         raise LogError(f"Cross-fitting needs at least 2 folds. Got {folds}.")
@@ -152,10 +152,10 @@ def estimate_propensities(
 
 
 def behaviour_law(log: Log, *, seed: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Return π̂(a | s) of the policy that logged in the states and in the next states, (n, A) each.
+    """Return π̂(a | s) of the logging policy in the states and in the next states, (n, A) each.
 
-    Cross-fitted in the states: who predicts for an episode never saw it. Where propensities were
-    logged, the logged action has its own, and the others share the rest in proportion.
+    The estimates are cross-fitted: no model predicts for its own training episodes. In the states,
+    the logged action has its logged propensity, if any, and the other actions are rescaled.
     """
     folds = min(5, log.n_groups)
     if folds < 2 or np.ptp(log.states, axis=0).max() == 0:
@@ -179,8 +179,8 @@ def _with_logged(law: FloatArray, log: Log) -> FloatArray:
 def calibration_error(probabilities: FloatArray, actions: IntArray, *, bins: int = 15) -> float:
     """Return ½ Σ_a Σ_b (n_ab / n) |mean prediction − observed frequency| of action a in bin b.
 
-    The predictions for each action are cut into `bins` of about equal size, equal predictions
-    together. The half makes it a distance between laws: 0 where they agree, 1 at most.
+    The predictions for each action are divided into `bins` of about equal size; equal predictions
+    share a bin. The factor ½ makes it a distance between distributions, from 0 to 1.
 
     Examples
     --------
@@ -224,9 +224,9 @@ def _name(model: Any) -> str:
 
 
 class _CrossFitted(NamedTuple):
-    """Predictions by models that never saw the fold of a row."""
+    """Out-of-fold predictions for each row."""
 
-    raw: FloatArray  # (n, A) p in the states
+    raw: FloatArray  # (n, A) in the states, before calibration
     law: FloatArray  # (n, A) calibrated
     after: FloatArray  # (n, A) calibrated, in the next states
     temperatures: tuple[float, ...]  # of each fold
@@ -237,7 +237,7 @@ class _CrossFitted(NamedTuple):
 def _cross_fitted(
     model: Any, log: Log, folds: int, seed: int, *, ahead: bool = False
 ) -> _CrossFitted:
-    """Return predictions for each row; without `ahead`, those in the states stand for the next ones."""
+    """Return out-of-fold predictions; without `ahead`, `after` repeats those in the states."""
     rng = np.random.default_rng(seed)
     fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]  # (n,)
     raw, raw_after = np.zeros((2, log.n_transitions, log.n_actions))
@@ -247,7 +247,7 @@ def _cross_fitted(
         train, test = fold != k, np.flatnonzero(fold == k)
         seen = log.actions[train]
         marginal[k] = (np.bincount(seen, minlength=log.n_actions) + 1) / (len(seen) + log.n_actions)
-        if (seen == seen[0]).all():  # nothing to tell apart
+        if (seen == seen[0]).all():  # only one class
             raw[test, seen[0]] = raw_after[test, seen[0]] = 1.0
             continue
         fitted, well = _fitted(model, log.states[train], seen)
@@ -271,7 +271,7 @@ def _cross_fitted(
 
 
 def _fitted(model: Any, states: FloatArray, actions: IntArray) -> tuple[Any, bool]:
-    """Return a fitted copy of a classifier, and whether it converged, which the report says."""
+    """Return a fitted copy of a classifier, and whether it converged."""
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
@@ -320,7 +320,7 @@ def _fit_calibration(
         total = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
         return float((total - logits[at]).mean())
 
-    # ε stays between one observation's worth and all; T within a factor of 20 of doing nothing.
+    # T lies within [1/20, 20]; ε lies between the weight of one observation and almost 1.
     bounds = [(-3.0, 3.0), (-np.log(max(len(actions), 2)), 5.0)]
     start = np.array([0.0, bounds[1][0] / 2])
     found = scipy.optimize.minimize(loss, start, method="L-BFGS-B", bounds=bounds)

@@ -1,4 +1,4 @@
-"""Transitions from Parquet files, piece by piece."""
+"""Read transitions from Parquet files in chunks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tailproof.sources.variables import Variable, state_matrix
 
 @dataclass(frozen=True)
 class ParquetReader:
-    """Reads transitions from Parquet files; a *run* is an episode as the files have it."""
+    """Reads transitions from Parquet files; a *run* is the rows of one episode in the files."""
 
     storage: Storage
     columns: Columns
     variables: tuple[Variable, ...]
     actions: Actions
-    starts: IntArray  # (E + 1,) the transition with which each episode starts, then their number
-    borders: IntArray  # (R + 1,) row with which each run starts, then the number of rows
+    starts: IntArray  # (E + 1,) first transition of each episode, then their number
+    borders: IntArray  # (R + 1,) first row of each run, then the number of rows
     ends: BoolArray  # (R,) whether it terminates
-    dropped: BoolArray | None  # (R,) whether its last row has no next state and is left out
-    episode: IntArray | None  # (R,) index of its episode, where runs without transitions shift it
+    dropped: BoolArray | None  # (R,) whether its last row is left out for lack of a next state
+    episode: IntArray | None  # (R,) episode index; None if every run has transitions
     kinds: tuple[str, str]  # types of states and of continuous actions
 
     def chunks(self, part: Part, size: int, columns: Sequence[str]) -> Iterator[Chunk]:
@@ -48,7 +48,7 @@ class ParquetReader:
             )
 
     def episodes(self, part: Part) -> range:
-        """Return the episodes that have transitions in one part; there may be others among them."""
+        """Return a range that includes all episodes with transitions in one part."""
         low, high = self._runs(part.first, part.rows)
         if self.episode is None:
             return range(low, high)
@@ -72,13 +72,13 @@ class ParquetReader:
                 first += batch.num_rows
 
     def _chunk(self, first: int, batch: pa.RecordBatch, columns: Sequence[str]) -> Chunk:
-        """Return some rows; where next states are the next rows' states, the last is still unknown."""
+        """Return a batch as a chunk; a next state that is in the next batch is not yet filled in."""
         m, named = batch.num_rows, self.columns
         low, high = self._runs(first, m)
         edges: IntArray = np.clip(self.borders[low : high + 1], first, first + m)
         run = np.repeat(np.arange(low, high), np.diff(edges))
         last = self.borders[low + 1 : high + 1] - 1 - first
-        here = last < m  # the last run may go on after the batch
+        here = last < m  # the last run may continue after the batch
         terminated = np.zeros(m, dtype=bool)
         terminated[last[here]] = self.ends[low:high][here]
         kept, head = None, 0
@@ -118,7 +118,7 @@ class ParquetReader:
         )
 
     def _in_a_row(self, batch: pa.RecordBatch) -> FloatArray:
-        """Return the states, and room for the one that follows if it is the next row's, (p, m + 1)."""
+        """Return the states (p, m), with one free column for the next row's state if it is needed."""
         room, names = 0 if self.columns.next_state else 1, self.columns.state
         states = state_matrix(self.variables, names, [*map(batch.column, names)], room=room)
         return states.astype(self.kinds[0], copy=False)
@@ -140,12 +140,12 @@ class ParquetReader:
         return after.astype(self.kinds[0], copy=False)
 
     def _runs(self, first: int, m: int) -> tuple[int, int]:
-        """Return which runs have rows among these."""
+        """Return the range of runs that have rows among these m."""
         low = int(np.searchsorted(self.borders, first, side="right")) - 1
         return low, int(np.searchsorted(self.borders, first + m))
 
     def _state_beyond(self, part: Part, last: Chunk) -> FloatArray:
-        """Return the state in the row after a part, (1, p), or its last where none is a next state."""
+        """Return the state of the row after a part, (1, p), or of its last row if none is needed."""
         if part.beyond is None:
             return last.states[-1:]
         batch, where = next(self.storage.batches(part.beyond, self.columns.state, 1))
@@ -154,7 +154,7 @@ class ParquetReader:
 
 
 def _followed(chunk: Chunk, state: FloatArray) -> Chunk:
-    """Write the state that follows the last row of a chunk, (1, p), where its next states end."""
+    """Fill in the next state of the last row of a chunk, (1, p)."""
     if chunk.run is not None:
         chunk.run[:, -1] = state[0]
     return chunk

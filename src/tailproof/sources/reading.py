@@ -1,4 +1,4 @@
-"""Reading a log from wherever it is, and saying how it was read."""
+"""Read a log from any source, and report how it was read."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Reading:
     log
         The log: a `Log`, or a `LazyLog` if it stays on disk.
     columns
-        Which column of a table was read as what; None for sources that are not tables.
+        The columns of each part; None for sources that are not tables.
     notes
-        What had to be decided on the way.
+        Decisions made while reading.
     cautions
-        What may change the answer: `read_log` warns about these.
+        Decisions that may change results: `read_log` warns about these.
     """
 
     log: Any
@@ -42,7 +42,7 @@ class Reading:
     cautions: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Return how the log was read, in words."""
+        """Return a text about how the log was read."""
         columns = [] if self.columns is None else [f"Read as {self.columns.describe()}."]
         return " ".join([*columns, *self.notes, *self.cautions])
 
@@ -73,18 +73,18 @@ def read_log(
 ) -> Any:
     """Read a log from a file, a folder, a frame or a data set of another library.
 
-    Parts that nobody names are guessed from conventional names; `read` also tells what was guessed.
-    Pass False for a part that the table does not have, whatever its columns are called.
+    Parts that are not named are guessed from conventional names; `read` also returns the guesses.
+    Pass False for a part that the table does not have, to prevent a guess.
 
-    A log without an episode column is a contextual bandit, one episode per row, unless flags say where
-    episodes end. Rows are sorted by episode and step where there is a step column; otherwise they
-    stay in the order of the file.
+    A log without an episode column is a contextual bandit, one episode per row, unless flags mark the
+    ends of episodes. Rows are sorted by episode and step if there is a step column; otherwise they
+    keep the order of the file.
 
     Without next-state columns, the next state of a step is the state of the next row of its
     episode. The last row of an episode that did not terminate has none: it is left out, with a
-    warning; if nobody named the episode column or said how episodes end, and more than a tenth of the
-    rows would be left out, that is an error which asks. In a log whose episodes all have one row
-    nothing follows any of them, so all are kept and terminate.
+    warning. If the episode column was guessed, how episodes end is not given, and more than a tenth
+    of the rows would be left out, an error asks for these arguments. If all episodes have one row,
+    all rows are kept and terminate.
 
     Parameters
     ----------
@@ -92,13 +92,13 @@ def read_log(
         A Parquet, CSV, JSON-lines, Excel, Arrow, HDF5 (D4RL or d3rlpy) or .npz file (D4RL's arrays); a
         folder of Parquet files; a SQLite or DuckDB file with one table, or
         ``"sqlite://shop.db?table=orders"`` or ``"duckdb://shop.db?query=SELECT ..."``; an Arrow table,
-        a pandas, polars or any other frame that speaks Arrow's PyCapsule interface, or a mapping of
+        a pandas, polars or any other frame with Arrow's PyCapsule interface, or a mapping of
         arrays; a Minari id or folder; a d3rlpy `MDPDataset` or `ReplayBuffer`; Parquet on any file
         system (`open_data_set`).
     state
-        Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, a variable
-        ``column=value`` for each value; dates become days since 1970, hours and weekdays; a list
-        column gives a variable for each entry. A one-step log may have no state at all.
+        Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, one variable
+        ``column=value`` per value; dates become days since 1970, hours and weekdays; a list
+        column becomes one variable per entry. A one-step log may have no state.
     action
         A column: text and true/false are discrete with labels, whole numbers discrete (codes if at
         least half of those up to the highest occur, labels otherwise), decimals continuous. Several
@@ -112,37 +112,38 @@ def read_log(
     next_state
         As `state`; may be missing where an episode ends.
     terminated
-        A column of true and false, or True if every episode ends for good at its last row.
+        A column of booleans, or True if every episode terminates at its last row.
     truncated
-        A column of true and false.
+        A column of booleans.
     propensity
         A column of probabilities.
     weight
         A column of sample weights: a row (or episode) of weight 2 counts twice in every mean.
     available
-        Which actions could be taken: columns of true and false such as ``"available_*"``, the star
-        standing for the action's label, or one column of lists of labels.
+        The available actions: boolean columns such as ``"available_*"``, where the star is the
+        action's label, or one column with lists of labels.
     missing
-        What to do about missing states: ``"category"``, ``"median"``, ``"drop-episode"`` or
+        How to treat missing states: ``"category"``, ``"median"``, ``"drop-episode"`` or
         ``"error"``; see `tailproof.sources.tidy.Tidying`. Missing actions and rewards are errors,
         unless episodes are dropped.
     categorical
-        State columns of numbers that are names, such as the number of a site.
+        Numeric state columns that are categories, such as a site number.
     categories
-        How many variables a text column may become; rarer texts are put together.
+        Largest number of variables per text column; rarer values are merged.
     cost
-        What each action costs, by label: ``{"voucher": 2.5}``. It is taken off the reward wherever the
-        action was taken, so that values are net of it.
+        The cost of each action, by label: ``{"voucher": 2.5}``. It is subtracted from the reward of
+        rows with this action, so that values are net of costs.
     max_steps
-        The longest episode, for a D4RL file that does not record where time ran out.
+        The longest episode length, for a D4RL file without timeouts.
     lazy
-        Whether to leave the transitions where they are and return a `LazyLog`, which is read piece by
-        piece: for Parquet files, folders of them, and URIs such as ``s3://bucket/folder``, sorted by
-        episode and step. By default only where a `Log` would take more than `budget` bytes.
+        Whether to leave the transitions on disk and return a `LazyLog`, which is read in chunks: for
+        Parquet files, folders of them, and URIs such as ``s3://bucket/folder``, sorted by episode
+        and step. By default only if a `Log` needs more than `budget` bytes.
     budget
-        By default a quarter of the machine's memory. It also limits what is loaded of a `LazyLog`.
+        Bytes, by default a quarter of the machine's memory. It also limits how much of a `LazyLog`
+        is loaded.
     engine
-        Where a log that stays on disk is looked through; see `evaluate`.
+        The engine for the first pass over a log on disk; see `evaluate`.
 
     Examples
     --------
@@ -172,7 +173,7 @@ def read(
     engine: str | Engine | None = None,
     **parts: Choice,
 ) -> Reading:
-    """Read a log as `read_log` does, and return it with what was guessed and decided.
+    """Read a log as `read_log` does, and return it with the guesses and decisions made.
 
     Examples
     --------
@@ -214,10 +215,10 @@ row is an episode of one step.
 
 
 def _adapter(source: Any) -> Any:
-    """Return what reads a source that is not a table; None for tables, see `open_table`."""
+    """Return the reader for a source that is not a table; None for tables, see `open_table`."""
     if hasattr(source, "iterate_episodes"):
         return minari.read_dataset
-    if hasattr(source, "episodes") and not hasattr(source, "columns"):  # of no frame
+    if hasattr(source, "episodes") and not hasattr(source, "columns"):  # not a frame
         return d3rlpy.read_episodes
     if isinstance(source, str | Path):
         if minari.is_dataset(source):

@@ -1,4 +1,4 @@
-"""Logged steps to a log: episodes put together, rows in order, next states found or given up."""
+"""Logged steps to a log: gather episodes, sort rows, derive next states."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tailproof.data.validation import check_propensity
 from tailproof.errors import LogError
 from tailproof.sources.encode import Labelled
 
-_FEW = 0.1  # share of the rows that may be left out on a guess
+_FEW = 0.1  # largest share of rows to leave out because of a guessed column
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Logged steps as some file has them, one per row, in any order.
+    """Logged steps as read from a file, one per row, in any order.
 
-    Without episode labels an episode ends where a flag says so, and without flags at every row.
+    Without episode labels, an episode ends at each flagged row, or without flags at every row.
     """
 
     states: FloatArray  # (n, p)
@@ -36,50 +36,49 @@ class Steps:
     step: AnyArray | None = (
         None  # (n,) orders the rows of an episode; None for the order of the file
     )
-    terminated: BoolArray | bool | None = None  # (n,) or True if the last row ends every episode
+    terminated: BoolArray | bool | None = None  # (n,), or True if all last rows terminate
     truncated: BoolArray | None = None  # (n,)
     propensity: FloatArray | None = None  # (n,)
     action_space: Any = None
     state_names: tuple[str, ...] | None = None
     reward_name: str = "reward"
     keep_order: bool = False
-    guessed_episode: str | None = None  # the column, if nobody named it or said how episodes end
+    guessed_episode: str | None = None  # episode column, if guessed and no ends are given
 
 
 @dataclass(frozen=True)
 class Told:
-    """What was found out on the way: `notes` to mention, `cautions` to warn about."""
+    """Messages collected while reading: `notes` to report, `cautions` to warn about."""
 
     notes: list[str] = field(default_factory=list)
     cautions: list[str] = field(default_factory=list)
 
 
 class Runs(NamedTuple):
-    """Where episodes lie among rows that are in order."""
+    """Episode borders in sorted rows."""
 
     codes: IntArray  # (n,)
     starts: BoolArray  # (n,)
     ends: BoolArray  # (n,)
-    rows: IntArray | None  # (n,) where each row stood before; None for where it stands
+    rows: IntArray | None  # (n,) original index of each row; None if the order is unchanged
 
     def was(self, row: int) -> int:
-        """Return where a row stood before."""
+        """Return the original index of a row."""
         return row if self.rows is None else int(self.rows[row])
 
 
 def assemble(steps: Steps, told: Told) -> Log:
-    """Return the log of some steps, and tell what had to be decided.
+    """Return the log of these steps, and add the decisions made to `told`.
 
     The next state of a step is the state of the next row of its episode. At the last row it is
-    unknown: if the episode *terminated* there, nothing is backed up and none is needed; if it went
-    on unseen, the transition is dropped, since no number may stand for a state that nobody saw.
-    In a log whose episodes all have one row nothing is backed up anywhere, so each terminates, unless
-    flags say that some were truncated.
+    unknown: if the episode *terminated* there, none is needed; otherwise the transition is dropped,
+    because an unobserved state is never invented. If all episodes have one row, each terminates,
+    unless flags say that some were truncated.
     """
     n = len(steps.rewards)
     if n == 0:
         raise LogError("A log needs at least one row. Got none.")
-    if steps.propensity is not None:  # here, while rows are where the file has them
+    if steps.propensity is not None:  # before sorting, so that errors name rows of the file
         check_propensity(steps.propensity, n, as_space(steps.action_space, steps.actions))
     steps, episodes = _in_order(steps, _episode_codes(steps, told), told)
     terminated = _terminated(steps, episodes)
@@ -113,7 +112,7 @@ def assemble(steps: Steps, told: Told) -> Log:
 
 
 def _origin(episodes: Runs, kept: IntArray | None, count: int) -> Origin:
-    """Return which rows the states and the next states that are kept stood in."""
+    """Return the original rows of the kept states and next states."""
     rows = np.arange(count) if episodes.rows is None else episodes.rows
     next_rows = np.append(rows[1:], -1)
     next_rows[episodes.ends] = -1
@@ -145,7 +144,7 @@ def _episode_codes(steps: Steps, told: Told) -> IntArray:
 
 
 def say_what_ends_an_episode(told: Told, flagged: bool, given_next: bool) -> None:
-    """Note, or refuse to guess, what an episode is in a log without a column that says so."""
+    """Note how episodes are defined without an episode column, or raise if that is unclear."""
     if flagged:
         told.notes.append("No episode column: an episode ends where a row is marked as its end.")
     elif given_next:
@@ -158,7 +157,7 @@ def say_what_ends_an_episode(told: Told, flagged: bool, given_next: bool) -> Non
 
 
 def without_timeouts(name: str | None, done: Any, truncated: BoolArray | None, told: Told) -> Any:
-    """Return what `done` says about termination: in older logs it is true at timeouts as well."""
+    """Return the termination flags from a `done` column, which in older logs includes timeouts."""
     if name is None or "done" not in name.lower() or truncated is None or not truncated.any():
         return done
     if not done[truncated].all():
@@ -246,11 +245,11 @@ def _terminated(steps: Steps, episodes: Runs) -> BoolArray:
 def _next_states(
     steps: Steps, episodes: Runs, terminated: BoolArray, told: Told
 ) -> tuple[BoolArray, FloatArray]:
-    """Return the rows whose next state nobody knows, and the next states of the others."""
+    """Return which rows have an unknown next state, (n,), and the next states of all rows."""
     if steps.next_states is None:
         after = np.empty_like(steps.states)
         after[:-1] = steps.states[1:]
-        after[episodes.ends] = steps.states[episodes.ends]  # stands in where nothing is backed up
+        after[episodes.ends] = steps.states[episodes.ends]  # placeholder, never used as a state
         unknown = episodes.ends & ~terminated
         _warn_of_gaps(steps, episodes, told)
     else:
@@ -274,7 +273,7 @@ def _next_states(
 
 
 def say_what_is_left_out(told: Told, dropped: BoolArray, emptied: BoolArray) -> None:
-    """Warn of episodes whose last step is left out, and of those that have no other step."""
+    """Warn about episodes whose last step is left out, and those that have no other step."""
     count = int(dropped.sum())
     if count:
         none_left = int(emptied.sum())
@@ -288,7 +287,7 @@ def say_what_is_left_out(told: Told, dropped: BoolArray, emptied: BoolArray) -> 
 
 
 def require_few(left_out: int, rows: int, episode: str) -> None:
-    """Refuse to leave out more than a few rows because of an episode column that was guessed."""
+    """Raise if a guessed episode column would leave out more than a few rows."""
     if left_out <= _FEW * rows:
         return
     raise LogError(
@@ -312,8 +311,8 @@ def _warn_of_gaps(steps: Steps, episodes: Runs, told: Told) -> None:
 
 
 def say_where_steps_are_missing(told: Told, count: int, steps: int, first: int) -> None:
-    """Warn of gaps between consecutive steps, the first after this row."""
-    if 0 < count < steps / 2:  # when most steps are further apart, one is not the unit
+    """Warn about gaps in the step numbers within episodes, the first after row `first`."""
+    if 0 < count < steps / 2:  # if most gaps exceed 1, the unit of the steps is not 1
         told.cautions.append(
             f"{count} step{'s' if count > 1 else ''} missing within episodes, the first after row "
             f"{first}: the next state there is that of the next row."

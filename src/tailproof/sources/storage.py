@@ -1,4 +1,4 @@
-"""Parquet data sets of any size and on any file system, read a few row groups at a time."""
+"""Parquet data sets of any size on any file system, read a few row groups at a time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tailproof.errors import LogError, StorageError, TailproofError
 from tailproof.sources.encode import is_text
 from tailproof.sources.tables import blaming
 
-_DECODED = 1 << 23  # bytes of columns that are decoded at a time
+_DECODED = 1 << 23  # bytes of columns to decode at a time
 
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive row groups of one file, as they were when the file was opened."""
+    """Consecutive row groups of one file, with its state at opening."""
 
     path: str
     groups: tuple[int, ...]
-    rows: tuple[int, ...]  # in each of them
+    rows: tuple[int, ...]  # of each row group
     size: int  # of the file, in bytes
-    stamp: int | None  # when the file was written
-    constants: tuple[tuple[str, Any], ...]  # columns that the names of its folders tell
+    stamp: int | None  # modification time of the file
+    constants: tuple[tuple[str, Any], ...]  # partition columns, from the names of its folders
 
     @property
     def count(self) -> int:
@@ -38,11 +38,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive rows of a data set: what one task reads."""
+    """Consecutive rows of a data set, the input of one task."""
 
     first: int
     spans: tuple[Span, ...]
-    beyond: Span | None  # the row group that follows, if the last episode goes on in it
+    beyond: Span | None  # the next row group, if the last episode continues there
 
     @property
     def rows(self) -> int:
@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Storage:
-    """A file system, the columns of the files on it, and how to read them."""
+    """Reads columns of files on a file system."""
 
     filesystem: Any
     is_local: bool
@@ -61,13 +61,13 @@ class Storage:
     def batches(
         self, span: Span, columns: Sequence[str], size: int
     ) -> Iterator[tuple[pa.RecordBatch, str]]:
-        """Yield some columns of a span, at most `size` rows at a time, and where they come from."""
+        """Yield some columns of a span, at most `size` rows at a time, each with its location."""
         constants = dict(span.constants)
         stored = [name for name in columns if name not in constants]
         wanted = pa.schema([self.schema.field(name) for name in columns])
         done = 0
         with self._blaming(span, stored), self._opened(span) as file:
-            # Fewer and longer batches cost less to decode; those asked for are slices of them.
+            # Decode fewer, longer batches, which is faster, and yield slices of them.
             times = max(1, _DECODED // (8 * size * max(1, len(stored))))
             for read in file.iter_batches(
                 batch_size=size * times,
@@ -113,7 +113,7 @@ class Storage:
             yield
         except (TailproofError, GeneratorExit):
             raise
-        except Exception as error:  # parsers of untrusted bytes raise all kinds
+        except Exception as error:  # parsers of untrusted bytes raise errors of any type
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise StorageError(
                 f"{span.path}{self._culprit(span, columns)} could not be read: {reason[:300]}. "
@@ -135,7 +135,7 @@ class Storage:
 def _as_wanted(
     batch: pa.RecordBatch, wanted: pa.Schema, constants: dict[str, Any]
 ) -> pa.RecordBatch:
-    """Return a batch with the columns, and of the types, that all files share."""
+    """Return a batch with the columns and types of the common schema."""
     arrays = []
     for field in wanted:
         if field.name in constants:
@@ -148,7 +148,7 @@ def _as_wanted(
 
 
 def _place(span: Span, row: int) -> str:
-    """Return in words where a row of a span is."""
+    """Return the location of a row of a span, as text."""
     ends = np.cumsum(span.rows)
     at = min(int(np.searchsorted(ends, row, side="right")), len(ends) - 1)
     within = row - int(ends[at]) + span.rows[at]
@@ -157,12 +157,12 @@ def _place(span: Span, row: int) -> str:
 
 @dataclass(frozen=True)
 class DataSet:
-    """The files of a log: where they are, their columns and row groups."""
+    """The files of a log, with their columns and row groups."""
 
     label: str
     storage: Storage
-    spans: tuple[Span, ...]  # a file each
-    schemas: tuple[pa.Schema, ...]  # of each
+    spans: tuple[Span, ...]  # one per file
+    schemas: tuple[pa.Schema, ...]  # one per file
 
     @property
     def schema(self) -> pa.Schema:
@@ -175,7 +175,7 @@ class DataSet:
         return sum(span.count for span in self.spans)
 
     def require_types(self, columns: Sequence[str]) -> None:
-        """Refuse files that lack a column, or disagree about its type."""
+        """Raise if a file lacks one of these columns, or its type differs between files."""
         for span, schema in zip(self.spans, self.schemas, strict=True):
             for name in columns:
                 if name in dict(span.constants):
@@ -203,7 +203,7 @@ class DataSet:
         return pa.Table.from_batches(read)
 
     def parts(self, rows: int) -> tuple[Part, ...]:
-        """Cut the data set into runs of row groups, of about this many rows each."""
+        """Divide the data set into runs of row groups with about `rows` rows each."""
         groups = [
             replace(span, groups=(group,), rows=(count,))
             for span in self.spans
@@ -229,9 +229,9 @@ def _extended(spans: tuple[Span, ...], group: Span) -> tuple[Span, ...]:
 
 
 def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return every column that any file has, of a type that holds all its values where there is one.
+    """Return the union of the files' columns, each with a common type if there is one.
 
-    The first file alone would hide what only the others have: flags, propensities, states.
+    Columns that the first file lacks, such as flags or propensities, are thus not lost.
     """
     fields: dict[str, pa.Field] = {}
     for schema in schemas:
@@ -264,7 +264,7 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
     Parameters
     ----------
     source
-        Where it is.
+        A path or URI.
     filesystem
         A file system of ``pyarrow.fs`` on which the source is a path; by default that of the URI, or
         the local one.
@@ -309,7 +309,7 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
         schemas.append(schema)
     if not spans:
         raise LogError(f"{label} has no rows. A log needs at least one.")
-    # What a file says about itself holds for the data set if all others say the same.
+    # Metadata of a file apply to the data set only if all files have the same.
     same = all(each.metadata == schemas[0].metadata for each in schemas)
     with blaming(label, "Rename columns whose names are not UTF-8 text."):
         united = _united([files.schema, *schemas])

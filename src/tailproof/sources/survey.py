@@ -1,6 +1,6 @@
-"""A first look at a data set: where its episodes start, how they end, and which actions occur.
+"""The first pass over a data set: where episodes start, how they end, and which actions occur.
 
-It reads the columns that say so and no others, and keeps a few numbers for each episode.
+It reads only the columns needed for this, and keeps a few numbers per episode.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ _BATCH = 1 << 18
 
 @dataclass(frozen=True)
 class Survey:
-    """What consecutive rows say about the episodes that they are of.
+    """The episodes of consecutive rows.
 
-    A *run* is as much of an episode as lies in these rows.
+    A *run* is the part of an episode that lies in these rows.
     """
 
     rows: int
-    starts: IntArray  # (R,) the row with which each run starts
-    ids: pa.Array | None  # (R,) None where the log names no episodes
+    starts: IntArray  # (R,) first row of each run
+    ids: pa.Array | None  # (R,) episode labels; None without an episode column
     groups: pa.Array | None  # (R,)
-    terminated: BoolArray  # (R,) as flagged in the last row of each run
+    terminated: BoolArray  # (R,) flag in the last row of each run
     truncated: BoolArray  # (R,)
-    steps: tuple[Any, Any] | None  # of the first and the last row
-    gaps: int  # steps that are missing within runs
-    first_gap: int  # the row before the first of them
-    actions: pa.Array | None  # (A,) distinct ones; None where they are no codes or labels
+    steps: tuple[Any, Any] | None  # step numbers of the first and the last row
+    gaps: int  # number of gaps in the steps within runs
+    first_gap: int  # the row before the first gap
+    actions: pa.Array | None  # (A,) distinct actions; None if continuous
     action_counts: IntArray | None  # (A,)
-    last_actions: pa.Array | None  # (R,) in the last row of each run
-    texts: tuple[pa.Array, ...]  # distinct values of each state column that is text
+    last_actions: pa.Array | None  # (R,) action in the last row of each run
+    texts: tuple[pa.Array, ...]  # distinct values of each text column of the state
 
 
 @dataclass(frozen=True)
 class Surveyor:
-    """Knows which columns to look at."""
+    """Computes the survey of a part from the columns that it needs."""
 
     storage: Storage
     columns: Columns
-    texts: tuple[tuple[str, ...], ...]  # each state column that is text, with its next states
+    texts: tuple[tuple[str, ...], ...]  # each text column of the state, with its next values
 
     def __call__(self, part: Part) -> Survey:
-        """Look at one part."""
+        """Return the survey of one part."""
         return self.merged(list(self._batches(part)))
 
     def merged(self, surveys: Sequence[Survey]) -> Survey:
-        """Return one survey of rows that follow each other."""
+        """Merge the surveys of consecutive parts."""
         go_on = [self._goes_on(one, another) for one, another in pairwise(surveys)]
         begin = [slice(int(each), None) for each in [False, *go_on]]
         end = [slice(None, -1 if each else None) for each in [*go_on, False]]
@@ -97,7 +97,7 @@ class Surveyor:
         )
 
     def _goes_on(self, one: Survey, another: Survey) -> bool:
-        """Tell whether the last episode of some rows goes on in the next, and check that it may."""
+        """Return whether the last episode of `one` continues in `another`, and check the order."""
         ended = bool(one.terminated[-1] or one.truncated[-1])
         if one.ids is None or another.ids is None:
             flagged = self.columns.terminated is not None or self.columns.truncated is not None
@@ -162,7 +162,7 @@ class Surveyor:
             inside = np.ones(m, dtype=bool)
             inside[starts] = False
             before = np.append(values[:1], values[:-1])
-            if (late := inside & (values <= before)).any():  # differences of unsigned numbers wrap
+            if (late := inside & (values <= before)).any():  # unsigned differences would wrap
                 raise _out_of_order(run_of(int(late.argmax())))
             steps = values[0], values[-1]
             if values.dtype.kind in "iu":
@@ -202,7 +202,7 @@ def _all_actions(surveys: Sequence[Survey]) -> tuple[pa.Array | None, IntArray |
 
 
 def _runs(name: str, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
-    """Return where the values of a column change, and the value from there on."""
+    """Return the rows where the value of a column changes, and the new values."""
     column = unwrapped(batch.column(name))
     refuse_missing(name, column)
     encoded = pc.run_end_encode(column.combine_chunks())

@@ -1,4 +1,4 @@
-"""Tables to logs: the columns of each part, as arrays, put together."""
+"""Tables to logs: convert the columns of each part to arrays and assemble them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from tailproof.sources.tidy import Tidying, require_complete, state_pairs
 from tailproof.sources.variables import Variable, distinct_texts, state_matrix
 
 T = TypeVar("T")
-#: What the state of a table without state columns is called.
+#: Name of the constant state variable of a table without state columns.
 NO_STATE = ("constant",)
-#: What no policy knows before it acts.
+#: Parts that are unknown before the action, so that policies cannot use them.
 _LATER = {
     "action": "the action",
     "reward": "the reward",
@@ -50,7 +50,7 @@ _LATER = {
 def read_table(
     source: Any, parts: dict[str, Choice], told: Told, tidying: Tidying
 ) -> tuple[Log, Columns]:
-    """Read a log from anything that is a table, and tell which columns were taken as what."""
+    """Read a log from any table; also return the columns of each part."""
     table = open_table(source)
     columns, description = chosen_columns(table.label, table.names, table.schema, parts)
     rows = _load(table, columns)
@@ -103,7 +103,7 @@ def _steps(
     tidying: Tidying,
     told: Told,
 ) -> Steps:
-    """Return the columns of each part as arrays; the description is that of a log of ours."""
+    """Return the columns of each part as arrays; `description` is set if tailproof wrote the log."""
     names, states, next_states = _states(table, columns, tidying, told)
     layout, notes = action_layout(
         columns.action,
@@ -169,7 +169,7 @@ def _states(
 def _net(
     rewards: FloatArray, actions: AnyArray, space: ActionSpace, cost: Mapping[str, float]
 ) -> FloatArray:
-    """Return rewards less the cost of the action that was taken."""
+    """Return the rewards minus the cost of the logged action."""
     if not cost:
         return rewards
     if not isinstance(space, Discrete):
@@ -190,7 +190,7 @@ def _net(
 
 
 def _say_what_is_odd(columns: Columns, log: Log, parts: Mapping[str, Choice], told: Told) -> None:
-    """Tell what may not be as meant: costs, outcomes among the states, no states."""
+    """Report possible mistakes: costs, outcomes among the states, no states."""
     reward = columns.reward
     if columns.negative:
         told.notes.append(

@@ -1,4 +1,4 @@
-"""Tables from anywhere, as Arrow: files, folders, and frames of other libraries."""
+"""Open tables as Arrow: files, folders, and frames of other libraries."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
 
 @dataclass(frozen=True)
 class Source:
-    """A table that has been opened: its columns are known, its rows not read yet.
+    """An opened table: its columns are known, its rows not yet read.
 
-    `read` takes the columns to read, and those of them that are labels, to be kept as they are written.
+    `read` takes the columns to read, and those among them that are labels, which keep their spelling.
     """
 
-    label: str  # what errors call it
+    label: str  # its name in error messages
     names: tuple[str, ...]
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
-    schema: pa.Schema | None = None  # where it may hold what tailproof wrote about the table
+    schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
     index: Any = None  # the row labels of a pandas frame
 
 
@@ -59,19 +59,19 @@ def open_table(given: Any) -> Source:
 
 @contextmanager
 def blaming(label: str, advice: str) -> Iterator[None]:
-    """Turn whatever a parser raises about its input into an error that names it."""
+    """Convert any error of a parser to a `LogError` that names the input."""
     try:
         yield
     except TailproofError:
         raise
-    except Exception as error:  # parsers of untrusted bytes raise all kinds
+    except Exception as error:  # parsers of untrusted bytes raise errors of any type
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LogError(f"{label} could not be read: {reason[:300]}. {advice}") from error
 
 
 @contextmanager
 def naming_the_type(where: str = "") -> Iterator[None]:
-    """Turn Arrow's own errors about types it cannot convert into ours, and say where in a data set."""
+    """Convert Arrow's errors about types to a `LogError` with the location in the data set."""
     try:
         yield
     except LogError as error:
@@ -164,7 +164,7 @@ def _open_parquet(path: Path, label: str) -> Source:
 
 
 def _refuse_miscounted(file: Any) -> None:
-    """Raise unless a Parquet file's counts of its rows agree; Arrow would follow either."""
+    """Raise unless a Parquet file's row counts agree; Arrow does not check this."""
     metadata = file.metadata
     rows = sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
     if rows != metadata.num_rows:
@@ -172,7 +172,7 @@ def _refuse_miscounted(file: Any) -> None:
 
 
 def _open_folder(path: Path) -> Source:
-    from tailproof.sources.storage import open_data_set  # which blames files as we do
+    from tailproof.sources.storage import open_data_set  # its errors name the file
 
     label = f"The folder {path}"
     advice = "It must hold Parquet files with the same columns, or a Minari data set."
@@ -185,7 +185,7 @@ def _open_folder(path: Path) -> Source:
         with blaming(label, advice):
             return data.table(columns)
 
-    # Its metadata would be that of one file only, so the folder counts as a plain table.
+    # The metadata would be that of one file only, so the folder is read as a plain table.
     return Source(label, tuple(data.schema.names), read)
 
 
@@ -197,7 +197,7 @@ def _open_arrow(path: Path, label: str) -> Source:
             else:
                 file.seek(0)
                 table = pa.ipc.open_stream(file).read_all()
-        table.validate(full=True)  # damaged offsets would be followed out of bounds
+        table.validate(full=True)  # damaged offsets would cause out-of-bounds reads
         return _in_memory(label, table)
 
 
@@ -212,7 +212,7 @@ def _open_json(path: Path, label: str) -> Source:
 
 
 def _with_dates(table: pa.Table) -> pa.Table:
-    """Return the table with texts that are all ISO dates as such, as a reader of CSV does."""
+    """Return the table with text columns of ISO dates converted to dates, as for CSV."""
     for place, name in enumerate(table.column_names):
         column = table.column(place)
         if not pa.types.is_string(column.type) or column.null_count == len(column):
@@ -221,7 +221,7 @@ def _with_dates(table: pa.Table) -> pa.Table:
             continue
         try:
             dates = pc.cast(column, pa.timestamp("us"))
-        except pa.ArrowInvalid:  # no dates after all
+        except pa.ArrowInvalid:  # not all are dates
             continue
         table = table.set_column(place, name, dates)
     return table
@@ -255,7 +255,7 @@ def _open_csv(path: Path, label: str) -> Source:
     )
     with blaming(label, advice), pa.input_stream(str(path)) as file:
         delimiter = _delimiter(file.read(1 << 16))
-    # A label may hold a line break.
+    # A label may contain a line break.
     parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
 
     def converting(columns: Sequence[str], labels: Sequence[str]) -> Any:
@@ -292,7 +292,7 @@ def _delimiter(head: bytes) -> str:
 
 
 def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return labels as integers if that loses nothing: 7 may become one, 007 stays text."""
+    """Return labels as integers if that is lossless: 7 becomes an integer, 007 stays text."""
     try:
         numbers = column.cast(pa.int64())
     except pa.ArrowInvalid:

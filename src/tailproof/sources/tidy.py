@@ -1,4 +1,4 @@
-"""State columns as tables have them: gaps, dates, many categories, made fit to be numbers, and said."""
+"""Prepare state columns: fill missing values, split dates, merge rare categories, and report it."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from tailproof.sources.steps import Told
 from tailproof.sources.variables import require_no_numbers
 
 Missing = Literal["category", "median", "drop-episode", "error"]
-#: What a missing text becomes.
+#: The category for missing text.
 MISSING = "(missing)"
 _DATE_AS_TEXT = re.compile(r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4}.*")
 
 
 @dataclass(frozen=True)
 class Tidying:
-    """How to make numbers of state columns.
+    """How to convert state columns to numbers.
 
     Attributes
     ----------
     missing
-        ``"category"``: a missing text is a category of its own, a missing number is the median, with
-        an indicator variable; ``"median"``: a missing text is the most common one, also with an
-        indicator; ``"drop-episode"`` leaves out whole episodes; ``"error"`` refuses.
+        ``"category"``: missing text becomes its own category, a missing number the median plus an
+        indicator variable; ``"median"``: missing text becomes the most common value, also with an
+        indicator; ``"drop-episode"`` leaves out whole episodes; ``"error"`` raises.
     categorical
-        Columns of numbers that are names, such as the number of a site.
+        Numeric columns that are categories, such as a site number.
     categories
-        How many variables a column of text may become: the most common texts, and one for all others.
+        Largest number of variables per text column: the most common values, and one for all others.
     cost
-        What each action costs, by label: taken off the reward wherever it was taken.
+        The cost of each action, by label, subtracted from the reward of rows with this action.
     """
 
     missing: Missing = "category"
@@ -59,7 +59,7 @@ class Tidying:
 
 
 class Pair(NamedTuple):
-    """A state column, and its next values where the table gives them."""
+    """A state column, and the column of its next values, if any."""
 
     name: str
     column: pa.ChunkedArray
@@ -73,7 +73,7 @@ class Pair(NamedTuple):
 
 
 def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, told: Told) -> list[Pair]:
-    """Return the state columns of a table without gaps, dates and rare categories."""
+    """Return the state columns with values filled in, dates split and rare categories merged."""
     unknown = [name for name in tidying.categorical if name not in columns.state]
     if unknown:
         raise LogError(
@@ -103,7 +103,7 @@ def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, told: Told)
 
 
 def _unseen(table: pa.Table, next_state: Sequence[str]) -> BoolArray | None:
-    """Return the rows in which no next state is known at all, which nothing may fill in."""
+    """Return the rows without any next state, which must not be filled in."""
     if not next_state:
         return None
     return np.asarray(np.logical_and.reduce([missing_rows(table[name]) for name in next_state]))
@@ -127,7 +127,7 @@ def _changed(pair: Pair, columns: Sequence[pa.ChunkedArray], suffix: str = "") -
 
 
 def _in_parts(pair: Pair) -> list[Pair]:
-    """Return a date or a time as numbers: days since 1970, and the hour where there is one."""
+    """Return a date or time as numbers: days since 1970, and the hour if there is one."""
     kind = pair.column.type
     if not (kinds.is_date(kind) or kinds.is_timestamp(kind)):
         return [pair]
@@ -150,7 +150,7 @@ def _in_parts(pair: Pair) -> list[Pair]:
 def _filled(
     pair: Pair, tidying: Tidying, unseen: BoolArray | None, told: list[str]
 ) -> tuple[Pair, list[Pair]]:
-    """Return a column without gaps, and the indicator of where they were."""
+    """Return a column with missing values filled in, and the indicator of missing values."""
     gaps = [missing_rows(column) for column in pair.both]
     if len(gaps) > 1 and unseen is not None:
         gaps[1] &= ~unseen
@@ -188,7 +188,7 @@ def _replaced(pair: Pair, gaps: Sequence[BoolArray], value: str | float) -> list
 
 
 def _grouped(pair: Pair, tidying: Tidying, told: Told) -> list[Pair]:
-    """Return a text column with its rare values put together; an identifier is refused."""
+    """Return a text column with rare values merged; raise if it is an identifier."""
     if not is_text(pair.column.type):
         return [pair]
     text = [column.cast(pa.large_string()) for column in pair.both]
@@ -225,9 +225,9 @@ def _grouped(pair: Pair, tidying: Tidying, told: Told) -> list[Pair]:
 
 
 def require_complete(table: pa.Table, columns: Columns, tidying: Tidying) -> BoolArray | None:
-    """Refuse gaps that nothing can fill, all columns at once, or return the rows to keep, (n,).
+    """Raise one error for all missing values that cannot be filled, or return the rows to keep, (n,).
 
-    Rows are left out only with ``missing="drop-episode"``, and then whole episodes.
+    Only ``missing="drop-episode"`` leaves out rows, and then whole episodes.
     """
     strict = tidying.missing in ("error", "drop-episode")
     parts = [part for part in columns.parts() if part != "next_state"]

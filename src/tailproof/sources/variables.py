@@ -1,4 +1,4 @@
-"""State columns as numbers: themselves, their categories one-hot, or the entries of their lists."""
+"""State columns as numbers: numeric values, one-hot categories, or list entries."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from tailproof.sources.encode import (
     unwrapped,
 )
 
-#: More categories than this in a state column are an identifier, not a category.
+#: A text column with more distinct values than this is an identifier, not a category.
 MOST_CATEGORIES = 256
-_MANY = 20  # distinct texts, of which nine in ten are numbers: those are numbers, misspelt
+_MANY = 20  # with this many texts, if 90 % are numbers, the others are misspelt numbers
 
 
 @dataclass(frozen=True)
 class Variable:
-    """How to read a state column: as a number, the entries of its lists, or one number for each text.
+    """How to read a state column: as a number, as list entries, or one-hot by text.
 
     The column of its next values is read the same way.
     """
 
     name: str
-    parts: tuple[str, ...]  # the names of its numbers
-    texts: pa.Array | None = None  # in order; None unless it is text
+    parts: tuple[str, ...]  # the names of its state variables
+    texts: pa.Array | None = None  # sorted categories; None unless the column is text
     is_list: bool = False
 
     @classmethod
     def of(cls, name: str, sample: Column, texts: pa.Array | None) -> Variable:
-        """Return how to read a column, from some of its values or, if it is text, all of them."""
+        """Return how to read a column, from a sample and, for text, all distinct `texts`."""
         if texts is not None:
             _require_categories(name, texts.to_pylist())
             ordered = texts.take(pc.sort_indices(texts))
@@ -56,9 +56,9 @@ class Variable:
         return cls(name, (f"{name}=true" if kinds.is_boolean(sample.type) else name,))
 
     def fill(self, out: FloatArray, name: str, column: Column, *, missing: bool) -> None:
-        """Write a column's numbers to `out`, (w, m); values that may be `missing` are NaN."""
+        """Write a column's numbers to `out`, (w, m); NaN for missing values, if allowed."""
         if kinds.is_float64(column.type) and not column.null_count and not self.is_list:
-            array(column, out=out[0])  # what is not finite is found when all columns are there
+            array(column, out=out[0])  # `state_matrix` checks all columns at once for finiteness
             return
         column = unwrapped(column)
         if self.texts is not None:
@@ -87,7 +87,7 @@ def state_matrix(
     room: int = 0,
     order: Literal["C", "F"] = "C",
 ) -> FloatArray:
-    """Return the variables as they are in columns of these names, a row each, (p, m + room)."""
+    """Return the state variables of these columns, one per row, (p, m + room)."""
     rows = len(columns[0])
     every = np.empty((sum(len(each.parts) for each in variables), rows + room), order=order)
     values, place = every[:, :rows], 0
@@ -96,7 +96,7 @@ def state_matrix(
         place += len(each.parts)
     with np.errstate(over="ignore", invalid="ignore"):
         total = values.sum()
-    if not np.isfinite(total):  # of the few columns that may hold such values, say which does
+    if not np.isfinite(total):  # find the column with values that are not finite
         for name, column in zip(names, columns, strict=True):
             if kinds.is_floating(column.type):
                 numbers(name, column, missing=missing)
@@ -104,7 +104,7 @@ def state_matrix(
 
 
 def distinct_texts(name: str, columns: Sequence[Column]) -> pa.Array:
-    """Return the texts of a state column and of its next values, if these are text too."""
+    """Return the distinct texts of a state column and of its next values, if these are text."""
     every = [unwrapped(column) for column in columns]
     refuse_missing(name, every[0])
     texts = [column.cast(pa.large_string()) for column in every if is_text(column.type)]
@@ -113,7 +113,7 @@ def distinct_texts(name: str, columns: Sequence[Column]) -> pa.Array:
 
 
 def _require_categories(name: str, labels: list[str]) -> None:
-    """Refuse text that is no category: an identifier, or numbers of which a few are misspelt."""
+    """Raise if text is not a category: an identifier, or numbers with a few misspelt."""
     if len(labels) > MOST_CATEGORIES:
         raise LogError(
             f"State column {name!r} has {len(labels)} distinct texts, more than {MOST_CATEGORIES}: "
@@ -123,7 +123,7 @@ def _require_categories(name: str, labels: list[str]) -> None:
 
 
 def require_no_numbers(name: str, labels: Sequence[str]) -> None:
-    """Refuse text that is numbers, of which a few are misspelt."""
+    """Raise if text consists of numbers with a few misspelt."""
     odd = [label for label in labels if not _is_number(label)]
     if len(labels) >= _MANY and 0 < len(odd) <= len(labels) / 10:
         raise LogError(
@@ -141,13 +141,13 @@ def _is_number(text: str) -> bool:
 
 
 def list_width(name: str, column: pa.ChunkedArray) -> int:
-    """Return how many entries the first list of a column has; none may be missing."""
+    """Return the length of a column's first list; no entry may be missing."""
     refuse_missing(name, column)
     return int(pc.list_value_length(column)[0].as_py())
 
 
 def lists(name: str, column: pa.ChunkedArray, width: int, *, missing: bool = False) -> FloatArray:
-    """Return lists of numbers as (n, width); lists that may be `missing` are NaN."""
+    """Return lists of numbers as (n, width); NaN for missing lists, if allowed."""
     if not missing:
         refuse_missing(name, column)
     there = ~missing_rows(column)

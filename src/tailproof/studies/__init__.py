@@ -1,1 +1,1 @@
-"""Research: the paper's experiments, the benchmark and the demonstration. Nothing else imports them."""
+"""Studies: the paper's experiments, the benchmark, the demonstration. Nothing else imports them."""

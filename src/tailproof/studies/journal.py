@@ -1,4 +1,4 @@
-"""Finished replicates on disk, one line each, so that a killed run goes on where it stopped."""
+"""Finished replicates on disk, one line each, so that a stopped run can resume."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tailproof.files.atomic import sync_folder
 
 
 class Journal(dict[str, Any]):
-    """Records by key in a file: appended, flushed to the disk line by line, never rewritten.
+    """Records by key in an append-only file, flushed to disk after each line.
 
-    Every line is a checksum and JSON. A line that was torn by a crash, or damaged later, does not
-    match its checksum: it is left out, and its replicate runs again. The file is locked while it is
-    open, so that two runs cannot write into each other. Without a `path`, records are only kept in
-    memory. `about` is what all records have in common: a file that says otherwise, or no longer says
-    it, is refused, and the error says what `differs`.
+    Every line is a checksum and JSON. An incomplete or damaged line does not match its checksum: it is
+    left out, and its replicate runs again. The file is locked while it is open, so that two runs cannot
+    write to it at once. Without a `path`, records are only kept in memory. `about` are the settings
+    that all records share: a file with other settings, or without them, raises an error, which names
+    what `differs`.
 
     Examples
     --------
@@ -67,13 +67,13 @@ class Journal(dict[str, Any]):
         self.close()
 
     def append(self, key: str, record: Any) -> None:
-        """Add a record and return when it is on the disk."""
+        """Add a record, and return when it is on disk."""
         self._write({"key": key, "record": record})
-        # Through JSON, so that a fresh record and one that was read again are the same.
+        # Converted by JSON, so that new records equal those read from the file.
         self[key] = json.loads(json.dumps(record))
 
     def close(self) -> None:
-        """Close the file and give up the lock."""
+        """Close the file and release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -82,7 +82,7 @@ class Journal(dict[str, Any]):
         file.seek(0)
         content = file.read()
         whole = content.rfind(b"\n") + 1
-        if whole < len(content):  # the last line was torn
+        if whole < len(content):  # the last line is incomplete
             file.truncate(whole)
         if whole == 0:
             self._write({"about": self._about})
@@ -111,13 +111,13 @@ class Journal(dict[str, Any]):
 
 
 def line_of(entry: Any) -> bytes:
-    """Return an entry as a line: a checksum, and JSON."""
+    """Return an entry as a line: a checksum and JSON."""
     content = json.dumps(entry).encode()
     return b"%08x %s\n" % (zlib.crc32(content), content)
 
 
 def entry_of(line: bytes) -> dict[str, Any] | None:
-    """Return what a line holds; None if it does not match its checksum."""
+    """Return the entry of a line; None if it does not match its checksum."""
     checksum, _, content = line.partition(b" ")
     try:
         if int(checksum, 16) != zlib.crc32(content):
@@ -131,7 +131,7 @@ def entry_of(line: bytes) -> dict[str, Any] | None:
 def _lock(file: IO[bytes], path: Path) -> None:
     try:
         import fcntl
-    except ImportError:  # not on Windows, where an open file guards itself less
+    except ImportError:  # Windows has no fcntl
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

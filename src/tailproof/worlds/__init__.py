@@ -1,4 +1,4 @@
-"""Simulated worlds whose truth is known: for tests, demonstrations and experiments.
+"""Simulated worlds with known true values, for tests, demonstrations and experiments.
 
 A world is anything with the four members of `World`; `tailproof.worlds.rollout` runs policies in
 it, all episodes at once.
@@ -18,15 +18,15 @@ __all__ = ["CartPole", "LinearMDP", "TabularMDP", "World"]
 
 
 class World(Protocol):
-    """A Markov decision process that is simulated for many episodes at once."""
+    """A Markov decision process that simulates many episodes at once."""
 
     @property
     def action_space(self) -> ActionSpace:
-        """The actions that `step` understands."""
+        """The actions that `step` accepts."""
 
     @property
     def horizon(self) -> int:
-        """Steps of an episode where nobody asks for another number."""
+        """Default number of steps per episode."""
 
     def start(self, episodes: int, rng: np.random.Generator) -> FloatArray:
         """Draw initial states, (E, p)."""

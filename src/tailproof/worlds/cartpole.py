@@ -103,10 +103,10 @@ class PPOPolicy:
 
 @lru_cache(maxsize=1)
 def shipped_policy() -> PPOPolicy:
-    """Return the policy whose weights come with the package.
+    """Return the policy whose weights are part of the package.
 
-    They were trained in this world by `tailproof.worlds.online.train_behaviour(seed=0)`; what
-    they are worth, and what depends on them, stands in ``data/cartpole_ppo.md``.
+    They were trained in this world by `tailproof.worlds.online.train_behaviour(seed=0)`; see
+    ``data/cartpole_ppo.md`` for their value and what depends on them.
 
     Examples
     --------
@@ -137,17 +137,17 @@ TARGET_TRUTH = MonteCarlo(value=99.0731, standard_error=0.0024, episodes=20_000,
 
 @dataclass(frozen=True)
 class CartPole:
-    """CartPole as the paper has it (section 5), for many episodes at once.
+    """CartPole as in the paper (section 5), for many episodes at once.
 
-    The state is (position, velocity, angle, angular velocity), the start uniform in ±0.05. With f
+    The state is (position, velocity, angle, angular velocity), initially uniform in ±0.05. With f
     the dynamics of Gymnasium's CartPole-v1 and 'fallen' a position beyond ±2.4 or an angle beyond
     ±12°::
 
         s' = f(s, a) + N(0, 0.01²),   r = 1 − x²/11.52 − (θ°)²/288 of f(s, a),   standing s
         s' = s,                       r = 0,                                     fallen s
 
-    Nothing terminates: a fallen pole stays and earns nothing. Whether the pole has fallen is read
-    from the noisy state, so that the state alone decides what follows.
+    Nothing terminates: a fallen pole stays fallen with reward 0. Whether the pole has fallen depends
+    on the noisy state, so that the process is Markov.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class CartPole:
 
     @property
     def state_names(self) -> tuple[str, ...]:
-        """What the four coordinates are."""
+        """Names of the four coordinates."""
         return ("position", "velocity", "angle", "angular velocity")
 
     def start(self, episodes: int, rng: np.random.Generator) -> FloatArray:
@@ -191,7 +191,7 @@ class CartPole:
     def step(
         self, states: FloatArray, actions: AnyArray, rng: np.random.Generator
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Return the next states (n, 4), rewards (n,) and that nothing terminates (n,)."""
+        """Return the next states (n, 4), rewards (n,) and terminations (n,), all false."""
         moved = push(states, actions)
         rewards = reward(moved)
         next_states = moved + self.state_noise * rng.standard_normal(states.shape)
@@ -206,7 +206,7 @@ class CartPole:
         return shipped_policy().greedy
 
     def behaviour(self, epsilon: float = 0.05) -> EpsilonGreedy:
-        """Return (1 − ε)·π* + ε·uniform, drawn for every episode and step on its own."""
+        """Return (1 − ε)·π* + ε·uniform, drawn independently at every episode and step."""
         return EpsilonGreedy(self.target(), epsilon, n_actions=2)
 
     def log(
@@ -221,7 +221,7 @@ class CartPole:
     ) -> Log:
         """Log some episodes of a policy, by default of the ε-greedy behaviour, with propensities.
 
-        The same seed gives the same trajectories whatever the noise on the rewards.
+        The same seed gives the same trajectories for any noise on the rewards.
         """
         acting = self.behaviour(epsilon) if policy is None else policy
         return noisy_rollout(self, acting, noise, episodes=episodes, steps=steps, seed=seed)
@@ -237,8 +237,8 @@ class CartPole:
     ) -> float:
         """Return the mean discounted return of `steps` steps, by simulation.
 
-        The regret of a learned policy is ``value(world.target()) - value(policy)``; under one seed
-        both meet the same random numbers.
+        The regret of a learned policy is ``value(world.target()) - value(policy)``; with the same
+        seed both use the same random numbers.
         """
         returns = simulated_returns(
             self, policy, episodes=episodes, steps=steps or self.horizon, gamma=gamma, seed=seed
@@ -253,10 +253,10 @@ class CartPole:
         episodes: int = 2000,
         seed: Seed = 0,
     ) -> MonteCarlo:
-        """Return J(π) = E Σ_t γ^t r_t over an infinite horizon, which is what FQE estimates.
+        """Return J(π) = E Σ_t γ^t r_t over an infinite horizon, the target of FQE.
 
-        Simulated until γ^T/(1 − γ) < 10⁻⁴, 1,375 steps at γ = 0.99. Without a policy the answer is
-        for `target`; at γ = 0.99 in the paper's world that is the stored `TARGET_TRUTH`.
+        Simulated until γ^T/(1 − γ) < 10⁻⁴, 1,375 steps at γ = 0.99. The default policy is `target`;
+        its value at γ = 0.99 in the paper's world is stored as `TARGET_TRUTH`.
         """
         if not 0 <= gamma < 1:
             raise TailproofError(
@@ -279,10 +279,10 @@ class CartPole:
         episodes: int = 2000,
         seed: Seed = 0,
     ) -> float:
-        """Return what the paper took for the truth: 201 rewarded steps, returns clipped.
+        """Return the paper's reference value: 201 rewarded steps, clipped returns.
 
         Its Monte Carlo ran 300 steps in a simulator that stops after 201, and clipped the returns
-        at their own 2 % and 98 % quantiles. It falls short of `truth` by about γ^201 = 13 %.
+        at their 2 % and 98 % quantiles. It is about γ^201 = 13 % lower than `truth`.
         """
         returns = simulated_returns(
             self, policy or self.target(), episodes=episodes, steps=201, gamma=gamma, seed=seed

@@ -1,9 +1,9 @@
-"""Motor insurance: one-step logs of a portfolio whose claims have a Pareto tail, with exact truths.
+"""Motor insurance: one-step logs of a portfolio with Pareto-tailed claims and exact true values.
 
-No claim of anyone is in here. Claims are drawn from a law with round figures of Belgian motor
-third-party liability in 1997 as published (Denuit and Lang 2004 describe the portfolio): 11 % of
-policyholders claim in a year, a claim costs about 1,600 euros on average, and the largest claims have a
-tail index near 1.4. Premiums are made up.
+It contains no real claims. Claims are drawn from a distribution with rounded published figures of
+Belgian motor third-party liability in 1997 (the portfolio of Denuit and Lang 2004): 11 % of
+policyholders claim in a year, the mean claim is about 1,600 euros, and the largest claims have a tail
+index near 1.4. Premiums are invented.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Insurance:
     claiming
         Share of policyholders with a claim.
     centre, spread
-        Of the logarithm of an ordinary claim.
+        Mean and standard deviation of the logarithm of an ordinary claim.
     threshold, beyond, tail_index
-        Where the Pareto tail starts, the share of claims beyond, and its index.
+        Start of the Pareto tail, the share of claims beyond it, and the tail index.
     deductibles, premiums
-        Of each action.
+        One per action.
     """
 
     claiming: float = 0.112
@@ -57,16 +57,16 @@ class Insurance:
         return Discrete(len(names), names)
 
     def frequency(self, states: FloatArray) -> FloatArray:
-        """Return the chance of a claim by age and bonus-malus level, (n,)."""
+        """Return the probability of a claim by age and bonus-malus level, (n,)."""
         young = np.exp(-(states[:, 0] - 18) / 15)
         return self.claiming * (0.84 + 0.67 * young) * (0.87 + 0.065 * states[:, 1])
 
     def logging(self, states: FloatArray) -> FloatArray:
-        """Return how often each deductible was offered, (n, 3): high ones to worse levels."""
+        """Return the logged probability of each deductible, (n, 3): high ones at worse levels."""
         return np.where(states[:, [1]] > 3, [[0.2, 0.3, 0.5]], [[0.5, 0.3, 0.2]])
 
     def target(self, states: FloatArray) -> IntArray:
-        """Return the deductible of the new rule: 500 below the age of 35, else 200 from level 5."""
+        """Return the deductible of the target policy: 500 below age 35, else 200 from level 5."""
         return np.where(states[:, 0] < 35, 2, (states[:, 1] >= 5).astype(int))
 
     def log(self, rows: int, *, seed: int | list[int] = 0) -> Log:
@@ -92,7 +92,7 @@ class Insurance:
         )
 
     def value(self, policy: Any, *, cap: float | None = None) -> float:
-        """Return the expected profit of a policy, exactly; no profit below `cap` if one is given."""
+        """Return the exact expected profit of a policy; with `cap`, of profits clipped below at it."""
         grid = np.meshgrid(_AGES, _LEVELS, indexing="ij")
         states: FloatArray = np.stack(grid, axis=-1).reshape(-1, 2).astype(float)
         share = np.tile(_LEVEL_SHARES, len(_AGES)) / len(_AGES)

@@ -1,4 +1,4 @@
-"""A linear MDP over real vectors whose values are known exactly."""
+"""A linear MDP over real vectors with exactly known values."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class LinearMDP(ExactWorld):
 
         P(s'|s, a) = Σ_j φ_j(s, a) μ_j(s'),   r(s, a) = φ(s, a)ᵀθ,   w_π = θ + γ Σ_s' μ(s') V^π(s')
 
-    φ lies in the simplex, so P is a law whatever the state. The laws μ_j share finitely many atoms
-    in R^p; on these the MDP is a `TabularMDP`, from which J and the optimal policy are exact.
+    φ lies in the simplex, so P is a distribution in every state. The distributions μ_j share finitely
+    many atoms in R^p; on these the MDP is a `TabularMDP`, which gives the exact J and optimal policy.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class LinearMDP(ExactWorld):
     theta
         θ, (d,).
     initial
-        Law of the first state over the atoms, (N,).
+        Distribution of the first state over the atoms, (N,).
     horizon
         Steps of an episode.
 
@@ -108,7 +108,7 @@ class LinearMDP(ExactWorld):
         atoms: int = 40,
         horizon: int = 100,
     ) -> LinearMDP:
-        """Draw a linear MDP: normal atoms, softmax weights and θ, Dirichlet laws μ_j."""
+        """Draw a linear MDP: normal atoms, softmax weights and θ, Dirichlet distributions μ_j."""
         rng = np.random.default_rng(seed)
         return cls(
             rng.standard_normal((atoms, dimension)),
@@ -134,7 +134,7 @@ class LinearMDP(ExactWorld):
     def step(
         self, states: FloatArray, actions: AnyArray, rng: np.random.Generator
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Return the next states (n, p), rewards (n,) and that nothing terminates (n,)."""
+        """Return the next states (n, p), rewards (n,) and terminations (n,), all false."""
         phi = self.features(states, actions)  # (n, d)
         component = draw(np.cumsum(phi, axis=1), rng)
         landed = draw(np.cumsum(self.measures, axis=1)[component], rng)
@@ -142,7 +142,7 @@ class LinearMDP(ExactWorld):
 
     @cached_property
     def latent(self) -> TabularMDP:
-        """The same MDP over the numbers of its atoms."""
+        """The same MDP over the indices of its atoms."""
         phi = self.features.at_all_actions(self.atoms)  # (N, A, d)
         return TabularMDP(phi @ self.measures, phi @ self.theta, self.initial, horizon=self.horizon)
 

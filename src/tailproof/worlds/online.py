@@ -14,10 +14,10 @@ from tailproof.worlds.cartpole import CartPole, PPOPolicy, fallen
 
 
 class CartPoleEnv(gymnasium.Env[FloatArray, int]):
-    """The paper's CartPole as a Gymnasium environment that terminates at a fall.
+    """The paper's CartPole as a Gymnasium environment that terminates when the pole falls.
 
-    A fallen pole earns nothing for ever, so ending the episode there leaves every value as it is
-    and saves the simulation.
+    A fallen pole has reward 0 for ever, so ending the episode there changes no value and saves
+    time.
 
     Examples
     --------
@@ -56,15 +56,15 @@ def train_behaviour(
 ) -> PPOPolicy:
     """Train π* with PPO (stable-baselines3) in the paper's CartPole, in about a minute.
 
-    Longer training is not better here: it makes a steadier pole, whose logs visit fewer states and
-    teach a linear critic less (figures in ``data/cartpole_ppo.md``).
+    Longer training is not better here: with a steadier pole, logs visit fewer states and are less
+    informative for a linear critic (figures in ``data/cartpole_ppo.md``).
 
     Parameters
     ----------
     seed
         Seed of the network, of the sampling and of the environments.
     training_steps
-        Environment steps in all.
+        Total number of environment steps.
     hidden
         Units of the actor's tanh layers.
     """
@@ -77,7 +77,7 @@ def train_behaviour(
             "Training needs stable-baselines3, which is not installed. "
             "Run: pip install 'tailproof[online]'"
         ) from error
-    torch.set_num_threads(1)  # the networks are tiny: more threads only wait for each other
+    torch.set_num_threads(1)  # more threads slow down such small networks
     learner = PPO(
         "MlpPolicy",
         make_vec_env(CartPoleEnv, n_envs=8, seed=seed),

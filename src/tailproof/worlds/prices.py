@@ -1,7 +1,7 @@
-"""Two years of real electricity prices, with one winter storm in them.
+"""Two years of real electricity prices, including one winter storm.
 
-Day-ahead prices of five ERCOT hubs, 2021 and 2022, CC BY 4.0; `data/ercot_hubs.md` says where they
-come from and what was changed. The winter storm Uri, 12–20 February 2021, is 1.2 % of the days.
+Day-ahead prices of five ERCOT hubs, 2021 and 2022, CC BY 4.0; `data/ercot_hubs.md` documents their
+source and changes. The winter storm Uri, 12–20 February 2021, is 1.2 % of the days.
 """
 
 from collections.abc import Sequence
@@ -73,9 +73,9 @@ class Prices:
         Parameters
         ----------
         hubs
-            Hubs to keep, in this order; all when absent.
+            Hubs to keep, in this order; by default all.
         year
-            Calendar year to keep; all when absent.
+            Calendar year to keep; by default all.
         storm
             False drops the days of the storm.
         """
@@ -104,11 +104,11 @@ class Prices:
 
 @cache
 def read_prices() -> Prices:
-    """Read the prices that come with the package: 729 days × 24 hours × 5 hubs.
+    """Read the prices included in the package: 729 days × 24 hours × 5 hubs.
 
-    Hour h, counted from 0, is the file's `hour_ending` h + 1. Two hours do not exist, one each
-    spring when clocks go forward: they repeat the hour before. The first day is left out. The
-    arrays are read-only, since every caller shares them.
+    Hour h, counted from 0, is the file's `hour_ending` h + 1. The two hours that do not exist, when
+    clocks go forward in spring, repeat the hour before. The first day is left out. The arrays are
+    shared by all callers and read-only.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def read_prices() -> Prices:
     hour = table["hour_ending"].to_numpy().astype(int) - 1
     dollars = np.full((len(HUBS), len(days), HOURS), np.nan)
     for index, hub in enumerate(HUBS):
-        # The market quotes cents; rounding undoes the file's single precision.
+        # Prices are quoted in cents; rounding removes the error of the file's single precision.
         dollars[index, row, hour] = np.round(table[hub].to_numpy().astype(float), 2)
     for day, missing in np.argwhere(np.isnan(dollars[0])):
         dollars[:, day, missing] = dollars[:, day, missing - 1]
@@ -132,7 +132,7 @@ def read_prices() -> Prices:
 
 
 def _table() -> Any:
-    from pyarrow import BufferReader, parquet  # slow to import, and only this world needs it
+    from pyarrow import BufferReader, parquet  # slow to import, needed only here
 
     file = resources.files("tailproof").joinpath("worlds", "data", "ercot_hubs.parquet")
     return parquet.read_table(BufferReader(file.read_bytes()))

@@ -1,4 +1,4 @@
-"""Run a policy in a world or a Gymnasium environment, and log what happens."""
+"""Run a policy in a world or a Gymnasium environment, and log the transitions."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def rollout(
 ) -> Log:
     """Run a policy for some episodes and return the log.
 
-    Exploration is drawn for every episode and step on its own. Where the policy has
-    `probabilities(states)` or `log_prob(states, actions)`, the log carries propensities.
+    Random actions are drawn independently at every episode and step. If the policy has
+    `probabilities(states)` or `log_prob(states, actions)`, the log has propensities.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def rollout(
     episodes
         Number of episodes, E.
     steps
-        Longest episode: what is longer is truncated. By default the world's `horizon`; an
-        environment runs until it ends by itself.
+        Longest episode; longer ones are truncated. By default the world's `horizon`; an environment
+        runs until it ends by itself.
     seed
         An integer, a seed sequence or a generator. The same seed gives the same log.
     progress
@@ -80,7 +80,7 @@ def rollout(
 def noisy_rollout(
     world: World, policy: Policy, noise: Noise | None, *, seed: Seed, **options: Any
 ) -> Log:
-    """Return the `rollout` with noise on its rewards: the same trajectories whatever the noise."""
+    """Return the `rollout` with noise on its rewards; trajectories do not depend on the noise."""
     rng = np.random.default_rng(seed)
     clean = rollout(world, policy, seed=rng, **options)
     return clean if noise is None else add_noise(clean, noise, seed=rng.spawn(1)[0])
@@ -91,8 +91,8 @@ def simulated_returns(
 ) -> FloatArray:
     """Return Σ_t γ^t r_t of each simulated episode, (E,), without keeping the transitions.
 
-    Deterministic policies compared under the same seed meet the same random numbers, as long as no
-    episode terminates.
+    With the same seed, deterministic policies use the same random numbers, as long as no episode
+    terminates.
 
     Examples
     --------
@@ -113,10 +113,9 @@ def simulated_returns(
 def draw_actions(
     policy: Policy, states: FloatArray, space: ActionSpace, rng: np.random.Generator
 ) -> tuple[AnyArray, FloatArray | None]:
-    """Draw an action in every state, (n,) or (n, q), with its probability or density, (n,).
+    """Draw one action per state, (n,) or (n, q), with its probability or density, (n,).
 
-    The second is None where the policy does not tell: it has neither `probabilities` nor
-    `log_prob`.
+    The probabilities are None if the policy has neither `probabilities` nor `log_prob`.
     """
     rows = np.arange(len(states))
     if isinstance(space, Discrete) and hasattr(policy, "probabilities"):
@@ -141,14 +140,14 @@ def draw_actions(
 
 
 def draw(edges: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw one index for each row, (n,), from cumulative probabilities (n, m)."""
-    # Scaled by the last edge, rounding never lets a draw fall on an index of probability 0.
+    """Draw one index per row, (n,), from cumulative probabilities (n, m)."""
+    # Scaling by the last edge prevents that rounding selects an index of probability 0.
     uniform = rng.random(len(edges)) * edges[:, -1]
     return np.asarray((uniform[:, None] >= edges[:, :-1]).sum(axis=1))
 
 
 class _Move(NamedTuple):
-    alive: slice | IntArray  # which episodes still run: m of them
+    alive: slice | IntArray  # the m episodes that still run
     states: FloatArray  # (m, p)
     actions: AnyArray  # (m,) or (m, q)
     propensity: FloatArray | None  # (m,)
@@ -158,7 +157,7 @@ class _Move(NamedTuple):
 
 
 def _moves(world: World, policy: Policy, episodes: int, steps: int, seed: Seed) -> Iterator[_Move]:
-    # Two streams: what the policy draws must not shift what the world draws.
+    # Two streams, so that the policy's draws do not change the world's.
     world_rng, policy_rng = np.random.default_rng(seed).spawn(2)
     alive: slice | IntArray = slice(None)
     states = world.start(episodes, world_rng)
@@ -224,8 +223,8 @@ def _environment_log(
     rows: list[tuple[Any, ...]] = []
     first_seed: int | None = int(seeding.integers(2**31))
     with _bar(episodes, progress) as advance:
-        # Rounds of one episode per sub-environment: to count the episodes that end first would
-        # prefer short ones.
+        # Rounds of one episode per sub-environment: taking the episodes that end first would be
+        # biased towards short ones.
         for first in range(0, episodes, vector.num_envs):
             wanted = min(vector.num_envs, episodes - first)
             running = np.arange(vector.num_envs) < wanted
@@ -288,7 +287,7 @@ def _next_states(
 
 @contextmanager
 def _bar(total: int, shown: bool | None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar, by default on a terminal once the work has taken two seconds."""
+    """Show a progress bar, by default on a terminal after two seconds."""
     if shown is False:
         yield lambda amount: None  # noqa: ARG005
         return

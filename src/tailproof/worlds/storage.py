@@ -1,16 +1,16 @@
-"""Electricity storage: a battery trades at real prices, and one winter storm decides the average.
+"""Electricity storage: a battery trades at real prices, and one winter storm dominates the mean.
 
 A battery of 1 MW and 2 MWh buys and sells at an ERCOT hub's day-ahead price p. An episode is a day:
 24 hours, γ = 1, empty at midnight. The state is (hour, level) with level in {0, 1, 2} MWh; the
-actions are charge, hold, discharge = 0, 1, 2; one that is not possible holds. With e = 0.93 the
-efficiency one way, the reward in dollars is::
+actions are charge, hold, discharge = 0, 1, 2; an impossible action holds. With e = 0.93 the one-way
+efficiency, the reward in dollars is::
 
     r = p · sold,   sold = −1/e (charge), 0 (hold), +e (discharge)
 
-and in the last hour what is left, e · level, is sold as well. The battery does not move the price,
-so every policy can be replayed for its exact value. With such data one would replay and not
-estimate: this is a test bed, where estimates from a log meet a known truth on real heavy tails.
-It holds one storm, capped prices and five hubs that move together.
+and in the last hour the remaining energy, e · level, is sold too. The battery does not change the
+price, so the exact value of every policy can be computed by replay. In practice one would replay and
+not estimate: this is a test bed that compares estimates from a log with exact values on real heavy
+tails. Its limits are one storm, capped prices and five correlated hubs.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ EFFICIENCY = 0.93
 
 
 def level_after(level: IntArray, action: IntArray) -> IntArray:
-    """Return the charge level that an action leads to: one up, the same or one down, if possible.
+    """Return the charge level after an action: one up, the same or one down, if possible.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Schedule:
     Parameters
     ----------
     charge, discharge
-        Hours of the day, 0 to 23; none in both.
+        Hours of the day, 0 to 23, without overlap.
 
     Examples
     --------
@@ -120,18 +120,18 @@ CANDIDATES = MappingProxyType(
 
 
 def all_states() -> FloatArray:
-    """Return the 72 states (hour, level), level fastest."""
+    """Return the 72 states (hour, level); the level varies fastest."""
     return np.indices((HOURS, LEVELS)).reshape(2, -1).T.astype(float)  # (72, 2)
 
 
 def dispatch(policy: Policy) -> FloatArray:
-    """Return the MWh that a policy sells in each hour of a day, in expectation over its choices.
+    """Return the expected MWh that a policy sells in each hour of a day.
 
     With m_h the distribution of the level at hour h, m_0 = empty::
 
         x_h = Σ_s m_h(s) Σ_a π(a|h,s) sold(s, a)    (+ e · E[level at the end] in the last hour)
 
-    Prices play no part, so one dispatch serves every day and hub.
+    It does not depend on prices, so one dispatch holds for all days and hubs.
 
     Examples
     --------
@@ -205,11 +205,11 @@ def log(
     storm: bool = True,
     behaviour: Policy = BEHAVIOUR,
 ) -> Log:
-    """Run a behaviour policy at one hub and log what it did, with propensities.
+    """Run a behaviour policy at one hub and return the log, with propensities.
 
     An episode is a day, named by its ISO date; its group is the ISO week, so that folds of whole
-    groups keep a storm together. The logged action is the one chosen, also where it was not
-    possible and held. The last hour terminates, in the state (24, 0): everything is sold.
+    groups keep a storm together. The logged action is the chosen one, even if it was impossible and
+    the battery held. The last hour terminates in the state (24, 0): everything is sold.
 
     Parameters
     ----------
@@ -222,8 +222,8 @@ def log(
     storm
         False leaves the storm's nine days out.
     behaviour
-        Who acts: by default the dispatcher, who charges from 0 to 5 h and discharges from 16 to
-        21 h, and half of the time acts uniformly at random.
+        The behaviour policy: by default the dispatcher, which charges from 0 to 5 h, discharges from
+        16 to 21 h, and half of the time acts uniformly at random.
 
     Examples
     --------
@@ -295,8 +295,8 @@ class HourlyFeatures:
 class SmoothFeatures:
     """φ(s, a) for learning: hat functions of the hour × [MWh sold, 1, s'/2, (s'/2)²].
 
-    The hats stand on evenly spaced knots from hour 0 to hour 23, fall linearly to zero at the next
-    knot and sum to one. Neighbouring hours share what they learn. Past the last hour φ is zero.
+    The hats are centred on evenly spaced knots from hour 0 to hour 23, fall linearly to zero at the
+    next knot and sum to one, so that neighbouring hours share parameters. Past the last hour φ is zero.
 
     Parameters
     ----------

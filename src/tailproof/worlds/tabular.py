@@ -1,4 +1,4 @@
-"""A finite Markov decision process with every quantity in closed form."""
+"""A finite Markov decision process with all quantities in closed form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tailproof.worlds.rollout import Seed, draw, noisy_rollout
 
 @dataclass(frozen=True, eq=False)
 class TabularPolicy:
-    """π(a|s) as a table over states that come one-hot.
+    """π(a|s) as a table over one-hot states.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class TabularPolicy:
 
 
 class ExactWorld:
-    """A world whose behaviour policies are logged as they come, and whose values are exact."""
+    """A world with exact values; `log` accepts any behaviour policy."""
 
     def log(
         self: Any,
@@ -61,8 +61,8 @@ class TabularMDP(ExactWorld):
 
         Q(s, a) = R(s, a) + γ (1 − e(s, a)) Σ_s' P(s'|s, a) V(s'),   V = (I − γP_π)⁻¹ R_π,   J = μᵀV
 
-    Rewards are deterministic; noise comes on top in `log`. A state that returns to itself with
-    reward 0 is absorbing.
+    Rewards are deterministic; `log` can add noise. A state that returns to itself with reward 0 is
+    absorbing.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class TabularMDP(ExactWorld):
             table = np.eye(self.action_space.n)[chosen]  # (S, A)
             values = self._backup(self._state_values(table, gamma), gamma)
             best = values.argmax(axis=1)
-            # Only a clear gain counts: rounding would make tied actions alternate for ever.
+            # Require a clear gain, because rounding could make tied actions alternate for ever.
             better = values[rows, best] > values[rows, chosen] + 1e-10
             if not better.any():
                 return TabularPolicy(table)
@@ -178,7 +178,7 @@ class TabularMDP(ExactWorld):
     def occupancy(self, policy: Policy, *, gamma: float) -> FloatArray:
         """Return d^π(s, a) = (1 − γ) Σ_t γ^t P(s_t = s, a_t = a), (S, A).
 
-        It sums to one where nothing terminates, and J = Σ d^π R / (1 − γ) always.
+        It sums to one if nothing terminates; J = Σ d^π R / (1 − γ) always holds.
         """
         if not 0 <= gamma < 1:
             raise TailproofError(
@@ -189,7 +189,7 @@ class TabularMDP(ExactWorld):
         return np.linalg.solve(system, (1 - gamma) * self.initial)[:, None] * table
 
     def logged_law(self, behaviour: Policy, *, steps: int | None = None) -> FloatArray:
-        """Return d^D(s, a), the law of a transition drawn from a log of `steps` steps, (S, A)."""
+        """Return d^D(s, a), the distribution of a transition in a log of `steps` steps, (S, A)."""
         table = self.table(behaviour)
         kernel = self._kernel(table)
         alive, total = self.initial, np.zeros(self.n_states)
@@ -202,7 +202,7 @@ class TabularMDP(ExactWorld):
     def ratio(
         self, policy: Policy, behaviour: Policy, *, gamma: float, steps: int | None = None
     ) -> FloatArray:
-        """Return ω = d^π/d^D, (S, A): 0 where neither goes, infinite where only the policy does."""
+        """Return ω = d^π/d^D, (S, A): 0 if both are 0, infinite if only d^D is 0."""
         wanted = self.occupancy(policy, gamma=gamma)
         logged = self.logged_law(behaviour, steps=steps)
         ratio: FloatArray = np.where(wanted > 0, np.inf, 0.0)
