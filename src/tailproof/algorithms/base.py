@@ -75,7 +75,7 @@ class CriticAlgorithm(Protocol):
 
 @runtime_checkable
 class ValueAlgorithm(Protocol):
-    """A base that estimates values without a critic for each fold: MIS, DR, bandit estimators, …"""
+    """A base that estimates one value per fold: MIS, DR, the bandit estimators, …"""
 
     @property
     def capabilities(self) -> Capabilities:

@@ -98,7 +98,7 @@ def sentences(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | None:
-    """Return a text about the cap, and the estimate with it (without it, if a cap was requested).
+    """Return the cap, and the estimate with it (without it, if a cap was requested).
 
     The reward model is unchanged, so that the estimate changes by the weighted mean of the amounts
     that the cap removes. None if the change is below half a percent.

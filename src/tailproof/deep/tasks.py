@@ -85,7 +85,7 @@ def play(
 
 
 def make_environment(environment: str | Callable[[], Any]) -> Any:
-    """Return an environment, in an older version if its id names one."""
+    """Return an environment, without warnings that its version is out of date."""
     if callable(environment):
         return environment()
     import gymnasium

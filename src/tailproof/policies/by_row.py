@@ -86,7 +86,7 @@ class RowChoice(RowPolicy):
         return chosen
 
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Refuse: only rows of the log can be asked about."""
+        """Raise: the policy is defined only at rows of the log."""
         return self.choose_at(states, None)
 
 
@@ -102,7 +102,7 @@ class RowLaw(RowPolicy):
         return chosen
 
     def probabilities(self, states: FloatArray) -> FloatArray:
-        """Refuse: only rows of the log can be asked about."""
+        """Raise: the policy is defined only at rows of the log."""
         return self.law_at(states, None)
 
 

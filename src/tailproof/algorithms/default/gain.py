@@ -112,7 +112,7 @@ def _combined(own: float, other: float, correlation: float) -> float:
 
 
 def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
-    """Return where a function that is positive at `start` reaches 0, or ±infinity."""
+    """Return where a function that is not negative at `start` falls to 0, or ±infinity."""
     inside = start
     for _ in range(60):
         outside = start + step

@@ -287,7 +287,7 @@ class LoggedReturns:
 
 
 def is_settled(log: AnyLog, gamma: float) -> bool:
-    """Return whether rewards after the logged steps are negligible: γᵀ ≤ 0.001 where cut off.
+    """Return whether γ^T ≤ 0.001 for all T-step episodes that were cut off: their rest is negligible.
 
     >>> from tailproof import Log
     >>> log = Log.from_arrays([0.0] * 2, [0] * 2, [1.0, 1.0], [0.0] * 2, episode=[0, 0])

@@ -1,4 +1,4 @@
-"""A battery for heavy tails: any estimator or learner on worlds whose truth is known."""
+"""A benchmark for heavy tails: any estimator or learner on worlds with known true values."""
 
 from tailproof.studies.battery.cells import Cell, Problem, Setting
 from tailproof.studies.battery.entrants import Reply, default_entrants

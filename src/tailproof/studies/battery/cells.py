@@ -1,4 +1,4 @@
-"""The cells of the battery: worlds × overlap × log sizes × noises, each with a known truth."""
+"""The cells of the benchmark: worlds × overlap × log sizes × noises, with known true values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ GROUNDS: tuple[tuple[World, Overlap], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A question as an entrant sees it: how good is this policy, given this log?"""
+    """The input of an entrant: a log, and the policy to evaluate."""
 
     log: Log
     policy: Policy
@@ -141,7 +141,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """A world, who acts in it, whom we ask about, the answer, and the best that can be done."""
+    """A world, its behaviour and target policies, the target's true value, and the optimal value."""
 
     world: Any
     behaviour: Policy
@@ -156,20 +156,20 @@ class Ground:
         return Problem(log, self.target, self.gamma)
 
     def value(self, policy: Policy) -> float:
-        """Return what a policy is worth: exactly, but for CartPole, where 200 episodes are run."""
+        """Return a policy's exact value; for CartPole, its mean over 200 simulated episodes."""
         if isinstance(self.world, CartPole):
             return self.world.truth(policy, gamma=self.gamma, episodes=200).value
         return float(self.world.value(policy, gamma=self.gamma))
 
     @cached_property
     def aimless(self) -> float:
-        """What it is worth to act uniformly at random."""
+        """The value of the uniformly random policy."""
         return self.value(Uniform(self.world.action_space.n))
 
 
 @cache
 def ground(world: World, overlap: Overlap) -> Ground:
-    """Return a world with its behaviour, target and truth.
+    """Return a world with its behaviour policy, target policy and true value.
 
     Examples
     --------
@@ -189,10 +189,10 @@ def ground(world: World, overlap: Overlap) -> Ground:
 
 
 def _exact(world: Any, opposite: Any, overlap: Overlap, gamma: float, *, epsilon: float) -> Ground:
-    """Return a world in which everything is exact; `opposite` has its rewards with the other sign.
+    """Return a world with exact values; `opposite` is the world with negated rewards.
 
-    Half of the time the target acts (good overlap), anybody (fair), or mostly one who does the
-    opposite (poor).
+    Half of the time the behaviour is the target policy (good overlap), the uniform policy (fair), or
+    mostly the optimal policy of `opposite` (poor).
     """
     optimal = world.optimal(gamma=gamma)
     target = EpsilonGreedy(optimal, epsilon, 3) if epsilon else optimal
@@ -209,9 +209,9 @@ def _exact(world: Any, opposite: Any, overlap: Overlap, gamma: float, *, epsilon
 def default_settings(sizes: tuple[int, ...] = (2000, 10_000)) -> tuple[Setting, ...]:
     """Return eight settings of each size, with overlap from good to poor.
 
-    On CartPole with fair overlap poles fall, and the frozen states after a fall are beyond polynomial
-    features: with no noise at all, LSTD on 100 episodes has a standard deviation of 1.9. The linear MDP
-    is linear in features that no estimator is given.
+    On CartPole with fair overlap poles fall, and polynomial features cannot represent the value of the
+    frozen states after a fall: even without noise, LSTD on 100 episodes has a standard deviation of
+    1.9. The linear MDP is linear in features that the estimators do not have.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def default_settings(sizes: tuple[int, ...] = (2000, 10_000)) -> tuple[Setting, 
 
 
 def seed_for(entropy: int, *names: object) -> np.random.SeedSequence:
-    """Return the seed of whatever has these names: it depends on nothing else in the battery.
+    """Return a seed that depends only on the root entropy and these names.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Who takes part: estimators and learners, ours by name or any callable."""
+"""The entrants: estimators and learners, the library's by name or any callable."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from tailproof.statistics.means import AdaptiveHuber, Catoni, PermutedMedianOfMe
 from tailproof.studies.battery.cells import Problem
 
 LEVELS = (0.9, 0.95)
-#: A problem and a seed to a number, an `Estimate`, or a `Reply` with intervals.
+#: A function of a problem and a seed that returns a number, an `Estimate` or a `Reply`.
 Estimator = Callable[..., Any]
-#: A problem and a seed to a policy, or to what `learn` returns.
+#: A function of a problem and a seed that returns a policy or a `Learned`.
 Learner = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An estimate with the intervals that its entrant stands by, (low, high) by level.
+    """An estimate with its entrant's intervals, (low, high) by level.
 
-    A level that is absent was declined. An entrant that failed has the value NaN and says why.
+    A missing level was declined. If the entrant failed, the value is NaN and `failure` the reason.
     """
 
     value: float
@@ -47,7 +47,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Named:
-    """A `Method` as an entrant, in the problem's features."""
+    """A `Method` as an entrant, with the problem's features."""
 
     method: Method
 
@@ -60,9 +60,9 @@ class Named:
 
 @dataclass(frozen=True)
 class HuberThenLSTD:
-    """LSTD on rewards that a Huber regression on the features has smoothed.
+    """LSTD on rewards smoothed by a Huber regression on the features.
 
-    What d3rlpy does with its Huber loss, done in one pass: excellent on symmetric noise.
+    A one-pass version of d3rlpy's Huber loss: excellent for symmetric noise.
     """
 
     def __call__(self, problem: Problem, *, seed: int) -> Estimate:
@@ -97,7 +97,7 @@ def default_entrants() -> dict[str, Estimator]:
 
 
 def storage_entrants() -> dict[str, Estimator]:
-    """Return what the storage stories compare too: more folds, and robust means of weekly sums."""
+    """Return more entrants for the storage stories: more folds, and robust means of weekly sums."""
     return {
         "roam-dm K=10": Named(method("roam-dm", folds=10)),
         "week huber": Named(method("mis", mean=AdaptiveHuber(), unit="group")),
@@ -107,7 +107,7 @@ def storage_entrants() -> dict[str, Estimator]:
 def entrant_named(text: str) -> tuple[str, Estimator]:
     """Return an entrant and its name from a row of the catalogue, or from ``file.py:function``.
 
-    A function may also stand in a module that can be imported, ``package.module:function``.
+    A function of an importable module is ``package.module:function``.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def _module(place: str) -> Any:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    except Exception as error:  # a user's code may raise anything
+    except Exception as error:  # user code may raise any error
         raise MethodError(
             f"{place} could not be imported: {type(error).__name__}: {error}."
         ) from error
@@ -149,7 +149,7 @@ def _module(place: str) -> Any:
 
 
 def reply_of(entrant: Estimator, problem: Problem, *, seed: int) -> Reply:
-    """Return what an entrant says of a problem in one form; an error becomes a failed reply.
+    """Return an entrant's result for a problem as a `Reply`; an error becomes a failed reply.
 
     Examples
     --------
@@ -158,9 +158,9 @@ def reply_of(entrant: Estimator, problem: Problem, *, seed: int) -> Reply:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TailproofWarning)  # of poor overlap: it is meant
+            warnings.simplefilter("ignore", TailproofWarning)  # poor overlap is intended
             answer = entrant(problem, seed=seed)
-    except Exception as error:  # a user's code may raise anything, and the others go on
+    except Exception as error:  # user code may raise any error; the others continue
         return Reply(float("nan"), failure=f"{type(error).__name__}: {error}")
     if isinstance(answer, Reply):
         return answer
@@ -177,7 +177,7 @@ def reply_of(entrant: Estimator, problem: Problem, *, seed: int) -> Reply:
 
 def _intervals(estimate: Estimate) -> dict[float, tuple[float, float]]:
     if estimate.method.at == "backup":
-        return {}  # its members are not independent: their spread says nothing
+        return {}  # its members are dependent: their spread is not an error estimate
     found = {}
     for level in LEVELS:
         try:
@@ -220,7 +220,7 @@ def default_learners() -> dict[str, Learner]:
 
 
 def taught(learner: Learner, worth: Callable[[Policy], float]) -> Estimator:
-    """Return an entrant that answers what the learned policy is worth."""
+    """Return an entrant that learns a policy and returns the policy's value."""
 
     def value(problem: Problem, *, seed: int) -> float:
         learned = learner(problem, seed=seed)

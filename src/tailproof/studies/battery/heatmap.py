@@ -1,4 +1,4 @@
-"""A heat map of ratios as SVG: on the page, and as a file of its own."""
+"""A heat map of ratios as SVG, for the page or as a stand-alone file."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def heat_map(
     breaks: Sequence[int] = (),
     standalone: bool = False,
 ) -> str:
-    """Return a picture of ratios (R, M) of at least 1: green where best, the browner the worse.
+    """Return a heat map of ratios (R, M) ≥ 1, from green for the best to brown for the worst.
 
-    Above the rows of `breaks` a line is drawn. A `standalone` picture brings its colours along, for a
-    file of its own.
+    A line is drawn above the rows of `breaks`. A `standalone` picture includes its colours.
     """
     step = max(46.0, min(64.0, 660.0 / len(columns)))
     axes = page_axes(
@@ -90,7 +89,7 @@ def _paint(axes: Axes, rows: Sequence[str], columns: Sequence[str], ratios: Floa
 
 
 def ratio_text(ratio: float) -> str:
-    """Return a ratio in few letters.
+    """Return a ratio as short text.
 
     >>> ratio_text(1.034), ratio_text(12.3), ratio_text(4321.0), ratio_text(float("inf"))
     ('1.03', '12', '4.3k', '∞')

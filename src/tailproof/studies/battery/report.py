@@ -1,4 +1,4 @@
-"""What a run of the battery leaves behind: tables, a page, heat maps and a record for programs."""
+"""The output of a benchmark run: tables, a page, heat maps and a JSON record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ONLY_STORIES = "Only the stories of the storage world were run."
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The results of a run in every form."""
+    """The results of a run in all output forms."""
 
     record: dict[str, Any]  # what ``--json`` prints
     tables: tuple[ResultTable, ...]  # what a terminal shows
@@ -52,7 +52,7 @@ class BenchReport:
 
 
 def report(findings: Findings) -> BenchReport:
-    """Score what was found, of estimators or of learners."""
+    """Return the report of estimators or learners."""
     battery = findings.battery
     settings = {
         "entrants": ", ".join((*battery.entrants, *battery.story_entrants)),
@@ -74,7 +74,7 @@ def _record(found: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
 def _last_sections(
     failed: Iterable[tuple[str, int, str]], settings: dict[str, Any]
 ) -> list[Section]:
-    """Return who failed, if anybody did, and how the battery was run."""
+    """Return the sections on failed entrants, if any, and on the settings of the run."""
     said = [
         f"{who} failed {times} times, first with: {first}" for who, times, first in failed if times
     ]
@@ -182,7 +182,7 @@ def standings_table(board: Leaderboard) -> ResultTable:
 
 
 def interval_table(board: Leaderboard) -> ResultTable:
-    """Return coverage, width and refusals of the entrants that print intervals."""
+    """Return coverage, width and share of declined intervals, of entrants with intervals."""
     return table(
         ("entrant", "claim", "coverage", "lowest", "in", "declined", "width / best RMSE"),
         [

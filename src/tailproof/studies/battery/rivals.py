@@ -1,7 +1,7 @@
-"""Other libraries in the same table, where they are installed: d3rlpy's FQE, SCOPE-RL's estimators.
+"""Other libraries as entrants, if installed: d3rlpy's FQE, SCOPE-RL's estimators.
 
-Neither is a dependency, and d3rlpy pins an old gymnasium: give them an environment of their own, with
-tailproof in it. `docs/alternatives.md` says how, and what was measured.
+Neither is a dependency, and d3rlpy pins an old gymnasium: install them with tailproof in a separate
+environment. `docs/alternatives.md` describes this and the results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WITH_CRITIC = ("DirectMethod", "DoublyRobust", "SelfNormalizedDR")
 
 
 def installed_rivals() -> dict[str, Estimator]:
-    """Return the rivals that can be imported here, by name."""
+    """Return the entrants of installed libraries, by name."""
     found: dict[str, Estimator] = {}
     if find_spec("d3rlpy") is None:
         return found
@@ -49,8 +49,8 @@ def installed_rivals() -> dict[str, Estimator]:
 class D3rlpyFQE:
     """d3rlpy's `DiscreteFQE`: two layers of units, Adam, a Huber loss of threshold 1.
 
-    Of a stochastic policy d3rlpy is given one drawn action per state and update, since it only knows
-    deterministic ones.
+    d3rlpy supports deterministic policies only, so a stochastic policy provides one drawn action per
+    state and update.
 
     Parameters
     ----------
@@ -140,8 +140,8 @@ def fitted_critic(problem: Problem, settings: D3rlpyFQE, seed: int) -> Critic:
 class ScopeRL:
     """An estimator of SCOPE-RL, with its bootstrap interval; critics are `D3rlpyFQE`.
 
-    All but the direct method estimate the value of as many steps as the episodes have: at γ = 0.99
-    and 100 steps 63 % of the infinite horizon's.
+    All but the direct method estimate the value over the length of the episodes: at γ = 0.99 and 100
+    steps, 63 % of the infinite-horizon value.
 
     Parameters
     ----------

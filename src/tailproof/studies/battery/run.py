@@ -1,4 +1,4 @@
-"""Runs of the battery: deterministic by (cell, replicate), parallel, and resumed where they stopped."""
+"""Benchmark runs: deterministic by (cell, replicate), parallel and resumable."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from tailproof.worlds.storage import BEHAVIOUR
 
 SEED = 20261115
 Asks = Literal["value", "policy"]
-#: What was said of one item: of each question (a noise, a candidate), by each entrant.
+#: The replies for one item, by question (a noise or a candidate) and entrant.
 Replies = dict[str, dict[str, Reply]]
 
 
 @dataclass(frozen=True)
 class Battery:
-    """What is run: entrants × (settings × noises, and stories of the storage world).
+    """The runs: entrants × (settings × noises, and stories of the storage world).
 
-    Entrants are callables of a `Problem` and a ``seed``. Asked for a value, they return a number, an
-    `Estimate` or a `Reply`. Asked for a policy, they learn one, whose exact value is looked up; the
-    policy of their `Problem` is then the logging policy.
+    Entrants are callables of a `Problem` and a ``seed``. Estimators return a number, an `Estimate` or
+    a `Reply`. Learners return a policy, whose exact value is then computed; the policy of their
+    `Problem` is the logging policy.
     """
 
     entrants: Mapping[str, Estimator] = field(default_factory=default_entrants)
@@ -77,7 +77,7 @@ class Battery:
             raise TailproofError(f"Entrants need names of their own. Got {min(both)!r} twice.")
 
     def items(self) -> list[Item]:
-        """Return the pieces of work, replicate by replicate, so that a part of them is balanced."""
+        """Return the work items ordered by replicate, so that partial runs are balanced."""
         cells: list[Item] = [
             CellLog(setting, replicate)
             for replicate in range(self.replicates)
@@ -92,7 +92,7 @@ class Battery:
         ]
 
     def signature(self) -> dict[str, Any]:
-        """Return what has to agree for an old record to be of use."""
+        """Return the settings that a record file must share to be resumed."""
         return {
             "seed": self.seed,
             "asks": self.asks,
@@ -103,7 +103,7 @@ class Battery:
 
 
 def _fingerprints(entrants: Mapping[str, Estimator]) -> dict[str, str]:
-    """Return what each entrant computes, by name: one that was edited is another entrant."""
+    """Return a fingerprint of each entrant's code, by name, to detect edits."""
     return {name: fingerprint(entrant)[:16] for name, entrant in entrants.items()}
 
 
@@ -135,13 +135,13 @@ class CellLog:
             yield noise, problem, int(seed.spawn(1)[0].generate_state(1)[0])
 
     def worth(self, policy: Policy) -> float:
-        """Return what a learned policy is worth."""
+        """Return the value of a learned policy."""
         return self.setting.ground.value(policy)
 
 
 @dataclass(frozen=True)
 class StoryLog:
-    """One log of a story, asked about every candidate."""
+    """One log of a story, to evaluate every candidate."""
 
     story: str
     hub: str
@@ -159,7 +159,7 @@ class StoryLog:
             yield name, Problem(log, policy, 1.0), seed
 
     def worth(self, policy: Policy) -> float:
-        """Return what a learned policy earns in the year decided for."""
+        """Return the value of a learned policy in the year after the log."""
         return story(self.story).decided.value(policy, self.hub)
 
 
@@ -167,7 +167,7 @@ Item = CellLog | StoryLog
 
 
 def replies(battery: Battery, item: Item) -> Replies:
-    """Return what every entrant says to every question of one item."""
+    """Return the replies of all entrants to all questions of one item."""
     entrants = dict(battery.entrants)
     if isinstance(item, StoryLog):
         entrants |= battery.story_entrants
@@ -191,7 +191,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that was said, by item."""
+    """All replies, by item."""
 
     battery: Battery
     replies: dict[str, Replies]
@@ -238,7 +238,7 @@ class Findings:
         return [item.hub for item in done], values
 
     def failures(self) -> dict[str, tuple[int, str]]:
-        """Return how often each entrant failed and what it said first; never: (0, "")."""
+        """Return each entrant's number of failures and first error message; (0, "") for none."""
         found = dict.fromkeys((*self.battery.entrants, *self.battery.story_entrants), (0, ""))
         rows = (row for said in self.replies.values() for row in said.values())
         for who, reply in (pair for row in rows for pair in row.items()):
@@ -255,7 +255,7 @@ def run(
     record: str | Path | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> Findings:
-    """Run the battery; what comes out depends on its seed and not on where or in how many pieces.
+    """Run the benchmark; results depend on its seed, not on the engine or on interruptions.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def run(
     engine
         Where: ``Local(workers=2, kind="processes")``, ``"ray"``; by default here, one item at a time.
     record
-        A file that takes each item's replies as they come. Items that it holds are not run again.
+        A file to which each item's replies are appended. Items in it are not run again.
     advance
         Called after each item.
 
@@ -296,7 +296,7 @@ def run(
 
 
 def _record(path: str | Path | None, signature: dict[str, Any]) -> Journal:
-    """Return the record in a file, or one in memory; `signature` must agree for old ones to count."""
+    """Return the journal of a file, or one in memory; the file must have the same `signature`."""
     differs = (
         "it holds a run with another seed, other entrants or other noises. An entrant whose code was "
         "edited is another one"

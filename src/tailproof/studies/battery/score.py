@@ -15,7 +15,7 @@ from tailproof.studies.battery.entrants import LEVELS
 from tailproof.studies.battery.run import Findings, Sample
 from tailproof.studies.battery.stories import StoryScore, story, story_score
 
-FEW = 20  # intervals printed in a cell below which its coverage is not called its lowest
+FEW = 20  # intervals per cell that the lowest coverage requires
 
 
 def root_mean_square(errors: FloatArray) -> FloatArray:
@@ -47,14 +47,14 @@ def geometric_mean(ratios: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Standing:
-    """One entrant's line of the leaderboard; dicts of levels speak of its intervals."""
+    """One entrant's line of the leaderboard; dicts by level describe its intervals."""
 
     entrant: str
     geometric_mean: float = math.nan  # of its RMSE relative to the best entrant of each cell
     worst: float = math.nan
     worst_cell: str = ""
     by_steps: dict[int, float] = field(default_factory=dict)  # geometric mean for each log size
-    #: Share of the printed intervals that hold the truth, over all cells.
+    #: Share of the printed intervals that contain the true value, over all cells.
     coverage: dict[float, float] = field(default_factory=dict)
     #: The least coverage of a cell with at least 20 printed intervals.
     lowest: dict[float, float] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Leaderboard:
 
 
 def leaderboard(findings: Findings) -> Leaderboard:
-    """Score what a battery found."""
+    """Return the scores of a benchmark run."""
     cells = findings.cells()
     entrants = findings.entrants
     shape = (len(cells), len(entrants))
@@ -163,7 +163,7 @@ def leaderboard(findings: Findings) -> Leaderboard:
 
 
 def interval_counts(sample: Sample) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return how many intervals were printed, how many hold the truth, and their median width."""
+    """Return the number of intervals, how many contain the true value, and their median width."""
     low, high = sample.ends[..., 0], sample.ends[..., 1]  # (R, M, L)
     there = ~np.isnan(low)
     holds = there & (low <= sample.truth) & (sample.truth <= high)
@@ -224,7 +224,7 @@ def ratio_spread(
 
 @dataclass(frozen=True)
 class Schooling:
-    """One learner's line; regrets are shares of what acting well gains over acting at random."""
+    """One learner's line; regrets are relative to the optimal value minus the random policy's."""
 
     learner: str
     regret: float  # mean over cells
@@ -259,7 +259,7 @@ class SchoolReport:
 
 
 def school_report(findings: Findings) -> SchoolReport:
-    """Score what learners were worth; a learner that failed is worth as much as acting at random."""
+    """Return the scores of learners; a failed learner has the value of the random policy."""
     samples, learners, failures = findings.cells(), findings.entrants, findings.failures()
     regrets = np.empty((len(samples), len(learners)))
     for i, (cell, sample) in enumerate(samples.items()):

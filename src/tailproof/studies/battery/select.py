@@ -1,4 +1,4 @@
-"""From the words of a command line to a battery."""
+"""Build a benchmark from command-line options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def chosen_battery(
     quick: bool = False,
     seed: int | None = None,
 ) -> Battery:
-    """Return the battery that the options of ``tailproof bench`` ask for; every default is the whole.
+    """Return the benchmark for the options of ``tailproof bench``; each option defaults to all.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def chosen_battery(
         else:
             taking_part.update([entrant_named(text)])
     sizes = steps or ((2000,) if quick else (2000, 10_000))
-    # Learners are judged where the worth of what they learn is exact.
+    # Learners are evaluated only in worlds with exact values.
     judged = ("tabular", "linear") if learners else WORLDS
     settings = tuple(
         setting

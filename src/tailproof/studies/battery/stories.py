@@ -1,7 +1,8 @@
-"""The storage world's two stories: estimate on one year, pick a policy, meet the other year.
+"""The storage world's two stories: choose a policy by estimates on one year, evaluate it on the other.
 
-A log of one year at one hub, an estimate for every candidate, and the regret of the best-looking one in
-the year that follows. In story A the log holds the storm; in the control B it is a calm year.
+Each has a log of one year at one hub, an estimate for every candidate, and the regret of the candidate
+with the highest estimate in the other year. The log of story A includes the storm; the control B is a
+calm year.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tailproof.errors import TailproofError
 from tailproof.policies.simple import Policy
 from tailproof.worlds import storage
 
-#: The schedules to choose from: all but the dispatcher's, who made the log.
+#: The candidate schedules: all but the dispatcher's, which is the logging policy.
 CANDIDATES = {
     name: policy for name, policy in storage.CANDIDATES.items() if policy != storage.DISPATCHER
 }
@@ -24,7 +25,7 @@ CANDIDATES = {
 
 @dataclass(frozen=True)
 class Year:
-    """Days that count: a year, with or without the storm."""
+    """The days of a year, with or without the storm."""
 
     year: int
     storm: bool = True
@@ -40,7 +41,7 @@ class Year:
 
 @dataclass(frozen=True)
 class Story:
-    """Which year is logged, what `calm` is of it, and the year for which a policy is picked."""
+    """The logged year, its `calm` part, and the year for which a policy is chosen."""
 
     logged: Year
     calm: Year
@@ -68,19 +69,19 @@ def story(name: str) -> Story:
 
 @dataclass(frozen=True)
 class StoryScore:
-    """How one entrant fared in a story, over hubs and draws, in $/day."""
+    """One entrant's scores in a story, over hubs and draws, in $/day."""
 
     rmse: float  # against the exact value in the logged year
     rmse_calm: float  # against that in the logged year without the storm
-    regret: float  # what its pick loses against the best candidate in the year decided for
+    regret: float  # best candidate's value minus its choice's, in the year of the decision
     regret_error: float  # standard error of that mean over the draws of the behaviour
     best: float  # share of logs in which it picks that candidate
 
 
 def story_score(name: str, hubs: list[str], values: FloatArray) -> StoryScore:
-    """Return the score of one entrant's estimates of the candidates, (L, C); NaN is never picked.
+    """Return the score of one entrant's estimates of the candidates, (L, C); NaN is never chosen.
 
-    `hubs` names the hub of each log, `name` the story.
+    `hubs` are the hubs of the logs, `name` is the story.
     """
     told = story(name)
     logged, calm, decided = (

@@ -1,4 +1,4 @@
-"""Beyond the paper: what is left of the advantages under noise, in SQL, IQL and their ROOM rows."""
+"""Beyond the paper: accuracy of advantages under noise, for SQL, IQL and their ROOM variants."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ LOOKS = {
         for name in ("vanilla", "ma", "room-vm", "p-room-vm", "clipped")
     },
 }
-#: Critics that diverged agree with nothing.
+#: Diverged critics have agreement 0.
 AGREEMENT = Measure("agreement", higher_is_better=True, missing=0.0)
 BASES = {"SQL": SQL, "IQL": IQL}
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """Return a cell for each base, data set and κ, most noise first."""
+    """Return one cell per base, data set and κ, largest κ first."""
     return [
         {"base": base, "dataset": name, "kappa": kappa}
         for kappa in sorted(settings["kappas"], reverse=True)
@@ -45,7 +45,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def run(job: Job) -> list[Row]:
-    """Return how well each row's advantages agree with those of the rewards without noise."""
+    """Return the agreement of each method's advantages with those from noise-free rewards."""
     from tailproof.studies.paper.deep_rows import advantage_study
 
     settings, (clean, log) = job.settings, prepared_log(job)
@@ -93,7 +93,7 @@ def draw(results: Results) -> Figure:
 
 
 def judge(results: Results) -> list[Claim]:
-    """Judge whether robust aggregates save more of the advantages than what they are compared with."""
+    """Judge whether robust aggregates give more accurate advantages than their competitors."""
     return [
         _claim(results, first, second, kappa)
         for kappa in sorted(results.settings["kappas"])

@@ -1,4 +1,4 @@
-"""Figure 1: a two-armed bandit whose worse arm was tried too rarely."""
+"""Figure 1: a two-armed bandit with few samples of the worse arm."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def law(df: float) -> Noise:
-    """Return the noise of a cell; df = 0 stands for Gaussian."""
+    """Return the noise of a cell; df = 0 means Gaussian."""
     return StudentT(df=df) if df else Gaussian()
 
 
@@ -64,7 +64,7 @@ def run(job: Job) -> list[Row]:
 
 
 def scores(rewards: FloatArray, settings: Settings) -> dict[str, FloatArray]:
-    """Return what each rule says of an arm, from rewards (B, N), as arrays (B,)."""
+    """Return each rule's estimate of an arm from rewards (B, N), (B,)."""
     count = rewards.shape[1]
     folds = np.stack(
         [part.mean(axis=1) for part in np.array_split(rewards, settings["folds"], axis=1)]
@@ -128,7 +128,7 @@ def _arms(axis: Axes, results: Results) -> None:
 
 
 def judge(results: Results) -> list[Claim]:
-    """Judge what section 1 says about figure 1: heavy tails come first, Gaussian noise last."""
+    """Judge the claims of section 1 about figure 1: heavy tails first, Gaussian noise last."""
     dfs = results.settings["dfs"]
     rare, better_rare = SITUATIONS
     plain, pessimist, median = (

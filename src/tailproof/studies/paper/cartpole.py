@@ -1,4 +1,4 @@
-"""What the CartPole experiments share: logs, truths, and every estimator and learner on one log."""
+"""Common parts of the CartPole experiments: logs, true values, estimators and learners."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tailproof.worlds.rollout import simulated_returns
 GAMMA = 0.99
 #: J of the target over an infinite horizon, which FQE estimates.
 TRUTH = TARGET_TRUTH.value
-#: What the paper took for it: ``CartPole().paper_truth(episodes=20_000, seed=2024)``.
+#: The paper's reference value: ``CartPole().paper_truth(episodes=20_000, seed=2024)``.
 PAPER_TRUTH = 85.981
 #: The target's value over 100 steps, from which regrets are counted:
 #: ``CartPole().value(CartPole().target(), episodes=20_000, seed=2024)``.
@@ -50,7 +50,7 @@ EVALUATION: Settings = {
     "truth": TRUTH,
     "paper_truth": PAPER_TRUTH,
 }
-#: Section 5 and appendix A3.2; the ridge is the released code's, the paper does not say it.
+#: Section 5 and appendix A3.2; the ridge is that of the released code, the paper does not state it.
 LEARNING: Settings = {
     "episodes": 400,
     "steps": 100,
@@ -62,7 +62,7 @@ LEARNING: Settings = {
     "evaluation_episodes": 100,
     "best_value": BEST_VALUE,
 }
-#: Methods whose ridge per observation is that of a fold, whatever they fit on.
+#: Suffix of methods whose ridge per observation is that of a fold, for any size of data.
 EQUAL = "-equal"
 
 
@@ -72,7 +72,7 @@ def grid(settings: Settings) -> list[Cell]:
 
 
 def budget(results: Results) -> str:
-    """Return what was run, for the foot of a figure."""
+    """Return the settings of the run, for the caption of a figure."""
     settings = results.settings
     return (
         f"CartPole, {settings['episodes']} episodes × {settings['steps']} steps, "
@@ -96,17 +96,17 @@ def noisy_log(job: Job) -> Log:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Give a context without our warnings: a replicate counts its bad folds instead."""
+    """Suppress tailproof's warnings: replicates count their bad folds instead."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TailproofWarning)
         yield
 
 
 class Estimators:
-    """Every estimator of the paper on one log, fitting no critic twice.
+    """All estimators of the paper on one log, without fitting a critic twice.
 
     ROAM-DM, ROAM-Variant and MA-DM are three aggregates of the same K critics, and so are ROAM-MIS
-    and MA-MIS of the same K numbers; a test says that they equal separate calls of `evaluate`.
+    and MA-MIS of the same K numbers; a test checks that they equal separate calls of `evaluate`.
     """
 
     def __init__(self, job: Job, log: Log | None = None) -> None:
@@ -126,7 +126,7 @@ class Estimators:
             return evaluate(self.log, CartPole().target(), method=chosen, gamma=GAMMA, seed=seed)
 
     def fitted(self, name: str, *, as_name: str | None = None, **changes: Any) -> Row:
-        """Return the row of a method that shares its fit with no other."""
+        """Return the row of a method with its own fit."""
         found = self.fit(name, **changes)
         return self.row(as_name or name, found.value, found)
 
@@ -143,11 +143,11 @@ class Estimators:
         ]
 
     def whole(self) -> list[Row]:
-        """Return the rows of the methods that see the log as one."""
+        """Return the rows of the methods that use the whole log."""
         return [self.fitted(name) for name in ("fqe", "mis", "tm-mis")]
 
     def constant_ratio(self, folds: int) -> list[Row]:
-        """Return what the released MIS computes: its ratio is one everywhere, Ĵ = mean(r)/(1 − γ)."""
+        """Return the released code's MIS, whose ratio is 1 everywhere: Ĵ = mean(r)/(1 − γ)."""
         parts = Split(folds).assign(self.log, self.job.rng(2))
         means = [self.log.rewards[self.log.rows(parts.episodes(k))].mean() for k in range(folds)]
         return [
@@ -167,7 +167,7 @@ class Estimators:
 
 
 class Learners:
-    """Policies learned from one log, by name; `rows` plays all of them side by side.
+    """Policies learned from one log, by name; `rows` simulates all of them in parallel.
 
     A ridge of 20 on the 8,000 rows of a fold is one of 1/400 for each observation; on the 40,000 rows
     of the whole log it is a fifth of that. Names that end in ``-equal`` have 1/400 for each
@@ -223,7 +223,7 @@ class Learners:
         ]
 
     def _unchecked(self, chosen: Method, seed: int) -> tuple[GreedyPolicy, int]:
-        """Return the policy of critics that `learn` refuses to trust: the paper's code would use it."""
+        """Return the policy of critics that `learn` rejects, as the paper's code does."""
         task = Task(self.log, GAMMA, None, self.log.first_states, seed=seed)
         members = fit_members(task, chosen, np.random.default_rng(seed))
         assert members.fitted is not None
@@ -239,7 +239,7 @@ def values_of(
     steps: int,
     seed: np.random.Generator,
 ) -> FloatArray:
-    """Return the mean discounted return of each policy, all simulated side by side, (P,)."""
+    """Return the mean discounted return of each policy, all simulated in parallel, (P,)."""
 
     def acting(states: FloatArray) -> IntArray:
         blocks = states.reshape(len(policies), episodes, -1)

@@ -1,4 +1,4 @@
-"""Run experiments by name: every replicate once, on any number of processes, through crashes."""
+"""Run experiments by name, on any number of processes; stopped runs can be resumed."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ GROUPS = {
     "cartpole": ("ope", "opo", "bootstrap", "tradeoff", "choose-k", "choose-q"),
     "deep": ("d4rl-sql", "iql-table", "sac-n", "percent-cloning", "advantages"),
 }
-#: Where unfinished work is kept, inside the output folder.
+#: Subfolder of the output folder for unfinished work.
 PROGRESS = ".progress"
-#: Column that no seed repeats; it has a file of its own.
+#: Column of run times, which are not reproducible; it is written to a separate file.
 TIMES = "seconds"
 _DEEP_PACKAGES = ("torch", "gymnasium", "mujoco")
 
@@ -94,24 +94,24 @@ def reproduce(
 ) -> list[Reproduced]:
     """Rerun figures and tables of the paper, and judge its claims.
 
-    A run that was stopped goes on where it was if it is started again with the same
-    settings and the same `out`. Results depend on the seed and the settings, not on `jobs`.
+    A stopped run resumes when it is started again with the same settings and `out`. Results depend
+    on the seed and the settings, not on `jobs`.
 
     Parameters
     ----------
     names
         Experiments, or ``"all"``, ``"cartpole"``, ``"deep"``.
     replicates
-        Repetitions of every cell; by default as many as the paper has, where that is feasible.
+        Replicates per cell; by default the paper's number, if feasible.
     quick
-        Small grids and logs, to see that everything runs.
+        Small grids and logs, to check that everything runs.
     jobs
-        Processes; 0 for one on every core.
+        Number of processes; 0 for one per core.
     out
         Folder for results and figures.
     data
-        Folder of data sets for the deep experiments. Among several experiments, those that lack data
-        or packages are skipped, and say so; one asked for by its own name is an error.
+        Folder of data sets for the deep experiments. Of several experiments, those without data or
+        packages are skipped with a message; for a single one this is an error.
     seed
         Root of all random numbers.
     progress
@@ -171,11 +171,11 @@ def run(
     progress: bool | None = None,
     engine: str | Engine | None = None,
 ) -> Reproduced:
-    """Run what is missing of an experiment, write its results and figure, and judge the claims.
+    """Run the missing replicates of an experiment, write results and figure, and judge the claims.
 
-    Every finished replicate is on the disk before the next one is asked for, in
-    ``<out>/.progress``. A run that was killed goes on there and ends with the same results file,
-    byte for byte; so does a run on another number of processes. Options are those of `reproduce`.
+    Every finished replicate is written to ``<out>/.progress`` at once. A resumed run, or a run on
+    another number of processes, gives the same results file, byte for byte. Options are those of
+    `reproduce`.
     """
     started = time.perf_counter()
     count = replicates or (experiment.quick_replicates if quick else experiment.replicates)
@@ -190,7 +190,7 @@ def run(
         (place, replicate): Job(
             experiment.name, cell, replicate, seed, settings, data, folder / f"{place}-{replicate}"
         )
-        for replicate in range(count)  # replicates outside: an early look has all cells
+        for replicate in range(count)  # the outer loop, so that partial results have all cells
         for place, cell in enumerate(cells)
     }
     with Journal(folder.with_suffix(".jsonl"), about) as journal:
@@ -230,7 +230,7 @@ def _run_one(function: Callable[[Job], list[Row]], job: Job) -> list[Row]:
 
 
 def _about(experiment: Experiment, settings: Settings, seed: int) -> dict[str, Any]:
-    """Return what the numbers depend on beside cell and replicate."""
+    """Return the settings that results depend on, besides cell and replicate."""
     found = versions()
     for name in _DEEP_PACKAGES if experiment.deep else ():
         try:
@@ -243,7 +243,7 @@ def _about(experiment: Experiment, settings: Settings, seed: int) -> dict[str, A
 def tidy(
     cells: Sequence[Cell], replicates: int, measured: Mapping[tuple[int, int], Iterable[Row]]
 ) -> tuple[Row, ...]:
-    """Return rows with their cell and replicate in front, ordered whatever order they came in."""
+    """Return sorted rows, with their cell and replicate as first columns."""
     return tuple(
         {**cell, "replicate": replicate, **row}
         for place, cell in enumerate(cells)
@@ -288,7 +288,7 @@ def _write(
 
 
 def _write_table(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Write rows as Parquet: the same rows, the same bytes."""
+    """Write rows as Parquet; equal rows give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

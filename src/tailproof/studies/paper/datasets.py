@@ -1,4 +1,4 @@
-"""What the deep experiments share: their budgets, and where they find their logs."""
+"""Budgets and data sets of the deep experiments."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ BUDGET: Settings = {
     "policy_hidden": (128, 128),
     "learning_rate": 1e-3,
     "target_rate": "auto",
-    "unit": 30.0,  # rewards are divided by so many of the log's median size: values of order one
-    "share": 0.9,  # of so few steps' advantages, more is error than in longer training
+    "unit": 30.0,  # rewards are divided by this times their median size: values of order one
+    "share": 0.9,  # after few steps, advantages have larger errors than after long training
     "evaluations": 1,
     "evaluation_episodes": 20,
 }
-#: A look at the machinery, which learns nothing.
+#: Settings of a test run that is too short to learn.
 TINY: Settings = {
     "most_datasets": 1,
     "most_episodes": 10,
@@ -67,7 +67,7 @@ TINY: Settings = {
 
 
 def why_not(name: str, data: Path | None) -> str:
-    """Return why a deep experiment cannot run here; nothing if it can."""
+    """Return why a deep experiment cannot run here; empty if it can."""
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
         return (
@@ -81,7 +81,7 @@ def why_not(name: str, data: Path | None) -> str:
 def available(data: Path) -> dict[str, dict[str, Any]]:
     """Return the data sets of a folder, such as "hopper-medium", with file, origin and size.
 
-    Where a name has several files, D4RL's own comes first.
+    If a name has several files, D4RL's own is preferred.
     """
     if not data.is_dir():
         raise TailproofError(f"data must be a folder. There is none at {data}.")
@@ -101,7 +101,7 @@ def available(data: Path) -> dict[str, dict[str, Any]]:
 
 
 def find(data: Path, settings: Settings) -> Settings:
-    """Return the data sets to use: those asked for that are there, or else all that are there."""
+    """Return the data sets to use: the requested ones that exist, or else all that exist."""
     there = available(data)
     wanted = [name for name in settings["wanted"] if name in there] or list(there)
     if not wanted:
@@ -110,7 +110,7 @@ def find(data: Path, settings: Settings) -> Settings:
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """Return a cell for each data set and κ, most noise first: it is the paper's."""
+    """Return one cell per data set and κ, the largest κ, which is the paper's, first."""
     return [
         {"dataset": name, "kappa": kappa}
         for kappa in sorted(settings["kappas"], reverse=True)
@@ -119,7 +119,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def read_data(job: Job) -> Log:
-    """Return the log of a cell, as it was recorded, at most `most_episodes` of it."""
+    """Return the log of a cell, with at most `most_episodes` episodes."""
     assert job.data is not None
     known: Mapping[str, Any] = job.settings["datasets"][job.cell["dataset"]]
     path = job.data / known["file"]
@@ -142,7 +142,7 @@ def evaluation(job: Job, steps: int) -> Evaluation:
 
 
 def origins(settings: Settings) -> str:
-    """Return where the data come from, for the foot of a figure."""
+    """Return the sources of the data, for the caption of a figure."""
     return "; ".join(sorted({each["origin"] for each in settings["datasets"].values()}))
 
 

@@ -1,4 +1,4 @@
-"""The learning studies of docs/deep.md: rows against each other on one log, trained side by side."""
+"""The learning studies of docs/deep.md: methods compared on one log, trained in one stack."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tailproof.noise import StudentT, add_noise
 
 RANKS: tuple[Rank, ...] = ("sum", "median")
 _GAMMA = 0.99
-_COMPARED = 10_000  # rows at which advantages are compared
+_COMPARED = 10_000  # number of rows to compare advantages
 
 
 def to_return_range(log: Log, width: float = 1000.0) -> Log:
@@ -42,7 +42,7 @@ def prepared(log: Log, *, kappa: float, df: float, seed: int) -> Log:
 
 
 def with_variants(log: Log, rewards: Sequence[FloatArray]) -> Log:
-    """Return the log's episodes once with each of these rewards, copy after copy."""
+    """Return one copy of the log's episodes per variant of the rewards, concatenated."""
     episode, copies = log.episode_of_row, len(rewards)
     return Log.from_arrays(
         np.concatenate([log.states] * copies),
@@ -76,9 +76,8 @@ def implicit_study(
 ) -> dict[str, Any]:
     """Train the base, also on clipped and on zero rewards, and K folds as one stack, then policies.
 
-    Beside them stand cloning, and cloning of the best 30 % of the episodes by the sum of their rewards
-    and by median × length. Rows whose critics diverge leave no policy, which is a result too: they
-    have no score.
+    Baselines are cloning, and cloning of the best 30 % of the episodes by the sum of their rewards and
+    by median × length. Methods whose critics diverge have no policy and no score.
     """
     variants = {
         "vanilla": log.rewards,
@@ -95,7 +94,7 @@ def implicit_study(
             weights.update(zip(aggregates, every, strict=True))
 
     def scores(imitated: Log, weights: FloatArray) -> FloatArray:
-        """Train policies of these weights, and return their last scores, (P,)."""
+        """Train policies with these weights, and return their final scores, (P,)."""
         scaling = Scaling.of(imitated, standardise=base.standardise, reward_scale=1.0)
         hidden, steps = base.policy_hidden or base.hidden, base.policy_steps
         _, training = clone(base, imitated, scaling, weights, steps=steps, seed=seed, hidden=hidden)
@@ -118,11 +117,11 @@ def implicit_study(
 def advantage_study(
     log: Log, clean: Log, base: IQL | SQL, *, seed: int, folds: int, quantile: float
 ) -> dict[str, float]:
-    """Return the rank correlation of each row's Q − V with the advantages of the rewards without noise.
+    """Return the rank correlation of each method's Q − V with the noise-free advantages.
 
-    These are r + γV(s') − V(s) of the rewards and of critics without noise, exact in a deterministic
-    world but for V's errors. ``"clean"`` is the correlation of these critics' own Q − V, the most that
-    a row can be expected to reach. Rows whose critics diverge are missing.
+    These are r + γV(s') − V(s) of rewards and critics without noise; in a deterministic world they are
+    exact up to errors of V. ``"clean"`` is the correlation of these critics' own Q − V, an approximate
+    upper limit. Methods whose critics diverge are missing.
     """
     variants = {
         "vanilla": log.rewards,
@@ -164,11 +163,11 @@ def _rows(variants: Iterable[str], quantile: float) -> dict[str, dict[str, Aggre
 def _critics_of(
     base: IQL | SQL, log: Log, variants: Mapping[str, FloatArray], *, folds: int, seed: int
 ) -> dict[str, DeepFitted | None]:
-    """Train a member on each variant of the rewards and K folds of the first as one stack.
+    """Train one member per variant of the rewards, and K folds of the first variant, as one stack.
 
-    Where half of the stack diverges, each group is trained by itself: a member's draws depend on its
-    own seed alone, so that it learns the same. Members of a group that diverged are left out; none
-    stands for a group that has lost half of them.
+    If half of the stack diverges, each group is trained separately, with the same result, because a
+    member's draws depend only on its own seed. Diverged members of a group are left out; a group that
+    lost half of its members is None.
     """
     rng = np.random.default_rng(seed)
     task = Task(with_variants(log, list(variants.values())), _GAMMA, None, log.first_states)

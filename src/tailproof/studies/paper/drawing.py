@@ -1,4 +1,4 @@
-"""Figures: one look for all of them, as SVG and PNG. matplotlib is loaded when one is drawn."""
+"""Figures in one common style, as SVG and PNG. matplotlib is imported on first use."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which most eyes tell apart.
+# Okabe and Ito's colours, which are safe for colour-blind readers.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
 YELLOW, BLUE, RED, PINK, GREY = "#c7b700", "#0072b2", "#d55e00", "#cc79a7", "#7f7f7f"
 
 
-#: Text has one size, and SVG one content for one figure.
+#: One text size, and reproducible SVG output.
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9.5,
@@ -78,7 +78,7 @@ def curve(
 
 
 def bars(summaries: Sequence[Summary]) -> list[list[float]]:
-    """Return how far the intervals reach below and above the values, as matplotlib takes them."""
+    """Return the lengths of the intervals below and above the values, in matplotlib's form."""
     return [
         [each.value - each.low for each in summaries],
         [each.high - each.value for each in summaries],
@@ -116,7 +116,7 @@ def finish(
     y: str | Sequence[str] = "",
     legend: Mapping[str, Any] | None = None,
 ) -> Figure:
-    """Title the panels, name the outer axes, put one legend beside them and say what was run."""
+    """Set the titles, outer axis labels, one legend and the caption."""
     for axis, title in zip(axes.flat, titles, strict=False):
         axis.set_title(title)
     for axis in axes[-1]:
@@ -131,7 +131,7 @@ def finish(
 
 
 def captioned(figure: Figure, text: str) -> Figure:
-    """Say under the panels what was run."""
+    """Add a caption below the panels."""
     figure.supxlabel(text, fontsize=7.5, color="#444444", x=0.01, ha="left")
     return figure
 
@@ -147,7 +147,7 @@ def plain_ticks(axis: Axes) -> None:
 
 
 def write_figure(figure: Figure, svg: Path, png: Path) -> None:
-    """Write the figure twice."""
+    """Write the figure as SVG and PNG."""
     for path, options in ((svg, {"metadata": {"Date": None}}), (png, {"dpi": 150})):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=path.suffix[1:], **options)

@@ -37,7 +37,7 @@ LOOKS = {
     "auto": Look("tailproof's default\n(not in the paper)", drawing.PINK, "*", "-."),
 }
 OURS = ("roam-dm", "roam-variant", "roam-mis", "roam-fqe")
-#: What the released code calls a bootstrap: members fitted on disjoint folds once more.
+#: The released code's bootstrap: its members are fitted on disjoint folds again.
 RELEASED = "-released"
 PANELS = {
     "dm": {
@@ -83,7 +83,7 @@ def errors_at(results: Results, name: str, kappa: float, measure: Measure = ERRO
 
 
 def draw_ope(results: Results) -> Figure:
-    """Draw log-MSE against df: κ across, the right truth above and the paper's below."""
+    """Draw log-MSE against df: one column per κ; true value above, the paper's reference below."""
     settings = results.settings
     kappas = settings["kappas"]
     figure, axes = drawing.new_figure(
@@ -124,7 +124,7 @@ def draw_bootstrap(results: Results) -> Figure:
 
 
 def judge_ope(results: Results) -> list[Claim]:
-    """Judge what section 5 says about figure 3a."""
+    """Judge the claims of section 5 about figure 3a."""
     claim = partial(ERROR.claim, results, grid(results.settings))
     labels = [LOOKS[name].label for name in OURS]
     return [
@@ -226,7 +226,7 @@ def _alike(results: Results) -> Claim:
 
 
 def judge_bootstrap(results: Results) -> list[Claim]:
-    """Judge what section 5 says about figure 4."""
+    """Judge the claims of section 5 about figure 4."""
     tally = partial(ERROR.tally, results, cells=grid(results.settings))
     claims = []
     for kind in PANELS:

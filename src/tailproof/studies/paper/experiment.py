@@ -1,4 +1,4 @@
-"""What an experiment is: cells × replicates of a function, a figure, and the paper's claims judged."""
+"""Experiments: cells × replicates of a function, a figure, and verdicts on the paper's claims."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: One place of the grid: names and plain values, such as {"df": 1.0, "kappa": 2.0}.
+#: One point of the grid: names and plain values, such as {"df": 1.0, "kappa": 2.0}.
 Cell = Mapping[str, Any]
-#: What was measured there: "method", numbers, and "seconds" for what no seed can repeat.
+#: One measurement: "method", numbers, and the run time "seconds", which is not reproducible.
 Row = dict[str, Any]
-#: Plain values that JSON can hold; what a run depends on beside cell, replicate and seed.
+#: JSON values that a run depends on, besides cell, replicate and seed.
 Settings = Mapping[str, Any]
 Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
 
@@ -51,7 +51,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """What names this job in a journal."""
+        """The key of this job in a journal."""
         return f"{canonical(self.cell)}#{self.replicate}"
 
     def sequence(self, stream: int = 0) -> np.random.SeedSequence:
@@ -117,12 +117,12 @@ class Results:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something the paper says, whether it holds here, and the numbers."""
+    """A claim of the paper, whether it holds here, and the numbers."""
 
     paper: str
     verdict: Verdict
     found: str
-    timed: bool = False  # rests on run times, which no seed repeats
+    timed: bool = False  # based on run times, which are not reproducible
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.paper} ({self.found})"
@@ -134,16 +134,16 @@ class Experiment:
 
     name: str  # as on the command line
     shows: str  # what it is in the paper, such as "figure 3a"
-    title: str  # what it asks
+    title: str  # its question
     cells: Callable[[Settings], Sequence[Cell]]
     run: Callable[[Job], list[Row]]  # one replicate of one cell
     draw: Callable[[Results], Figure]
     judge: Callable[[Results], list[Claim]]
-    settings: Settings  # what the paper's text and code say, or what we had to choose
-    quick: Settings  # settings that differ in a run of a minute
+    settings: Settings  # from the paper's text and code, or chosen here
+    quick: Settings  # other settings for a run of one minute
     replicates: int = 100  # of every cell
     quick_replicates: int = 4
-    #: Of experiments that need torch, MuJoCo and data: the settings that a folder of data gives.
+    #: For experiments that need torch, MuJoCo and data: returns the settings for a data folder.
     find: Callable[[Path, Settings], Settings] | None = None
 
     @property
@@ -161,9 +161,9 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What came of one experiment: the claims, and the files that say so.
+    """The outcome of one experiment: the claims and the written files.
 
-    `skipped` says why there is nothing, where there is nothing.
+    `skipped` is the reason if the experiment was not run.
     """
 
     name: str
@@ -176,7 +176,7 @@ class Reproduced:
     skipped: str = ""
 
     def lines(self) -> list[str]:
-        """Return a line for each claim."""
+        """Return one line per claim."""
         said = [f"skipped: {self.skipped}"] if self.skipped else self.claims
         return [f"{self.name} ({self.shows}) {each}" for each in said]
 

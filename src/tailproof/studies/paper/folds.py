@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SECONDS = Measure("seconds")
-# The text speaks of ROAM-FQE, the caption of algorithm 1, which is ROAM-DM.
+# The text names ROAM-FQE, the caption algorithm 1, which is ROAM-DM.
 TIMED = {
     "roam-fqe": Look("ROAM-FQE", drawing.RED, "D"),
     "roam-dm": Look("ROAM-DM", drawing.BLUE),
@@ -102,7 +102,7 @@ def draw_choose_k(results: Results) -> Figure:
 
 
 def judge_tradeoff(results: Results) -> list[Claim]:
-    """Judge what section 5 says about figure 6."""
+    """Judge the claims of section 5 about figure 6."""
     numbers, df = results.settings["numbers_of_folds"], results.settings["dfs"][0]
     seconds, accuracy = (
         [each.value for each in against_folds(measure, results, "roam-fqe", df)]
@@ -142,7 +142,7 @@ def judge_tradeoff(results: Results) -> list[Claim]:
 
 
 def judge_choose_k(results: Results) -> list[Claim]:
-    """Judge what appendix A4.4 says about the choice of K."""
+    """Judge the claims of appendix A4.4 about the choice of K."""
     numbers, dfs = results.settings["numbers_of_folds"], results.settings["dfs"]
     cells = [{"folds": folds, "df": df} for df in dfs for folds in numbers]
 

@@ -45,7 +45,7 @@ PAPER = {
     "hopper-medium-replay": (1.15, 1.20),
 }
 ROOMS = ("room-vm", "p-room-vm")
-LEARNED = 10.0  # a normalised score that tells a policy from a random one
+LEARNED = 10.0  # normalised score above which a policy is better than random
 LOOKS = {
     "vanilla": Look("{base}", drawing.BLACK, "s"),
     "ma": Look("MA", drawing.GREY, "v"),
@@ -60,12 +60,12 @@ LOOKS = {
 
 
 def label(name: str, base: str) -> str:
-    """Return what a method is called where `base` is the algorithm."""
+    """Return the name of a method with this `base`."""
     return LOOKS[name].label.format(base=base)
 
 
 def prepared_log(job: Job) -> tuple[Log, Log]:
-    """Return the log of a cell without noise and with it."""
+    """Return the log of a cell without and with noise."""
     from tailproof.studies.paper.deep_rows import prepared, to_return_range
 
     clean = to_return_range(read_data(job))
@@ -76,9 +76,9 @@ def prepared_log(job: Job) -> tuple[Log, Log]:
 def base_of(job: Job, kind: type[IQL] | type[SQL], clean: Log, **more: Any) -> IQL | SQL:
     """Return the base with a job's settings.
 
-    SQL's α and IQL's β are the published ones in units of the median size of the rewards without
-    noise, whatever the range of returns: where all episodes are alike, as an expert's, that range makes
-    rewards so large that α falls below the errors of Q, and V runs away (`docs/deep.md`).
+    SQL's α and IQL's β are the published ones, in units of the median absolute noise-free reward, not
+    of the range of returns: if all episodes have similar returns, as an expert's, scaling by that range
+    makes rewards so large that α is below the errors of Q, and V diverges (`docs/deep.md`).
     """
     settings = job.settings
     unit = settings["unit"]
@@ -156,8 +156,8 @@ def draw_sql(results: Results) -> Figure:
 def ratios(results: Results, name: str, cell: Cell) -> Summary | None:
     """Return the mean of 1 + (score − IQL's score of the same seed) / IQL's mean score.
 
-    It is the ratio of mean scores; a single seed in which IQL scores about zero does not decide it.
-    Where IQL's mean is no better than a random policy's, a multiple of it says nothing: none.
+    It is the ratio of mean scores, which is robust to single seeds in which IQL scores about zero. None
+    if IQL's mean is no better than a random policy's.
     """
     score, base = (SCORE.values(results, method=each, **cell) for each in (name, "vanilla"))
     return summarise(1 + (score - base) / base.mean()) if base.mean() >= LEARNED else None
@@ -185,7 +185,7 @@ def draw_iql(results: Results) -> Figure:
         axis.plot([], [], label=f"{look.label}, here", **mark)
         axis.plot([], [], label=f"{look.label}, the paper", markerfacecolor="none", **mark)
     axis.axvline(1, color=drawing.GREY, linewidth=0.9)
-    # The points decide the axis: intervals of three seeds may be wider than anything worth seeing.
+    # The points set the axis limits, because intervals of three seeds may be very wide.
     axis.set_xlim(min(shown) - 0.5, max(shown) + 0.5)
     names = [f"{cell['dataset']}, κ {cell['kappa']:g}" for cell in places]
     axis.set_yticks(range(len(places)), names)
@@ -194,7 +194,7 @@ def draw_iql(results: Results) -> Figure:
 
 
 def judge_sql(results: Results) -> list[Claim]:
-    """Judge what section 5 says about figure 5, and how the baselines fare."""
+    """Judge the claims of section 5 about figure 5, and compare the baselines."""
     places = cells(results.settings)
     paper = [cell for cell in places if cell["kappa"] == 100.0]
     judged = partial(claim, results, places)
@@ -231,7 +231,7 @@ def judge_sql(results: Results) -> list[Claim]:
 
 
 def judge_iql(results: Results) -> list[Claim]:
-    """Judge what appendix A4.2 says."""
+    """Judge the claims of appendix A4.2."""
     places = cells(results.settings)
     judged = partial(claim, results, places)
     superior = judged(
@@ -282,7 +282,14 @@ def diverged(results: Results, base: str) -> Claim:
 def claim(
     results: Results, places: list[Cell], paper: str, pairs: dict[str, tuple[str, str]]
 ) -> Claim:
+<<<<<<< .merge_file_u1JLZ1
     """Judge that the first of each pair is better, and say how many seeds would decide a cell."""
+=======
+    """Judge that the first of each pair is better; if undecided, add the number of seeds needed.
+
+    If no single cell is decisive, all cells together may be.
+    """
+>>>>>>> .merge_file_GRbcXT
     verdicts, words = [], []
     for name, (first, second) in pairs.items():
         found = SCORE.tally(results, first, second, places)
@@ -313,10 +320,10 @@ def over_cells(found: Tally, pooled: Summary) -> Verdict:
 
 
 def seeds_to_decide(gaps: Sequence[FloatArray]) -> str:
-    """Return how many seeds would tell the observed differences from zero, in words; else nothing.
+    """Return the number of seeds that would make the differences significant, as text, or empty.
 
-    As many as bring two standard errors of the paired difference below its size, in the median of the
-    cells in which these seeds do not.
+    With this number, two standard errors of the paired difference are below its size, in the median
+    over the cells that are not yet significant.
     """
     needed = []
     for gap in gaps:
@@ -329,7 +336,7 @@ def seeds_to_decide(gaps: Sequence[FloatArray]) -> str:
 
 
 def converged(results: Results, base: str) -> Claim:
-    """Judge whether the critics had the time that their values need."""
+    """Judge whether the critics were trained long enough."""
     paper = f"Beyond the paper: {base}'s critics are converged"
     names = ("time_constants", "mean_value", "pessimism", "logged_return")
     clock, value, taken, logged = (
@@ -350,7 +357,7 @@ def converged(results: Results, base: str) -> Claim:
 
 
 def budget(results: Results, base: str) -> str:
-    """Return what was run and what the paper ran, for the foot of a figure."""
+    """Return the settings of this run and of the paper, for the caption of a figure."""
     settings = results.settings
     return (
         f"Data: {origins(settings)}. Reduced budget: {base}, {settings['steps']:,} critic and "

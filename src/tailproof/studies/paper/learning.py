@@ -44,7 +44,7 @@ PLAIN = {
     "fqi-equal": Look("FQI, ridge as a fold's", drawing.GREY),
 }
 CLEAN: Cell = {"kappa": 0.0, "df": 0.0}
-CLEAN_PLACE = 2.25  # of the cell without noise on an axis of degrees of freedom
+CLEAN_PLACE = 2.25  # position of the noise-free cell on the axis of degrees of freedom
 
 
 def cells(settings: Settings) -> list[Cell]:
@@ -53,12 +53,12 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def is_thorough(cell: Cell, settings: Settings) -> bool:
-    """Return whether a cell has the costly methods too."""
+    """Return whether a cell also runs the expensive methods."""
     return cell["kappa"] == settings["kappas"][0] and cell["df"] in settings["thorough_dfs"]
 
 
 def thorough(settings: Settings) -> list[Cell]:
-    """Return the cells that have all methods."""
+    """Return the cells that run all methods."""
     return [cell for cell in grid(settings) if is_thorough(cell, settings)]
 
 
@@ -155,7 +155,7 @@ def against_q(results: Results, name: str, df: float) -> list[Summary]:
 
 
 def judge_opo(results: Results) -> list[Claim]:
-    """Judge what section 5 says about figure 3b."""
+    """Judge the claims of section 5 about figure 3b."""
     everywhere = partial(REGRET.claim, results, grid(results.settings))
     somewhere = partial(REGRET.claim, results, thorough(results.settings))
     return [
@@ -221,7 +221,7 @@ def _ridge(results: Results) -> Claim:
     fqi, fqi_equal, room = (
         REGRET.summary(results, method=name, **CLEAN).value for name in (*PLAIN, "room-fqi")
     )
-    # Heavy tails explain the gain only if it is there at an equal ridge and not without noise.
+    # Heavy tails explain the gain only if it exists with equal ridge and vanishes without noise.
     explained = equal.verdict if fqi < room + 1 else together([equal.verdict, "does not hold"])
     return Claim(
         "ROOM outperforms FQI because rewards are heavy-tailed",
@@ -233,7 +233,7 @@ def _ridge(results: Results) -> Claim:
 
 
 def judge_choose_q(results: Results) -> list[Claim]:
-    """Judge what appendix A4.5 says about the choice of q."""
+    """Judge the claims of appendix A4.5 about the choice of q."""
     dfs, levels = results.settings["dfs"], results.settings["levels"]
     total = len(dfs) * len(levels)
     claims = []

@@ -26,7 +26,7 @@ LOOKS = {
     "percent-sum": Look("best 30 % by sum", drawing.ORANGE, "s"),
     "percent-auto": Look("best 30 %, score chosen from the tails", drawing.RED, "D"),
 }
-#: Normalised scores that cloning the best 30 % is asked to reach, by data set and κ.
+#: Normalised scores that cloning the best 30 % should reach, by data set and κ.
 ASKED = {
     ("hopper-mixed", 0.0): 100.0,
     ("halfcheetah-mixed", 0.0): 50.0,
@@ -98,7 +98,7 @@ def draw(results: Results) -> Figure:
 
 
 def judge(results: Results) -> list[Claim]:
-    """Judge what percent cloning is asked to reach, and the two ways to rank."""
+    """Judge whether percent cloning reaches its targets, and compare the two rankings."""
     places = cells(results.settings)
     reached, said = [], []
     for cell in places:

@@ -32,7 +32,7 @@ AGGREGATES: dict[str, Aggregate] = {"sac-n": Quantile(0.0), "sac-n-std": MeanMin
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """Return a cell for each data set and κ; both methods see the same log."""
+    """Return one cell per data set and κ; both methods use the same log."""
     return [
         {"dataset": name, "kappa": kappa}
         for name in settings["datasets"]
@@ -41,7 +41,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def run(job: Job) -> list[Row]:
-    """Return the scores of both while they train; one that diverges has 0, a random policy's."""
+    """Return the scores of both during training; a diverged one has 0, a random policy's score."""
     settings, steps = job.settings, job.settings["steps"]
     log, kappa = read_data(job), job.cell["kappa"]
     if kappa:
@@ -124,7 +124,7 @@ def late(results: Results, name: str, cell: Cell) -> FloatArray:
 
 
 def judge(results: Results) -> list[Claim]:
-    """Judge what appendix A4.3 says."""
+    """Judge the claims of appendix A4.3."""
     claims = []
     for cell in cells(results.settings):
         minimum, std = (late(results, name, cell) for name in LOOKS)
@@ -154,12 +154,12 @@ def judge(results: Results) -> list[Claim]:
 
 
 def neither_learns(minimum: FloatArray, std: FloatArray) -> bool:
-    """Return whether both are no better than a random policy, so that nothing can be said of them."""
+    """Return whether both are no better than a random policy, so that they cannot be compared."""
     return bool(max(minimum.mean(), std.mean()) < LEARNED)
 
 
 def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
-    """Return whether two rules learn, and the same."""
+    """Return the verdict that both rules learn equally well."""
     if len(minimum) < 2 or neither_learns(minimum, std):
         return "undecided"
     if abs(minimum.mean() - std.mean()) < LEARNED:
@@ -168,7 +168,7 @@ def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
 
 
 def robust(minimum: FloatArray, std: FloatArray) -> Verdict:
-    """Return whether the minimum learns where mean − 2 std does not."""
+    """Return the verdict that the minimum learns and mean − 2 std does not."""
     if len(minimum) < 2 or neither_learns(minimum, std):
         return "undecided"
     ahead = winner(-minimum, -std)[0] == "first"

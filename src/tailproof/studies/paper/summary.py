@@ -1,4 +1,4 @@
-"""Means and log-MSEs with 95 % intervals over replicates, and comparisons that respect the pairing."""
+"""Means and log-MSEs with 95 % intervals over replicates, and paired comparisons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tailproof.studies.paper.experiment import Cell, Claim, Results, Verdict
 RESAMPLES = 2000
 #: Replicates below which a bootstrap would be too narrow, and means get Student's interval.
 FEW = 20
-#: Rows of numbers, one for each replicate, to one number for each row of resamples: (…, n) to (…).
+#: A statistic over replicates, the last axis: (…, n) to (…).
 Statistic = Callable[[FloatArray], FloatArray]
 Winner = Literal["first", "second", "neither"]
 
@@ -36,7 +36,7 @@ class Summary:
 
 @lru_cache(maxsize=16)
 def _resamples(count: int) -> IntArray:
-    # One table for each number of replicates: the same resamples for every method keep the pairs.
+    # One table per number of replicates: all methods use the same resamples, to keep the pairs.
     return np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
 
 
@@ -51,7 +51,7 @@ def log_mse(errors: FloatArray) -> FloatArray:
 
 
 def median_size(errors: FloatArray) -> FloatArray:
-    """Return the median absolute error, which no single replicate decides."""
+    """Return the median absolute error, which is robust to single replicates."""
     return np.asarray(np.median(np.abs(errors), axis=-1))
 
 
@@ -81,13 +81,12 @@ def summarise(values: FloatArray, statistic: Statistic = mean) -> Summary:
 def winner(
     first: FloatArray, second: FloatArray, statistic: Statistic = mean
 ) -> tuple[Winner, float]:
-    """Return which of two paired samples has the smaller statistic beyond doubt, and the difference.
+    """Return which of two paired samples has a significantly smaller statistic, and the difference.
 
-    Beyond doubt: the 95 % interval of the difference, over the same replicates of both, does not
-    contain 0.
+    Significant: the 95 % interval of the paired difference does not contain 0.
     """
     difference = float(statistic(first) - statistic(second))
-    if len(first) < 2:  # one replicate says nothing of its own error
+    if len(first) < 2:  # one replicate has no error estimate
         return "neither", difference
     if statistic is mean:
         gap = summarise(first - second)
@@ -103,7 +102,7 @@ def winner(
 
 @dataclass(frozen=True)
 class Tally:
-    """In how many cells the first of two methods is better, worse, or neither beyond doubt."""
+    """In how many cells the first of two methods is significantly better, worse, or neither."""
 
     better: int
     worse: int
@@ -112,7 +111,7 @@ class Tally:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether 'the first is better' holds: everywhere, somewhere, nowhere, or nobody knows."""
+        """Whether 'the first is better' holds: everywhere, somewhere, nowhere, or undecided."""
         if self.open and not self.better and not self.worse:
             return "undecided"
         return verdict_of(self.better, len(self.differences))
@@ -128,14 +127,14 @@ class Tally:
 
 
 def verdict_of(true: int, total: int) -> Verdict:
-    """Return what to say of a claim that is true of so many cells."""
+    """Return the verdict on a claim that is true in `true` of `total` cells."""
     if true == total:
         return "holds"
     return "holds in part" if true else "does not hold"
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict on a claim of several parts: theirs, if they agree.
+    """Return the combined verdict on a claim of several parts.
 
     >>> together(["holds", "undecided"]), together(["does not hold", "undecided"])
     ('holds in part', 'does not hold')
@@ -150,7 +149,7 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 class Measure:
     """A column of the results, its statistic over replicates, and whether more of it is better.
 
-    `missing` stands for what a row lacks.
+    `missing` replaces missing values.
     """
 
     column: str
@@ -168,14 +167,14 @@ class Measure:
         return summarise(self.values(results, **where), self.statistic)
 
     def winner(self, results: Results, first: Cell, second: Cell) -> tuple[Winner, float]:
-        """Return which of two groups of rows is better beyond doubt, and the difference."""
+        """Return which of two groups of rows is significantly better, and the difference."""
         sign = -1.0 if self.higher_is_better else 1.0
         one, two = (sign * self.values(results, **each) for each in (first, second))
         who, difference = winner(one, two, self.statistic)
         return who, sign * difference
 
     def wins(self, results: Results, first: Cell, second: Cell) -> bool:
-        """Return whether the first of two groups of rows is better beyond doubt."""
+        """Return whether the first of two groups of rows is significantly better."""
         return self.winner(results, first, second)[0] == "first"
 
     def tally(self, results: Results, first: str, second: str, cells: Sequence[Cell]) -> Tally:
@@ -199,7 +198,8 @@ class Measure:
     ) -> Claim:
         """Judge that the first method of every pair is better than the second.
 
-        `found` has a place for the tally of every pair, and of the pairs that are only told `also`.
+        `found` is a template for the tallies of all pairs, and of the `also` pairs, which are only
+        reported.
         """
         tallies = [self.tally(results, *pair, cells) for pair in (*pairs, *also)]
         verdict = together(each.verdict for each in tallies[: len(pairs)])
@@ -208,5 +208,5 @@ class Measure:
 
 ERROR = Measure("error", log_mse)
 REGRET = Measure("regret")
-#: A normalised score; a policy whose training diverged has none, and counts as a random one.
+#: A normalised score; a diverged policy has none, and counts as a random one, 0.
 SCORE = Measure("score", higher_is_better=True, missing=0.0)

@@ -73,7 +73,7 @@ def error_sizes(results: Results, part: str, name: str) -> list[Summary]:
 
 
 def fold_bounds(results: Results, name: str) -> list[Summary]:
-    """Return the ¾ quantile of a fold's |error| at every δ, which the theorems' proofs rest on."""
+    """Return the ¾ quantile of a fold's |error| at every δ, which the theorems' proofs use."""
     return [
         summarise(results.values("bound", part="delta", method=name, delta=delta))
         for delta in results.settings["log_deltas"]

@@ -30,7 +30,7 @@ SHARES = {"constant": 1.0, "Gaussian": 0.5, "t 1.5": 0.5, "Pareto 1.5": 2 / 3, "
 
 
 def world(gamma_: float) -> tuple[TabularMDP, float]:
-    """Return a small MDP that starts anywhere, and J of its optimal policy."""
+    """Return a small MDP with a random initial state, and J of its optimal policy."""
     drawn = TabularMDP.random(states=5, actions=2, seed=11)
     even = TabularMDP(drawn.transitions, drawn.rewards, np.full(5, 0.2))
     return even, even.value(even.optimal(gamma=gamma_), gamma=gamma_)
@@ -69,7 +69,7 @@ def evaluation_errors(job: Job) -> list[Row]:
                 "roam-mis": method("roam-mis", folds=folds),
             }
             if delta != cell["deltas"][0]:
-                del methods["lstd"]  # it has no folds to choose
+                del methods["lstd"]  # it has no folds
             for name, chosen in methods.items():
                 with unheard():
                     found = evaluate(
@@ -89,7 +89,7 @@ def evaluation_errors(job: Job) -> list[Row]:
 def mean_quantiles(job: Job) -> list[Row]:
     """Return the 1 − δ quantiles of the errors of the mean and of the median of means.
 
-    The proofs' bound is beside them: the Δ which a block's mean misses by more with probability ¼.
+    Also the bound of the proofs: the ¾ quantile Δ of the error of a block's mean.
     """
     settings, rng = job.settings, job.rng()
     draws = LAWS[job.cell["law"]].sample((settings["samples"], settings["sample_size"]), rng)
@@ -143,7 +143,7 @@ def orders_of_folds(job: Job) -> list[Row]:
 
 
 def true_level(folds: IntArray, j: FloatArray, share: FloatArray) -> FloatArray:
-    """Return P(Bin(K, p₀) ≥ j), what theorem 3 should say."""
+    """Return P(Bin(K, p₀) ≥ j), the corrected probability of theorem 3."""
     return np.asarray(1 - scipy.special.bdtr(j - 1, folds, share))
 
 

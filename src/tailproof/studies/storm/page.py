@@ -1,4 +1,4 @@
-"""The report of the demonstration, and its sentences: each with the numbers that this run found."""
+"""The report of the demonstration and its sentences, with the numbers of this run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES = dict(zip(ESTIMATORS, WORDS, strict=True))
 
 
 def story_sentences(shown: Demonstration) -> dict[str, str]:
-    """Return what each part of the demonstration says."""
+    """Return the text of each part of the demonstration."""
     return {
         **_log_sentences(shown),
         **_estimate_sentences(shown.stormy[0], shown.folds_hit),
@@ -175,7 +175,7 @@ def story_page(shown: Demonstration) -> Page:
 
 
 def estimates_figure(season: Season, *, names: Sequence[str] = tuple(ESTIMATORS)) -> Figure:
-    """Return every estimate of every candidate beside the truth."""
+    """Return the estimates of all candidates beside their true values."""
     return Figure(
         key="estimates",
         caption="Each dot is an estimate from the log, the diamond is the exact value by replay. "
@@ -215,7 +215,7 @@ def estimates_axes(season: Season, names: Sequence[str]) -> Axes:
 
 
 def choice_figure(season: Season) -> Figure:
-    """Return what each estimator's pick was worth in the year after."""
+    """Return the next year's value of each estimator's choice."""
     worth = {each: season.next_truth[season.pick(each)] for each in ESTIMATORS}
     best, year = max(season.next_truth.values()), season.story.decided.year
     return _bars(
@@ -229,7 +229,7 @@ def choice_figure(season: Season) -> Figure:
 
 
 def hub_figures(shown: Demonstration) -> list[Figure]:
-    """Return what the picks lose over all hubs, after the stormy and after the calm year."""
+    """Return the losses of the choices over all hubs, after the stormy and the calm year."""
     figures = []
     for key, seasons in (("stormy", shown.stormy), ("calm", shown.calm)):
         found = shown.over_hubs(seasons)
@@ -246,7 +246,7 @@ def hub_figures(shown: Demonstration) -> list[Figure]:
 
 
 def learning_figure(shown: Demonstration) -> Figure:
-    """Return what learned schedules were worth."""
+    """Return the values of learned schedules."""
     rows = {}
     for place, (label, seasons) in enumerate((("stormy", shown.stormy), ("calm", shown.calm))):
         for each in LEARNERS:

@@ -1,7 +1,7 @@
 """The demonstration: a battery, a year with a winter storm, and the choice for the next year.
 
-A test bed on real prices. The battery does not move them, so that every policy can be replayed for its
-exact value; with such data one would replay and not estimate. Here estimates meet that truth.
+A test bed on real prices. The battery does not change them, so the exact value of every policy can be
+computed by replay; in practice one would replay and not estimate. Here estimates are compared with it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LEARNERS: dict[str, Method] = {
 
 @dataclass(frozen=True)
 class Season:
-    """What one log said, beside the truth, in $ a day."""
+    """The estimates from one log and the true values, in $/day."""
 
     hub: str
     story: Story
@@ -82,7 +82,7 @@ class Season:
         return max(found, key=found.__getitem__)
 
     def lost(self, estimator: str) -> float:
-        """Return the $ a day that the pick loses against the best candidate, in the year after."""
+        """Return the next year's loss of the choice against the best candidate, in $/day."""
         return max(self.next_truth.values()) - self.next_truth[self.pick(estimator)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Demonstration:
         }
 
     def learned(self, name: str) -> tuple[float, float]:
-        """Return what a learner's policy is worth over all hubs, after the stormy and the calm year."""
+        """Return the value of a learner's policy over all hubs, after the stormy and the calm year."""
         stormy, calm = (
             float(np.mean([season.learned[name] for season in seasons]))
             for seasons in (self.stormy, self.calm)
@@ -157,7 +157,7 @@ def demonstrate(
     seed: int = 0,
     advance: Callable[[], object] = lambda: None,
 ) -> Demonstration:
-    """Tell both stories at a hub, whose log is diagnosed, and at the others.
+    """Run both stories at a hub, whose log is diagnosed, and at the other hubs.
 
     `seed` is that of the logged dispatcher's choices and of the folds; `advance` is called after the
     diagnosis and after each story at each hub.
