@@ -54,7 +54,7 @@ class FoldWarning(TailproofWarning):
 
 
 class CoverageWarning(TailproofWarning):
-    """The policy takes actions that the log has rarely or never."""
+    """The policy takes actions that the log does not cover."""
 
 
 class StateWarning(TailproofWarning):

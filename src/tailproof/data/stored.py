@@ -18,7 +18,7 @@ from tailproof.errors import LogError, MethodError, TailproofWarning
 
 _BATCH = 1 << 16  # rows per read, for passes over one column
 _BLOCKS = 1_000  # number of runs of neighbouring episodes from which a sample is drawn
-_COPIES = 4  # copies of a row's features that fits in memory need
+_COPIES = 4  # copies of each row's features, for methods that use all rows at once
 
 
 class SampleWarning(TailproofWarning):

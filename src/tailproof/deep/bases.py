@@ -74,8 +74,8 @@ class Implicit(TrainsCritics):
         action, as in its released code; the policy's action is the mean.
     share
         Smallest effective share of the log, (Σw)²/nΣw². Advantages are multiplied by one factor ≤ 1
-        until the weights reach it; 0 for no shrinkage. It prevents that critics which were trained
-        briefly or on noisy rewards make the policy imitate a few wrong actions.
+        until the weights reach it; 0 for no shrinkage. Without it, errors of critics that were trained
+        briefly or on noisy rewards let a few wrong actions dominate the policy.
     """
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise", "backup"))

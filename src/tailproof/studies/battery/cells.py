@@ -191,7 +191,7 @@ def ground(world: World, overlap: Overlap) -> Ground:
 def _exact(world: Any, opposite: Any, overlap: Overlap, gamma: float, *, epsilon: float) -> Ground:
     """Return a world with exact values; `opposite` is the world with negated rewards.
 
-    Half of the time the behaviour is the target policy (good overlap), the uniform policy (fair), or
+    The behaviour is the ε-greedy target policy with ε = ½ (good overlap), the uniform policy (fair), or
     mostly the optimal policy of `opposite` (poor).
     """
     optimal = world.optimal(gamma=gamma)

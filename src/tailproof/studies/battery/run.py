@@ -159,7 +159,7 @@ class StoryLog:
             yield name, Problem(log, policy, 1.0), seed
 
     def worth(self, policy: Policy) -> float:
-        """Return the value of a learned policy in the year after the log."""
+        """Return the value of a learned policy in the year of the decision."""
         return story(self.story).decided.value(policy, self.hub)
 
 

@@ -1,1 +1,1 @@
-"""The demonstration for insurers: what a cap does to a profit."""
+"""The insurance demonstration: the effect of a cap on an estimated profit."""

@@ -1,4 +1,4 @@
-"""Winsorising doubles an insurer's profit: one policy valued with a cap, without, and by default."""
+"""Winsorising doubles an insurer's estimated profit: one policy, with and without a cap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailproof.statistics.caps import Cap
 from tailproof.studies.paper.summary import Summary
 from tailproof.worlds.insurance import Insurance
 
-#: The habit of experiment platforms, on the side where the money is lost.
+#: The usual cap of experiment platforms, on the side of the losses.
 CAP = Cap.named("p0.1")
 LEVEL = 0.9
 WINSORISED, PLAIN, DEFAULT = f"winsorised at {CAP}", "plain weighting", "the default"
@@ -24,26 +24,26 @@ WINSORISED, PLAIN, DEFAULT = f"winsorised at {CAP}", "plain weighting", "the def
 
 @dataclass(frozen=True)
 class CapDemonstration:
-    """Logs of a portfolio, a new rule for deductibles, and its profit estimated in three ways."""
+    """Logs of a portfolio, and three estimates of the profit of a new rule for deductibles."""
 
     rows: int  # policyholders of each log
     truth: float  # expected profit per policyholder, exactly
-    capped_truth: float  # what it would be if no loss went beyond the cap, exactly
-    cap: float  # the profit at which the cap of the first log stands
-    readings: dict[str, tuple[Summary, ...]]  # estimate and interval, of each way in each log
+    capped_truth: float  # expected profit with losses limited to the cap, exactly
+    cap: float  # the cap of the first log, as a profit
+    readings: dict[str, tuple[Summary, ...]]  # estimate and interval, by method and log
 
     @property
     def hidden(self) -> float:
-        """Expected loss per policyholder that the cap hides."""
+        """Expected loss per policyholder that the cap ignores."""
         return self.capped_truth - self.truth
 
     @property
     def logs(self) -> int:
-        """How many logs there are."""
+        """Number of logs."""
         return len(self.readings[DEFAULT])
 
     def held(self, way: str) -> int:
-        """Return in how many logs the interval holds the truth."""
+        """Return the number of logs whose interval contains the true value."""
         return sum(each.low <= self.truth <= each.high for each in self.readings[way])
 
     def mean(self, way: str) -> float:
@@ -55,7 +55,7 @@ class CapDemonstration:
         return {**asdict(self), "held": {way: self.held(way) for way in self.readings}}
 
     def sentences(self) -> dict[str, str]:
-        """Return the story in words."""
+        """Return the text of the demonstration."""
         first = self.readings[WINSORISED][0]
         return {
             "setting": (
@@ -91,7 +91,7 @@ def demonstrate(
     seed: int = 0,
     advance: Callable[[], object] = lambda: None,
 ) -> CapDemonstration:
-    """Draw logs and value the new rule by three ways.
+    """Draw logs and estimate the value of the new rule in three ways.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def demonstrate(
 
 
 def _normal(log: Log, world: Insurance) -> Summary:
-    """Return the weighted mean with the normal interval that platforms print."""
+    """Return the weighted mean with the usual normal interval."""
     returns = returns_under(log, world.target)
     weights = returns.weights / returns.weights.mean()
     value = float((weights * returns.values).mean())

@@ -159,7 +159,7 @@ def neither_learns(minimum: FloatArray, std: FloatArray) -> bool:
 
 
 def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
-    """Return the verdict that both rules learn equally well."""
+    """Return the verdict on the claim that both rules learn equally well."""
     if len(minimum) < 2 or neither_learns(minimum, std):
         return "undecided"
     if abs(minimum.mean() - std.mean()) < LEARNED:
@@ -168,7 +168,7 @@ def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
 
 
 def robust(minimum: FloatArray, std: FloatArray) -> Verdict:
-    """Return the verdict that the minimum learns and mean − 2 std does not."""
+    """Return the verdict on the claim that the minimum learns and mean − 2 std does not."""
     if len(minimum) < 2 or neither_learns(minimum, std):
         return "undecided"
     ahead = winner(-minimum, -std)[0] == "first"

@@ -30,7 +30,7 @@ SHARES = {"constant": 1.0, "Gaussian": 0.5, "t 1.5": 0.5, "Pareto 1.5": 2 / 3, "
 
 
 def world(gamma_: float) -> tuple[TabularMDP, float]:
-    """Return a small MDP with a random initial state, and J of its optimal policy."""
+    """Return a small MDP with a uniform initial state, and J of its optimal policy."""
     drawn = TabularMDP.random(states=5, actions=2, seed=11)
     even = TabularMDP(drawn.transitions, drawn.rewards, np.full(5, 0.2))
     return even, even.value(even.optimal(gamma=gamma_), gamma=gamma_)

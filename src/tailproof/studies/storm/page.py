@@ -215,7 +215,7 @@ def estimates_axes(season: Season, names: Sequence[str]) -> Axes:
 
 
 def choice_figure(season: Season) -> Figure:
-    """Return the next year's value of each estimator's choice."""
+    """Return the value of each estimator's choice in the year of the decision."""
     worth = {each: season.next_truth[season.pick(each)] for each in ESTIMATORS}
     best, year = max(season.next_truth.values()), season.story.decided.year
     return _bars(
