@@ -282,14 +282,7 @@ def diverged(results: Results, base: str) -> Claim:
 def claim(
     results: Results, places: list[Cell], paper: str, pairs: dict[str, tuple[str, str]]
 ) -> Claim:
-<<<<<<< .merge_file_u1JLZ1
     """Judge that the first of each pair is better, and say how many seeds would decide a cell."""
-=======
-    """Judge that the first of each pair is better; if undecided, add the number of seeds needed.
-
-    If no single cell is decisive, all cells together may be.
-    """
->>>>>>> .merge_file_GRbcXT
     verdicts, words = [], []
     for name, (first, second) in pairs.items():
         found = SCORE.tally(results, first, second, places)
