@@ -141,7 +141,7 @@ def draw_actions(
 
 def draw(edges: FloatArray, rng: np.random.Generator) -> IntArray:
     """Draw one index per row, (n,), from cumulative probabilities (n, m)."""
-    # Scaling by the last edge prevents that rounding selects an index of probability 0.
+    # Scaled by the last edge, so that rounding never selects an index of probability 0.
     uniform = rng.random(len(edges)) * edges[:, -1]
     return np.asarray((uniform[:, None] >= edges[:, :-1]).sum(axis=1))
 

@@ -82,7 +82,7 @@ class Season:
         return max(found, key=found.__getitem__)
 
     def lost(self, estimator: str) -> float:
-        """Return the loss of the choice against the best candidate in the year decided for, in $/day."""
+        """Return the choice's loss against the best candidate in the year decided for, in $/day."""
         return max(self.next_truth.values()) - self.next_truth[self.pick(estimator)]
 
     def to_dict(self) -> dict[str, Any]:
