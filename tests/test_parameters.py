@@ -30,6 +30,7 @@ from tailproof import (
 from tailproof.errors import EngineError, MethodError, PartitionError
 from tailproof.means import AdaptiveHuber, Catoni, MedianOfMeans, SampleMean
 from tailproof.methods.catalogue import names
+from tailproof.parameters import seed_of
 
 SETTINGS = [
     *(method(name).base for name in names()),
@@ -104,3 +105,12 @@ def test_n_jobs_is_an_engine(door):
         ask(log, engine="local", n_jobs=2)
     with pytest.raises(EngineError, match="n_jobs a number of threads or -1"):
         ask(log, n_jobs=0)
+
+
+def test_seeds_are_whole_numbers_or_drawn_from_a_generator():
+    assert seed_of(3, None) == seed_of(None, 3) == seed_of(None, np.int64(3)) == 3
+    for make in (np.random.default_rng, np.random.RandomState):
+        assert seed_of(None, make(5)) == seed_of(None, make(5)) != seed_of(None, make(6))
+    for wrong in (-1, 0.5, "zero", True):
+        with pytest.raises(MethodError, match=r"seed must be a whole number of at least 0\. Got"):
+            seed_of(wrong, None)

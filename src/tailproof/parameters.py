@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, Self
 
+import numpy as np
+
 from tailproof.errors import MethodError
 
 
@@ -19,6 +21,26 @@ def one_setting(**names: Any) -> Any:
         said = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise MethodError(f"{' and '.join(given)} are names of one setting: give one. Got {said}.")
     return next(iter(given.values()), None)
+
+
+def seed_of(seed: Any, random_state: Any) -> int:
+    """Return the seed that was given by one of its two names; 0 if neither was.
+
+    A NumPy generator or `RandomState` draws one.
+
+    >>> seed_of(None, 7), seed_of(None, None)
+    (7, 0)
+    """
+    given = one_setting(seed=seed, random_state=random_state)
+    if given is None:
+        return 0
+    if isinstance(given, np.random.Generator):
+        return int(given.integers(2**31))
+    if isinstance(given, np.random.RandomState):
+        return int(given.randint(2**31 - 1))
+    if isinstance(given, int | np.integer) and not isinstance(given, bool) and given >= 0:
+        return int(given)
+    raise MethodError(f"seed must be a whole number of at least 0. Got {given!r} instead.")
 
 
 class Configurable:

@@ -25,6 +25,7 @@ from tailproof import (
 from tailproof.errors import PolicyError, TailproofWarning
 from tailproof.policies.naming import for_log
 from tailproof.policies.simple import action_probabilities
+from tailproof.sources import write_log
 
 
 def frame(n=400, seed=0):
@@ -334,3 +335,24 @@ def test_rules_on_logs_of_arrays_get_the_names_of_the_states(table):
 def test_other_initial_states_need_a_function_of_the_states(table):
     with pytest.raises(PolicyError, match="Other initial states"):
         evaluate(log_of(table), Column("new"), method="lstd", initial_states=np.zeros((1, 3)))
+
+
+def test_a_rule_over_columns_works_on_a_log_that_stays_on_disk(tmp_path):
+    rng = np.random.default_rng(0)
+    x, a = rng.normal(size=(300, 1)), rng.integers(2, size=300)
+    log = Log.from_arrays(
+        x,
+        a,
+        a * x[:, 0],
+        x,
+        episode=np.arange(300),
+        state_names=["age"],
+        terminated=np.ones(300, bool),
+    )
+    stored = read_log(write_log(log, tmp_path / "log.parquet"), lazy=True)
+
+    def mine(frame):
+        return (frame["age"] > 0).astype(int)
+
+    in_memory = evaluate(log, mine, method="bandit-dm").value
+    assert evaluate(stored, mine, method="bandit-dm").value == pytest.approx(in_memory)

@@ -41,7 +41,7 @@ def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
         return
     taken = np.zeros((log.n_episodes, log.n_actions), dtype=bool)
     for part in log.parts:
-        for chunk in log.chunks(part, ahead=False):
+        for chunk in log.chunks(part, with_next_states=False):
             taken[chunk.episode, chunk.actions] = True
     for action in logged_actions(log):
         seen = (folds.counts[:, taken[:, action]] > 0).any(axis=1)  # (K,)

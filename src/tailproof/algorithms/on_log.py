@@ -88,7 +88,7 @@ def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
     """Evaluate the policy in the states of the log, in one pass, and summarise its actions."""
     log, n, shares, agreed = task.log, task.log.n_transitions, None, 0.0
     for part in log.parts if log.is_discrete else ():
-        for piece in log.chunks(part, ahead=False):
+        for piece in log.chunks(part, with_next_states=False):
             own = slice(piece.first, piece.first + len(piece))
             places = log.table_rows.rows[own] if isinstance(log, Log) else None
             chances = action_probabilities(task.policy, piece.states, log.n_actions, rows=places)

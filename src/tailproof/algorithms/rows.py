@@ -49,7 +49,7 @@ class Rows:
     inner: FloatArray  # (w, m) the block of φ(s, a) that is not zero
     n_blocks: int
     segments: tuple[Segment, ...]
-    after: Any  # φ(s', ·) as Blocks or Dense, zero where terminated; None if `ahead` is False
+    after: Any  # φ(s', ·) as Blocks or Dense, 0 where terminated; None without `with_next_states`
     chosen: IntArray | None  # (m,) a deterministic policy's action in s'
     next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; None without a policy
 
@@ -116,11 +116,11 @@ class Dealing:
 
 
 def arrange(
-    chunk: Chunk, task: Task, features: Features, dealing: Dealing, *, ahead: bool = True
+    chunk: Chunk, task: Task, features: Features, dealing: Dealing, *, with_next_states: bool = True
 ) -> Rows:
-    """Return a chunk of a log in feature space, with next states if `ahead`."""
+    """Return a chunk of a log in feature space, with next states if `with_next_states`."""
     n_blocks = features.n_actions if isinstance(features, PerAction) else 1
-    following, every, weights = task.following(chunk) if ahead else (None, None, None)
+    following, every, weights = task.following(chunk) if with_next_states else (None, None, None)
     keys: list[tuple[AnyArray, int]] = []
     groups = 1
     if dealing.fold_of_episode is not None:
@@ -137,12 +137,12 @@ def arrange(
             keys.append((following, n_blocks))
     order, borders = _sorted(keys, len(chunk))
     borders = borders.reshape(groups, n_blocks, -1, 2)
-    towards = range(n_blocks if ahead and task.policy is not None else 0)
+    towards = range(n_blocks if with_next_states and task.policy is not None else 0)
     if dealing.counts is None:
         segments = _dealt(borders, towards)
     else:
         segments = _shared(borders, towards, dealing.counts[:, _take(chunk.episode, order)])
-    ends = chunk.terminated if ahead and chunk.terminated.any() else None
+    ends = chunk.terminated if with_next_states and chunk.terminated.any() else None
     terminated = None if ends is None else _take(ends, order)
     states = _take(chunk.states, order)
     if isinstance(features, PerAction):
@@ -150,7 +150,7 @@ def arrange(
     else:
         inner = features(states, _take(chunk.actions, order))
     after: Blocks | Dense | None = None
-    if ahead:
+    if with_next_states:
         after = at_actions(features, _take(chunk.next_states, order), _take(every, order))
         after = _without(after, terminated)
     return Rows(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tailproof.cli.options import LogOptions
 from tailproof.cli.session import Session
 from tailproof.data.log import Log
-from tailproof.data.stored import AnyLog, held, in_memory
+from tailproof.data.stored import AnyLog, in_memory, sample_to_budget
 from tailproof.diagnosis.diagnose import diagnose
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.engines import Engine
@@ -66,7 +66,7 @@ class Case:
     ) -> tuple[Log, Diagnosis]:
         """Return the rows used for a diagnosis, and the diagnosis."""
         with self.session.working("Diagnosing the log"):
-            shown = held(log, "The diagnosis", seed=seed)
+            shown = sample_to_budget(log, "The diagnosis", seed=seed)
             return shown, diagnose(shown, policy, gamma=gamma, seed=seed)
 
     def conclude(

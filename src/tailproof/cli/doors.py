@@ -144,6 +144,9 @@ def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table
     if len(values) > 1:
         table.add_row("folds", "  ".join(map(number, values)))
     table.add_row("method", found.how())
+    critic = getattr(estimate.choice, "critic", "")
+    if critic:
+        table.add_row("critic", critic)
     rows, episodes = count(estimate.n_transitions, "row"), count(estimate.n_episodes, "episode")
     table.add_row("log", f"{rows} in {episodes}")
     return table

@@ -23,7 +23,7 @@ from tailproof.evaluation.evaluate import evaluate
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method
-from tailproof.parameters import one_setting
+from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.naming import Policy
 from tailproof.statistics.intervals import folds_for
 from tailproof.statistics.tails.sample import check_level
@@ -112,7 +112,7 @@ def compare(
     ('one', True, 'logged policy')
     """
     log = as_log(log, columns, compare)
-    seed = one_setting(seed=seed, random_state=random_state) or 0
+    seed = seed_of(seed, random_state)
     _check_policies(policies, baseline)
     against = baseline if isinstance(baseline, str) else None
     rivals = {name: policy for name, policy in policies.items() if name != against}

@@ -224,7 +224,7 @@ class Log(LogView):
         part: range,
         size: int = CHUNK,
         *,
-        ahead: bool = True,  # noqa: ARG002 all columns are in memory
+        with_next_states: bool = True,  # noqa: ARG002 all columns are in memory
         propensity: bool = False,  # noqa: ARG002
         compact: bool = True,  # noqa: ARG002
     ) -> Iterator[Chunk]:

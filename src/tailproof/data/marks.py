@@ -42,7 +42,8 @@ def warn_of_taught_episodes(policy: Any, log: Any) -> None:
     taught = getattr(policy, "taught", None)
     if taught is None or not isinstance(log, Log):
         return
-    known = np.flatnonzero(np.isin(episode_marks(log), taught))
+    # files may store the hashes as signed integers
+    known = np.flatnonzero(np.isin(episode_marks(log), np.asarray(taught).view(np.uint64)))
     if len(known) == 0:
         return
     names = ", ".join(map(str, log.episode_ids[known[:_NAMED]]))

@@ -92,16 +92,16 @@ class LazyLog(LogView):
         part: Any,
         size: int = CHUNK,
         *,
-        ahead: bool = True,
+        with_next_states: bool = True,
         propensity: bool = False,
         compact: bool = True,
     ) -> Iterator[Chunk]:
         """Yield the transitions of one part in order, at most `size` at a time.
 
-        `ahead` includes next states, `propensity` the propensities. Without `compact`, chunks may
+        `with_next_states` and `propensity` include these columns. Without `compact`, chunks may
         contain rows that are not transitions.
         """
-        optional = ("next_states",) * ahead + ("propensity",) * propensity
+        optional = ("next_states",) * with_next_states + ("propensity",) * propensity
         for piece in self._pieces(part, size, "states", "actions", "rewards", *optional):
             if piece.kept is None or len(piece.kept):
                 yield piece.compact() if compact else piece
@@ -250,7 +250,7 @@ def with_one_action(log: AnyLog, label: str) -> AnyLog:
     )
 
 
-def held(log: AnyLog, who: str, *, features: int | None = None, seed: int = 0) -> Log:
+def sample_to_budget(log: AnyLog, who: str, *, features: int | None = None, seed: int = 0) -> Log:
     """Load a log, or a random sample of whole episodes that fits the memory budget, with a warning.
 
     The sample consists of whole groups, or without groups of runs of neighbouring episodes, so that

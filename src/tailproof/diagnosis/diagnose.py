@@ -13,7 +13,7 @@ import numpy as np
 from tailproof.arrays import FloatArray
 from tailproof.data.given import LogSource, as_log
 from tailproof.data.log import Log
-from tailproof.data.stored import held
+from tailproof.data.stored import sample_to_budget
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.diagnosis.evidence import (
     bellman_monitor,
@@ -40,7 +40,7 @@ from tailproof.judgement.shape import RewardShape, reward_shape
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
-from tailproof.parameters import one_setting
+from tailproof.parameters import seed_of
 from tailproof.policies.naming import Policy
 
 
@@ -100,9 +100,9 @@ def diagnose(
     ('heavy', 'Huber mean', 'step')
     """
     log = as_log(log, columns, diagnose)
-    seed = one_setting(seed=seed, random_state=random_state) or 0
+    seed = seed_of(seed, random_state)
     with _noted() as told:
-        log = held(log, "The diagnosis", seed=seed)
+        log = sample_to_budget(log, "The diagnosis", seed=seed)
     discount, chosen = resolve(log, policy, gamma=gamma, method=method)
     with _noted() as unforeseen:
         warn_of_a_hidden_horizon(log, discount)

@@ -26,7 +26,7 @@ from tailproof.judgement.coverage import coverage, missing_codes
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
-from tailproof.parameters import one_setting
+from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.naming import Policy, for_log
 
 
@@ -91,7 +91,7 @@ def evaluate(
     (5,)
     """
     log = as_log(log, columns, evaluate)
-    seed = one_setting(seed=seed, random_state=random_state) or 0
+    seed = seed_of(seed, random_state)
     chosen = as_method(method)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         data = prepare(log, chosen, where, seed=seed)

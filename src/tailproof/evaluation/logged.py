@@ -71,7 +71,7 @@ def _returns(log: AnyLog, gamma: float, engine: Engine) -> FloatArray:
 def _part_returns(gamma: float, log: LazyLog, part: Any) -> Found:
     """Return Σ γ^t r_t over the rows of each episode in one part."""
     found = []
-    for piece in log.chunks(part, ahead=False):
+    for piece in log.chunks(part, with_next_states=False):
         first = int(piece.episode[0])
         step = piece.first + np.arange(len(piece)) - log.starts[piece.episode]
         terms = piece.rewards * np.power(gamma, step)
@@ -120,7 +120,7 @@ def _usual_actions(log: AnyLog) -> tuple[AnyArray, FloatArray]:
         [
             piece.actions[-piece.first % every :: every]
             for part in log.parts
-            for piece in log.chunks(part, ahead=False)
+            for piece in log.chunks(part, with_next_states=False)
         ]
     )
     return chosen, np.full(len(chosen), 1 / len(chosen))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailproof.data.stored import AnyLog, held
+from tailproof.data.stored import AnyLog, sample_to_budget
 from tailproof.features import Features
 from tailproof.features.ladder import basis_for
 from tailproof.judgement.shape import reward_shape
@@ -38,7 +38,7 @@ def choose_learner(
     >>> chosen.base.reward
     'huber'
     """
-    data = held(log, "The choice of a learner", seed=seed)
+    data = sample_to_budget(log, "The choice of a learner", seed=seed)
     shape = reward_shape(data)
     if shape.tails != "heavy":
         chosen, why = named_method("fqi"), "Plain FQI uses every row as it is."

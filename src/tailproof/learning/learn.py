@@ -18,7 +18,7 @@ from tailproof.data.log import Log
 from tailproof.data.marks import episode_marks
 from tailproof.data.partition import shuffled_groups
 from tailproof.data.spaces import Discrete
-from tailproof.data.stored import AnyLog, held
+from tailproof.data.stored import AnyLog, sample_to_budget
 from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
@@ -34,7 +34,7 @@ from tailproof.methods.fit import (
     warn_of_a_hidden_horizon,
 )
 from tailproof.methods.method import Method
-from tailproof.parameters import one_setting
+from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.greedy import critic_policy
 from tailproof.statistics.tails.sample import check_level
 
@@ -110,7 +110,7 @@ def learn(
     (3,)
     """
     log = as_log(log, columns, learn)
-    seed = one_setting(seed=seed, random_state=random_state) or 0
+    seed = seed_of(seed, random_state)
     if isinstance(log, Log) and log.table_rows.available is not None:
         raise LogError(
             "learn does not know yet which actions are available where, and its policy would take "
@@ -192,7 +192,7 @@ def _learn_by_default(
 
         share = _JUDGED if holdout is None else holdout
         return learn_continuous(log, gamma=gamma, seed=seed, holdout=share, engine=engine)
-    data = held(log, "learn", seed=seed)
+    data = sample_to_budget(log, "learn", seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_a_hidden_horizon(data, discount)
     warn_of_missing_codes(data)

@@ -234,6 +234,11 @@ class Learned:
         settings of networks (`Run`). Critics by scikit-learn regressors cannot be saved, because they
         would need pickle.
         """
+        if Path(path).suffix == ".onnx":
+            raise MethodError(
+                f"Learned.save writes tailproof's own format. Got {path}; learned.policy.save writes "
+                f"an ONNX graph."
+            )
         described, arrays = parts_of(self.policy, self.members, self.history, self.policy_history)
         header = {
             **described,

@@ -16,7 +16,7 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.data.horizon import ends_by_the_clock
 from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog, held, in_memory
+from tailproof.data.stored import AnyLog, LazyLog, in_memory, sample_to_budget
 from tailproof.data.view import LogView
 from tailproof.engines import Engine, Local
 from tailproof.engines.threads import one_thread
@@ -75,7 +75,7 @@ def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: 
     needs, who = method.base.capabilities.needs, type(method.base).__name__
     if needs == "sample":
         size = getattr(getattr(method.base, "features", None), "size", None)
-        log = held(log, who, features=size, seed=seed)
+        log = sample_to_budget(log, who, features=size, seed=seed)
     elif needs == "memory":
         log = in_memory(log, who)
     if not method.clip:

@@ -188,9 +188,11 @@ def bind_rule(policy: Any, log: LogView) -> Any:
     rule = as_rule(policy)
     if rule is None:
         return policy
-    frame = bool(rule.frame)
+    frame = rule.frame
+    if frame is None:
+        blank = np.zeros((2, len(log.state_names)))
+        frame = wants_names(rule, log.states[:2] if isinstance(log, Log) else blank)
     if isinstance(log, Log):
-        frame = wants_names(rule, log.states[:2]) if rule.frame is None else rule.frame
         table = log.table_rows.table
         if frame and table is not None:
             if rule.within(table.names):

@@ -12,7 +12,7 @@ from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError
 from tailproof.sources.encode import Labelled
-from tailproof.sources.steps import Steps, Told, assemble
+from tailproof.sources.steps import Notes, Steps, assemble
 
 
 class Recorded(NamedTuple):
@@ -35,11 +35,11 @@ def from_d3rlpy(dataset: Any) -> Log:
     dataset
         Any object with `episodes`, each with `observations`, `actions`, `rewards` and `terminated`.
     """
-    return read_episodes(dataset, Told())
+    return read_episodes(dataset, Notes())
 
 
-def read_episodes(dataset: Any, told: Told) -> Log:
-    """Read a d3rlpy data set, and note in `told` what was left out."""
+def read_episodes(dataset: Any, notes: Notes) -> Log:
+    """Read a d3rlpy data set, and note in `notes` what was left out."""
     try:
         episodes = [
             Recorded(
@@ -59,11 +59,11 @@ def read_episodes(dataset: Any, told: Told) -> Log:
     kind = getattr(getattr(info, "action_space", None), "name", None)
     discrete = None if kind is None else kind == "DISCRETE"
     size = int(getattr(info, "action_size", 0)) if discrete else 0
-    return log_of_recorded(episodes, told, discrete=discrete, n_actions=size)
+    return log_of_recorded(episodes, notes, discrete=discrete, n_actions=size)
 
 
 def log_of_recorded(
-    episodes: Iterable[Recorded], told: Told, *, discrete: bool | None = None, n_actions: int = 0
+    episodes: Iterable[Recorded], notes: Notes, *, discrete: bool | None = None, n_actions: int = 0
 ) -> Log:
     """Return the log of recorded episodes; integer actions are discrete unless stated otherwise."""
     parts = [_arrays(i, episode) for i, episode in enumerate(episodes)]
@@ -92,10 +92,10 @@ def log_of_recorded(
         terminated=terminated,
         action_space=space,
     )
-    found = Told()
+    found = Notes()
     log = assemble(steps, found)
     if log.n_transitions < len(rewards):
-        told.notes.append(
+        notes.notes.append(
             f"{len(rewards) - log.n_transitions} last steps of episodes cut off by a timeout have "
             f"no next state in d3rlpy, and so no transition."
         )

@@ -17,7 +17,7 @@ from tailproof.errors import LogError
 from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.sources.encode import Labelled
 from tailproof.sources.limits import require_own_data
-from tailproof.sources.steps import Steps, Told, assemble
+from tailproof.sources.steps import Notes, Steps, assemble
 from tailproof.sources.tables import blaming
 
 _PARTS = ("observations", "actions", "rewards", "terminals")
@@ -55,13 +55,13 @@ def read_d4rl(source: str | Path | Mapping[str, Any], *, max_steps: int | None =
     (array([3, 2]), array([False, False,  True, False, False]))
     """
     if isinstance(source, Mapping):
-        return d4rl_log(dict(source), max_steps, Told())
-    return read_hdf5(source, Told(), max_steps=max_steps)
+        return d4rl_log(dict(source), max_steps, Notes())
+    return read_hdf5(source, Notes(), max_steps=max_steps)
 
 
 def read_rollouts(
     source: str | Path | Mapping[str, Any],
-    told: Told | None = None,
+    notes: Notes | None = None,
     *,
     max_steps: int | None = None,
 ) -> Log:
@@ -81,9 +81,9 @@ def read_rollouts(
     >>> log.next_states.ravel().tolist(), log.action_space.low
     ([1.0, 9.0, 3.0, 8.0], (-1.0,))
     """
-    told = told or Told()
+    notes = notes or Notes()
     arrays = dict(source) if isinstance(source, Mapping) else _load(source)
-    log = d4rl_log(_with_next_observations(arrays), max_steps, told)
+    log = d4rl_log(_with_next_observations(arrays), max_steps, notes)
     space = log.action_space
     if isinstance(space, Continuous) and np.abs(log.actions).max() <= 1:
         space = Continuous(space.dimension, (-1.0,) * space.dimension, (1.0,) * space.dimension)
@@ -102,7 +102,7 @@ def is_hdf5(path: Path) -> bool:
         return False
 
 
-def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> Log:
+def read_hdf5(path: str | Path, notes: Notes, *, max_steps: int | None = None) -> Log:
     """Read an HDF5 file of D4RL or d3rlpy."""
     try:
         import h5py
@@ -116,7 +116,7 @@ def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> 
     with blaming(label, advice), h5py.File(path, "r") as file:
         require_own_data(file, label)
         if {"columns", "num_episodes"} <= set(file):
-            return log_of_recorded(_dumped_episodes(file), told)
+            return log_of_recorded(_dumped_episodes(file), notes)
         if not set(_PARTS) <= set(file):
             folder = " Pass the Minari folder instead." if "episode_0" in file else ""
             raise LogError(
@@ -124,7 +124,7 @@ def read_hdf5(path: str | Path, told: Told, *, max_steps: int | None = None) -> 
                 f"Got {', '.join(sorted(file)[:10]) or 'nothing'}.{folder}"
             )
         arrays = {name: _value(file[name]) for name in (*_PARTS, *_OPTIONAL) if name in file}
-    return d4rl_log(arrays, max_steps, told)
+    return d4rl_log(arrays, max_steps, notes)
 
 
 def _value(item: Any) -> Any:
@@ -158,7 +158,7 @@ def _dumped_episodes(file: Any) -> list[Recorded]:
     ]
 
 
-def d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
+def d4rl_log(arrays: dict[str, Any], max_steps: int | None, notes: Notes) -> Log:
     """Return the log of arrays with D4RL's names."""
     states = _rows(arrays, "observations")
     n = len(states)
@@ -173,7 +173,7 @@ def d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
                 f"next_observations must have the shape of observations, {states.shape}. "
                 f"Got {next_states.shape}."
             )
-    timeouts = _timeouts(arrays, terminals, states, next_states, max_steps, told)
+    timeouts = _timeouts(arrays, terminals, states, next_states, max_steps, notes)
     ends = terminals | timeouts
     episode = np.concatenate([[0], np.cumsum(ends[:-1])]) if n else np.zeros(0, dtype=np.intp)
     steps = Steps(
@@ -185,9 +185,9 @@ def d4rl_log(arrays: dict[str, Any], max_steps: int | None, told: Told) -> Log:
         terminated=terminals,
         truncated=~terminals & (timeouts | (np.arange(n) == n - 1)),
     )
-    log = assemble(steps, Told())
+    log = assemble(steps, Notes())
     if log.n_transitions < n:
-        told.notes.append(
+        notes.notes.append(
             f"{n - log.n_transitions} steps at a timeout left out: the state after it is not in the "
             f"file."
         )
@@ -200,7 +200,7 @@ def _timeouts(
     states: FloatArray,
     next_states: FloatArray | None,
     max_steps: int | None,
-    told: Told,
+    notes: Notes,
 ) -> BoolArray:
     n = len(terminals)
     if arrays.get("timeouts") is not None:
@@ -216,7 +216,7 @@ def _timeouts(
     if next_states is not None:
         cut = np.zeros(n, dtype=bool)
         cut[:-1] = (next_states[:-1] != states[1:]).any(axis=1)
-        told.notes.append(
+        notes.notes.append(
             "The file records no timeouts: an episode also ends where the next observation is not "
             "the next row's."
         )

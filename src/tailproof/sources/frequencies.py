@@ -13,12 +13,12 @@ from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError
 from tailproof.sources.encode import is_list, numbers, truth_values, unwrapped
-from tailproof.sources.steps import Told
+from tailproof.sources.steps import Notes
 
 _MOST = 20  # largest mean number of copies per episode
 
 
-def with_weights(log: Log, name: str, column: pa.ChunkedArray, told: Told) -> Log:
+def with_weights(log: Log, name: str, column: pa.ChunkedArray, notes: Notes) -> Log:
     """Return the log with each episode repeated in proportion to its weight, copies in one group.
 
     Means over this log are weighted means. Because copies share a group, standard errors count them
@@ -33,11 +33,11 @@ def with_weights(log: Log, name: str, column: pa.ChunkedArray, told: Told) -> Lo
         )
     copies = _copies(weights, name)
     if (copies == 1).all():
-        told.notes.append(f"All weights in column {name!r} are alike: they change nothing.")
+        notes.notes.append(f"All weights in column {name!r} are alike: they change nothing.")
         return log
     label = log.episode_ids if log.group_ids is None else log.group_ids
     episodes = np.repeat(np.arange(log.n_episodes), copies)
-    told.notes.append(
+    notes.notes.append(
         f"Rows count as column {name!r} says: {log.n_episodes} episodes stand for {len(episodes)}, and "
         f"copies of one are one observation."
     )

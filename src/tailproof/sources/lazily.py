@@ -23,7 +23,7 @@ from tailproof.sources.encode import identifiers, is_text
 from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
 from tailproof.sources.reader import ParquetReader
 from tailproof.sources.steps import (
-    Told,
+    Notes,
     require_few,
     say_what_ends_an_episode,
     say_what_is_left_out,
@@ -80,7 +80,7 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def open_lazily(
-    data: DataSet, parts: dict[str, Choice], told: Told, engine: str | Engine | None
+    data: DataSet, parts: dict[str, Choice], notes: Notes, engine: str | Engine | None
 ) -> tuple[LazyLog, Columns]:
     """Open a Parquet data set as a lazy log; also return the column of each part."""
     columns, description = chosen_columns(data.label, data.schema.names, data.schema, parts)
@@ -95,7 +95,7 @@ def open_lazily(
     with naming_the_type(f"In {label}: "):
         ids = _labels(columns.episode, survey.ids, "episode", description)
         group_ids = _labels(columns.group, survey.groups, "group", description)
-    ends = _ends(survey, columns, parts.get("terminated") is True, told)
+    ends = _ends(survey, columns, parts.get("terminated") is True, notes)
     if (guessed := columns.guessed_episode(parts)) is not None:
         require_few(int((~ends).sum()), survey.rows, guessed)
     borders = np.append(survey.starts, survey.rows)
@@ -103,12 +103,12 @@ def open_lazily(
     lengths = np.diff(borders) - dropped
     kept = lengths > 0
     if not columns.next_state:
-        say_what_is_left_out(told, dropped, ~kept)
-        say_where_steps_are_missing(told, survey.gaps, survey.rows - len(ends), survey.first_gap)
+        say_what_is_left_out(notes, dropped, ~kept)
+        say_where_steps_are_missing(notes, survey.gaps, survey.rows - len(ends), survey.first_gap)
     if not kept.any():
         raise LogError("A log needs at least one transition. Got none whose next state is known.")
     known = dict(zip(texts, survey.texts, strict=True))
-    variables, actions = _layout(data, columns, survey, known, description, dropped, told)
+    variables, actions = _layout(data, columns, survey, known, description, dropped, notes)
     written = {} if description is None else description
     types = written.get("types", {})
     reader = ParquetReader(
@@ -191,15 +191,15 @@ def _labels(
     return np.asarray(typed_labels(found.labels[found.codes], description, part))
 
 
-def _ends(survey: Survey, columns: Columns, all_terminate: bool, told: Told) -> BoolArray:
+def _ends(survey: Survey, columns: Columns, all_terminate: bool, notes: Notes) -> BoolArray:
     """Return which episodes terminate, by the same rules as for logs in memory."""
     if columns.episode is None:
         flagged = columns.terminated is not None or columns.truncated is not None
-        say_what_ends_an_episode(told, flagged, bool(columns.next_state))
+        say_what_ends_an_episode(notes, flagged, bool(columns.next_state))
     alone = survey.rows == len(survey.starts)
     if all_terminate or (alone and not columns.next_state and not survey.truncated.any()):
         return np.ones(len(survey.starts), dtype=bool)
-    done = without_timeouts(columns.terminated, survey.terminated, survey.truncated, told)
+    done = without_timeouts(columns.terminated, survey.terminated, survey.truncated, notes)
     return np.asarray(done)
 
 
@@ -210,7 +210,7 @@ def _layout(
     texts: dict[str, pa.Array],
     description: dict[str, Any] | None,
     dropped: BoolArray,
-    told: Told,
+    notes: Notes,
 ) -> tuple[tuple[Variable, ...], Actions]:
     """Return how to read states and actions; action counts exclude dropped steps."""
     named = [*columns.state, *columns.action]
@@ -221,7 +221,7 @@ def _layout(
         )
         state_matrix(variables, columns.state, [*map(sample.column, columns.state)])
         space = None if description is None else described_space(description)
-        actions, notes = action_layout(
+        actions, about_actions = action_layout(
             columns.action, sample, survey.actions, survey.action_counts, space
         )
         if actions.counts is not None and survey.last_actions is not None and dropped.any():
@@ -229,5 +229,5 @@ def _layout(
             codes = actions(pa.RecordBatch.from_arrays([last], list(columns.action)))
             left_out = np.bincount(codes, minlength=len(actions.counts))
             actions = replace(actions, counts=actions.counts - left_out)
-    told.notes.extend(notes)
+    notes.notes.extend(about_actions)
     return variables, actions

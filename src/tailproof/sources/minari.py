@@ -13,7 +13,7 @@ from tailproof.data.log import Log
 from tailproof.data.spaces import Continuous, as_space
 from tailproof.errors import LogError
 from tailproof.sources.limits import require_own_data
-from tailproof.sources.steps import Told
+from tailproof.sources.steps import Notes
 from tailproof.sources.tables import blaming
 
 IDENTIFIER = re.compile(r"([-\w]+/)*[-\w]+-v\d+")
@@ -32,8 +32,8 @@ def read_minari(source: Any) -> Log:
         For example ``"D4RL/door/human-v2"``, or a folder with ``data/metadata.json``.
     """
     if isinstance(source, str | Path):
-        return read_path(source, Told())
-    return read_dataset(source, Told())
+        return read_path(source, Notes())
+    return read_dataset(source, Notes())
 
 
 def is_dataset(source: str | Path) -> bool:
@@ -47,7 +47,7 @@ def is_dataset(source: str | Path) -> bool:
     return isinstance(source, str) and IDENTIFIER.fullmatch(source) is not None
 
 
-def read_path(source: str | Path, told: Told) -> Log:
+def read_path(source: str | Path, notes: Notes) -> Log:
     """Read a Minari data set from its folder or id."""
     try:
         import minari
@@ -62,10 +62,10 @@ def read_path(source: str | Path, told: Told) -> Log:
         with blaming(label, "Its files are damaged or of another version; download them again."):
             if folder is not None:
                 _require_own_data(folder, label)
-                return read_dataset(minari.MinariDataset(folder), told)
+                return read_dataset(minari.MinariDataset(folder), notes)
             dataset = minari.load_dataset(str(source))
             _require_own_data(Path(dataset.storage.data_path), label)
-            return read_dataset(dataset, told)
+            return read_dataset(dataset, notes)
     except LogError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise LogError(
@@ -75,7 +75,7 @@ def read_path(source: str | Path, told: Told) -> Log:
         raise
 
 
-def read_dataset(dataset: Any, told: Told) -> Log:
+def read_dataset(dataset: Any, notes: Notes) -> Log:
     """Read a `MinariDataset`."""
     observation_space, action_space = dataset.observation_space, dataset.action_space
     episodes = []
@@ -104,7 +104,7 @@ def read_dataset(dataset: Any, told: Told) -> Log:
         episode=ids,
         terminated=terminated,
         truncated=truncated,
-        action_space=_space(action_space, actions, told),
+        action_space=_space(action_space, actions, notes),
         state_names=_names(observation_space),
     )
 
@@ -165,14 +165,14 @@ def _actions(space: Any, values: Any) -> AnyArray:
     return array.reshape(len(array), -1).astype(np.result_type(array, np.float32), copy=False)
 
 
-def _space(space: Any, actions: AnyArray, told: Told) -> Any:
+def _space(space: Any, actions: AnyArray, notes: Notes) -> Any:
     if type(space).__name__ == "Discrete":
         return int(space.n)
     found = as_space(space, actions)
     if isinstance(found, Continuous) and found.low is not None and found.high is not None:
         outside = (actions < found.low) | (actions > found.high)
         if outside.any():
-            told.notes.append(
+            notes.notes.append(
                 f"{int(outside.any(axis=1).sum())} actions lie outside the bounds that the data set "
                 f"states; the bounds are ignored."
             )

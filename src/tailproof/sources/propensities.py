@@ -162,7 +162,9 @@ def behaviour_law(log: Log, *, seed: int = 0) -> tuple[FloatArray, FloatArray]:
         counts = np.bincount(log.actions, minlength=log.n_actions)
         law = np.tile(counts / counts.sum(), (log.n_transitions, 1))
         return _with_logged(law, log), law
-    found = _cross_fitted(_classifier(None, seed), log, folds, seed, ahead=not log.is_bandit)
+    found = _cross_fitted(
+        _classifier(None, seed), log, folds, seed, with_next_states=not log.is_bandit
+    )
     return _with_logged(found.law, log), found.after
 
 
@@ -235,9 +237,9 @@ class _CrossFitted(NamedTuple):
 
 
 def _cross_fitted(
-    model: Any, log: Log, folds: int, seed: int, *, ahead: bool = False
+    model: Any, log: Log, folds: int, seed: int, *, with_next_states: bool = False
 ) -> _CrossFitted:
-    """Return out-of-fold predictions; without `ahead`, `after` repeats those in the states."""
+    """Return out-of-fold predictions, also for next states if `with_next_states`."""
     rng = np.random.default_rng(seed)
     fold = Split(folds).assign(log, rng).fold_of_episode()[log.episode_of_row]  # (n,)
     raw, raw_after = np.zeros((2, log.n_transitions, log.n_actions))
@@ -254,7 +256,9 @@ def _cross_fitted(
         converged &= well
         into = np.ix_(test, np.asarray(fitted.classes_).astype(np.intp))
         raw[into] = _predicted(fitted, log.states[test])
-        raw_after[into] = _predicted(fitted, log.next_states[test]) if ahead else raw[into]
+        raw_after[into] = (
+            _predicted(fitted, log.next_states[test]) if with_next_states else raw[into]
+        )
     law, after = np.empty((2, *raw.shape))
     settings = []
     for k in range(folds):
@@ -264,7 +268,9 @@ def _cross_fitted(
         settings.append(_fit_calibration(raw[others], marginal[[k]], log.actions[others]))
         law[own] = _calibrated(raw[own], marginal[[k]], *settings[-1])
         after[own] = (
-            _calibrated(raw_after[own], marginal[[k]], *settings[-1]) if ahead else law[own]
+            _calibrated(raw_after[own], marginal[[k]], *settings[-1])
+            if with_next_states
+            else law[own]
         )
     temperatures, smoothing = zip(*settings, strict=True)
     return _CrossFitted(raw, law, after, temperatures, smoothing, converged)

@@ -15,7 +15,7 @@ from tailproof.errors import LogError, TailproofWarning
 from tailproof.sources import d3rlpy, d4rl, minari
 from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.lazily import data_set_to_stay, open_lazily
-from tailproof.sources.steps import Told
+from tailproof.sources.steps import Notes
 from tailproof.sources.table_log import read_table
 from tailproof.sources.tidy import Missing, Tidying
 
@@ -184,7 +184,7 @@ row is an episode of one step.
     """
     log: Any
     columns: Columns | None = None
-    told = Told()
+    notes = Notes()
     listed = (categorical,) if isinstance(categorical, str) else tuple(categorical)
     tidying = Tidying(missing, listed, categories, dict(cost or {}))
     data = data_set_to_stay(source, lazy, budget)
@@ -194,7 +194,7 @@ row is an episode of one step.
                 "missing, categorical, categories and cost are for logs in memory. Read it with "
                 "lazy=False, or make these changes in the data."
             )
-        log, columns = open_lazily(data, parts, told, engine)
+        log, columns = open_lazily(data, parts, notes, engine)
         log = in_memory(log, "lazy=False") if lazy is False else replace(log, budget=budget)
     elif (adapter := _adapter(source)) is not None:
         named = [part for part, choice in parts.items() if choice is not None]
@@ -206,12 +206,12 @@ row is an episode of one step.
                 f"this source has its own names for them. Leave out the column names."
             )
         limited = adapter in (d4rl.read_hdf5, d4rl.read_rollouts)
-        log = adapter(source, told, **({"max_steps": max_steps} if limited else {}))
+        log = adapter(source, notes, **({"max_steps": max_steps} if limited else {}))
     elif max_steps is not None:
         raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
     else:
-        log, columns = read_table(source, parts, told, tidying)
-    return Reading(log, columns, tuple(told.notes), tuple(told.cautions))
+        log, columns = read_table(source, parts, notes, tidying)
+    return Reading(log, columns, tuple(notes.notes), tuple(notes.cautions))
 
 
 def _adapter(source: Any) -> Any:

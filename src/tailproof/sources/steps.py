@@ -47,7 +47,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Told:
+class Notes:
     """Messages collected while reading: `notes` to report, `cautions` to warn about."""
 
     notes: list[str] = field(default_factory=list)
@@ -67,8 +67,8 @@ class Runs(NamedTuple):
         return row if self.rows is None else int(self.rows[row])
 
 
-def assemble(steps: Steps, told: Told) -> Log:
-    """Return the log of these steps, and add the decisions made to `told`.
+def assemble(steps: Steps, notes: Notes) -> Log:
+    """Return the log of these steps, and add the decisions made to `notes`.
 
     The next state of a step is the state of the next row of its episode. At the last row it is
     unknown: if the episode *terminated* there, none is needed; otherwise the transition is dropped,
@@ -80,9 +80,9 @@ def assemble(steps: Steps, told: Told) -> Log:
         raise LogError("A log needs at least one row. Got none.")
     if steps.propensity is not None:  # before sorting, so that errors name rows of the file
         check_propensity(steps.propensity, n, as_space(steps.action_space, steps.actions))
-    steps, episodes = _in_order(steps, _episode_codes(steps, told), told)
+    steps, episodes = _in_order(steps, _episode_codes(steps, notes), notes)
     terminated = _terminated(steps, episodes)
-    unknown, next_states = _next_states(steps, episodes, terminated, told)
+    unknown, next_states = _next_states(steps, episodes, terminated, notes)
     kept = np.flatnonzero(~unknown) if unknown.any() else None
 
     def rows(values: Any) -> Any:
@@ -120,7 +120,7 @@ def _origin(episodes: Runs, kept: IntArray | None, count: int) -> Origin:
     return origin if kept is None else origin.take(kept)
 
 
-def _episode_codes(steps: Steps, told: Told) -> IntArray:
+def _episode_codes(steps: Steps, notes: Notes) -> IntArray:
     n = len(steps.rewards)
     if steps.episode is not None:
         return steps.episode.codes
@@ -139,38 +139,38 @@ def _episode_codes(steps: Steps, told: Told) -> IntArray:
             "There is no episode column, and no row is marked as the end of an episode. Name the "
             "episodes with episode=..., or pass terminated=True if every row is its own."
         )
-    say_what_ends_an_episode(told, flagged, steps.next_states is not None)
+    say_what_ends_an_episode(notes, flagged, steps.next_states is not None)
     return np.concatenate([[0], np.cumsum(ends[:-1])]) if flagged else np.arange(n)
 
 
-def say_what_ends_an_episode(told: Told, flagged: bool, given_next: bool) -> None:
+def say_what_ends_an_episode(notes: Notes, flagged: bool, given_next: bool) -> None:
     """Note how episodes are defined without an episode column, or raise if that is unclear."""
     if flagged:
-        told.notes.append("No episode column: an episode ends where a row is marked as its end.")
+        notes.notes.append("No episode column: an episode ends where a row is marked as its end.")
     elif given_next:
         raise LogError(
             "There are next states, but neither an episode column nor flags that end an episode. "
             "Name the episodes with episode=..., or pass next_state=False if each row is its own."
         )
     else:
-        told.notes.append("No episode column: every row is an episode of one step.")
+        notes.notes.append("No episode column: every row is an episode of one step.")
 
 
-def without_timeouts(name: str | None, done: Any, truncated: BoolArray | None, told: Told) -> Any:
+def without_timeouts(name: str | None, done: Any, truncated: BoolArray | None, notes: Notes) -> Any:
     """Return the termination flags from a `done` column, which in older logs includes timeouts."""
     if name is None or "done" not in name.lower() or truncated is None or not truncated.any():
         return done
     if not done[truncated].all():
         return done
-    told.notes.append(
+    notes.notes.append(
         f"Every truncated row is {name} as well: {name} is read as the end of an episode for "
         f"whatever reason, and terminated as {name} without truncated."
     )
     return done & ~truncated
 
 
-def _in_order(steps: Steps, codes: IntArray, told: Told) -> tuple[Steps, Runs]:
-    order = _order(steps, codes, told)
+def _in_order(steps: Steps, codes: IntArray, notes: Notes) -> tuple[Steps, Runs]:
+    order = _order(steps, codes, notes)
 
     def moved(values: Any) -> Any:
         return values if values is None or isinstance(values, bool) else values[order]
@@ -193,13 +193,13 @@ def _in_order(steps: Steps, codes: IntArray, told: Told) -> tuple[Steps, Runs]:
     return steps, Runs(codes, starts, ends, order)
 
 
-def _order(steps: Steps, codes: IntArray, told: Told) -> IntArray | None:
+def _order(steps: Steps, codes: IntArray, notes: Notes) -> IntArray | None:
     same = codes[1:] == codes[:-1]
     together = int((~same).sum()) == int(codes.max())  # every code below the highest occurs
     if steps.step is None:
         if together:
             return None
-        told.cautions.append(
+        notes.cautions.append(
             "The rows of an episode are not together; they were gathered in the order in which "
             "they stand. Name a column with step=... if that is not the order in time."
         )
@@ -243,7 +243,7 @@ def _terminated(steps: Steps, episodes: Runs) -> BoolArray:
 
 
 def _next_states(
-    steps: Steps, episodes: Runs, terminated: BoolArray, told: Told
+    steps: Steps, episodes: Runs, terminated: BoolArray, notes: Notes
 ) -> tuple[BoolArray, FloatArray]:
     """Return which rows have an unknown next state, (n,), and the next states of all rows."""
     if steps.next_states is None:
@@ -251,7 +251,7 @@ def _next_states(
         after[:-1] = steps.states[1:]
         after[episodes.ends] = steps.states[episodes.ends]  # placeholder, never used as a state
         unknown = episodes.ends & ~terminated
-        _warn_of_gaps(steps, episodes, told)
+        _warn_of_gaps(steps, episodes, notes)
     else:
         after = steps.next_states
         missing = np.asarray(np.isnan(after).any(axis=1))
@@ -268,16 +268,16 @@ def _next_states(
             )
     if unknown.any() and steps.guessed_episode is not None:
         require_few(int(unknown.sum()), len(unknown), steps.guessed_episode)
-    say_what_is_left_out(told, unknown[episodes.ends], (unknown & episodes.starts)[episodes.ends])
+    say_what_is_left_out(notes, unknown[episodes.ends], (unknown & episodes.starts)[episodes.ends])
     return unknown, after
 
 
-def say_what_is_left_out(told: Told, dropped: BoolArray, emptied: BoolArray) -> None:
+def say_what_is_left_out(notes: Notes, dropped: BoolArray, emptied: BoolArray) -> None:
     """Warn about episodes whose last step is left out, and those that have no other step."""
     count = int(dropped.sum())
     if count:
         none_left = int(emptied.sum())
-        told.cautions.append(
+        notes.cautions.append(
             f"{count} last step{'s' if count > 1 else ''} of {len(dropped)} episodes left out: the "
             f"episode goes on, but the state that followed was not logged"
             + (f" ({none_left} of these episodes had no other step)" if none_left else "")
@@ -299,7 +299,7 @@ def require_few(left_out: int, rows: int, episode: str) -> None:
     )
 
 
-def _warn_of_gaps(steps: Steps, episodes: Runs, told: Told) -> None:
+def _warn_of_gaps(steps: Steps, episodes: Runs, notes: Notes) -> None:
     if steps.step is None or steps.step.dtype.kind not in "iu":
         return
     inside = ~episodes.ends[:-1]
@@ -307,13 +307,13 @@ def _warn_of_gaps(steps: Steps, episodes: Runs, told: Told) -> None:
     if not apart.any():
         return
     first = episodes.was(int(apart.argmax()))
-    say_where_steps_are_missing(told, int(apart.sum()), int(inside.sum()), first)
+    say_where_steps_are_missing(notes, int(apart.sum()), int(inside.sum()), first)
 
 
-def say_where_steps_are_missing(told: Told, count: int, steps: int, first: int) -> None:
+def say_where_steps_are_missing(notes: Notes, count: int, steps: int, first: int) -> None:
     """Warn about gaps in the step numbers within episodes, the first after row `first`."""
     if 0 < count < steps / 2:  # if most gaps exceed 1, the unit of the steps is not 1
-        told.cautions.append(
+        notes.cautions.append(
             f"{count} step{'s' if count > 1 else ''} missing within episodes, the first after row "
             f"{first}: the next state there is that of the next row."
         )

@@ -28,7 +28,7 @@ from tailproof.sources.encode import (
 )
 from tailproof.sources.frequencies import available_actions, with_weights
 from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
-from tailproof.sources.steps import Steps, Told, assemble, without_timeouts
+from tailproof.sources.steps import Notes, Steps, assemble, without_timeouts
 from tailproof.sources.tables import Source, naming_the_type, open_table
 from tailproof.sources.tidy import Tidying, require_complete, state_pairs
 from tailproof.sources.variables import Variable, distinct_texts, state_matrix
@@ -48,7 +48,7 @@ _LATER = {
 
 
 def read_table(
-    source: Any, parts: dict[str, Choice], told: Told, tidying: Tidying
+    source: Any, parts: dict[str, Choice], notes: Notes, tidying: Tidying
 ) -> tuple[Log, Columns]:
     """Read a log from any table; also return the columns of each part."""
     table = open_table(source)
@@ -58,22 +58,22 @@ def read_table(
     with naming_the_type():
         kept = require_complete(rows, columns, tidy)
         used = rows if kept is None else rows.filter(pa.array(kept))
-        steps = _steps(used, columns, description, tidy, told)
+        steps = _steps(used, columns, description, tidy, notes)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
-    log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), told)
+    log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
     if description is not None:
         log = replace(
             log,
             episode_ids=typed_labels(log.episode_ids, description, "episode"),
             group_ids=typed_labels(log.group_ids, description, "group"),
         )
-    _say_what_is_odd(columns, log, parts, told)
+    _say_what_is_odd(columns, log, parts, notes)
     if columns.weight is not None:
-        log = with_weights(log, columns.weight, used[columns.weight], told)
+        log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows
     if kept is not None:
-        told.cautions.append(
+        notes.cautions.append(
             f"{int((~kept).sum())} of {len(kept)} rows left out: their episodes have missing values."
         )
         origin = origin.within(np.flatnonzero(kept), len(kept))
@@ -101,17 +101,17 @@ def _steps(
     columns: Columns,
     description: dict[str, Any] | None,
     tidying: Tidying,
-    told: Told,
+    notes: Notes,
 ) -> Steps:
     """Return the columns of each part as arrays; `description` is set if tailproof wrote the log."""
-    names, states, next_states = _states(table, columns, tidying, told)
-    layout, notes = action_layout(
+    names, states, next_states = _states(table, columns, tidying, notes)
+    layout, about_actions = action_layout(
         columns.action,
         table,
         *distinct_actions(columns.action, table),
         None if description is None else described_space(description),
     )
-    told.notes.extend(notes)
+    notes.notes.extend(about_actions)
     actions = layout(table)
     rewards = numbers(columns.reward, table[columns.reward])
     rewards = _net(-rewards if columns.negative else rewards, actions, layout.space, tidying.cost)
@@ -132,7 +132,7 @@ def _steps(
         group=_optional(identifiers, columns.group, table),
         step=_optional(order, columns.step, table),
         terminated=without_timeouts(
-            columns.terminated, _optional(truth_values, columns.terminated, table), truncated, told
+            columns.terminated, _optional(truth_values, columns.terminated, table), truncated, notes
         ),
         truncated=truncated,
         propensity=_optional(numbers, columns.propensity, table),
@@ -144,10 +144,10 @@ def _steps(
 
 
 def _states(
-    table: pa.Table, columns: Columns, tidying: Tidying, told: Told
+    table: pa.Table, columns: Columns, tidying: Tidying, notes: Notes
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray | None]:
     """Return the names of the state variables, the states (n, p) and the next states, if given."""
-    pairs = state_pairs(table, columns, tidying, told)
+    pairs = state_pairs(table, columns, tidying, notes)
     if not pairs:
         return NO_STATE, np.zeros((table.num_rows, 1)), None
     variables = [
@@ -189,20 +189,20 @@ def _net(
     return rewards - each[actions]
 
 
-def _say_what_is_odd(columns: Columns, log: Log, parts: Mapping[str, Choice], told: Told) -> None:
+def _say_what_is_odd(columns: Columns, log: Log, parts: Mapping[str, Choice], notes: Notes) -> None:
     """Report possible mistakes: costs, outcomes among the states, no states."""
     reward = columns.reward
     if columns.negative:
-        told.notes.append(
+        notes.notes.append(
             f"Column {reward!r} is read as a cost: less of it is better, and the reward its negative."
         )
     elif reward.lower() in NEGATIVE and parts.get("reward") is not None:
-        told.cautions.append(
+        notes.cautions.append(
             f"More of {reward!r} counts as better. If it is a cost, pass reward='-{reward}'."
         )
     if columns.outcomes:
         several = len(columns.outcomes) > 1
-        told.cautions.append(
+        notes.cautions.append(
             f"The state column{'s' if several else ''} {', '.join(columns.outcomes)} look"
             f"{'' if several else 's'} like an outcome, known only after the action: a state must not "
             f"hold it. Name the state columns one by one to leave it out."
@@ -215,7 +215,7 @@ def _say_what_is_odd(columns: Columns, log: Log, parts: Mapping[str, Choice], to
             f"{', '.join((*columns.used(), *columns.ignored)[:30])}. Name it, as in state='*'."
         )
     left = ", ".join(columns.ignored[:12])
-    told.notes.append(
+    notes.notes.append(
         "No state columns: the actions are compared as in a plain A/B test."
         + (f" Name some with state=... to adjust for them; not used: {left}." if left else "")
     )

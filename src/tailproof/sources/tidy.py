@@ -17,7 +17,7 @@ from tailproof.data.log import GAP, OTHER
 from tailproof.errors import LogError
 from tailproof.sources.columns import Columns
 from tailproof.sources.encode import array, is_list, is_text, labelled, missing_rows, unwrapped
-from tailproof.sources.steps import Told
+from tailproof.sources.steps import Notes
 from tailproof.sources.variables import require_no_numbers
 
 Missing = Literal["category", "median", "drop-episode", "error"]
@@ -72,7 +72,7 @@ class Pair(NamedTuple):
         return [self.column] if self.after is None else [self.column, self.after]
 
 
-def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, told: Told) -> list[Pair]:
+def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, notes: Notes) -> list[Pair]:
     """Return the state columns with values filled in, dates split and rare categories merged."""
     unknown = [name for name in tidying.categorical if name not in columns.state]
     if unknown:
@@ -89,13 +89,13 @@ def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, told: Told)
         for part in _in_parts(_as_text(pair) if name in tidying.categorical else pair):
             try:
                 whole, indicator = _filled(part, tidying, unseen, filled)
-                pairs += [*_grouped(whole, tidying, told), *indicator]
+                pairs += [*_grouped(whole, tidying, notes), *indicator]
             except LogError as error:
                 if name not in columns.by_pattern:
                     raise
-                told.cautions.append(f"{str(error).partition('. ')[0]}. It is left out.")
+                notes.cautions.append(f"{str(error).partition('. ')[0]}. It is left out.")
     if filled:
-        told.notes.append(
+        notes.notes.append(
             f"Missing values were filled in: {'; '.join(filled)}. Indicator variables say where a "
             f"number was."
         )
@@ -148,7 +148,7 @@ def _in_parts(pair: Pair) -> list[Pair]:
 
 
 def _filled(
-    pair: Pair, tidying: Tidying, unseen: BoolArray | None, told: list[str]
+    pair: Pair, tidying: Tidying, unseen: BoolArray | None, notes: list[str]
 ) -> tuple[Pair, list[Pair]]:
     """Return a column with missing values filled in, and the indicator of missing values."""
     gaps = [missing_rows(column) for column in pair.both]
@@ -162,7 +162,7 @@ def _filled(
     if gaps[0].all():
         raise LogError(f"State column {pair.name!r} holds no values at all. Leave it out.")
     if text and tidying.missing == "category":
-        told.append(f"{pair.name} ({count}, a category of its own)")
+        notes.append(f"{pair.name} ({count}, a category of its own)")
         return _changed(pair, _replaced(pair, gaps, MISSING)), []
     if text:
         counts = pc.value_counts(pair.column.drop_null().combine_chunks())
@@ -173,7 +173,7 @@ def _filled(
         numbers = [column.cast(pa.float64(), safe=False) for column in pair.both]
         suffix = "=true" if kinds.is_boolean(kind) else ""
         pair = _changed(pair, numbers)._replace(name=pair.name + suffix)
-    told.append(f"{pair.name} ({count}, {value if text else f'the median {value:g}'})")
+    notes.append(f"{pair.name} ({count}, {value if text else f'the median {value:g}'})")
     indicator = _changed(
         pair, [pa.chunked_array([pa.array(each.astype(float))]) for each in gaps], GAP
     )
@@ -187,7 +187,7 @@ def _replaced(pair: Pair, gaps: Sequence[BoolArray], value: str | float) -> list
     ]
 
 
-def _grouped(pair: Pair, tidying: Tidying, told: Told) -> list[Pair]:
+def _grouped(pair: Pair, tidying: Tidying, notes: Notes) -> list[Pair]:
     """Return a text column with rare values merged; raise if it is an identifier."""
     if not is_text(pair.column.type):
         return [pair]
@@ -205,14 +205,14 @@ def _grouped(pair: Pair, tidying: Tidying, told: Told) -> list[Pair]:
             f"identifier rather than a category. Leave it out, or group its values first."
         )
     if sum(bool(_DATE_AS_TEXT.fullmatch(label)) for label in labels) > len(labels) / 2:
-        told.cautions.append(
+        notes.cautions.append(
             f"State column {pair.name!r} looks like dates written as text, such as {labels[0]!r}. "
             f"Write them as 2025-04-30 to have them read as dates."
         )
     order = np.lexsort((np.array(labels, dtype=object).astype(str), -count))
     kept = {labels[j] for j in order[: tidying.categories - 1]}
     share = count[order[tidying.categories - 1 :]].sum() / count.sum()
-    told.notes.append(
+    notes.notes.append(
         f"State column {pair.name!r} has {len(labels)} distinct texts: the {len(kept)} most common are "
         f"kept, the others, {share:.0%} of the rows, are put together as {OTHER}."
     )

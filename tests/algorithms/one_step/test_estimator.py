@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailproof import Log, Method, Split, compare, evaluate
+from tailproof import Always, Log, Method, Split, compare, evaluate
 from tailproof.algorithms.default.auto import Auto
 from tailproof.algorithms.one_step import weights
 from tailproof.errors import LevelError, LogError
@@ -266,3 +266,12 @@ def test_propensities_of_a_large_log_are_those_of_the_model_that_some_rows_choos
     assert any("logistic" in reason for reason in whole.choice.reasons)
     monkeypatch.setattr(weights, "_JUDGING_ROWS", 300)
     assert evaluate(log, Tilted()).value == whole.value
+
+
+def test_enormous_rewards_do_not_overflow():
+    rng = np.random.default_rng(0)
+    x, a = rng.normal(size=(400, 1)), rng.integers(2, size=400)
+    rewards = 1e150 * (a + rng.pareto(2.5, size=400))
+    log = Log.from_arrays(x, a, rewards, x, episode=np.arange(400), propensity=np.full(400, 0.5))
+    small = evaluate(log.with_rewards(rewards / 1e150), Always(1)).value
+    assert evaluate(log, Always(1)).value == pytest.approx(1e150 * small, rel=0.05)

@@ -1,4 +1,4 @@
-"""Beyond the budget, whole episodes are drawn and the reader is told."""
+"""Beyond the budget, whole episodes are drawn and the reader is notes."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ import pytest
 import tailproof.data.stored
 import tailproof.sources.lazily
 from tailproof import diagnose, evaluate
-from tailproof.data.stored import SampleWarning, held, sampled_episodes
+from tailproof.data.stored import SampleWarning, sample_to_budget, sampled_episodes
 from tailproof.errors import LogError, TailproofWarning
 from tailproof.sources import read_log
 
@@ -34,7 +34,7 @@ def test_the_default_and_the_diagnosis_say_what_they_looked_at(path, cartpole):
 def test_a_sample_is_whole_episodes_as_they_were(log, path, assert_equal):
     lazy = read_log(path, lazy=True, budget=BUDGET)
     with pytest.warns(SampleWarning):
-        some = held(lazy, "A test")
+        some = sample_to_budget(lazy, "A test")
     places = np.searchsorted(log.episode_ids, some.episode_ids)
     assert (np.diff(places) > 0).all()
     assert_equal(some, log.take(places))
@@ -56,7 +56,7 @@ def test_groups_stay_whole_and_neighbours_together(log, tmp_path, monkeypatch, t
 def test_a_budget_below_one_episode_is_refused(path):
     lazy = read_log(path, lazy=True, budget=1000)
     with pytest.raises(LogError, match=r"not even one episode that was drawn is so short"):
-        held(lazy, "A test")
+        sample_to_budget(lazy, "A test")
 
 
 @pytest.mark.parametrize("parts", [1 << 20, 97])

@@ -120,21 +120,23 @@ class System:
     occupancy: FloatArray | None = None  # (n,) of mean one; None for all rows alike
     ridge: Ridge | None = None  # on all features alike; None for one in their own units
 
-    def chunks(self, *, ahead: bool = True) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-        """Yield row numbers sorted by group, φ and, if `ahead`, φ − γφ'."""
-        yield from self._make(ahead) if self._kept is None else self._kept
+    def chunks(
+        self, *, with_next_states: bool = True
+    ) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+        """Yield row numbers sorted by group, φ and, if `with_next_states`, φ − γφ'."""
+        yield from self._make(with_next_states) if self._kept is None else self._kept
 
     @cached_property
     def _kept(self) -> list[tuple[IntArray, FloatArray, FloatArray]] | None:
         size = self.first.shape[1] * self.target.log.n_transitions
         return list(self._make(True)) if size <= _KEPT else None
 
-    def _make(self, ahead: bool) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+    def _make(self, with_next_states: bool) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
         target, log = self.target, self.target.log
         for start in range(0, log.n_transitions, _CHUNK):
             rows = self.groups.order[start : start + _CHUNK]
             diff = phi = self.map.at(log.states[rows], log.actions[rows], target.agreement[rows])
-            if ahead and target.gamma > 0:
+            if with_next_states and target.gamma > 0:
                 diff = phi - target.gamma * self.map.under(target.next.take(rows))
             yield rows, phi, diff
 
@@ -183,7 +185,7 @@ class System:
     def moments(self, rewards: FloatArray) -> FloatArray:
         """Return Σωφr of each group, (G, d)."""
         total = np.zeros((self.groups.count, self.first.shape[1]))
-        for rows, phi, _ in self.chunks(ahead=False):
+        for rows, phi, _ in self.chunks(with_next_states=False):
             own = rewards[rows] if self.occupancy is None else rewards[rows] * self.occupancy[rows]
             for group, span in self.groups.spans(rows):
                 total[group] += own[span] @ phi[span]
@@ -200,7 +202,7 @@ class System:
         direction = self._solved(self.first.mean(axis=0), transposed=True)
         n = self.target.log.n_transitions
         weights = np.empty(n)
-        for rows, phi, _ in self.chunks(ahead=False):
+        for rows, phi, _ in self.chunks(with_next_states=False):
             weights[rows] = n * (phi @ direction)
         return weights if self.occupancy is None else weights * self.occupancy
 

@@ -110,7 +110,9 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     centres = _medians(log)
     long = np.repeat(log.lengths >= _CENTRED, log.lengths)
     residuals = (log.rewards - np.repeat(centres, log.lengths))[long]
-    if len(residuals) == 0 or 2 * np.count_nonzero(residuals) <= len(residuals):
+    if len(residuals) == 0:
+        return "sum", "Episodes are ranked by their sum: they are too short for a median."
+    if 2 * np.count_nonzero(residuals) <= len(residuals):
         return "sum", "Episodes are ranked by their sum: most of their rewards are equal."
     path = huber_estimates(np.asarray(residuals, dtype=float))
     best = path.variances[path.choose(RULES.caution)]

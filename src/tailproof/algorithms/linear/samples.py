@@ -52,7 +52,7 @@ class Weighing:
 def mean_weights(design: Design, direction: FloatArray) -> FloatArray:
     """Return Σφᵀdirection over the rows of each member, (K,): the mean weight."""
     questions: list[Reduction | None] = [np.sum] * design.folds.count
-    design = replace(design, keep=False, ahead=False)
+    design = replace(design, keep=False, with_next_states=False)
     return np.array(_ask(design, Weighing(direction, alone=True), 1, questions))
 
 
@@ -71,7 +71,7 @@ def robust_means(
     the same number of parts.
     """
     log, parts = design.task.log, design.folds.count // folds.count
-    design = replace(design, keep=False, ahead=weighing.theta is not None)
+    design = replace(design, keep=False, with_next_states=weighing.theta is not None)
     every = EpisodeLengths.of(log)
     if not np.isfinite(weighing.direction).all():
         return np.full(folds.count, np.nan)

@@ -75,14 +75,14 @@ class Design:
     """A task in feature space, divided among K members, as an iterable of rows.
 
     Algorithms that pass over the data more than once set `keep`; rows that are too large are still
-    computed in every pass. Algorithms that need no next states set `ahead` to False.
+    computed in every pass. Algorithms that need no next states set `with_next_states` to False.
     """
 
     task: Task
     features: Features
     folds: Folds
     keep: bool = False
-    ahead: bool = True
+    with_next_states: bool = True
 
     def __iter__(self) -> Iterator[Rows]:
         return (rows for part in self.task.log.parts for rows in self.rows(part))
@@ -156,8 +156,16 @@ class Design:
         if self._stays:
             size = log.n_transitions
         # continuous policies draw actions for each row, so rows without a transition are dropped
-        for chunk in log.chunks(part, size, ahead=self.ahead, compact=not log.is_discrete):
-            yield arrange(chunk, self.task, self.features, self._dealing, ahead=self.ahead)
+        for chunk in log.chunks(
+            part, size, with_next_states=self.with_next_states, compact=not log.is_discrete
+        ):
+            yield arrange(
+                chunk,
+                self.task,
+                self.features,
+                self._dealing,
+                with_next_states=self.with_next_states,
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}

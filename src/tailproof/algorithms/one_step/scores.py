@@ -107,6 +107,6 @@ def shrunk(scores: RowScores, target: RowScores, rows: OneStepRows) -> float:
     difference = scores.value - target.value
     moved = rows.observations.sums(scores.influence - target.influence)
     variance = float((moved**2).sum()) / rows.count**2
-    if variance == 0:
+    if variance == 0 or difference == 0:
         return scores.value
-    return target.value + difference**3 / (difference**2 + variance)
+    return target.value + difference / (1 + variance / difference / difference)

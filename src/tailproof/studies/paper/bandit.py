@@ -12,7 +12,16 @@ from tailproof.ensemble.aggregate import Quantile
 from tailproof.noise import Gaussian, Noise, StudentT
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.drawing import Look
-from tailproof.studies.paper.experiment import Cell, Claim, Experiment, Job, Results, Row, Settings
+from tailproof.studies.paper.experiment import (
+    Cell,
+    Claim,
+    Experiment,
+    Job,
+    Results,
+    Row,
+    Settings,
+    Verdict,
+)
 from tailproof.studies.paper.summary import Measure, Summary, verdict_of
 
 if TYPE_CHECKING:
@@ -101,6 +110,15 @@ def draw(results: Results) -> Figure:
     )
 
 
+def _more_likely(plain: list[Summary]) -> Verdict:
+    """Return whether every heavier tail errs more often than the lightest, the last one."""
+    *heavier, lightest = plain
+    clear = sum(each.low > lightest.high for each in heavier)
+    if not clear and all(each.high >= lightest.low for each in heavier):
+        return "undecided"
+    return verdict_of(clear, len(heavier))
+
+
 def errs(results: Results, name: str, situation: str) -> list[Summary]:
     """Return how often a rule picks the worse arm under each law."""
     dfs = results.settings["dfs"]
@@ -142,12 +160,16 @@ def judge(results: Results) -> list[Claim]:
         Claim(
             "Where the worse arm was tried rarely, its mean exceeds the other's with a probability "
             "that is not negligible",
-            "holds" if plain[-1].low > 0.01 else "does not hold",
+            "holds"
+            if plain[-1].low > 0.01
+            else "does not hold"
+            if plain[-1].high < 0.01
+            else "undecided",
             f"{plain[-1].value:.1%} under {light} noise",
         ),
         Claim(
             "Heavy tails make that more likely",
-            verdict_of(sum(each.low > plain[-1].high for each in plain[:-1]), len(plain) - 1),
+            _more_likely(plain),
             ", ".join(f"{law(df)}: {each.value:.1%}" for df, each in zip(dfs, plain, strict=True)),
         ),
         Claim(
