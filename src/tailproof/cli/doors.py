@@ -84,8 +84,8 @@ def evaluate(
     case.conclude(
         asked={"policy": policy, "level": level},
         found={**numbers, **more},
-        answer=[Text(found.first_line(), style="bold"), *ends_lines(found)],
-        evidence=[evidence_table(found, rows)],
+        answer=[Text(found.first_line(), style="bold"), *ends_lines(found), *label_table(rows)],
+        evidence=[evidence_table(found)],
         look=lambda: case.diagnosed(case.log, target, gamma=estimate.gamma, seed=seed),
         page=lambda shown, diagnosis, context: evaluation_page(
             shown, found, diagnosis, context, name=name, more=sentences(rows)
@@ -134,22 +134,27 @@ def ends_lines(found: Answer, *, quoted: bool = True) -> list[Any]:
 
 def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table:
     """Return `more` rows of label and text, then the method and the data of the estimate."""
-    estimate = found.estimate
+    estimate, rows = found.estimate, list(more)
+    values = sorted(estimate.fold_values)
+    if len(values) > 1:
+        rows.append(("folds", "  ".join(map(number, values))))
+    rows.append(("method", found.how()))
+    critic = getattr(estimate.choice, "critic", "")
+    if critic:
+        rows.append(("critic", critic))
+    transitions = count(estimate.n_transitions, "row")
+    rows.append(("log", f"{transitions} in {count(estimate.n_episodes, 'episode')}"))
+    return label_table(rows)[0]
+
+
+def label_table(rows: Sequence[tuple[str, str]]) -> list[Table]:
+    """Return a table of labels and texts; nothing if there are no rows."""
     table = plain_table(show_header=False)
     table.add_column(style="bold")
     table.add_column()
-    for label, text in more:
+    for label, text in rows:
         table.add_row(label, text if label else Text(text, style="dim"))
-    values = sorted(estimate.fold_values)
-    if len(values) > 1:
-        table.add_row("folds", "  ".join(map(number, values)))
-    table.add_row("method", found.how())
-    critic = getattr(estimate.choice, "critic", "")
-    if critic:
-        table.add_row("critic", critic)
-    rows, episodes = count(estimate.n_transitions, "row"), count(estimate.n_episodes, "episode")
-    table.add_row("log", f"{rows} in {episodes}")
-    return table
+    return [table] if rows else []
 
 
 @dataclass(frozen=True)
