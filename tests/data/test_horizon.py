@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tailproof import Log, evaluate
-from tailproof.data.horizon import ends_by_the_clock, steps_of, with_step
+from tailproof.data.horizon import ends_by_the_clock, with_step
 from tailproof.policies.simple import Always, Uniform
 from tailproof.worlds import CartPole, storage
 
@@ -33,10 +33,10 @@ def log_of(states, *, ends="terminated", length=STEPS):
 
 def test_steps_count_from_the_start_of_each_episode():
     log = ragged([2, 1, 3])
-    assert steps_of(log).tolist() == [0, 1, 0, 0, 1, 2]
+    assert log.step_of_row.tolist() == [0, 1, 0, 0, 1, 2]
     timed = with_step(log)
     np.testing.assert_array_equal(timed.states[:, :-1], log.states)
-    np.testing.assert_array_equal(timed.next_states[:, -1], steps_of(log) + 1)
+    np.testing.assert_array_equal(timed.next_states[:, -1], log.step_of_row + 1)
     assert len(timed.state_names) == 3
 
 
@@ -90,7 +90,7 @@ def test_the_default_finds_the_value_of_a_fixed_horizon(gamma):
 def test_counting_steps_is_the_same_as_a_step_in_the_state():
     rng = np.random.default_rng(4)
     log = ragged(np.full(150, 6))
-    log = log.with_rewards(log.actions * (6 - steps_of(log)) + 0.1 * rng.normal(size=900))
+    log = log.with_rewards(log.actions * (6 - log.step_of_row) + 0.1 * rng.normal(size=900))
     counted = evaluate(log, Always(1), gamma=0.9)
     given = evaluate(with_step(log), Always(1), gamma=0.9)
     assert counted.value == pytest.approx(given.value, rel=1e-6)

@@ -186,8 +186,7 @@ def cumulative_weights(policy: object, log: Log) -> FloatArray:
 
 def discounts(log: Log, gamma: float) -> FloatArray:
     """Return γᵗ of each row, (n,)."""
-    steps = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
-    return np.power(gamma, steps, dtype=float)
+    return np.power(gamma, log.step_of_row, dtype=float)
 
 
 def _episode_sums(log: Log, values: FloatArray) -> FloatArray:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog
 
@@ -16,20 +15,21 @@ _HAZARD = 0.5  # largest share of episodes one step shorter, among these and the
 _LOOKED_AT = 50  # number of first and of last episodes to check
 
 
-def steps_of(log: Log) -> FloatArray:
-    """Return the step number of each row within its episode, from 0, (n,)."""
-    return np.asarray(np.arange(log.n_transitions) - log.starts[log.episode_of_row], dtype=float)
-
-
 def with_step(log: Log) -> Log:
     """Return the log with the step number within the episode as last state variable."""
-    step = steps_of(log)
+    step = log.step_of_row
     return replace(
         log,
         states=np.column_stack([log.states, step]),
         next_states=np.column_stack([log.next_states, step + 1]),
         state_names=(*log.state_names, "step of the episode"),
     )
+
+
+def time_limit(log: AnyLog) -> str:
+    """Return in words when the episodes of a log that `ends_by_the_clock` end."""
+    every = "every episode ends" if np.ptp(log.lengths) == 0 else "episodes end"
+    return f"{every} for good after {log.lengths.max()} steps"
 
 
 def ends_by_the_clock(log: AnyLog) -> bool:

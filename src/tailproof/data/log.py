@@ -170,6 +170,11 @@ class Log(LogView):
         """Index of the episode that each row belongs to, (n,)."""
         return np.repeat(np.arange(self.n_episodes), self.lengths)
 
+    @property
+    def step_of_row(self) -> IntArray:
+        """Step number of each row within its episode, from 0, (n,)."""
+        return np.arange(self.n_transitions) - np.repeat(self.starts[:-1], self.lengths)
+
     @cached_property
     def table_rows(self) -> Origin:
         """The table row of each state and next state."""
@@ -339,6 +344,5 @@ def discounted_returns(log: Log, gamma: float) -> FloatArray:
     """
     rewards = log.rewards
     if gamma < 1:
-        step = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
-        rewards = rewards * np.power(gamma, step)
+        rewards = rewards * np.power(gamma, log.step_of_row)
     return np.add.reduceat(rewards, log.starts[:-1])

@@ -23,8 +23,7 @@ def episode_marks(log: Log) -> IntArray:
     learners may clip them.
     """
     name = label_hash(log.episode_ids, 6).view(np.uint64)
-    row = np.arange(log.n_transitions) - log.starts[log.episode_of_row]
-    mark = _mixed(row.astype(np.uint64) ^ name[log.episode_of_row])
+    mark = _mixed(log.step_of_row.astype(np.uint64) ^ name[log.episode_of_row])
     columns = [*log.states.T, *np.atleast_2d(np.asarray(log.actions, dtype=float).T)]
     for column in columns:
         bits = np.ascontiguousarray(column, dtype=float) + 0.0  # −0 becomes 0

@@ -293,8 +293,7 @@ def resemblance(
 def _nearer(policy: DeterministicPolicy, clone: DeterministicPolicy, log: Log) -> FloatArray:
     """Return each episode's mean squared distance to the clone minus that to the policy, (E,)."""
     first = int(np.clip(np.median(log.lengths) // 10, 1, _OPENING))
-    into = np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths)
-    rows = np.flatnonzero(into < first)
+    rows = np.flatnonzero(log.step_of_row < first)
     states, actions = log.states[rows], log.actions[rows]
     spread = np.maximum(log.actions.std(axis=0), 1e-12)
     far = [

@@ -14,7 +14,7 @@ import numpy as np
 from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
-from tailproof.data.horizon import ends_by_the_clock
+from tailproof.data.horizon import ends_by_the_clock, time_limit
 from tailproof.data.partition import Folds
 from tailproof.data.stored import AnyLog, LazyLog, in_memory, sample_to_budget
 from tailproof.data.view import LogView
@@ -146,12 +146,11 @@ def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: 
 def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
     """Warn if episodes terminate after a fixed number of steps and no state column has the step."""
     if gamma > 0 and ends_by_the_clock(log):
-        every = bool((log.lengths == log.lengths[0]).all())
+        said = time_limit(log)
         warnings.warn(
-            f"{'Every episode ends' if every else 'Episodes end'} for good after "
-            f"{log.lengths.max()} steps, and no state column tells the time: how much is still to come "
-            f"depends on something that the state does not hold. The default evaluation adds the step "
-            f"itself; for other methods, and to learn, add it to the state. Mark the ends as "
+            f"{said[0].upper()}{said[1:]}, and no state column tells the time: how much is still to "
+            f"come depends on something that the state does not hold. The default evaluation adds the "
+            f"step itself; for other methods, and to learn, add it to the state. Mark the ends as "
             f"truncated, not terminated, if episodes only stop being recorded.",
             HorizonWarning,
             stacklevel=3,

@@ -64,7 +64,7 @@ def log_table(log: Log) -> pa.Table:
     names = _state_columns(log)
     columns: dict[str, Any] = {
         "episode": _labels("episode", log.episode_ids, log.episode_of_row),
-        "step": np.arange(log.n_transitions) - np.repeat(log.starts[:-1], log.lengths),
+        "step": log.step_of_row,
     }
     columns.update(zip(names, _written(log.states).T, strict=True))
     action_names = ["action"]

@@ -23,7 +23,7 @@ from tailproof.algorithms.one_step.estimator import one_step_numbers
 from tailproof.algorithms.one_step.rows import is_one_step
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.data.horizon import ends_by_the_clock
+from tailproof.data.horizon import ends_by_the_clock, time_limit
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.partition import Folds
 from tailproof.engines import Local
@@ -155,7 +155,7 @@ def _evaluate(
         skewed=mean.skewed,
         spread=replace(own.spread, allowance=blend.allowance + mean.doubt),
         plain_error=mean.plain_error,
-        critic=blend.words() + (_counted(log) if timed else ""),
+        critic=blend.words() + (f"; it knows the step, as {time_limit(log)}" if timed else ""),
         allowance=blend.allowance,
         disagreement=blend.disagreement,
         lost=blend.lost,
@@ -175,11 +175,6 @@ def _evaluate(
         ),
     )
     return choice, blend
-
-
-def _counted(log: Log) -> str:
-    every = "every episode ends" if np.ptp(log.lengths) == 0 else "episodes end"
-    return f"; it knows the step, as {every} for good after {log.lengths.max()} steps"
 
 
 class Valued(NamedTuple):

@@ -19,7 +19,6 @@ from tailproof.algorithms.default.forest import CrossFitted
 from tailproof.algorithms.default.target import PolicyActions, Target
 from tailproof.algorithms.linear.statistics import Ridge
 from tailproof.arrays import AnyArray, FloatArray, IntArray
-from tailproof.data.horizon import steps_of
 from tailproof.data.stored import AnyLog
 from tailproof.features import Basis, Features, mixed_features
 from tailproof.features.ladder import KNOTS
@@ -307,7 +306,7 @@ def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
     """
     log, n = target.log, target.log.n_transitions
     if is_settled(log, target.gamma):
-        weights = np.power(target.gamma, steps_of(log)) * n / log.n_episodes
+        weights = np.power(target.gamma, log.step_of_row) * n / log.n_episodes
         return LoggedReturns(weights, log.n_episodes)
     done = replace(
         target,
