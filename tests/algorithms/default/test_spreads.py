@@ -4,7 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tailproof.algorithms.default.gain import Mover, PairedGain
+from tailproof.algorithms.default.gain import (
+    Mover,
+    PairedGain,
+    UncertainValue,
+    possible_values,
+)
 from tailproof.algorithms.default.spreads import (
     AllEqual,
     Events,
@@ -139,3 +144,35 @@ def test_a_gain_is_bounded_by_its_value_and_certain_over_itself(correlation, mis
     assert same.ends(miss, miss) == pytest.approx((0, 0), abs=1e-6)
     known = Mover(normal, Hall(2.0), 0.0)
     assert known.ends(miss, miss)[0] == pytest.approx(min(normal.ends(miss, miss)[0] - 2, 1.0))
+
+
+def value_of(influence, **settings):
+    spread = hall_spread(0.0, influence - influence.mean(), every(len(influence)))
+    return UncertainValue(value=0.0, spread=spread, limits="", **settings)
+
+
+def test_bounds_are_stretched_only_where_losses_have_heavy_tails(rng):
+    heavy, light = rng.pareto(1.5, 2000), rng.standard_normal(2000)
+    for sample, stretched in ((-heavy, True), (heavy, False), (light, False)):
+        value = value_of(sample)
+        plain = value.spread.ends(0.1, 0.1)[0]
+        found = value.lower_bound(0.9)
+        assert (found.value < plain - 1e-9) is stretched
+        assert ("heavy-tailed" in found.note) is stretched
+
+
+def test_bounds_of_heavy_costs_hold(rng):
+    held = [value_of(-costs).lower_bound(0.9).value <= costs.mean() - 1.25
+            for costs in rng.pareto(1.8, (300, 500))]  # fmt: skip
+    assert np.mean(held) > 0.85  # 0.81 without the stretch
+
+
+def test_rewards_of_one_sign_keep_values_on_their_side():
+    assert possible_values(np.array([0.0, 2.0])) == (0.0, np.inf)
+    assert possible_values(np.array([-3.0, -2.0])) == (-np.inf, 0.0)
+    assert possible_values(np.array([-3.0, 2.0])) == (-np.inf, np.inf)
+    # equal rewards say nothing of a different one
+    assert possible_values(np.zeros(3)) == (-np.inf, np.inf)
+    wide = UncertainValue(value=1.0, spread=Hall(1.0, 5.0), limits="", possible=(0.0, np.inf))
+    assert wide.interval(0.9).low == 0 == wide.lower_bound(0.9).value
+    assert wide.interval(0.9).high == pytest.approx(1 + 5 * 1.6449, abs=1e-3)

@@ -12,6 +12,7 @@ from scipy.special import ndtri, stdtrit
 from tailproof.algorithms.base import Capabilities, Numbers
 from tailproof.algorithms.default.choice import Choice
 from tailproof.algorithms.default.climb import Blend, climb, single
+from tailproof.algorithms.default.gain import possible_values
 from tailproof.algorithms.default.mean_choice import MeanChoice, choose_mean
 from tailproof.algorithms.default.rungs import LoggedReturns, Rung, logged_rung
 from tailproof.algorithms.default.spreads import Hall, hall_spread
@@ -164,6 +165,7 @@ def _evaluate(
         influence=own.influence,
         logged_influence=logged.influence,
         limits=_limits(blend, own.spread.error, log.n_groups),
+        possible=possible_values(log.rewards),
         declined=_why_not(target, blend, own.value, logged.value),
         alternatives={name: own.base + value for name, value in mean.others(rng).items()},
         on_log=on_log(
@@ -250,7 +252,8 @@ def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: floa
     error = max(spread.error if np.isfinite(spread.error) else 0.0, least)
     # Student's t quantile in place of the normal one, for few groups, at the usual level
     widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
-    return Hall(value, error * widening, spread.skewness, unseen=getattr(spread, "unseen", False))
+    known = spread if isinstance(spread, Hall) else Hall(value)
+    return replace(known, error=error * widening)
 
 
 def _limits(blend: Blend, error: float, groups: int) -> str:

@@ -9,7 +9,7 @@ from math import inf, nan, pi, sqrt
 import numpy as np
 from scipy.optimize import brentq
 
-from tailproof.algorithms.default.spreads import Spread
+from tailproof.algorithms.default.spreads import Hall, Spread
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.statistics.intervals import (
@@ -130,6 +130,7 @@ class UncertainValue:
     spread: Spread | Mover | Quotient
     limits: str  # what determines the width of the interval, in words
     declined: str | None = None  # why no interval is given
+    possible: tuple[float, float] = (-inf, inf)  # smallest and largest value that is possible
 
     @property
     def standard_error(self) -> float:
@@ -138,7 +139,7 @@ class UncertainValue:
 
     def interval(self, level: float = 0.9) -> Interval:
         """Return the interval with equal error probability on both sides; it contains the value."""
-        low, high = self._ends(level, (1 - level) / 2, "interval")
+        low, high = np.clip(self._ends(level, (1 - level) / 2, "interval"), *self.possible).tolist()
         kind, note = self.spread.kind, self.limits
         found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
         return holding(found, self.value)
@@ -147,6 +148,10 @@ class UncertainValue:
         """Return a lower bound of the true value at this confidence level, never above the estimate."""
         low, _ = self._ends(level, 1 - level, "lower bound")
         kind, note = self.spread.kind, self.limits
+        if isinstance(self.spread, Hall) and self.spread.stretch > 1:
+            low = self.spread.centre - self.spread.stretch * (self.spread.centre - low)
+            note += "; lowered, as large losses are rare and heavy-tailed"
+        low = max(low, self.possible[0])
         return below(
             Bound(value=low, level=level, requested=level, kind=kind, note=note), self.value
         )
@@ -241,6 +246,12 @@ def fold_error(values: FloatArray) -> float:
     π/2 is the variance of a Gaussian sample's median over that of its mean.
     """
     return sqrt(pi / 2 / len(values)) * mad(values) if len(values) > 1 else nan
+
+
+def possible_values(rewards: FloatArray) -> tuple[float, float]:
+    """Return the range of values of a policy: one side of 0 if all rewards are on that side."""
+    least, most = float(rewards.min()), float(rewards.max())
+    return (0.0 if 0 <= least < most else -inf), (0.0 if least < most <= 0 else inf)
 
 
 def holding(interval: Interval, value: float) -> Interval:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from tailproof.algorithms.default.choice import Scored
+from tailproof.algorithms.default.gain import possible_values
 from tailproof.algorithms.default.spreads import AllEqual, Rare, Spread, log_smoothing
 from tailproof.algorithms.on_log import effective
 from tailproof.algorithms.one_step.observations import Observations, logged_spread
@@ -98,6 +99,7 @@ def one_step_choice(
         units=observations.count,
         spread=spread,
         influence=influence,
+        possible=possible_values(returns),
         logged_value=float(returns.mean()),
         logged_spread=logged_spread(observations, returns, common=common, policy_is_rare=rare),
         logged_influence=observations.influence(returns - returns.mean()),
