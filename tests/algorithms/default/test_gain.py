@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from tailproof.algorithms.default.gain import Mover, PairedGain, Quotient
-from tailproof.algorithms.default.spreads import Hall
+from tailproof.algorithms.default.spreads import Hall, hall_spread
 from tailproof.errors import LevelError
 
 
@@ -66,3 +66,29 @@ def test_there_is_no_lift_over_nothing():
     gain = PairedGain(value=1.0, reference=0.0, spread=Mover(Hall(1, 1, 0), Hall(0, 1, 0), 0.0))
     with pytest.raises(LevelError, match="no relative gain over a reference that is 0"):
         gain.relative_interval()
+
+
+@given(
+    st.floats(0.1, 5),
+    st.floats(-3, 3),
+    st.floats(0.1, 5),
+    st.floats(-3, 3),
+    st.floats(-0.99, 1),
+)
+def test_ends_of_a_difference_move_outwards_as_more_confidence_is_asked(
+    error, skewness, other_error, other_skewness, correlation
+):
+    gain = Mover(Hall(1.0, error, skewness), Hall(0.0, other_error, other_skewness), correlation)
+    found = np.array([gain.ends(miss, miss) for miss in (0.3, 0.2, 0.1, 0.05, 0.01)])
+    slack = 0.02 * np.abs(found - 1.0).max()  # larger error probabilities are compared on a grid
+    assert (np.diff(found[:, 0]) <= slack).all()
+    assert (np.diff(found[:, 1]) >= -slack).all()
+
+
+def test_a_difference_that_rests_on_one_row_is_not_nearer_than_the_normal_bound(rng):
+    row = rng.standard_normal(1000)
+    row[0] = 1e4
+    influence = row - row.mean()
+    ahead, behind = (hall_spread(0.0, share * influence, row < np.inf) for share in (1.0, 0.5))
+    low, _ = Mover(ahead, behind, 1.0).ends(0.05, 0.05)
+    assert low <= -1.64 * 0.5 * np.sqrt((influence**2).sum()) / 1000

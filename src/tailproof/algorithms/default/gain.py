@@ -8,6 +8,7 @@ from math import inf, nan, pi, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from tailproof.algorithms.default.spreads import Hall, Spread
 from tailproof.arrays import FloatArray
@@ -21,6 +22,7 @@ from tailproof.statistics.intervals import (
 from tailproof.statistics.tails import mad
 from tailproof.statistics.tails.sample import check_level
 
+_MISSES = np.geomspace(0.001, 0.4, 100)  # error probabilities at which ends are compared
 _NOTE = "both values' own bounds, combined with the correlation of their scores"
 
 
@@ -31,7 +33,9 @@ class Mover:
     With g the difference, D the distance from the first number to its lower end, U that from the second
     to its upper end, and ρ the correlation of their scores, the lower end is g − √(D² + U² − 2ρDU). A
     single interval of the paired differences would take its skew from outliers of the logged policy,
-    which enter with the opposite sign.
+    which enter with the opposite sign. Where both numbers depend on the same few rows D and U cancel,
+    more so at higher levels: an end is therefore never nearer than the normal one of the paired
+    differences, nor than that of a lower level.
     """
 
     ahead: Spread
@@ -51,11 +55,16 @@ class Mover:
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
         """Return the interval ends with these error probabilities below and above."""
-        first, second = self.ahead.ends(below, above), self.behind.ends(above, below)
-        own, other, rho = self.ahead.centre, self.behind.centre, self.correlation
-        down = _combined(max(own - first[0], 0.0), max(second[1] - other, 0.0), rho)
-        up = _combined(max(first[1] - own, 0.0), max(other - second[0], 0.0), rho)
-        return self.centre - down, self.centre + up
+        return self.centre - self._reach(below, 0), self.centre + self._reach(above, 1)
+
+    def _reach(self, miss: float, side: int) -> float:
+        """Return the distance to the lower (side 0) or upper end (1)."""
+        sign, reach = (1 if side else -1), self.error * float(ndtri(1 - miss))
+        for each in (miss, *_MISSES[miss < _MISSES]):
+            own = sign * (self.ahead.ends(each, each)[side] - self.ahead.centre)
+            other = sign * (self.behind.centre - self.behind.ends(each, each)[1 - side])
+            reach = max(reach, _combined(max(own, 0.0), max(other, 0.0), self.correlation))
+        return reach
 
 
 @dataclass(frozen=True)

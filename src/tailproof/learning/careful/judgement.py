@@ -8,14 +8,13 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from tailproof.algorithms.default.auto import FEWEST, evaluate_log, tame
 from tailproof.algorithms.default.choice import Choice
 from tailproof.algorithms.default.climb import Blend
 from tailproof.algorithms.default.forest import cross_fit_forests
 from tailproof.algorithms.default.rungs import forest_rung, jackknife_error
-from tailproof.algorithms.one_step.choice import OneStepChoice, standard_error
+from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.one_step.estimator import evaluate_rows
 from tailproof.algorithms.one_step.rows import canonical_rows, is_one_step
 from tailproof.algorithms.task import Task
@@ -132,7 +131,7 @@ class Judge:
             log = self.log if blend is None else blend.log
             visits = None if blend is None else blend.weights
             cost += self.seen.cost(policy, log, visits, choice.value, self.gamma)
-        bound = gain_bound(choice, self.level) - cost
+        bound = choice.gain.lower_bound(self.level).value - cost
         low = high = None
         if choice.declined is None:
             interval = choice.interval(self.level)
@@ -151,18 +150,6 @@ class Judge:
             else f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "
             f"least {FEWEST} are needed",
         )
-
-
-def gain_bound(choice: Choice | OneStepChoice, level: float) -> float:
-    """Return the smaller of two lower bounds of the gain.
-
-    The first combines the bounds of both values with their correlation and is too high if both depend
-    on the same few rows; the second is that of the paired differences and is too high if these are
-    skewed.
-    """
-    differences = choice.influence - choice.logged_influence
-    paired = choice.gain.value - float(ndtri(level)) * standard_error(differences)
-    return min(choice.gain.lower_bound(level).value, paired)
 
 
 def extrapolated(blend: Blend, *, seed: int) -> float:
