@@ -57,7 +57,6 @@ QUIET = {
     "one episode": lambda x: log_of(x, length=len(x)),
     "one step": lambda x: log_of(x, length=1),
     "episodes of all lengths": lambda x: ragged(np.random.default_rng(1).geometric(0.2, size=90)),
-    "few that come so far": lambda x: ragged(np.repeat([3, 5, 9], [50, 40, 5])),
     "a world that falls": lambda x: CartPole().log(episodes=20, seed=0),
     "a day of storage": lambda x: storage.log(year=2021, hub="HB_WEST", seed=0),
 }
@@ -72,6 +71,31 @@ def test_a_longest_length_that_many_reach_is_a_clock():
     lengths = np.random.default_rng(2).geometric(0.1, size=200).clip(max=8)
     assert ends_by_the_clock(ragged(lengths))
     assert not ends_by_the_clock(ragged(lengths, ends="truncated"))
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [np.repeat([3, 5, 9], [50, 40, 5]), np.random.default_rng(5).integers(3, 9, size=150)],
+    ids=["three lengths", "three to eight"],
+)
+def test_lengths_that_no_state_foresees_are_a_clock(lengths):
+    assert ends_by_the_clock(ragged(lengths))
+    assert not ends_by_the_clock(with_step(ragged(lengths)))
+
+
+def test_ends_that_the_state_foresees_are_no_clock(rng):
+    """A walk that ends at 3 takes at least three steps, and the state shows why."""
+    walks = [np.cumsum(rng.choice([0, 1], size=200)) for _ in range(150)]
+    walks = [walk[: np.argmax(walk == 3)] for walk in walks]
+    states = np.concatenate([np.append(0, walk) for walk in walks])[:, None].astype(float)
+    assert not ends_by_the_clock(ragged([len(walk) + 1 for walk in walks], states=states))
+
+
+def test_random_lengths_are_valued_as_with_the_step_in_the_state():
+    """With L from 1 to 5 and a reward of 1 a step, J = E L = 3; a constant rate of ends gives less."""
+    lengths = np.random.default_rng(6).integers(1, 6, size=400)
+    log = ragged(lengths, rewards=np.ones(lengths.sum()))
+    assert evaluate(log, Uniform(2), gamma=1.0).value == pytest.approx(lengths.mean(), rel=0.02)
 
 
 @pytest.mark.parametrize("gamma", [0.8, 1.0])

@@ -1,4 +1,4 @@
-"""Episodes with a fixed time limit: the step number shows how much is left."""
+"""Episodes that end by the clock: the step tells how much is left."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog
 
-_SHARE = 0.2  # smallest share of episodes with the longest length, if lengths differ
-_FEWEST = 10  # smallest number of such episodes
-_HAZARD = 0.5  # largest share of episodes one step shorter, among these and the longest
-_LOOKED_AT = 50  # number of first and of last episodes to check
+_RANGES = 8  # steps of many ends, around which ends are counted
+_SURPRISING = 5.0  # standard deviations between counted and expected ends
+_UNEXPLAINED = 0.5  # least share of the difference from a constant rate that no state explains
+_ROWS = 20_000  # rows to look at, of a longer log
+_TREES, _LEAF = 30, 10
 
 
 def with_step(log: Log) -> Log:
@@ -28,37 +30,70 @@ def with_step(log: Log) -> Log:
 
 def time_limit(log: AnyLog) -> str:
     """Return in words when the episodes of a log that `ends_by_the_clock` end."""
-    every = "every episode ends" if np.ptp(log.lengths) == 0 else "episodes end"
-    return f"{every} for good after {log.lengths.max()} steps"
+    least, most = int(log.lengths.min()), int(log.lengths.max())
+    if least == most:
+        return f"every episode ends for good after {most} steps"
+    return f"episodes end for good after {least} to {most} steps, which the step foretells"
 
 
 def ends_by_the_clock(log: AnyLog) -> bool:
-    """Return whether episodes end at a time limit that the state does not show.
+    """Return whether the step of an episode tells more about its end than the state does.
 
-    All episodes have the longest length, or many do and few end one step earlier. The state shows
-    the limit if one variable changes over time in the same way in all episodes, or if last steps
-    share a few states that no earlier step has.
+    Ends are counted in ranges of steps. If they are far from those at a constant rate, a forest that
+    was fitted to other episodes predicts them from states and actions. They follow the clock if
+    the predictions are far from them too, and explain less than half of the difference.
     """
     lengths = log.lengths
-    length = int(lengths.max())
-    longest = np.flatnonzero(lengths == length)
-    if length == 1 or len(longest) == 1 or not log.ends[longest].all():
+    if lengths.max() == 1 or len(lengths) == 1 or not log.ends.any():
         return False
-    if len(longest) < len(lengths):
-        close = int((lengths >= length - 1).sum())
-        often = len(longest) >= max(_FEWEST, _SHARE * len(lengths))
-        if not often or close - len(longest) > _HAZARD * close:
-            return False
-    few = _LOOKED_AT
+    last = lengths[log.ends] - 1
+    some = np.quantile(last, np.linspace(0, 1, _RANGES + 1)[1:-1], method="lower")
+    edges = np.unique([some - 1, some])  # ranges end before the steps of many ends, and at them
+    at_risk = len(lengths) - np.cumsum(np.bincount(lengths))[:-1]  # (steps,)
+    steps = np.arange(len(at_risk))
+    rows = np.bincount(np.searchsorted(edges, steps), at_risk)
+    ends = np.bincount(np.searchsorted(edges, last), minlength=len(rows))
+    rate = ends.sum() / rows.sum()
+    if np.ptp(lengths) and _surprise(ends, rate * rows, rate * (1 - rate) * rows) < _SURPRISING:
+        return False
+    part = _some_episodes(log)
+    place = np.searchsorted(edges, part.step_of_row)
+    chance = _predicted_ends(part)
+    ends, constant, expected, variance = (
+        np.bincount(place, each, minlength=len(rows))
+        for each in (part.terminated, np.full(len(place), rate), chance, chance * (1 - chance))
+    )
+    explained = np.abs(ends - expected).sum() < _UNEXPLAINED * np.abs(ends - constant).sum()
+    surprise = _surprise(ends, expected, variance)
+    return not explained and (surprise > _SURPRISING or not np.ptp(lengths))
+
+
+def _surprise(counts: AnyArray, expected: AnyArray, variance: AnyArray) -> float:
+    return float((np.abs(counts - expected) / np.sqrt(variance + 1)).max())
+
+
+def _some_episodes(log: AnyLog) -> Log:
+    """Return evenly spaced episodes with about as many rows as are looked at."""
+    share = _ROWS / log.n_transitions
     if isinstance(log, LazyLog):
-        fit = log.memory_budget * log.n_episodes / (2 * log.bytes_in_memory)
-        few = int(np.clip(fit, 1, few))
-    chosen = np.union1d(longest[:few], longest[-few:])
-    some = log.take(chosen).load()
-    steps = some.states.reshape(len(chosen), length, -1)
-    clock = np.ptp(steps, axis=0).max(axis=0) == 0
-    if (clock & (np.ptp(steps[0], axis=0) > 0)).any():
-        return False
-    last = {state.tobytes() for state in steps[:, -1]}
-    before = {state.tobytes() for state in steps[:, :-1].reshape(-1, steps.shape[2])}
-    return len(last) == len(chosen) or not last.isdisjoint(before)
+        share = min(share, log.memory_budget / (2 * log.bytes_in_memory))
+    count = int(np.clip(share * log.n_episodes, 2, log.n_episodes))
+    every = np.linspace(0, log.n_episodes - 1, count).astype(np.intp)
+    return log.load() if count == log.n_episodes else log.take(every).load()
+
+
+def _predicted_ends(log: Log) -> FloatArray:
+    """Return the chance that each row ends its episode, by trees fitted to the other episodes, (n,)."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    returns = np.bincount(log.episode_of_row, log.rewards)
+    half = (np.argsort(np.argsort(returns)) % 2)[log.episode_of_row]  # in any order of episodes
+    inputs = np.column_stack([log.states, log.actions])
+    chance = np.empty(log.n_transitions)
+    for fold in (0, 1):
+        others = half != fold
+        leaf = int(np.clip(log.terminated[others].sum() // 4, 1, _LEAF))
+        trees = ExtraTreesRegressor(_TREES, min_samples_leaf=leaf, max_features=1.0, random_state=0)
+        trees.fit(inputs[others], log.terminated[others])
+        chance[~others] = trees.predict(inputs[~others])
+    return chance

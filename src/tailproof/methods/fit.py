@@ -144,7 +144,7 @@ def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: 
 
 
 def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
-    """Warn if episodes terminate after a fixed number of steps and no state column has the step."""
+    """Warn if the step tells more about the end of an episode than the state does."""
     if gamma > 0 and ends_by_the_clock(log):
         said = time_limit(log)
         warnings.warn(

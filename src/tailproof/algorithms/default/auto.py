@@ -93,8 +93,8 @@ def evaluate_log(
     """Return the default method's estimate for one log.
 
     A log with more than 200,000 rows is reduced to random groups of episodes with about that many. If
-    the first rung suffices on these, it is refitted to all rows. Where episodes end after a fixed
-    number of steps, the step is added to the critics' states; the policy never sees it.
+    the first rung suffices on these, it is refitted to all rows. Where episodes end by the clock, the
+    step is added to the critics' states; the policy never sees it.
     """
     log = task.log
     timed = features is None and ends_by_the_clock(log)
