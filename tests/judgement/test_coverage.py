@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from tailproof import Log, diagnose, evaluate, learn, read_log
+from tailproof import Log, diagnose, evaluate, read_log
 from tailproof.algorithms.task import Task
-from tailproof.errors import CoverageWarning, StateWarning
-from tailproof.judgement.coverage import coverage, missing_codes
+from tailproof.errors import CoverageWarning
+from tailproof.judgement.coverage import coverage
 
 
 def site_log(n: int = 600, *, offered_everywhere: bool = False, steps: int = 1) -> Log:
@@ -93,32 +93,6 @@ def test_stored_logs_are_probed_beyond_their_first_states(tmp_path):
         stored = read_log(tmp_path / "log.parquet", lazy=lazy)
         (said,) = asked(policy, stored)
         assert said.startswith("The policy takes action 2 with probability 0.")
-
-
-@pytest.mark.parametrize("code", [-999.0, 9999.0])
-def test_codes_for_missing_values_are_pointed_out(code: float):
-    log = site_log(offered_everywhere=True)
-    states = log.states.copy()
-    states[:12, 1] = code
-    coded = Log.from_arrays(
-        states, log.actions, log.rewards, states,
-        episode=range(600), state_names=("site", "age"),
-    )  # fmt: skip
-    with pytest.warns(StateWarning, match=rf"column age is {code:.0f} in 12 of 600 rows"):
-        estimate = evaluate(coded, second)
-    assert "code for a missing value" in estimate.cautions[-1]
-    assert missing_codes(log) == ()
-    with pytest.warns(StateWarning, match="column age"):
-        learn(coded, method="constant", gamma=0.0)
-
-
-def test_numbers_that_only_look_like_codes_are_left_alone():
-    rng = np.random.default_rng(1)
-    income = np.append(rng.uniform(0, 90_000, 300), [9_999.0] * 3)
-    level = np.append(rng.normal(0, 800, 302), [-999.0])
-    states = np.column_stack([income, level])
-    log = Log.from_arrays(states, np.zeros(303, int), income, states, episode=range(303))
-    assert missing_codes(log) == ()
 
 
 def test_the_policy_is_evaluated_once_in_the_states_of_the_log():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog
 
@@ -84,16 +84,19 @@ def _some_episodes(log: AnyLog) -> Log:
 
 def _predicted_ends(log: Log) -> FloatArray:
     """Return the chance that each row ends its episode, by trees fitted to the other episodes, (n,)."""
+    returns = np.bincount(log.episode_of_row, log.rewards)
+    odd = np.argsort(np.argsort(returns)) % 2 == 1  # in any order of episodes
+    inputs = np.column_stack([log.states, log.actions])
+    return predicted_by_others(inputs, log.terminated, odd[log.episode_of_row])
+
+
+def predicted_by_others(inputs: FloatArray, target: AnyArray, second: BoolArray) -> FloatArray:
+    """Return predictions for each half of the rows, by trees that were fitted to the other, (n,)."""
     from sklearn.ensemble import ExtraTreesRegressor
 
-    returns = np.bincount(log.episode_of_row, log.rewards)
-    half = (np.argsort(np.argsort(returns)) % 2)[log.episode_of_row]  # in any order of episodes
-    inputs = np.column_stack([log.states, log.actions])
-    chance = np.empty(log.n_transitions)
-    for fold in (0, 1):
-        others = half != fold
-        leaf = int(np.clip(log.terminated[others].sum() // 4, 1, _LEAF))
+    found = np.empty(len(target))
+    for own in (second, ~second):
+        leaf = int(np.clip(np.count_nonzero(target[~own]) // 4, 1, _LEAF))
         trees = ExtraTreesRegressor(_TREES, min_samples_leaf=leaf, max_features=1.0, random_state=0)
-        trees.fit(inputs[others], log.terminated[others])
-        chance[~others] = trees.predict(inputs[~others])
-    return chance
+        found[own] = trees.fit(inputs[~own], target[~own]).predict(inputs[own])
+    return found

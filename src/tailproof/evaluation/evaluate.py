@@ -22,7 +22,8 @@ from tailproof.errors import CoverageWarning, StateWarning, TailproofError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.estimation import estimate_of
 from tailproof.evaluation.logged import logged_value
-from tailproof.judgement.coverage import coverage, missing_codes
+from tailproof.judgement.coverage import coverage
+from tailproof.judgement.states import misleading_states
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
@@ -105,7 +106,7 @@ def evaluate(
         cautions: list[tuple[str, type[Warning]]] = [
             (text, CoverageWarning) for text in coverage(task)
         ]
-        cautions += [(text, StateWarning) for text in missing_codes(data)]
+        cautions += [(text, StateWarning) for text in misleading_states(data)]
         for text, category in cautions:
             warnings.warn(text, category, stacklevel=2)
         warn_of_taught_episodes(acts, data)

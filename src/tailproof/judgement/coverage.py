@@ -1,4 +1,4 @@
-"""Actions of a policy that a log does not cover, and state columns with codes for missing values.
+"""Actions of a policy that a log does not cover.
 
 Findings are sentences that name state and action: `evaluate` warns of them and stores them with the
 estimate, `diagnose` shows them.
@@ -6,7 +6,6 @@ estimate, `diagnose` shows them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 
@@ -16,7 +15,6 @@ from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog, action_counts
-from tailproof.errors import StateWarning
 from tailproof.judgement.rules import RULES
 from tailproof.policies.simple import action_probabilities
 
@@ -25,8 +23,6 @@ _COLUMNS = 50  # most state columns to check
 _FEW_VALUES = 12  # most values of a column for one region per value
 _BINS = 10  # quantile regions of other columns
 _NAMED = 3  # most regions to report
-_CODES = (-99, -999, -9999, -99999, 999, 9999, 99999, 999999)
-_FAR = 3.0  # distance of a code from the other values, in ranges of these
 
 
 def coverage(task: Task) -> tuple[str, ...]:
@@ -99,34 +95,6 @@ def _holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[tuple[floa
                         f"{_label(log, action)} in {share:.0%}, but the log never does: nothing there "
                         f"says what it is worth.",
                     )
-
-
-def missing_codes(log: AnyLog) -> tuple[str, ...]:
-    """Return the state columns of a log in memory that seem to hold a code for a missing value."""
-    found: list[str] = []
-    if log.stays_on_disk:
-        return ()
-    for name, column in zip(log.state_names, log.states.T, strict=True):
-        for code in _CODES:
-            there = column == code
-            others = column[~there]
-            if not there.any() or len(others) == 0:
-                continue
-            low, high = float(others.min()), float(others.max())
-            outside = code > high + _FAR * (high - low) or code < low - _FAR * (high - low)
-            if (code < low or code > high) and (outside or (code < 0 <= low)):
-                found.append(
-                    f"State column {name} is {code} in {int(there.sum()):,} of {len(column):,} rows, "
-                    f"where others are {low:.4g} to {high:.4g}: if that is a code for a missing value, "
-                    f"replace it and add a column that says where, because it is taken for a number."
-                )
-    return tuple(found)
-
-
-def warn_of_missing_codes(log: AnyLog) -> None:
-    """Warn of the state columns that seem to hold a code for a missing value."""
-    for text in missing_codes(log):
-        warnings.warn(text, StateWarning, stacklevel=4)
 
 
 def _regions(column: FloatArray) -> tuple[list[tuple[float, float]], IntArray]:

@@ -22,7 +22,7 @@ from tailproof.data.stored import AnyLog, sample_to_budget
 from tailproof.engines import Engine, running
 from tailproof.ensemble.critics import Critics, Ensemble
 from tailproof.errors import CoverageWarning, LogError, MethodError, PartitionError
-from tailproof.judgement.coverage import warn_of_missing_codes
+from tailproof.judgement.states import warn_of_misleading_states
 from tailproof.learning.careful.learning import CarefulLearning
 from tailproof.learning.learned import Learned, extract_policy
 from tailproof.methods.catalogue import as_method
@@ -132,7 +132,7 @@ def _learned(
     data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_a_hidden_horizon(data, discount)
-    warn_of_missing_codes(data)
+    warn_of_misleading_states(data)
     task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
     return replace(_taught(task, chosen), held_out=held_out)
 
@@ -195,7 +195,7 @@ def _learn_by_default(
     data = sample_to_budget(log, "learn", seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_a_hidden_horizon(data, discount)
-    warn_of_missing_codes(data)
+    warn_of_misleading_states(data)
     _actions_to_choose_from(data)
 
     def teach(task: Task, chosen: Method) -> Learned:
