@@ -8,7 +8,7 @@ import pytest
 from tailproof import LSTD, EpisodeDR, EpisodeIS, Log, Method, Split, evaluate
 from tailproof.algorithms.base import Capabilities, Fitted
 from tailproof.diagnosis.reference import discounted_returns
-from tailproof.errors import HorizonWarning, LogError, MethodError
+from tailproof.errors import HorizonWarning, LevelError, LogError, MethodError, SingularWarning
 
 ROWS = ["tis", "pdis", "sntis", "snpdis", "sequential-dr"]
 
@@ -147,6 +147,11 @@ def test_bad_input_is_named():
         episode=log.episode_of_row, terminated=log.terminated,
         propensity=np.full(log.n_transitions, 0.4), action_space=2,
     )  # fmt: skip
-    with pytest.warns(match="never does"), pytest.raises(LogError, match="no weight is left"):
-        evaluate(ones, against, method="sntis", gamma=0.9)
+    for name in ("tis", "sntis", "pdis", "snpdis"):
+        with pytest.warns(match="never does"), pytest.raises(LogError, match="has a weight"):
+            evaluate(ones, against, method=name, gamma=0.9)
+    with pytest.warns(match="never does"), pytest.warns(SingularWarning):
+        unchecked = evaluate(ones, against, method="sequential-dr", gamma=0.9)
+    with pytest.raises(LevelError, match="nothing checks the critic"):
+        unchecked.interval(0.9)
     assert isinstance(EpisodeDR().critic, LSTD)

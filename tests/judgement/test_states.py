@@ -59,7 +59,7 @@ def paid_at_the_end(rng, *, counted: bool, episodes: int = 300, steps: int = 5) 
 def test_a_reward_at_the_end_for_what_the_state_forgot_is_pointed_out(rng):
     forgets, counts = (paid_at_the_end(rng, counted=counted) for counted in (False, True))
     assert misleading_states(counts) == ()
-    with pytest.warns(StateWarning, match="depend on earlier steps"):
+    with pytest.warns(StateWarning, match="earlier actions explain"):
         estimate = evaluate(forgets, Always(1), gamma=1.0)
     assert estimate.cautions
     truth = 5 * (1 + 1 / 1.5)

@@ -8,7 +8,7 @@ the return of an episode of T steps by w_{T−1}, per-decision importance sampli
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,9 @@ from tailproof.data.partition import Folds
 from tailproof.errors import HorizonWarning, LogError, MethodError
 from tailproof.parameters import Configurable
 
+_NOBODY = (
+    "no logged episode takes the policy's actions throughout, so that nothing checks the critic"
+)
 _HORIZON = "episodes that were cut off count as far as they were logged, and no further"
 
 
@@ -65,19 +68,23 @@ class EpisodeIS(Configurable):
             own, rows = folds.log(log, k), log.rows(folds.episodes(k))
             w, terms = weights[rows], discount[rows] * own.rewards
             last, returns = w[own.starts[1:] - 1], _episode_sums(own, terms)
+            followed = w[terms != 0] if self.per_decision else last
+            if len(followed) and not followed.any():
+                values[k] = np.nan
+                continue
             if self.per_decision:
                 scores, influence = self._per_decision(own, w, terms)
                 values[k] = scores.mean()
             else:
-                values[k] = (last * returns).mean()
-                if self.self_normalised:
-                    values[k] = values[k] / last.mean() if last.any() else np.nan
+                values[k] = (last * returns).mean() / (last.mean() if self.self_normalised else 1)
         if folds.count > 1:
             return Numbers(values)
-        if self.self_normalised and not np.isfinite(values[0]):
+        if not np.isfinite(values[0]):
+            how_far = "as far as a reward" if self.per_decision else "throughout"
+            less = "" if self.per_decision else "'pdis', "
             raise LogError(
-                "No logged episode takes the policy's actions throughout, so that no weight is "
-                "left to normalise with. Use 'pdis', 'mis' or 'lstd', which need less overlap."
+                f"No logged episode takes the policy's actions {how_far}: no return has a weight. Use "
+                f"{less}'mis' or 'lstd', which need less overlap."
             )
         kind = "per-decision" if self.per_decision else "trajectory-wise"
         name = f"{'self-normalised ' if self.self_normalised else ''}{kind} importance sampling"
@@ -159,13 +166,16 @@ class EpisodeDR(Configurable):
                 scores = np.where(parts.counts[j] > 0, found, scores)
             values[k] = float(np.average(scores, weights=folds.counts[k]))
             if folds.count == 1:
+                last = weights[log.starts[1:] - 1]
                 choice = scored_choice(
                     log,
                     scores,
-                    weights=weights[log.starts[1:] - 1],
+                    weights=last,
                     returns=_episode_sums(log, discount * log.rewards),
                     estimator="doubly robust importance sampling",
                 )
+                if not last.any():
+                    choice = replace(choice, declined=_NOBODY)
         return Numbers(values, choice=choice)
 
 
