@@ -26,6 +26,7 @@ class Rules:
     skewed_mean: float = 0.1  # [one-step] skewness of a mean beyond which it is not normal
     # tails
     light: float = 1.2  # [learning] tails are light up to this ratio of plain to robust error
+    heavy: float = 2.5  # [none] tail index of skewed rewards below which their variance is in doubt
     settled: int = 200_000  # [none] residuals enough to test symmetry: more only take time
     rare_share: float = 0.2  # [one-step] share that differs from the common reward: events if less
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's

@@ -18,8 +18,10 @@ from tailproof.data.horizon import ends_by_the_clock, with_step
 from tailproof.data.log import Log
 from tailproof.features import Features, table_for
 from tailproof.features.ladder import KNOTS, basis_for
+from tailproof.files.frames import plain
 from tailproof.judgement.rules import RULES
 from tailproof.statistics.huber_path import huber_estimates
+from tailproof.statistics.tails.estimators import hill_path
 
 Tails = Literal["light", "heavy", "sparse"]
 _COMPARED = 4_000  # rows on which the two regressions are compared
@@ -40,14 +42,19 @@ class RewardShape:
     units: int
     gain: float  # the plain mean's standard error as a multiple of the best Huber mean's
     asymmetry: float
+    index: float  # Hill's index of the heavier tail
     sparse: bool  # whether more than 80 % of rewards equal the common one (of their action)
     worthwhile: bool  # whether a robust mean reduces the variance enough to risk its bias
     unit_of_row: IntArray = field(repr=False)  # (n,)
 
     @property
     def tails(self) -> Tails:
-        """How heavy the tails are; "sparse" if few rewards differ from the common one."""
-        return "sparse" if self.sparse else "heavy" if self.gain > RULES.light else "light"
+        """How heavy the tails are; "sparse" if few rewards differ from the common one.
+
+        A robust mean of skewed rewards would be biased and gains nothing: their index decides.
+        """
+        heavy = self.gain > RULES.light or (self.skewed and self.index < RULES.heavy)
+        return "sparse" if self.sparse else "heavy" if heavy else "light"
 
     @property
     def skewed(self) -> bool:
@@ -58,6 +65,8 @@ class RewardShape:
     def sentences(self) -> tuple[str, str, str]:
         """Tails, skew and unit in words."""
         seen = f"the plain mean's error is {self.gain:.1f} times that of a robust one"
+        if self.gain <= RULES.light and self.tails == "heavy":
+            seen = f"a tail index of about {self.index:.1f}, where the variance needs 2"
         tails = {
             "light": f"Rewards have light tails: {seen}.",
             "heavy": f"Rewards have heavy tails: {seen}.",
@@ -86,6 +95,7 @@ class RewardShape:
             "skewed": self.skewed,
             "asymmetry": self.asymmetry,
             "plain_over_robust_error": self.gain,
+            "tail_index": plain(self.index),
             "unit": self.unit,
             "units": self.units,
         }
@@ -154,10 +164,22 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
         units=units,
         gain=float(np.sqrt(plain / best)) if best > 0 else 1.0,
         asymmetry=asymmetry,
+        index=_tail_index(totals),
         sparse=common is not None,
         worthwhile=plain >= _worth(units) * best,
         unit_of_row=of_row,
     )
+
+
+def _tail_index(samples: FloatArray) -> float:
+    """Return the smaller of Hill's indices of the two tails, of the m^0.6 largest distances each."""
+    found = [np.inf]
+    for distances in (samples - np.median(samples), np.median(samples) - samples):
+        ordered = np.sort(distances[distances > 0])[::-1]
+        if len(ordered) >= 20:
+            shape = float(hill_path(ordered)[int(len(ordered) ** 0.6) - 1])
+            found.append(1 / shape if shape > 0 else np.inf)
+    return min(found)
 
 
 def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:
