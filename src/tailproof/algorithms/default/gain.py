@@ -159,7 +159,7 @@ class UncertainValue:
         kind, note = self.spread.kind, self.limits
         if isinstance(self.spread, Hall) and self.spread.stretch > 1:
             low = self.spread.centre - self.spread.stretch * (self.spread.centre - low)
-            note += "; lowered, as large losses are rare and heavy-tailed"
+            note += "; lowered for the heavy lower tail of the samples"
         low = max(low, self.possible[0])
         return below(
             Bound(value=low, level=level, requested=level, kind=kind, note=note), self.value
