@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from tailproof import Log
-from tailproof.judgement.shape import reward_shape
+from tailproof import Log, evaluate
+from tailproof.judgement.shape import has_jackpots, reward_shape
+from tailproof.policies.simple import Always
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
@@ -20,3 +21,37 @@ def test_skewed_rewards_are_heavy_by_their_index_not_by_what_a_robust_mean_would
         assert shape.skewed
         assert shape.tails == tails
         assert shape.sentences[0].startswith(f"Rewards have {tails} tails")
+
+
+def test_jackpots_are_told_from_heavy_tails(rng):
+    for n in (300, 3000):
+        heavy = {
+            "Cauchy": rng.standard_t(1, size=n),
+            "Pareto": rng.pareto(1.2, size=n),
+            "log-normal": rng.lognormal(0, 2, size=n),
+            "counts": rng.zipf(2.2, size=n).astype(float),
+            "Gaussian": rng.standard_normal(n),
+        }
+        for name, samples in heavy.items():
+            assert not has_jackpots(samples), name
+        prizes = rng.standard_normal(n)
+        prizes[: n // 60] += 500
+        assert has_jackpots(prizes)
+        assert has_jackpots(-7 * prizes + 3)
+
+
+def test_jackpots_count_fully():
+    """A robust mean would drop what the policy's worth consists of."""
+    rng = np.random.default_rng(8)
+    n = 3000
+    states, actions = rng.normal(size=(n, 1)), rng.integers(2, size=n)
+    won = rng.random(n) < np.where(actions == 1, 0.02, 0.002)
+    rewards = 1 - 0.5 * actions + 0.1 * rng.normal(size=n) + 100 * won
+    log = Log.from_arrays(
+        states, actions, rewards, np.roll(states, -1, axis=0), episode=np.arange(n) // 5,
+        terminated=np.arange(n) % 5 == 4,
+    )  # fmt: skip
+    estimate = evaluate(log, Always(1), gamma=0.5)
+    truth = (1 - 0.5**5) / 0.5 * 2.5
+    assert estimate.choice.estimator == "plain mean"
+    assert estimate.interval(0.95).low <= truth <= estimate.interval(0.95).high

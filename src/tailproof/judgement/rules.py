@@ -28,6 +28,8 @@ class Rules:
     light: float = 1.2  # [learning] tails are light up to this ratio of plain to robust error
     heavy: float = 2.5  # [none] tail index of skewed rewards below which their variance is in doubt
     settled: int = 200_000  # [none] residuals enough to test symmetry: more only take time
+    jackpot_share: float = 0.05  # [none] most samples that are jackpots
+    jackpot_gap: float = 7.0  # [none] a gap below them has P < e⁻⁷ in tails of index 1 or more
     rare_share: float = 0.2  # [one-step] share that differs from the common reward: events if less
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's
     few_events: int = 200  # [experiment] the same for ratios and tail means, where Hall's held 87 %

@@ -43,7 +43,7 @@ class RewardShape:
     gain: float  # the plain mean's standard error as a multiple of the best Huber mean's
     asymmetry: float
     index: float  # Hill's index of the heavier tail
-    sparse: bool  # whether more than 80 % of rewards equal the common one (of their action)
+    sparse: bool  # whether few rewards differ from a common one, or are of another size than others
     worthwhile: bool  # whether a robust mean reduces the variance enough to risk its bias
     unit_of_row: IntArray = field(repr=False)  # (n,)
 
@@ -70,8 +70,8 @@ class RewardShape:
         tails = {
             "light": f"Rewards have light tails: {seen}.",
             "heavy": f"Rewards have heavy tails: {seen}.",
-            "sparse": "Most rewards are alike, and few differ: these are the signal, and none of them "
-            "is clipped.",
+            "sparse": "Most rewards are alike, and few are of another kind: these are the signal, and "
+            "none of them is clipped.",
         }
         beyond = f"{self.asymmetry:.1f}" if self.asymmetry < _LARGE else f"above {_LARGE}"
         looks = "are skewed" if self.skewed else "look symmetric"
@@ -165,10 +165,26 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
         gain=float(np.sqrt(plain / best)) if best > 0 else 1.0,
         asymmetry=asymmetry,
         index=_tail_index(totals),
-        sparse=common is not None,
+        sparse=common is not None or has_jackpots(residuals),
         worthwhile=plain >= _worth(units) * best,
         unit_of_row=of_row,
     )
+
+
+def has_jackpots(samples: FloatArray) -> bool:
+    """Return whether a few samples lie beyond a gap that no heavy tail would leave.
+
+    Distances X_(1) ≥ X_(2) ≥ … of a power tail of index α have k·log(X_(k) / X_(k+1)) exponential with
+    mean 1/α, independently for all k (Rényi). One beyond what chance allows for α = 1 is a gap, if the
+    two distances differ by a factor of 3 (those of integers differ as well).
+    """
+    distances = np.sort(np.abs(samples - np.median(samples)))[::-1]
+    most = int(RULES.jackpot_share * len(distances))
+    if most < 2 or distances[most] <= 0:
+        return False
+    steps = np.log(distances[:most] / distances[1 : most + 1])
+    surprising = np.arange(1, most + 1) * steps > RULES.jackpot_gap + np.log(most)
+    return bool((surprising & (steps > np.log(3))).any())
 
 
 def _tail_index(samples: FloatArray) -> float:
