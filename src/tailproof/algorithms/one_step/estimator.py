@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from tailproof.algorithms.base import Numbers
-from tailproof.algorithms.default.spreads import Spread, hall_spread
+from tailproof.algorithms.default.spreads import Hall, Spread, hall_spread
 from tailproof.algorithms.on_log import PolicyOnLog, on_log
 from tailproof.algorithms.one_step.choice import (
     OneStepChoice,
@@ -66,12 +66,15 @@ def evaluate_rows(rows: OneStepRows) -> OneStepChoice:
     outcomes = {"none": atoms} if rare and atoms is not None else fit_outcomes(rows)
     name = choose_outcome(outcomes, w, rows)
     scores = doubly_robust(outcomes[name], w, rewards)
+    robust = _huber_scores(rows, w, outcomes) if atoms is None else None
     influence = observations.influence(scores.influence)
     spread = _spread(rows, w, scores, influence, atoms if rare else None)
+    if robust is not None and isinstance(spread, Hall):
+        # the outlier that moves the plain mean must not decide on which side the interval is longer
+        spread = Hall(robust.value, spread.error, allowance=abs(robust.value - scores.value) / 2)
     steady = outcomes[name] if name != "none" else outcomes.get("ridge", outcomes["none"])
     marginal = doubly_robust(steady, action_weights(rows), rewards)
-    location = _huber_point(rows, w, outcomes) if atoms is None else None
-    value, how, why = _point(rows, name, scores, marginal, spread, location)
+    value, how, why = _point(rows, name, scores, marginal, spread, robust)
     plain = doubly_robust(no_outcome(rows), w, rewards)
     plain_error = standard_error(observations.influence(plain.influence))
     gain = plain_error / spread.error if 0 < spread.error < np.inf else 1.0
@@ -127,12 +130,17 @@ def _on_log(rows: OneStepRows, weights: FloatArray) -> PolicyOnLog:
     return on_log(rows.space, shares=shares, agreement=agreement, rows=rows.count, weights=weights)
 
 
-def _huber_point(rows: OneStepRows, w: FloatArray, outcomes: dict[str, Prediction]) -> float | None:
+def _huber_scores(
+    rows: OneStepRows, w: FloatArray, outcomes: dict[str, Prediction]
+) -> RowScores | None:
     """Return a Huber mean of the scores of a model of unclipped rewards, or None (`huber_location`)."""
     unclipped = {key: each for key, each in outcomes.items() if key != "boosting"}
     steady = unclipped[choose_outcome(unclipped, w, rows)]
-    location = huber_location(rows.rewards - steady.logged, w)
-    return None if location is None else steady.policy.mean() + location
+    residuals = rows.rewards - steady.logged
+    if (found := huber_location(residuals, w)) is None:
+        return None
+    direct = float(steady.policy.mean())
+    return RowScores(direct + found[0], steady.policy - direct + found[1], residuals)
 
 
 def _point(
@@ -141,17 +149,17 @@ def _point(
     scores: RowScores,
     marginal: RowScores,
     spread: Spread,
-    location: float | None,
+    robust: RowScores | None,
 ) -> tuple[float, str, str]:
     """Return the point estimate, its name, and the reason for it."""
-    low, high = spread.ends(_INSIDE, _INSIDE)
-    if location is not None:
+    if robust is not None:
         return (
-            float(np.clip(location, low, high)),
+            robust.value,
             "Huber mean of doubly robust scores",
-            "Both tails are heavy and alike: the point is a Huber mean, the interval that of all "
-            "scores.",
+            "Both tails are heavy and alike: the point is a Huber mean, and the middle of an interval "
+            "that is as wide as all scores make it.",
         )
+    low, high = spread.ends(_INSIDE, _INSIDE)
     base = "weighted mean" if name == "none" else f"doubly robust mean ({name})"
     point = float(np.clip(shrunk(scores, marginal, rows), low, high))
     if abs(point - scores.value) <= 1e-9 * max(abs(scores.value), spread.error):
