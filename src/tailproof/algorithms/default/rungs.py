@@ -28,6 +28,7 @@ _PLAIN_RIDGE = 1e-5
 _WEIGHTED_RIDGE = 1e-4
 _FLOOR = 0.1  # added to every row's occupancy, as a share of the mean, so that no row has weight 0
 _CHUNK = 4_096
+_FEW_EPISODES = 50  # fewer that are cut off and long: their returns do not suffice
 _NEGLIGIBLE = 1e-3  # γ^T below which the rest of a truncated episode is ignored
 _KEPT = 1 << 24  # largest feature matrix, in numbers, that is kept between passes
 
@@ -302,10 +303,12 @@ def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
     """Return an estimator of the logged policy's value.
 
     Where every episode is complete, or the rest of it is negligible, this is the mean return.
-    Otherwise the missing rest is estimated by V(s), fitted by LSTD to the logged policy.
+    Otherwise the missing rest is estimated by V(s), fitted by LSTD to the logged policy; and so is all of
+    it if a few long episodes were cut off, of which a mean return would use the first steps only.
     """
     log, n = target.log, target.log.n_transitions
-    if is_settled(log, target.gamma):
+    few_and_long = log.n_episodes < _FEW_EPISODES and not log.ends.any() and target.gamma > 0
+    if is_settled(log, target.gamma) and not few_and_long:
         weights = np.power(target.gamma, log.step_of_row) * n / log.n_episodes
         return LoggedReturns(weights, log.n_episodes)
     done = replace(
