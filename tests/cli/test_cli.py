@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tailproof import evaluate
 from tailproof.cli import app
-from tailproof.cli.session import as_options
+from tailproof.cli.hints import as_options
 from tailproof.sources import read_log
 
 runner = CliRunner()

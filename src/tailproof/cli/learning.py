@@ -39,8 +39,8 @@ from tailproof.learning.learn import learn as run_learn
 from tailproof.learning.learned import Learned
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
-from tailproof.report.answers import Answer, learned_line
-from tailproof.report.text import count, method_text, number
+from tailproof.report.answers import Answer, constant_text, learned_by, learned_line
+from tailproof.report.text import method_text, number
 
 if TYPE_CHECKING:
     from tailproof.report.page import Page
@@ -266,15 +266,10 @@ def _evidence(
     played: dict[str, Any] | None,
 ) -> list[Any]:
     """Return the terminal output below the answer."""
-    made = f"Learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}."
-    lines: list[Any] = ["", made, points(learned.reasons)]
+    lines: list[Any] = ["", f"{learned_by(learned)}.", points(learned.reasons)]
     if found is not None:
-        best = (
-            []
-            if constant is None
-            else [("best constant", f"{constant.action} {number(constant.value)}")]
-        )
-        lines.append(evidence_table(found, best))
+        best = "" if constant is None else constant_text(constant, learned, found)
+        lines.append(evidence_table(found, [("best constant", best)] if best else []))
     if played is not None:
         error = number(played["standard_error"], 2)
         lines += ["", f"Played: return {number(played['mean_return'])} (standard error {error})."]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tailproof.data.spaces import Discrete
 from tailproof.errors import LevelError
 from tailproof.report.tables import ResultTable, table
 from tailproof.report.text import count, method_text, number, percent, signed
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from tailproof.comparison.comparison import Candidate, Comparison
     from tailproof.diagnosis.diagnosis import Diagnosis
     from tailproof.evaluation.estimate import Estimate
+    from tailproof.learning.constants import ConstantAction
     from tailproof.learning.learned import Learned
+
+_SURELY = 1 - 1e-9  # share of the rows in which a constant takes its action
 
 
 @dataclass(frozen=True)
@@ -136,11 +140,24 @@ def with_share(value: float, relative: float) -> str:
     return f"{signed(value)}{share}"
 
 
+def learned_by(learned: Learned) -> str:
+    """Return how a policy was learned, and from how many episodes."""
+    from_log = f"from {count(learned.n_episodes, 'episode')}"
+    action, space = getattr(learned.method.base, "action", None), learned.action_space
+    if isinstance(action, int) and isinstance(space, Discrete):
+        return f"Always {space.label(action)}, chosen {from_log}"
+    how = f"by {method_text(learned.method)} {from_log}"
+    return f"The logged behaviour, cloned {how}" if learned.improves is False else f"Learned {how}"
+
+
 def learned_verdict(learned: Learned, found: Answer) -> str:
     """Return a sentence on whether a learned policy is better than the logged one."""
+    shown = found.gain_bound is not None and found.gain_bound.value > 0
+    if learned.improves and learned.judged is None and not shown:
+        return f"{learned.advice()} The held-out episodes' own estimate does not show it."
     if learned.improves is not None:
         return learned.advice()
-    if found.gain_bound is not None and found.gain_bound.value > 0:
+    if shown:
         return f"Yes, better than what was logged with {percent(found.level)} confidence."
     return "No, not shown to be better than what was logged."
 
@@ -158,11 +175,25 @@ def learned_line(learned: Learned, found: Answer | None) -> str:
     if learned.improves and learned.judged is not None:
         judged = learned.judged
         said = f"Its value: {number(judged.value)} {unit}; logged {number(judged.logged_value)}"
-    elif learned.improves is not None:
+    elif learned.improves is False:
         said = f"The logged value: {number(found.estimate.logged_value)} {unit} {by}"
     else:
         said = f"{by.capitalize()}: {found.first_line()}"
     return f"{learned_verdict(learned, found)} {said}."
+
+
+def constant_text(constant: ConstantAction, learned: Learned, found: Answer) -> str:
+    """Return the best constant beside the policy, on the same episodes; empty if it says nothing.
+
+    That is where the policy is this constant, or the logged behaviour, which was kept.
+    """
+    on_log = found.estimate.on_log
+    if learned.improves is False or on_log.shares.get(constant.action, 0.0) > _SURELY:
+        return ""
+    return (
+        f"{constant.action} {number(constant.value)} by {count(on_log.rows, 'held-out row')}, where "
+        f"this policy has {number(found.estimate.value)}"
+    )
 
 
 def ranking_table(comparison: Comparison) -> ResultTable:

@@ -18,9 +18,11 @@ from tailproof.learning.learned import Learned
 from tailproof.report.answers import (
     Answer,
     comparison_notes,
+    constant_text,
     gain_bound_of,
     gain_of,
     gate_line,
+    learned_by,
     learned_verdict,
     ranking_table,
 )
@@ -238,14 +240,14 @@ def learning_page(
         learned_verdict(learned, found),
         count(judging.n_episodes, "held-out episode"),
     )
-    said = f"Learned by {learned.method} from {count(learned.n_episodes, 'episode')}"
+    said = learned_by(learned)
     if learned.improves is None:
         said += (
             f", and judged by {held_out}: on those that taught it a policy looks better than it is"
         )
-    else:
+    elif learned.judged is not None or not learned.improves:
         page, facts = _as_decided(page, learned, found), ()
-    if constant is not None:
+    if constant is not None and constant_text(constant, learned, found):
         note = f"always {constant.action}, by {held_out}"
         facts = (Fact("best constant", number(constant.value), note), *facts)
     logged = action_counts(judging) / judging.n_transitions
