@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,15 @@ from tailproof.comparison.comparison import (
 from tailproof.data.given import LogSource, as_log
 from tailproof.data.partition import Split
 from tailproof.engines import Engine, running
-from tailproof.errors import FoldError, LevelError, PolicyError
+from tailproof.errors import (
+    CoverageWarning,
+    FoldError,
+    FoldWarning,
+    LevelError,
+    PolicyError,
+    TaughtWarning,
+    WeightWarning,
+)
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.evaluate import evaluate
 from tailproof.methods.catalogue import as_method
@@ -28,6 +37,8 @@ from tailproof.policies.naming import Policy
 from tailproof.statistics.intervals import folds_for
 from tailproof.statistics.tails.sample import check_level
 
+#: Warnings about a policy; others are about the log.
+_OF_THE_POLICY = (CoverageWarning, FoldWarning, TaughtWarning, WeightWarning)
 _EVIDENCE = 1 << 28  # most bytes for the evidence of all candidates
 
 
@@ -133,7 +144,10 @@ def compare(
         def run(policy: Any) -> Estimate:
             return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
 
-        estimates = _estimates(rivals, run, notes)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            estimates = _estimates(rivals, run, notes, heard)
+        _warn_again(heard)
         beaten, estimates = baseline_of(policies, baseline, estimates, run)
     notes += beaten.notes
     first = next(iter(estimates.values()))
@@ -172,12 +186,25 @@ def _candidate(
     )
 
 
+def _warn_again(heard: list[warnings.WarningMessage]) -> None:
+    """Give each warning once."""
+    for text, category in dict.fromkeys((str(each.message), each.category) for each in heard):
+        warnings.warn(text, category, stacklevel=3)
+
+
 def _estimates(
-    rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
+    rivals: Mapping[str, Any],
+    run: Callable[[Any], Estimate],
+    notes: list[str],
+    heard: list[warnings.WarningMessage],
 ) -> dict[str, Estimate]:
-    """Return the estimates of the policies that can be evaluated, and note the others."""
+    """Return the estimates of the policies that can be evaluated, and note the others.
+
+    Warnings that are recorded as `heard` are given the name of the policy that they are about.
+    """
     found: dict[str, Estimate] = {}
     for name, policy in rivals.items():
+        before = len(heard)
         try:
             first = next(iter(found.values()), None)
             found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
@@ -185,6 +212,9 @@ def _estimates(
             if len(rivals) == 1:
                 raise
             notes.append(f"{name} is left out, because it could not be evaluated. {error}")
+        for each in heard[before:]:
+            if issubclass(each.category, _OF_THE_POLICY):
+                each.message = each.category(f"{name}: {each.message}")
     if not found:
         raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
     return found

@@ -198,6 +198,7 @@ class Comparison:
                 "lower_bound": each.lower_bound,
                 "gain": {name: getattr(each.gain, name) for name in of_gain},
                 "passes": each.passes,
+                "cautions": each.estimate.cautions,
                 "fold_values": each.estimate.all_folds,
             }
             for each in self.candidates

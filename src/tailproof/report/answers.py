@@ -263,7 +263,31 @@ def comparison_notes(comparison: Comparison) -> tuple[str, ...]:
     likely = f"{best.name} is the best with probability {comparison.probability_best:.2f}."
     bounds = [each.gain.lower_bound for each in comparison.candidates]
     missing = dict.fromkeys(bound.note for bound in bounds if not math.isfinite(bound.value))
-    return (*missing, levels, likely, *comparison.notes)
+    return (*missing, levels, *_limits(comparison), likely, *comparison.notes)
+
+
+def _limits(comparison: Comparison) -> list[str]:
+    """Return what the bound of each candidate's value rests on, once for those that share it."""
+    bounds = {each.name: each.lower_bound for each in comparison.candidates}
+    found = {name: each.note for name, each in bounds.items() if math.isfinite(each.value)}
+    if len(shared := _shared(found)) == 1:
+        return [f"Bounds of values: {note}." for note in shared]
+    return [f"Bound of {', '.join(names)}: {note}." for note, names in shared.items()]
+
+
+def comparison_how(comparison: Comparison) -> tuple[str, ...]:
+    """Return how the candidates were estimated, once for those that share it."""
+    shared = _shared({each.name: Answer(each.estimate).how() for each in comparison.candidates})
+    if len(shared) == 1:
+        return tuple(f"Estimated by {how}." for how in shared)
+    return tuple(f"{', '.join(names)} estimated by {how}." for how, names in shared.items())
+
+
+def _shared(texts: dict[str, str]) -> dict[str, list[str]]:
+    named: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        named.setdefault(text, []).append(name)
+    return named
 
 
 def tail_table(diagnosis: Diagnosis) -> ResultTable:

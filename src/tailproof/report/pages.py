@@ -17,6 +17,7 @@ from tailproof.learning.constants import ConstantAction
 from tailproof.learning.learned import Learned
 from tailproof.report.answers import (
     Answer,
+    comparison_how,
     comparison_notes,
     constant_text,
     gain_bound_of,
@@ -41,7 +42,7 @@ from tailproof.report.sections import (
     weights_section,
 )
 from tailproof.report.tables import table
-from tailproof.report.text import count, method_text, number, percent, signed
+from tailproof.report.text import count, number, percent, signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +189,7 @@ def comparison_page(
         f"{gain_bound_of(best)}",
         verdict=f"With {percent(comparison.level)} confidence {gate_line(comparison)}.",
         facts=Facts(facts),
-        details=(f"Estimated by {method_text(comparison.method)}.",),
+        details=comparison_how(comparison),
         mood="good" if passes else "warn",
         sections=(
             Section("ranking", "Ranking", ranking, "Ranking"),
