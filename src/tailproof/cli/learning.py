@@ -142,8 +142,6 @@ def learn(
     """
     with engine.running() as where:
         case = opened("learn", log, session, asked.report, engine=where, out=asked.out)
-        if asked.report is not None and not case.log.is_discrete:
-            raise TailproofError("Reports are of discrete actions. Leave out --report.")
         chosen = method.learning(case.log, engine.checkpoint)
         holdout = 0.3 if asked.holdout is None and chosen != AUTO else asked.holdout
         with session.working(f"Learning by {chosen}", MOST if chosen == AUTO else None) as advance:
@@ -189,7 +187,7 @@ def learn(
         ],
         evidence=_evidence(learned, found, constant, **beside),
         look=None
-        if judging is None or not judging.is_discrete
+        if judging is None
         else lambda: case.diagnosed(judging, learned.policy, gamma=gamma, seed=seed),
         page=partial(_page, learned, found, constant),
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -144,10 +145,7 @@ def compare(
         def run(policy: Any) -> Estimate:
             return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
 
-        with warnings.catch_warnings(record=True) as heard:
-            warnings.simplefilter("always")
-            estimates = _estimates(rivals, run, notes, heard)
-        _warn_again(heard)
+        estimates = _estimates(rivals, run, notes)
         beaten, estimates = baseline_of(policies, baseline, estimates, run)
     notes += beaten.notes
     first = next(iter(estimates.values()))
@@ -186,35 +184,31 @@ def _candidate(
     )
 
 
-def _warn_again(heard: list[warnings.WarningMessage]) -> None:
-    """Give each warning once."""
-    for text, category in dict.fromkeys((str(each.message), each.category) for each in heard):
-        warnings.warn(text, category, stacklevel=3)
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Add the name of a policy to the warnings about it."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        yield
+    for each in heard:
+        own = issubclass(each.category, _OF_THE_POLICY)
+        warnings.warn(f"{name}: {each.message}" if own else each.message, each.category, 5)
 
 
 def _estimates(
-    rivals: Mapping[str, Any],
-    run: Callable[[Any], Estimate],
-    notes: list[str],
-    heard: list[warnings.WarningMessage],
+    rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
 ) -> dict[str, Estimate]:
-    """Return the estimates of the policies that can be evaluated, and note the others.
-
-    Warnings that are recorded as `heard` are given the name of the policy that they are about.
-    """
+    """Return the estimates of the policies that can be evaluated, and note the others."""
     found: dict[str, Estimate] = {}
     for name, policy in rivals.items():
-        before = len(heard)
         try:
-            first = next(iter(found.values()), None)
-            found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
+            with _naming(name):
+                first = next(iter(found.values()), None)
+                found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
         except FoldError as error:
             if len(rivals) == 1:
                 raise
             notes.append(f"{name} is left out, because it could not be evaluated. {error}")
-        for each in heard[before:]:
-            if issubclass(each.category, _OF_THE_POLICY):
-                each.message = each.category(f"{name}: {each.message}")
     if not found:
         raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
     return found

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tailproof.data.spaces import Discrete
-from tailproof.errors import LevelError
+from tailproof.errors import LevelError, MethodError
 from tailproof.report.tables import ResultTable, table
 from tailproof.report.text import count, method_text, number, percent, signed
 from tailproof.statistics.intervals import Bound, Interval
@@ -121,6 +121,17 @@ class Answer:
             return method_text(self.estimate.method)
         said = f"{chosen.estimator} over {count(chosen.units, chosen.unit)}"
         return f"{said}, chosen by the log" if chosen.alternatives else said
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """Return an estimate as plain text: the first lines of the command line, and the method."""
+    found = Answer(estimate)
+    try:
+        said = [found.first_line(), str(estimate.on_log)]
+    except MethodError:  # it was stored without the log
+        said = [f"{number(estimate.value)} {estimate.unit}"]
+    by = f"by {found.how()}; {count(estimate.n_episodes, 'episode')}"
+    return "\n".join(each for each in (*said, found.value_ends(), by) if each)
 
 
 def ends_text(found: Interval | Bound) -> str:
@@ -318,13 +329,14 @@ def influence_sentence(diagnosis: Diagnosis) -> str:
     """Return a sentence on how much the most influential episodes change the estimate."""
     found = diagnosis.influence
     first = found.episodes[0]
+    other = ", where evaluate has an estimate of its own" if diagnosis.with_policy else ""
     every = ""
     if math.isfinite(found.value_without_all):
         every = f", without all of them {number(found.value_without_all)}"
     return (
         f"{count(len(found.episodes), 'episode')} carry {percent(found.share)} of all influence on the "
-        f"plain estimate ({found.estimator}: {number(found.value)}). Without {first.episode} alone it "
-        f"would be {number(first.value_without)}{every}."
+        f"plain estimate, {number(found.value)} by {found.estimator}{other}. Without "
+        f"{first.episode} alone it would be {number(first.value_without)}{every}."
     )
 
 

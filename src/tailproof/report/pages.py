@@ -27,7 +27,7 @@ from tailproof.report.answers import (
     learned_verdict,
     ranking_table,
 )
-from tailproof.report.blocks import Bullets, Fact, Facts, Prose, Section, Wide
+from tailproof.report.blocks import Block, Bullets, Fact, Facts, Prose, Section, Wide
 from tailproof.report.figures import finite, gain_figure, share_figure
 from tailproof.report.page import Page
 from tailproof.report.sections import (
@@ -251,19 +251,21 @@ def learning_page(
     if constant is not None and constant_text(constant, learned, found):
         note = f"always {constant.action}, by {held_out}"
         facts = (Fact("best constant", number(constant.value), note), *facts)
-    logged = action_counts(judging) / judging.n_transitions
-    shares = {
-        name: (share, float(logged[action]))
-        for action, (name, share) in enumerate(found.estimate.on_log.shares.items())
-    }
-    blocks = (Prose(f"{said}."), Bullets(learned.reasons), share_figure(shares))
+    blocks: list[Block] = [Prose(f"{said}."), Bullets(learned.reasons)]
+    if judging.is_discrete:
+        logged = action_counts(judging) / judging.n_transitions
+        shares = {
+            name: (share, float(logged[action]))
+            for action, (name, share) in enumerate(found.estimate.on_log.shares.items())
+        }
+        blocks.append(share_figure(shares))
     return replace(
         page,
         verdict=verdict,
         details=(page.verdict, *page.details),
         facts=Facts(facts),
         mood="good" if verdict.startswith("Yes") else "warn",
-        sections=(Section("policy", "What it learned", blocks, "Policy"), *page.sections),
+        sections=(Section("policy", "What it learned", tuple(blocks), "Policy"), *page.sections),
     )
 
 
