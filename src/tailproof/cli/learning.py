@@ -81,13 +81,21 @@ class LearningMethodOptions(MethodOptions):
             changed["run"] = Run(device=self.device)
         return changed
 
+    def _given(self) -> list[str]:
+        """Return the options that change a method."""
+        names = ("folds", "base", "clip", "setting", "steps", "hidden", "device")
+        given = [name for name in names if getattr(self, name) not in (None, [])]
+        return [f"--{name}".replace("--setting", "--set") for name in given]
+
     def learning(self, log: AnyLog, checkpoint: Path | None) -> str | Method:
         """Return the method; its networks, if any, write checkpoints to the folder `checkpoint`."""
         if self.method == AUTO:
-            if changes := self.changes():
+            if given := self._given():
+                networks = {"--steps", "--hidden", "--device"} & set(given)
+                named = "iql" if networks or not log.is_discrete else "room-fqi"
                 raise MethodError(
-                    f"--method auto chooses for itself. Got {', '.join(sorted(changes))} as well; "
-                    f"name a method to change, such as --method room-fqi."
+                    f"--method auto chooses for itself. Got {', '.join(given)} as well; name a method "
+                    f"to change, such as --method {named}."
                 )
             return AUTO
         chosen = self.chosen()

@@ -79,7 +79,7 @@ class Session:
 
     def error(self, message: str) -> None:
         """Print an error."""
-        self.err.print(_labelled("Error: ", "bold red", as_options(message)))
+        self.err.print(_labelled("Error: ", "bold red", message))
 
     def answer(self, record: dict[str, Any], *answer: Any, evidence: Sequence[Any] = ()) -> None:
         """Print the record as JSON, or as text: answer, warnings, evidence."""
