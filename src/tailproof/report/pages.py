@@ -239,7 +239,7 @@ def learning_page(
     facts = page.facts.facts if page.facts else ()
     verdict, held_out = (
         learned_verdict(learned, found),
-        count(judging.n_episodes, "held-out episode"),
+        count(judging.once.n_episodes, "held-out episode"),
     )
     said = learned_by(learned)
     if learned.improves is None:
@@ -298,6 +298,7 @@ def _page(
     log: Log, context: Context, gamma: float, *, folded: Sequence[Section], **shown: Any
 ) -> Page:
     """Return a page with the parts that all reports share."""
+    log = log.once
     groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
     return Page(
         subtitle=f"{context.source}: {count(log.n_transitions, 'row')}, "
@@ -311,7 +312,8 @@ def _page(
 
 
 def evidence_sections(log: Log, diagnosis: Diagnosis) -> list[Section]:
-    """Return the sections that every report of a log shares."""
+    """Return the sections that every report of a log shares; weights do not repeat its rows."""
+    log = log.once
     sections = [
         influence_section(log, diagnosis),
         tails_section(log, diagnosis),

@@ -95,7 +95,7 @@ class CarefulLearning:
             return replace(self, gamma=0.0)._kept(too_little(trial), failed, trial.judgement)
         said = f"{trial.name} was the best of {len(found.methods)} rules and all constant actions, "
         if isinstance(trial.learned.method.base, Constant):
-            said += f"which need no teaching: all {self.log.n_episodes:,} episodes judge them."
+            said += f"which need no teaching: all {self.log.once.n_episodes:,} episodes judge them."
         else:
             said += "scored by episodes that did not teach it."
         return _proposed(trial, said, failed)
@@ -118,14 +118,14 @@ class CarefulLearning:
         if best is not None and verdict is not None and verdict.better:
             said = (
                 f"{best.name} was the best of {len(trials)} candidates on "
-                f"{parts.choose.n_episodes:,} episodes that did not teach them."
+                f"{parts.choose.once.n_episodes:,} episodes that did not teach them."
             )
             return _proposed(best._replace(judgement=verdict), said, failed)
         other = blind_choice(judge(self.log, 3), trials)
         if other is not None and other.judgement is not None:
             said = (
                 f"{other.name} needs no rewards to be learned, and is better than the log by all "
-                f"{self.log.n_episodes:,} episodes."
+                f"{self.log.once.n_episodes:,} episodes."
             )
             found = replace(other.judgement, level=self.at_least)
             return replace(other.learned, judged=found, improves=True, reasons=(said,))
