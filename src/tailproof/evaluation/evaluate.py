@@ -22,7 +22,7 @@ from tailproof.errors import CoverageWarning, StateWarning, TailproofError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.estimation import estimate_of
 from tailproof.evaluation.logged import logged_value
-from tailproof.judgement.coverage import coverage, missing_codes
+from tailproof.judgement.coverage import coverage, missing_codes, too_few_rows
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
@@ -110,9 +110,13 @@ def evaluate(
             warnings.warn(text, category, stacklevel=2)
         warn_of_taught_episodes(acts, data)
         estimate = estimate_of(task, chosen)
+    choice = estimate.choice
+    extrapolated = too_few_rows(None if choice is None else choice.on_log)
+    for text in extrapolated:
+        warnings.warn(text, CoverageWarning, stacklevel=2)
     return replace(
         estimate,
-        cautions=tuple(text for text, _ in cautions),
+        cautions=(*(text for text, _ in cautions), *extrapolated),
         # `on_log` does not need the initial states, so they are not stored with every estimate
         task=replace(task, engine=Local(), initial_states=None, initial_rows=None),
         logged=partial(logged_value, data, gamma=discount, seed=seed),
