@@ -139,9 +139,11 @@ def test_the_policy_is_evaluated_once_in_the_states_of_the_log():
 def test_a_policy_that_no_row_is_like_is_said_to_be_extrapolated():
     rng = np.random.default_rng(3)
     x, price = rng.normal(size=800), rng.uniform(10, 20, 800)
-    log = Log.from_arrays(x, price, price * (rng.random(800) < 0.4), x, episode=np.arange(800))
+    rewards = 30 - price + 10 * rng.normal(size=800)
+    log = Log.from_arrays(x, price, rewards, x, episode=np.arange(800))
     with pytest.warns(CoverageWarning, match="The log does not cover this policy"):
-        far = evaluate(log, "always:60")
+        far = evaluate(log, "always:35")
     assert "The log does not cover" in far.cautions[-1]
     assert far.on_log.effective_rows < 5
     assert evaluate(log, "always:15").cautions == ()
+    assert "the critic extrapolates" in evaluate(log, "always:90").choice.declined

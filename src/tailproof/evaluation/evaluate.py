@@ -111,7 +111,11 @@ def evaluate(
         warn_of_taught_episodes(acts, data)
         estimate = estimate_of(task, chosen)
     choice = estimate.choice
-    extrapolated = too_few_rows(None if choice is None else choice.on_log)
+    extrapolated: tuple[str, ...] = ()
+    if (
+        choice is not None and choice.declined is None
+    ):  # which says so where the interval is withheld
+        extrapolated = too_few_rows(choice.on_log)
     for text in extrapolated:
         warnings.warn(text, CoverageWarning, stacklevel=2)
     return replace(
