@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tailproof.policies.naming import Policy
     from tailproof.policies.rules import on_frame
     from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform
+    from tailproof.report.writing import write_report
     from tailproof.sources import read_log
     from tailproof.worlds.rollout import rollout
 
@@ -57,7 +58,7 @@ __all__ = [
     "PerAction", "Policy", "Polynomial", "PowerMean", "Quantile", "Replicate", "Returns", "Shrink",
     "SoftmaxPolicy", "Split", "TrimmedMean", "Uniform", "Whole", "compare", "confidence_sequence",
     "diagnose", "evaluate", "k_path", "learn", "load_policy", "method", "on_frame", "read_log",
-    "returns_under", "rollout",
+    "returns_under", "rollout", "write_report",
 ]  # fmt: skip
 
 _NAMES = {
@@ -94,6 +95,7 @@ _NAMES = {
     "policies.naming": "Policy",
     "policies.rules": "on_frame",
     "policies.simple": "Always EpsilonGreedy Mixture Uniform",
+    "report.writing": "write_report",
     "sources": "read_log",
     "worlds.rollout": "rollout",
 }

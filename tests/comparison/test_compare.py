@@ -1,5 +1,6 @@
 import json
 import sys
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,7 @@ from tailproof.algorithms.default.rungs import is_settled
 from tailproof.comparison.baselines import probability_first_is_best
 from tailproof.comparison.comparison import LOGGED
 from tailproof.data.log import discounted_returns
-from tailproof.errors import FoldError, LevelError, MethodError, PolicyError
+from tailproof.errors import CoverageWarning, FoldError, LevelError, MethodError, PolicyError
 from tailproof.evaluation.logged import logged_value
 from tailproof.noise import StudentT
 from tailproof.statistics.means import AdaptiveHuber
@@ -417,3 +418,27 @@ def test_scores_are_kept_once_and_in_single_precision_where_there_are_many(monke
         assert lean[name].gain.lower_bound.value == pytest.approx(
             full[name].gain.lower_bound.value, rel=1e-4
         )
+
+
+def test_every_candidate_carries_its_own_cautions_and_limits():
+    rng = np.random.default_rng(0)
+    x, actions = rng.normal(size=3000), rng.integers(2, size=3000)
+    actions[x > 0.5] = 0  # the second action was never taken there
+    rewards = rng.random(3000)
+    rewards[np.flatnonzero(actions == 1)[0]] = 1e6
+    log = Log.from_arrays(x, actions, rewards, x, episode=np.arange(3000))
+    policies = {"calm": "always:0", "wild": "always:1"}
+    with pytest.warns(CoverageWarning, match=r"^wild: Where ") as heard:
+        found = compare(log, policies)
+    assert not [each for each in heard if "calm" in str(each.message)]
+    said, stored = str(found), {each["name"]: each for each in found.to_dict()["candidates"]}
+    for name, policy in policies.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CoverageWarning)
+            alone = evaluate(log, policy)
+        note = alone.lower_bound(0.9).note
+        assert f"Bound of {name}: {note}." in said
+        assert stored[name]["lower_bound"]["note"] == note
+        assert stored[name]["cautions"] == list(alone.cautions)
+    assert stored["wild"]["cautions"]
+    assert "One row carries" in stored["wild"]["lower_bound"]["note"]

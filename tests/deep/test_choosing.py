@@ -10,6 +10,7 @@ from tailproof import Continuous, Log, evaluate, learn, load_policy, method
 from tailproof.cli import app
 from tailproof.deep import choosing
 from tailproof.deep.choosing import Budget, Gain, rows_to_try
+from tailproof.report.answers import Answer, learned_line
 
 SMALL = Budget(
     fewest=1_200,
@@ -88,6 +89,9 @@ def test_the_better_author_is_found_without_naming_a_method(monkeypatch):
     assert np.abs(learned.policy(log.states)[:, 0] - wanted).mean() < 0.25
     assert learned.held_out.n_episodes == 12
     assert "Chosen: " in learned.reasons[-1]
+    assert learned.improves
+    found = Answer(evaluate(learned.held_out, learned.policy, gamma=0.5))
+    assert learned_line(learned, found).startswith("Yes, credibly better than imitating")
 
 
 def test_where_nothing_is_better_the_behaviour_is_kept(monkeypatch):
@@ -96,6 +100,19 @@ def test_where_nothing_is_better_the_behaviour_is_kept(monkeypatch):
     learned = learn(log, gamma=0.5)
     wanted = 0.8 * np.tanh(log.states[:, 0])
     assert np.abs(learned.policy(log.states)[:, 0] - wanted).mean() < 0.15
+    assert learned.improves is False
+    found = Answer(evaluate(learned.held_out, learned.policy, gamma=0.5))
+    line = learned_line(learned, found)
+    assert line.startswith("No, nothing learned is credibly better")
+    assert "gain" not in line  # whatever the imitation seems to gain
+
+
+@pytest.mark.parametrize("shift", [-1.0, 0.0, 1.0])
+def test_a_candidate_is_better_or_not_but_never_better_by_less_than_nothing(shift):
+    said = str(Gain(np.array([-0.5, 0.1, 0.5, 0.2, 0.3]) + shift, 0.95))
+    assert said.startswith("better than cloning by" if shift >= 0 else "not better than cloning")
+    assert " by -" not in said
+    assert ("perhaps worse by 0.5" in said) == (shift == 0.0)
 
 
 def right(states):
@@ -209,8 +226,9 @@ def test_the_command_line_trains_judges_plays_and_saves(tmp_path):
     assert found["held_out"]["episodes"] == 6
     assert load_policy(tmp_path / "policy")(states).shape == (n, 1)
     assert list((tmp_path / "saved" / "training").rglob("*.safetensors"))
-    refused = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "page.html")])
-    assert "Reports are of discrete actions" in refused.stderr
+    reported = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "page.html")])
+    assert reported.exit_code == 0, reported.stderr
+    assert "What it learned" in (tmp_path / "page.html").read_text(encoding="utf-8")
     wrong = CliRunner().invoke(app, [*words[:6], "--hidden", "wide"])
     assert "--hidden takes widths such as 256,256" in wrong.stderr
 

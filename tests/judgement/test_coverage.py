@@ -108,3 +108,16 @@ def test_the_policy_is_evaluated_once_in_the_states_of_the_log():
             evaluate(log, policy, gamma=0.0 if steps == 1 else 0.9)
         # in the states, and of episodes in the next states and where these start
         assert sorted(n for n in asked_at if n > 10) == ([600] if steps == 1 else [120, 600, 600])
+
+
+def test_a_policy_that_no_row_is_like_is_said_to_be_extrapolated():
+    rng = np.random.default_rng(3)
+    x, price = rng.normal(size=800), rng.uniform(10, 20, 800)
+    rewards = 30 - price + 10 * rng.normal(size=800)
+    log = Log.from_arrays(x, price, rewards, x, episode=np.arange(800))
+    with pytest.warns(CoverageWarning, match="The log does not cover this policy"):
+        far = evaluate(log, "always:35")
+    assert "The log does not cover" in far.cautions[-1]
+    assert far.on_log.effective_rows < 5
+    assert evaluate(log, "always:15").cautions == ()
+    assert "the critic extrapolates" in evaluate(log, "always:90").choice.declined

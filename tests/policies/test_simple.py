@@ -10,6 +10,7 @@ from tailproof.policies.simple import (
     action_draws,
     action_probabilities,
 )
+from tailproof.policies.text import policy_from_text
 
 STATES = np.zeros((3, 2))
 
@@ -99,3 +100,13 @@ def test_uniform_between_bounds(rng):
     assert density.tolist() == pytest.approx([0.5, 0.0])
     with pytest.raises(PolicyError, match=r"needs finite bounds, low below high\. Got \(0\.0,\)"):
         UniformBox((0.0,), (np.inf,))
+
+
+def test_a_constant_of_a_continuous_action_is_its_numbers():
+    states = np.zeros((3, 2))
+    two = policy_from_text("always:0.5,-1", Continuous(2))
+    actions, _ = action_draws(two, states, Continuous(2), draws=1, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(actions[:, 0], [[0.5, -1.0]] * 3)
+    for wrong in ("always:0.5", "always:a,b", "always:nan,1"):
+        with pytest.raises(PolicyError, match=r"continuous .*: write always:0.5,0.5. Got always:"):
+            policy_from_text(wrong, Continuous(2))

@@ -1,6 +1,7 @@
 """An estimate in words: Python's own interval and bound, or Python's reason why there is none."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from tailproof import Log, diagnose, evaluate, learn
 from tailproof.errors import LevelError
-from tailproof.report.answers import Answer, learned_line, with_share
+from tailproof.learning.constants import ConstantAction
+from tailproof.report.answers import Answer, constant_text, learned_by, learned_line, with_share
 from tailproof.report.pages import Context, learning_page
 from tailproof.report.text import count, number, signed
 
@@ -71,7 +73,6 @@ def test_a_learned_policy_that_is_not_better_is_a_no(cartpole):
     assert learned_line(learned, None).startswith("Not judged")
 
 
-@pytest.mark.filterwarnings("ignore::tailproof.errors.TaughtWarning")
 @pytest.mark.parametrize("at_least", [0.9, 1 - 1e-12])
 def test_a_policy_that_learn_chose_has_one_gain_on_every_page_and_terminal(at_least):
     rng = np.random.default_rng(1)
@@ -113,3 +114,21 @@ def test_a_gain_has_its_sign_and_its_share(value, relative):
 )
 def test_plurals(amount, noun, text):
     assert count(amount, noun) == text
+
+
+def test_a_policy_has_no_second_value_as_the_best_constant():
+    rng = np.random.default_rng(1)
+    actions, states = rng.integers(2, size=600), rng.normal(size=600)
+    log = Log.from_arrays(
+        states, actions, actions + rng.normal(size=600), states, episode=np.arange(600)
+    )
+    learned = learn(log)
+    found = Answer(evaluate(learned.held_out, learned.policy))
+    assert learned_by(learned) == "Always 1, chosen from 600 episodes"
+    same, other = (ConstantAction(action, 0.5) for action in ("1", "0"))
+    assert constant_text(same, learned, found) == ""
+    own = number(found.estimate.value)
+    assert constant_text(other, learned, found) == (
+        f"0 0.5000 by 150 held-out rows, where this policy has {own}"
+    )
+    assert constant_text(other, replace(learned, improves=False), found) == ""

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof import FQI, PerAction, Polynomial, method
+from tailproof import FQI, Method, PerAction, Polynomial, method
+from tailproof.algorithms.learners.cloning import TreeCloning
+from tailproof.deep.settings import Run
 from tailproof.report.text import method_text, minus, number, percent
 
 
@@ -29,3 +31,9 @@ def test_fitted_features_are_named_not_spelt_out():
     base = FQI(features=PerAction(Polynomial(2), 3, 2))
     said = method_text(replace(method("room-fqi"), base=base))
     assert said.startswith("FQI (features Polynomial for each action, 14 in all), split in 5")
+
+
+def test_a_method_is_said_without_where_it_runs():
+    cloned = method("bc-neural", steps=7, run=Run(progress=False))
+    assert method_text(cloned) == "BehaviourCloning (steps 7)"
+    assert method_text(Method(base=TreeCloning(exact=True))).startswith("TreeCloning (exact)")

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tailproof import Column, EpsilonGreedy, evaluate, learn, read_log
-from tailproof.errors import LogError, PolicyError
+from tailproof import Column, EpsilonGreedy, diagnose, evaluate, learn, read_log
+from tailproof.errors import LogError, PolicyError, TailproofWarning
 from tailproof.policies.naming import for_log
 from tailproof.policies.simple import action_probabilities
 
@@ -54,7 +54,6 @@ def test_rows_keep_their_columns_when_they_are_repeated(table):
     [
         ([1.0, -1.0], "Weights must be at least 0"),
         ([0.0, 0.0], "not all 0"),
-        ([1.0, np.pi], "must be a whole multiple of one number"),
         ([1.0, None], "'w' has 1 missing value"),
     ],
 )
@@ -63,6 +62,48 @@ def test_weights_that_cannot_be_counted_are_refused(weights, message):
         read_log(
             {"x": [0.0, 1.0], "action": [0, 1], "reward": [1.0, 2.0], "w": weights}, weight="w"
         )
+
+
+def test_weights_of_many_digits_are_rounded_and_said():
+    rng = np.random.default_rng(1)
+    n = 2000
+    weights = rng.uniform(0.3, 3, n)
+    table = {"x": rng.normal(size=n), "action": rng.integers(2, size=n), "reward": rng.random(n)}
+    with pytest.warns(TailproofWarning, match="weights in column 'w'.*are rounded to multiples of"):
+        log = read_log(table | {"w": weights}, weight="w")
+    assert log.n_transitions <= 20.5 * n
+    exact = np.average(table["reward"], weights=weights)
+    assert log.rewards.mean() == pytest.approx(exact, rel=2e-3)
+    assert log.once.n_transitions == n
+
+
+def test_copies_are_not_counted_shown_or_taken_for_a_tail(table):
+    plain, weighted = read_log(table), read_log(table, weight="weight")
+    assert weighted.n_transitions > len(table)
+    np.testing.assert_array_equal(weighted.once.rewards, plain.rewards)
+    assert plain.once is plain
+    found = evaluate(weighted, "always:a")
+    assert (found.n_transitions, found.n_episodes, found.on_log.rows) == (300, 300, 300)
+    named = evaluate(weighted, "always:a", method="snips")
+    assert named.on_log.effective_rows == pytest.approx(found.on_log.effective_rows, rel=0.05)
+    assert found.on_log.effective_rows <= (table["action"] == "a").sum()
+    learned = learn(weighted)
+    assert learned.n_episodes == 300
+    own, copied = diagnose(plain), diagnose(weighted)
+    assert (copied.transitions, copied.episodes, copied.groups) == (300, 300, None)
+    assert copied.tails["rewards"].right == own.tails["rewards"].right
+    assert copied.clustering == own.clustering
+    assert copied.verdict.tails == own.verdict.tails
+    assert len({each.episode for each in copied.influence.episodes}) == 10
+
+
+def test_an_episode_decides_with_all_of_its_copies(table):
+    weighted = read_log(table, weight="weight")
+    found = diagnose(weighted).influence
+    first = found.episodes[0]
+    rest = table.drop(index=int(first.episode))
+    expected = np.average(rest["reward"], weights=rest["weight"])
+    assert first.value_without == pytest.approx(expected)
 
 
 def test_a_weight_changes_within_no_episode():

@@ -110,7 +110,7 @@ def test_dates_become_days_hours_and_weekdays():
 def test_numbers_that_are_names_are_categories():
     log = read_log(BASE | {"x_site": [7, 12, 7, None]}, categorical="x_site")
     assert log.state_names == ("x_site=(missing)", "x_site=12", "x_site=7")
-    with pytest.raises(LogError, match=r"categorical names state columns. y is none"):
+    with pytest.raises(LogError, match=r"columns of the state or the action. y is neither"):
         read_log(BASE | {"x_site": [7, 12, 7, 7]}, categorical=["y"])
 
 
@@ -192,3 +192,20 @@ def test_costs_are_taken_off_wherever_the_action_was_taken():
     assert net.value == pytest.approx(plain.value - 0.5)
     with pytest.raises(LogError, match="cost names the action 'B', which the log does not have"):
         read_log(table, cost={"B": 1.0})
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
+def test_numbers_of_an_action_may_be_a_menu(kind):
+    prices = np.tile([19.5, 9.25, 14.75] if kind is not np.int64 else [30, 10, 20], 20).astype(kind)
+    table = pd.DataFrame({"x": np.arange(60.0), "price": prices, "revenue": prices * 1.0})
+    named = {"action": "price", "reward": "revenue", "state": "x"}
+    log = read_log(table, **named, categorical="price")
+    values = np.unique(prices)
+    assert log.action_space.labels == tuple(str(value) for value in values)
+    np.testing.assert_array_equal(values[log.actions], prices)
+    for answer in (values[1], str(values[1])):
+        found = evaluate(log, lambda rows, a=answer: [a] * len(rows), method="lstd").value
+        assert found == pytest.approx(float(values[1]), rel=1e-3)
+    said = read(table, **named).describe()
+    assert ("pass categorical='price'" in said) == (kind is not np.int64)
+    assert "categorical" not in read(table.assign(price=np.arange(60) / 7), **named).describe()

@@ -162,7 +162,8 @@ def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArr
     if log.propensity is None:
         raise LogError(
             "Bandit estimators need the propensity with which each action was logged. The log has "
-            "none; pass propensity=, or use 'lstd' (the direct method), which needs none."
+            "none; pass propensity=..., estimate it with tailproof.sources.propensities, or use 'lstd' "
+            "(the direct method), which needs none."
         )
     weights: FloatArray = target_density(task.policy, log) / log.propensity
     mean, error = float(weights.mean()), float(weights.std()) / np.sqrt(len(weights))

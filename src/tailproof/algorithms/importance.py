@@ -184,8 +184,8 @@ def cumulative_weights(policy: object, log: Log) -> FloatArray:
     if log.propensity is None:
         raise LogError(
             "Importance sampling needs the propensity with which each action was logged. The log has "
-            "none; pass propensity=, estimate it with tailproof.sources.propensities, or use 'mis' "
-            "or 'lstd', which need none."
+            "none; pass propensity=..., estimate it with tailproof.sources.propensities, or use "
+            "'mis' or 'lstd', which need none."
         )
     weights: FloatArray = target_density(policy, log) / log.propensity
     for step in range(1, int(log.lengths.max())):

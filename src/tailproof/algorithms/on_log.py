@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -95,4 +95,17 @@ def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
             logged: IntArray = np.asarray(piece.actions, dtype=np.intp)
             shares = chances.sum(axis=0) / n + (0.0 if shares is None else shares)
             agreed += float(chances[np.arange(len(logged)), logged].sum()) / n
-    return on_log(log.action_space, shares=shares, agreement=agreed, rows=n, weights=weights)
+    found = on_log(log.action_space, shares=shares, agreement=agreed, rows=n, weights=weights)
+    return without_copies(found, log, weights) if isinstance(log, Log) else found
+
+
+def without_copies(found: PolicyOnLog, log: Log, weights: FloatArray | None) -> PolicyOnLog:
+    """Return the rows and effective rows of the table, where sample weights made copies of episodes."""
+    if log.once is log:
+        return found
+    summed = None
+    if weights is not None:
+        _, place = np.unique(log.table_rows.rows, return_inverse=True)
+        summed = np.bincount(place.ravel(), weights).astype(float)
+    known = float("nan") if summed is None else effective(summed)
+    return replace(found, rows=log.once.n_transitions, effective_rows=known)

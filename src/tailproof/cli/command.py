@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 import typer
 
+from tailproof.cli.hints import as_options
 from tailproof.cli.session import Session
 from tailproof.errors import TailproofError
 from tailproof.report.record import as_json
@@ -101,6 +102,7 @@ def _run(call: Callable[[], int | None], session: Session) -> int:
 
 
 def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> int:
+    message = as_options(message)
     session.print_warnings(session.err)
     if session.debug:
         traceback.print_exception(error, file=sys.stderr)

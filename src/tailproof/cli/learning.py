@@ -39,8 +39,8 @@ from tailproof.learning.learn import learn as run_learn
 from tailproof.learning.learned import Learned
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
-from tailproof.report.answers import Answer, learned_line
-from tailproof.report.text import count, method_text, number
+from tailproof.report.answers import Answer, constant_text, learned_by, learned_line
+from tailproof.report.text import method_text, number
 
 if TYPE_CHECKING:
     from tailproof.report.page import Page
@@ -81,13 +81,21 @@ class LearningMethodOptions(MethodOptions):
             changed["run"] = Run(device=self.device)
         return changed
 
+    def _given(self) -> list[str]:
+        """Return the options that change a method."""
+        names = ("folds", "base", "clip", "setting", "steps", "hidden", "device")
+        given = [name for name in names if getattr(self, name) not in (None, [])]
+        return [f"--{name}".replace("--setting", "--set") for name in given]
+
     def learning(self, log: AnyLog, checkpoint: Path | None) -> str | Method:
         """Return the method; its networks, if any, write checkpoints to the folder `checkpoint`."""
         if self.method == AUTO:
-            if changes := self.changes():
+            if given := self._given():
+                networks = {"--steps", "--hidden", "--device"} & set(given)
+                named = "iql" if networks or not log.is_discrete else "room-fqi"
                 raise MethodError(
-                    f"--method auto chooses for itself. Got {', '.join(sorted(changes))} as well; "
-                    f"name a method to change, such as --method room-fqi."
+                    f"--method auto chooses for itself. Got {', '.join(given)} as well; name a method "
+                    f"to change, such as --method {named}."
                 )
             return AUTO
         chosen = self.chosen()
@@ -142,8 +150,6 @@ def learn(
     """
     with engine.running() as where:
         case = opened("learn", log, session, asked.report, engine=where, out=asked.out)
-        if asked.report is not None and not case.log.is_discrete:
-            raise TailproofError("Reports are of discrete actions. Leave out --report.")
         chosen = method.learning(case.log, engine.checkpoint)
         holdout = 0.3 if asked.holdout is None and chosen != AUTO else asked.holdout
         with session.working(f"Learning by {chosen}", MOST if chosen == AUTO else None) as advance:
@@ -189,7 +195,7 @@ def learn(
         ],
         evidence=_evidence(learned, found, constant, **beside),
         look=None
-        if judging is None or not judging.is_discrete
+        if judging is None
         else lambda: case.diagnosed(judging, learned.policy, gamma=gamma, seed=seed),
         page=partial(_page, learned, found, constant),
     )
@@ -266,15 +272,10 @@ def _evidence(
     played: dict[str, Any] | None,
 ) -> list[Any]:
     """Return the terminal output below the answer."""
-    made = f"Learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}."
-    lines: list[Any] = ["", made, points(learned.reasons)]
+    lines: list[Any] = ["", f"{learned_by(learned)}.", points(learned.reasons)]
     if found is not None:
-        best = (
-            []
-            if constant is None
-            else [("best constant", f"{constant.action} {number(constant.value)}")]
-        )
-        lines.append(evidence_table(found, best))
+        best = "" if constant is None else constant_text(constant, learned, found)
+        lines.append(evidence_table(found, [("best constant", best)] if best else []))
     if played is not None:
         error = number(played["standard_error"], 2)
         lines += ["", f"Played: return {number(played['mean_return'])} (standard error {error})."]

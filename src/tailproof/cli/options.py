@@ -115,7 +115,9 @@ class LogOptions:
         default="category",
         panel=COLUMNS,
     )
-    categorical: str | None = column_option("State columns of numbers that are names: a,b,c.")
+    categorical: str | None = column_option(
+        "Columns of numbers that are names: a,b,c; the action's too, such as a menu of prices."
+    )
     categories: int = option(
         "Variables that a text column may become; rarer texts are put together.",
         default=32,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,17 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from tailproof.cli.hints import as_options
 from tailproof.cli.options import OUTPUT, option
 from tailproof.cli.terminal import Visible, visible
 from tailproof.report.record import as_json
 
 #: The parser's flag for `--json=full`, because its flags take no values.
 FULL = "--json-full"
-#: Keyword arguments of the library that are command-line options.
-KEYWORDS = (
-    "state|action|reward|episode|step|next_state|terminated|truncated|propensity|group|weight|"
-    "available|missing|categorical|categories|gamma|folds|clip|seed|level|base"
-)
 
 
 def _flag(text: str, *flags: str, **more: Any) -> Any:
@@ -71,6 +66,7 @@ class Session:
 
     def note(self, text: str) -> None:
         """Keep and print a note on how input was read."""
+        text = as_options(text)
         self.notes.append(text)
         if self.talks:
             self.err.print(visible(text), style="dim")
@@ -83,7 +79,7 @@ class Session:
 
     def error(self, message: str) -> None:
         """Print an error."""
-        self.err.print(_labelled("Error: ", "bold red", as_options(message)))
+        self.err.print(_labelled("Error: ", "bold red", message))
 
     def answer(self, record: dict[str, Any], *answer: Any, evidence: Sequence[Any] = ()) -> None:
         """Print the record as JSON, or as text: answer, warnings, evidence."""
@@ -128,38 +124,3 @@ def _labelled(label: str, style: str, text: str) -> Text:
 def _console(file: Any) -> Console:
     """Return a console that prints brackets and colons in labels literally."""
     return Console(file=file, highlight=False, markup=False, emoji=False)
-
-
-def as_options(message: str) -> str:
-    """Return a message of the library with keyword arguments written as options.
-
-    >>> as_options("Pass terminated=True, or say next_state=['a', 'b'].")
-    'Pass --terminated always, or say --next-state a,b.'
-    >>> as_options("Use method('mis', folds=6, mean='adaptive-huber'), or Method(..., at=...).")
-    'Use --method mis --folds 6 --set mean=adaptive-huber.'
-    """
-    said = re.sub(r"[;,] or (compose a )?Method\((?:[^()]|\([^()]*\))*\)", "", message)
-    said = re.sub(r"\b(?:method=)?method\('([\w+-]+)'((?:, [^()]*)?)\)", _method, said)
-    said = re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, said)
-    said = re.sub(r"\blazy=False\b", "--no-lazy", re.sub(r"\blazy=True\b", "--lazy", said))
-    return re.sub(r"(--[\w-]+ \S+), (?=--)", r"\1 ", said)  # can be copied to a command line
-
-
-def _method(match: re.Match[str]) -> str:
-    settings = [each.strip().replace("'", "") for each in match[2].split(",") if "=" in each]
-    own = ("folds", "clip", "base")
-    words = [
-        f"--{each.replace('=', ' ', 1)}" if each.partition("=")[0] in own else f"--set {each}"
-        for each in settings
-        if not each.endswith("...")
-    ]
-    return " ".join([f"--method {match[1]}", *words])
-
-
-def _option(match: re.Match[str]) -> str:
-    name, value = match[1], match[2].replace("'", "")
-    words = {"True": "always", "False": "-", "...": "COLUMN", "*": "'*'"}
-    value = words.get(value, value.strip("[]").replace(", ", ","))
-    if value.startswith("-") and len(value) > 1:
-        return f"--{name.replace('_', '-')}={value}"  # a separate word would be read as an option
-    return f"--{name.replace('_', '-')} {value}"

@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from tailproof.cli.hints import as_options
 from tailproof.report.tables import ResultTable
 from tailproof.report.text import number
 
@@ -106,7 +107,7 @@ def points(sentences: Sequence[str]) -> Table:
     """Return a list of sentences, each after a dash with a hanging indent."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     for sentence in sentences:
-        grid.add_row("-", Text(sentence))
+        grid.add_row("-", Text(as_options(sentence)))
     return grid
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +19,15 @@ from tailproof.comparison.comparison import (
 from tailproof.data.given import LogSource, as_log
 from tailproof.data.partition import Split
 from tailproof.engines import Engine, running
-from tailproof.errors import FoldError, LevelError, PolicyError
+from tailproof.errors import (
+    CoverageWarning,
+    FoldError,
+    FoldWarning,
+    LevelError,
+    PolicyError,
+    TaughtWarning,
+    WeightWarning,
+)
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.evaluate import evaluate
 from tailproof.methods.catalogue import as_method
@@ -28,6 +38,8 @@ from tailproof.policies.naming import Policy
 from tailproof.statistics.intervals import folds_for
 from tailproof.statistics.tails.sample import check_level
 
+#: Warnings about a policy; others are about the log.
+_OF_THE_POLICY = (CoverageWarning, FoldWarning, TaughtWarning, WeightWarning)
 _EVIDENCE = 1 << 28  # most bytes for the evidence of all candidates
 
 
@@ -172,6 +184,17 @@ def _candidate(
     )
 
 
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Add the name of a policy to the warnings about it."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        yield
+    for each in heard:
+        own = issubclass(each.category, _OF_THE_POLICY)
+        warnings.warn(f"{name}: {each.message}" if own else each.message, each.category, 5)
+
+
 def _estimates(
     rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
 ) -> dict[str, Estimate]:
@@ -179,8 +202,9 @@ def _estimates(
     found: dict[str, Estimate] = {}
     for name, policy in rivals.items():
         try:
-            first = next(iter(found.values()), None)
-            found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
+            with _naming(name):
+                first = next(iter(found.values()), None)
+                found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
         except FoldError as error:
             if len(rivals) == 1:
                 raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import FoldGain, PairedGain
+from tailproof.algorithms.default.gain import FoldGain, PairedGain, difference
 from tailproof.algorithms.default.spreads import Hall
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
@@ -66,6 +66,9 @@ class Difference:
         """Number of folds in which the first is ahead."""
         return int(np.count_nonzero(self.fold_values > 0))
 
+    def __str__(self) -> str:
+        return f"{self.first} over {self.second}: {self.gain}"
+
 
 def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain | FoldGain:
     """Return the gain of an estimate over another, a number, or the logged policy (None)."""
@@ -80,7 +83,7 @@ def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain 
         return replace(own.ahead_of(value, Hall(value), None), declined=own.declined)
     paired = estimate.all_folds - (value if isinstance(rival, float) else rival.all_folds)
     return FoldGain(
-        value=estimate.value - value,
+        value=difference(estimate.value, value),
         reference=value,
         fold_values=paired[np.isfinite(paired)],
         declined=estimate.why_no_folds,
@@ -198,6 +201,7 @@ class Comparison:
                 "lower_bound": each.lower_bound,
                 "gain": {name: getattr(each.gain, name) for name in of_gain},
                 "passes": each.passes,
+                "cautions": each.estimate.cautions,
                 "fold_values": each.estimate.all_folds,
             }
             for each in self.candidates

@@ -185,6 +185,22 @@ class Log(LogView):
         """The table row of each episode's first state, (E,)."""
         return self.table_rows.rows[self.starts[:-1]]
 
+    @cached_property
+    def copy_of(self) -> IntArray:
+        """The first copy of each episode, (E,): itself, unless weights repeat episodes."""
+        _, first, place = np.unique(self.first_rows, return_index=True, return_inverse=True)
+        return np.asarray(first[place.ravel()])
+
+    @cached_property
+    def once(self) -> Log:
+        """The log without the copies that weights made of its episodes; itself if there are none."""
+        first = np.unique(self.copy_of)
+        if len(first) == self.n_episodes:
+            return self
+        kept = self.take(first)
+        alone = kept.n_groups == kept.n_episodes  # the groups kept copies together
+        return replace(kept, group_ids=None) if alone else kept
+
     @property
     def first_states(self) -> FloatArray:
         """The first state of each episode, (E, p)."""

@@ -12,6 +12,8 @@ from tailproof.errors import LogError
 
 #: With more actions than this, the column holds identifiers, not action codes.
 MOST_ACTIONS = 1_000_000
+#: At most so many different real actions, each in at least so many rows, are probably a menu.
+MOST_ON_A_MENU, REPEATED = 20, 10
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,19 @@ class Continuous:
 
 
 ActionSpace = Discrete | Continuous
+
+
+def menu(actions: AnyArray) -> list[float] | None:
+    """Return the values of a real action, (n,) or (n, 1), if they are few and each is repeated often.
+
+    >>> menu(np.tile([9.99, 14.99], 50)), menu(np.arange(100.0))
+    ([9.99, 14.99], None)
+    """
+    if actions.ndim > 1 and actions.shape[1] != 1:
+        return None
+    values, counts = np.unique(actions, return_counts=True)
+    few = 1 < len(values) <= MOST_ON_A_MENU and counts.min() >= REPEATED
+    return values.tolist() if few else None
 
 
 def as_space(given: Any, actions: AnyArray) -> ActionSpace:

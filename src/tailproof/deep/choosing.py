@@ -11,6 +11,7 @@ from scipy.stats import binom, rankdata
 from tailproof.algorithms.learners.ranking import Rank, choose_rank, episode_scores
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log, discounted_returns
+from tailproof.data.spaces import menu
 from tailproof.data.stored import AnyLog, in_memory
 from tailproof.deep.settings import Run
 from tailproof.engines import Engine
@@ -93,11 +94,16 @@ class Gain:
         """Whether the candidate is better, by a gain of at most `most`."""
         return self.bound > 0 and self.value <= self.most
 
+    @property
+    def _at_least(self) -> str:
+        if self.bound > 0:
+            return f"above {self.bound:.4g} with confidence {self.level:g}"
+        return f"but with confidence {self.level:g} perhaps worse by {-self.bound:.4g}"
+
     def __str__(self) -> str:
-        text = (
-            f"better than cloning by {self.value:.4g} on held-out episodes, above {self.bound:.4g} "
-            f"with confidence {self.level:g}"
-        )
+        if not self.value > 0:
+            return f"not better than cloning on held-out episodes: {self.value:.4g}"
+        text = f"better than cloning by {self.value:.4g} on held-out episodes, {self._at_least}"
         if self.value > self.most:
             text += f"; the best logged episode exceeds the middle one by {self.most:.4g} only"
         return text
@@ -167,13 +173,20 @@ def learn_continuous(
         chosen = taught_by(name)
         most = spread_of_returns(tamed(taught, rank != "sum"), clone.gamma)
         judging = tamed(held_out, rank != "sum")
-        values = (_judged(each, judging, budget, seed) for each in (chosen, clone))
-        gain = Gain(np.subtract(*values), budget.level, most)
+        both = (_judged(each, judging, budget, seed) for each in (chosen, clone))
+        gain = Gain(np.subtract(*both), budget.level, most)
         said.append(f"{name}: {gain}.")
         if not gain.credible:
             said.append("No candidate is credibly better than the log: this policy imitates it.")
-            return replace(clone, held_out=held_out, reasons=tuple(said))
-    return replace(chosen, held_out=held_out, reasons=(*said, f"Chosen: {name}."))
+            if (values := menu(taught.actions)) is not None:
+                said.append(
+                    f"The log takes only {len(values)} different actions; this policy takes their mean "
+                    f"in each state, which may be none of them. Name the action column with "
+                    f"categorical=... to choose among them."
+                )
+            return replace(clone, held_out=held_out, improves=False, reasons=tuple(said))
+    reasons = (*said, f"Chosen: {name}.")
+    return replace(chosen, held_out=held_out, improves=True, reasons=reasons)
 
 
 def tamed(log: Log, heavy: bool) -> Log:

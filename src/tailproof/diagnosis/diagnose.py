@@ -16,6 +16,8 @@ from tailproof.data.log import Log
 from tailproof.data.stored import sample_to_budget
 from tailproof.diagnosis.diagnosis import Diagnosis
 from tailproof.diagnosis.evidence import (
+    Clustering,
+    TailReport,
     bellman_monitor,
     clustering,
     fold_disagreement,
@@ -130,23 +132,23 @@ def _diagnosis(
         if critic is None and policy is not None:
             critic = linear_reference(log, policy, gamma=discount, method=chosen, seed=seed)
     choice = None if estimate is None else estimate.choice
-    shape = getattr(choice, "shape", None) or reward_shape(log)
+    once, first = log.once, np.unique(log.copy_of)  # weights repeat episodes, which makes no tails
+    rows = np.flatnonzero(np.isin(log.episode_of_row, first))
+    shape = (getattr(choice, "shape", None) if once is log else None) or reward_shape(once)
     weights = _weights(log, getattr(choice, "weights", None), plain)
     covered = None
     if critic is not None and estimate is not None and weights is not None:
         covered = overlap(weights, critic, estimate.on_log)
-    steps = log.rewards if weights is None else weights * log.rewards
-    clusters = clustering(log, steps)
-    theta = clusters.within.theta if clusters.within and clusters.in_episodes else 1.0
-    tails = {
-        name: tail_report(name, values, theta=theta if len(values) == len(steps) else 1.0)
-        for name, values in _samples(log, plain, critic, steps, shape).items()
-    }
+    steps = once.rewards if weights is None else weights[rows] * once.rewards
+    clusters = clustering(once, steps)
+    residuals = None if critic is None else critic.residuals[rows]
+    sums = plain.terms[first] if isinstance(plain, MeanReference) else None
+    tails = _tails(_samples(once, sums, residuals, plain.weights, steps, shape), clusters)
     folds = max(min(10, log.n_groups // 2), 1)
     influence = most_influential(plain, top=10, folds=folds, seed=seed)
     heavier = [each.heavier.alpha for each in tails.values() if each.heavier is not None]
     verdict = decide(
-        log,
+        once,
         shape,
         estimate,
         settings=settings,
@@ -156,15 +158,15 @@ def _diagnosis(
         failed=failed,
     )
     return Diagnosis(
-        transitions=log.n_transitions,
-        episodes=log.n_episodes,
-        groups=None if log.group_ids is None else log.n_groups,
+        transitions=once.n_transitions,
+        episodes=once.n_episodes,
+        groups=None if once.group_ids is None else once.n_groups,
         gamma=discount,
         with_policy=policy is not None,
         tails=tails,
         clustering=clusters,
         overlap=covered,
-        residuals=None if critic is None else bellman_monitor(log, critic.residuals),
+        residuals=None if residuals is None else bellman_monitor(once, residuals),
         k_path=fold_path(plain, seed),
         folds=fold_disagreement(plain, folds) if folds > 1 else None,
         influence=influence,
@@ -172,6 +174,16 @@ def _diagnosis(
         notes=tuple(dict.fromkeys(str(each.message) for each in found)),
         weights=weights,
     )
+
+
+def _tails(samples: dict[str, FloatArray], clusters: Clustering) -> dict[str, TailReport]:
+    """Return the tails of each sample; those of single rows may come in clusters."""
+    theta = clusters.within.theta if clusters.within and clusters.in_episodes else 1.0
+    rows = len(samples["rewards"])
+    return {
+        name: tail_report(name, values, theta=theta if len(values) == rows else 1.0)
+        for name, values in samples.items()
+    }
 
 
 def _weights(log: Log, own: FloatArray | None, plain: Reference) -> FloatArray | None:
@@ -213,15 +225,19 @@ def _noted() -> Iterator[list[warnings.WarningMessage]]:
 
 def _samples(
     log: Log,
-    plain: Reference,
-    critic: LinearReference | None,
+    terms: FloatArray | None,
+    residuals: FloatArray | None,
+    weights: FloatArray | None,
     steps: FloatArray,
     shape: RewardShape,
 ) -> dict[str, FloatArray]:
-    """Return samples by name: rewards, weighted rewards, sums over units, Bellman residuals."""
+    """Return samples by name: rewards, weighted rewards, sums over units, Bellman residuals.
+
+    `terms` are the returns of the episodes of a plain mean, (E,).
+    """
     samples = {"rewards": log.rewards}
-    if isinstance(plain, MeanReference) and plain.weights is None:
-        sums = plain.terms
+    if terms is not None and weights is None:
+        sums = terms
         if not log.is_bandit:
             samples["returns"] = sums
     else:
@@ -230,6 +246,6 @@ def _samples(
             samples["weighted sums by episode"] = sums
     if shape.unit == "group":
         samples["sums by group"] = np.bincount(log.group_of_episode, sums).astype(float)
-    if critic is not None:
-        samples["Bellman residuals"] = critic.residuals
+    if residuals is not None:
+        samples["Bellman residuals"] = residuals
     return samples

@@ -104,7 +104,7 @@ class Diagnosis:
             "",
             f"{self.transitions:,} transitions, {self.episodes:,} episodes{groups}, "
             f"γ = {self.gamma:g}",
-            f"{self.influence.estimator}: {self.influence.value:.4g}",
+            f"plain estimate by {self.influence.estimator}: {self.influence.value:.4g}",
             "",
             "Why",
             *(f"  - {reason}" for reason in self.verdict.reasons),

@@ -136,14 +136,19 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
     """Return the `top` most influential episodes of a reference estimate."""
     log = estimate.log
     effects = estimate.effects
-    sizes = np.abs(effects)
+    together = np.bincount(log.copy_of, effects, minlength=log.n_episodes)  # at the first copy
+    sizes = np.abs(together)
     chosen: IntArray = np.empty(0, dtype=np.intp)
-    if log.n_episodes > 1:
+    count = log.once.n_episodes
+    groups = None if log.once.group_ids is None else log.group_ids
+    if count > 1:
         candidates = _largest(sizes, top + _SPARE)
         if isinstance(estimate, LinearReference):
             # an episode that dominates the fit has small residuals but large weights
             reach = np.add.reduceat(estimate.weights**2, log.starts[:-1])
             candidates = np.union1d(candidates, _largest(reach, top + _SPARE // 2))
+        candidates = log.copy_of[candidates]
+        candidates = candidates[np.sort(np.unique(candidates, return_index=True)[1])]
         exact = estimate.value - estimate.without(candidates)
         chosen = candidates[_largest(np.abs(exact), top)]
     values = estimate.without(chosen)
@@ -162,7 +167,7 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
         episodes=tuple(
             EpisodeInfluence(
                 episode=scalar(log.episode_ids[episode]),
-                group=None if log.group_ids is None else scalar(log.group_ids[episode]),
+                group=None if groups is None else scalar(groups[episode]),
                 steps=int(log.lengths[episode]),
                 effect=estimate.value - float(value),
                 value_without=float(value),
@@ -170,9 +175,7 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
             )
             for episode, value, without in zip(chosen, values, medians, strict=True)
         ),
-        value_without_all=(
-            estimate.without_all(chosen) if len(chosen) < log.n_episodes else float("nan")
-        ),
+        value_without_all=(estimate.without_all(chosen) if len(chosen) < count else float("nan")),
         share=float(sizes[chosen].sum()) / total if total > 0 else 0.0,
         standard_error=scale * float(np.linalg.norm(group_effects / scale)),  # never overflows
     )

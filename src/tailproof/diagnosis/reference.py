@@ -80,16 +80,21 @@ class Reference(ABC):
         return self._theta(self._merge(folds, order)) @ self.start
 
     def without(self, episodes: IntArray) -> FloatArray:
-        """Return Ĵ refitted without each of these episodes, (m,).
+        """Return Ĵ refitted without each of these episodes and its copies, (m,).
 
         Exact, except that a policy that can only be sampled is sampled again.
         """
         return np.array([self.without_all(episodes[[i]]) for i in range(len(episodes))])
 
     def without_all(self, episodes: IntArray) -> float:
-        """Return Ĵ refitted without all of these episodes."""
-        own, start = self._parts(episodes)
+        """Return Ĵ refitted without all of these episodes and their copies."""
+        own, start = self._parts(self._with_copies(episodes))
         return float(self._theta(_difference(self.whole, 0, own))[0] @ start)
+
+    def _with_copies(self, episodes: IntArray) -> IntArray:
+        if self.log.once is self.log:
+            return episodes
+        return np.flatnonzero(np.isin(self.log.copy_of, self.log.copy_of[episodes]))
 
     def folds_without(self, episodes: IntArray, *, folds: int, order: IntArray) -> FloatArray:
         """Return the values of the folds refitted without each of these episodes, (m, K)."""
@@ -98,7 +103,7 @@ class Reference(ABC):
         place = np.argsort(order)
         each = np.empty((len(episodes), folds))
         for i, values in enumerate(each):
-            own, start = self._parts(episodes[[i]])
+            own, start = self._parts(self._with_copies(episodes[[i]]))
             fold = int(place[self.block_of_episode[episodes[i]]]) % folds
             values[:] = theta @ start
             values[fold] = self._theta(_difference(parts, fold, own))[0] @ start

@@ -11,7 +11,14 @@ import numpy as np
 
 from tailproof.algorithms.base import Numbers
 from tailproof.algorithms.default.choice import Scored
-from tailproof.algorithms.default.gain import FoldGain, PairedGain, below, fold_error, holding
+from tailproof.algorithms.default.gain import (
+    FoldGain,
+    PairedGain,
+    below,
+    difference,
+    fold_error,
+    holding,
+)
 from tailproof.algorithms.on_log import PolicyOnLog, asked_on_log
 from tailproof.algorithms.one_step.choice import OneStepChoice
 from tailproof.algorithms.task import Task
@@ -197,7 +204,7 @@ class Estimate:
             return replace(self.choice.gain, declined=self.choice.declined)
         paired = self.all_folds - self.logged_folds.fold_values
         return FoldGain(
-            value=self.value - self.logged_value,
+            value=difference(self.value, self.logged_value),
             reference=self.logged_value,
             fold_values=paired[np.isfinite(paired)],
             declined=self.why_no_folds,
@@ -344,7 +351,9 @@ class Estimate:
         return f"<Estimate {self.value:.4g} {self.unit}; {self.method}>"
 
     def __str__(self) -> str:
-        return f"{self.value:.4g} ({self.method}; {self.n_episodes} episodes, γ = {self.gamma:g})"
+        from tailproof.report.answers import estimate_text  # the text of the command line
+
+        return estimate_text(self)
 
 
 def _uncertainty(of: Estimate | PairedGain | FoldGain, level: float) -> dict[str, Any]:

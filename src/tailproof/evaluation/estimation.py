@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from tailproof.algorithms.base import Numbers
+from tailproof.algorithms.on_log import without_copies
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.data.log import Log
+from tailproof.data.stored import AnyLog
 from tailproof.evaluation.estimate import Estimate, ValueUnit, combine
 from tailproof.methods.fit import fit_members, require_healthy
 from tailproof.methods.method import Method
@@ -30,6 +36,7 @@ def estimate_of(task: Task, method: Method) -> Estimate:
     require_healthy(healthy, values, task.log, members.folds)
     if critics is not None and point_values is not None and not healthy.all():
         critics, point_values = critics.subset(np.flatnonzero(healthy)), point_values[healthy]
+    counted = task.log.once if isinstance(task.log, Log) else task.log
     return Estimate(
         value=combine(method, values[healthy], point_values, point_weights),
         fold_values=values[healthy],
@@ -37,11 +44,22 @@ def estimate_of(task: Task, method: Method) -> Estimate:
         method=method,
         gamma=task.gamma,
         seed=task.seed,
-        n_transitions=task.log.n_transitions,
-        n_episodes=task.log.n_episodes,
+        n_transitions=counted.n_transitions,
+        n_episodes=counted.n_episodes,
         unit=ValueUnit.of(task.log, task.gamma),
         critics=critics,
-        numbers=members.numbers,
+        numbers=_counted_once(members.numbers, task.log),
         point_values=point_values,
         point_weights=point_weights,
     )
+
+
+def _counted_once(numbers: Numbers | None, log: AnyLog) -> Numbers | None:
+    """Return the numbers with effective rows of the table, not of the copies that weights made."""
+    choice = None if numbers is None else numbers.choice
+    if numbers is None or choice is None or choice.on_log is None or choice.weights is None:
+        return numbers
+    if not isinstance(log, Log) or len(choice.weights) != log.n_transitions:
+        return numbers
+    found = without_copies(choice.on_log, log, choice.weights)
+    return replace(numbers, choice=replace(choice, on_log=found))

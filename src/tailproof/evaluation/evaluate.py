@@ -22,7 +22,7 @@ from tailproof.errors import CoverageWarning, StateWarning, TailproofError
 from tailproof.evaluation.estimate import Estimate
 from tailproof.evaluation.estimation import estimate_of
 from tailproof.evaluation.logged import logged_value
-from tailproof.judgement.coverage import coverage
+from tailproof.judgement.coverage import coverage, too_few_rows
 from tailproof.judgement.states import misleading_states
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
@@ -111,9 +111,15 @@ def evaluate(
             warnings.warn(text, category, stacklevel=2)
         warn_of_taught_episodes(acts, data)
         estimate = estimate_of(task, chosen)
+    choice = estimate.choice
+    extrapolated: tuple[str, ...] = ()
+    if choice is not None and choice.declined is None:
+        extrapolated = too_few_rows(choice.on_log)
+    for text in extrapolated:
+        warnings.warn(text, CoverageWarning, stacklevel=2)
     return replace(
         estimate,
-        cautions=tuple(text for text, _ in cautions),
+        cautions=(*(text for text, _ in cautions), *extrapolated),
         # `on_log` does not need the initial states, so they are not stored with every estimate
         task=replace(task, engine=Local(), initial_states=None, initial_rows=None),
         logged=partial(logged_value, data, gamma=discount, seed=seed),

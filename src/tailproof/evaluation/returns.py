@@ -194,7 +194,7 @@ def returns_under(
             raise LogError(
                 "The distribution of returns under another policy needs the propensity with which each "
                 "action was logged: the weight of an episode is the product of π/μ over its steps, and "
-                "a critic knows means only. Pass propensity=, or estimate it with "
+                "a critic knows means only. Pass propensity=..., or estimate it with "
                 "tailproof.sources.propensities."
             )
         log, _ = with_estimated_propensities(log)

@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
+from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
@@ -55,6 +56,18 @@ def coverage(task: Task) -> tuple[str, ...]:
     ]
     largest = sorted(_holes(some, rows, here), key=lambda hole: -hole[0])
     return (*found, *(said for _, said in largest[:_NAMED]))
+
+
+def too_few_rows(found: PolicyOnLog | None) -> tuple[str, ...]:
+    """Return a sentence if hardly any row of the log says anything about the policy."""
+    if found is None or np.isnan(found.effective_rows):
+        return ()
+    if found.effective_rows >= min(RULES.uncovered, RULES.uncovered_share * found.rows):
+        return ()
+    return (
+        f"The log does not cover this policy: {found.effective_rows:.2g} of {found.rows:,} rows are "
+        f"like what it does (effective rows), and its value is extrapolated from the others.",
+    )
 
 
 def _some_episodes(log: LazyLog) -> Log:

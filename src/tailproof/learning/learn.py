@@ -153,6 +153,7 @@ def _taught(task: Task, chosen: Method) -> Learned:
     critic = Ensemble(critics, chosen.aggregate)
     fitted = replace(members.fitted, critics=critics)
     taught = episode_marks(task.log) if isinstance(task.log, Log) else None
+    counted = data.once if isinstance(data, Log) else data
     like = None
     if not extracting:
         named = {"state_names": data.state_names, "taught": taught}
@@ -166,8 +167,8 @@ def _taught(task: Task, chosen: Method) -> Learned:
         method=chosen,
         gamma=task.gamma,
         seed=seed,
-        n_transitions=data.n_transitions,
-        n_episodes=data.n_episodes,
+        n_transitions=counted.n_transitions,
+        n_episodes=counted.n_episodes,
         action_space=data.action_space,
         state_names=data.state_names,
         task=task,

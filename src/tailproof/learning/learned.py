@@ -83,9 +83,10 @@ class Learned:
         Why `learn` chose this method, with ``method="auto"``.
     improves
         Whether the policy is significantly better than the logged one, with ``method="auto"``; if
-        False, the policy is the logged behaviour.
+        False, the policy is the logged behaviour. None if nothing was held out to test it.
     judged
-        The evaluation of the best candidate on held-out episodes; None if no candidate was tested.
+        The evaluation of the best candidate on held-out episodes; None if no candidate was tested, and
+        for continuous actions, where `reasons` has the test.
     taught
         Marks of the training episodes (`tailproof.data.marks`).
     """
@@ -346,7 +347,8 @@ class Learned:
             return ""
         if not self.improves:
             return "No, nothing learned is credibly better than what was logged, which is kept."
-        assert self.judged is not None
+        if self.judged is None:
+            return "Yes, credibly better than imitating what was logged."
         return (
             f"Yes, better than what was logged: gain {self.judged.gain:+.4g}, above "
             f"{self.judged.bound:+.4g} with {100 * self.judged.level:g} % by "

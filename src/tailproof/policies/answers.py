@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -14,6 +15,7 @@ from tailproof.errors import PolicyError
 
 #: Code for no action: a missing value, or an action that the log does not have.
 ABSENT = -1
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 
 
 def some(names: Sequence[str], most: int = 8) -> str:
@@ -39,8 +41,8 @@ def labels_of(space: Discrete) -> list[str]:
 def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy") -> AnyArray:
     """Return a policy's actions as the log's action codes, in the same shape; −1 for missing values.
 
-    Text is always a label. A whole number is a code, unless the log's labels are whole numbers: then
-    it is a label. Ambiguous numbers raise an error. Values that are neither text nor numbers are
+    Text is always a label. A whole number is a code, unless the log's labels are numbers: then it is
+    a label. Ambiguous numbers raise an error. Values that are neither text nor numbers are
     returned unchanged.
     """
     if answered.dtype.kind == "O":
@@ -55,15 +57,15 @@ def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy"
     if space.labels is None or answered.dtype.kind not in "iuf":
         return answered
     labels = labels_of(space)
-    place = {label: code for code, label in enumerate(labels)}
-    numbered = all(label.removeprefix("-").isdecimal() for label in labels)
+    place = {float(label): code for code, label in enumerate(labels) if _NUMBER.fullmatch(label)}
+    numbered = len(place) == len(labels)
     meant = answered.copy()
     for each in np.unique(answered[np.isfinite(answered)]):
-        code = place.get(str(int(each))) if each == int(each) else None
-        is_code = 0 <= each < space.n
-        if code is None and numbered and is_code:
+        code = place.get(float(str(each)))  # a 32-bit 14.99 too
+        is_code = 0 <= each < space.n and each == int(each)
+        if code is None and numbered and (is_code or each != int(each)):
             raise PolicyError(
-                f"{who} answered {int(each)}, which is none of the log's actions, {some(labels)}. "
+                f"{who} answered {each:g}, which is none of the log's actions, {some(labels)}. "
                 f"Answer with these."
             )
         if code is None or code == each:

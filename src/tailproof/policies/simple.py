@@ -99,13 +99,18 @@ class Mixture(_LawByRow):
 
 @dataclass(frozen=True)
 class Always:
-    """The same action in every state; with `n_actions`, `action` is certainly a code."""
+    """The same action in every state: a code, or the numbers of a continuous action.
 
-    action: int
+    With `n_actions`, `action` is certainly a code.
+    """
+
+    action: int | tuple[float, ...]
     n_actions: int | None = None
 
-    def __call__(self, states: FloatArray) -> IntArray:
-        """Return the action for each state, (n,)."""
+    def __call__(self, states: FloatArray) -> AnyArray:
+        """Return the action for each state, (n,) codes or (n, q) reals."""
+        if isinstance(self.action, tuple):
+            return np.tile(self.action, (len(states), 1))
         return np.full(len(states), self.action)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.policies.answers import did_you_mean, labels_of
@@ -18,7 +20,8 @@ from tailproof.policies.by_row import Column, Logged
 from tailproof.policies.simple import Always, Mixture, Uniform, UniformBox
 
 POLICY_FORMS = (
-    "always:ACTION, uniform, logged, column:NAME or column:p_* (what a column says the policy does), "
+    "always:ACTION (always:0.5 for real numbers), uniform, logged, column:NAME or column:p_* (what "
+    "a column says the policy does), "
     "file.py:NAME or module:NAME (a function of states, or a fitted model), a file that `tailproof "
     "learn` saved or an .onnx file, or a mixture such as 0.1*always:email + 0.9*logged"
 )
@@ -45,7 +48,10 @@ def policy_from_text(text: str, space: ActionSpace) -> Any:
     if text == "logged":
         return Logged()
     if text.startswith("always:"):
-        return Always(action_code(text.removeprefix("always:"), space), _discrete(text, space).n)
+        label = text.removeprefix("always:")
+        if isinstance(space, Continuous):
+            return Always(_vector(label, space))
+        return Always(action_code(label, space), space.n)
     if text.startswith("column:") and len(text) > len("column:"):
         return Column(text.removeprefix("column:"))
     return _load(text)
@@ -73,6 +79,21 @@ def action_code(label: str, given: ActionSpace) -> int:
         f"There is no action {label!r} in the log. It has {', '.join(known[:12])}"
         f"{', …' if len(known) > 12 else ''}.{did_you_mean(label, known)}"
     )
+
+
+def _vector(text: str, space: Continuous) -> tuple[float, ...]:
+    """Return the numbers of a continuous action, separated by commas."""
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if len(found) != space.dimension or not np.isfinite(found).all():
+        example = ",".join(["0.5"] * space.dimension)
+        raise PolicyError(
+            f"The actions of this log are continuous ({space}): write always:{example}. Got "
+            f"always:{text}."
+        )
+    return found
 
 
 def _mixture(text: str, space: ActionSpace) -> Mixture:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tailproof.errors import LevelError
+from tailproof.data.spaces import Discrete
+from tailproof.errors import LevelError, MethodError
 from tailproof.report.tables import ResultTable, table
 from tailproof.report.text import count, method_text, number, percent, signed
 from tailproof.statistics.intervals import Bound, Interval
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from tailproof.comparison.comparison import Candidate, Comparison
     from tailproof.diagnosis.diagnosis import Diagnosis
     from tailproof.evaluation.estimate import Estimate
+    from tailproof.learning.constants import ConstantAction
     from tailproof.learning.learned import Learned
+
+_SURELY = 1 - 1e-9  # share of the rows in which a constant takes its action
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,17 @@ class Answer:
         return f"{said}, chosen by the log" if chosen.alternatives else said
 
 
+def estimate_text(estimate: Estimate) -> str:
+    """Return an estimate as plain text: the first lines of the command line, and the method."""
+    found = Answer(estimate)
+    try:
+        said = [found.first_line(), str(estimate.on_log)]
+    except MethodError:  # it was stored without the log
+        said = [f"{number(estimate.value)} {estimate.unit}"]
+    by = f"by {found.how()}; {count(estimate.n_episodes, 'episode')}"
+    return "\n".join(each for each in (*said, found.value_ends(), by) if each)
+
+
 def ends_text(found: Interval | Bound) -> str:
     """Return an interval or a bound with its level, as text."""
     if isinstance(found, Bound):
@@ -136,11 +151,24 @@ def with_share(value: float, relative: float) -> str:
     return f"{signed(value)}{share}"
 
 
+def learned_by(learned: Learned) -> str:
+    """Return how a policy was learned, and from how many episodes."""
+    from_log = f"from {count(learned.n_episodes, 'episode')}"
+    action, space = getattr(learned.method.base, "action", None), learned.action_space
+    if isinstance(action, int) and isinstance(space, Discrete):
+        return f"Always {space.label(action)}, chosen {from_log}"
+    how = f"by {method_text(learned.method)} {from_log}"
+    return f"The logged behaviour, cloned {how}" if learned.improves is False else f"Learned {how}"
+
+
 def learned_verdict(learned: Learned, found: Answer) -> str:
     """Return a sentence on whether a learned policy is better than the logged one."""
+    shown = found.gain_bound is not None and found.gain_bound.value > 0
+    if learned.improves and learned.judged is None and not shown:
+        return f"{learned.advice()} The held-out episodes' own estimate does not show it."
     if learned.improves is not None:
         return learned.advice()
-    if found.gain_bound is not None and found.gain_bound.value > 0:
+    if shown:
         return f"Yes, better than what was logged with {percent(found.level)} confidence."
     return "No, not shown to be better than what was logged."
 
@@ -158,11 +186,25 @@ def learned_line(learned: Learned, found: Answer | None) -> str:
     if learned.improves and learned.judged is not None:
         judged = learned.judged
         said = f"Its value: {number(judged.value)} {unit}; logged {number(judged.logged_value)}"
-    elif learned.improves is not None:
+    elif learned.improves is False:
         said = f"The logged value: {number(found.estimate.logged_value)} {unit} {by}"
     else:
         said = f"{by.capitalize()}: {found.first_line()}"
     return f"{learned_verdict(learned, found)} {said}."
+
+
+def constant_text(constant: ConstantAction, learned: Learned, found: Answer) -> str:
+    """Return the best constant beside the policy, on the same episodes; empty if it says nothing.
+
+    That is where the policy is this constant, or the logged behaviour, which was kept.
+    """
+    on_log = found.estimate.on_log
+    if learned.improves is False or on_log.shares.get(constant.action, 0.0) > _SURELY:
+        return ""
+    return (
+        f"{constant.action} {number(constant.value)} by {count(on_log.rows, 'held-out row')}, where "
+        f"this policy has {number(found.estimate.value)}"
+    )
 
 
 def ranking_table(comparison: Comparison) -> ResultTable:
@@ -232,7 +274,31 @@ def comparison_notes(comparison: Comparison) -> tuple[str, ...]:
     likely = f"{best.name} is the best with probability {comparison.probability_best:.2f}."
     bounds = [each.gain.lower_bound for each in comparison.candidates]
     missing = dict.fromkeys(bound.note for bound in bounds if not math.isfinite(bound.value))
-    return (*missing, levels, likely, *comparison.notes)
+    return (*missing, levels, *_limits(comparison), likely, *comparison.notes)
+
+
+def _limits(comparison: Comparison) -> list[str]:
+    """Return what the bound of each candidate's value rests on, once for those that share it."""
+    bounds = {each.name: each.lower_bound for each in comparison.candidates}
+    found = {name: each.note for name, each in bounds.items() if math.isfinite(each.value)}
+    if len(shared := _shared(found)) == 1:
+        return [f"Bounds of values: {note}." for note in shared]
+    return [f"Bound of {', '.join(names)}: {note}." for note, names in shared.items()]
+
+
+def comparison_how(comparison: Comparison) -> tuple[str, ...]:
+    """Return how the candidates were estimated, once for those that share it."""
+    shared = _shared({each.name: Answer(each.estimate).how() for each in comparison.candidates})
+    if len(shared) == 1:
+        return tuple(f"Estimated by {how}." for how in shared)
+    return tuple(f"{', '.join(names)} estimated by {how}." for how, names in shared.items())
+
+
+def _shared(texts: dict[str, str]) -> dict[str, list[str]]:
+    named: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        named.setdefault(text, []).append(name)
+    return named
 
 
 def tail_table(diagnosis: Diagnosis) -> ResultTable:
@@ -263,13 +329,14 @@ def influence_sentence(diagnosis: Diagnosis) -> str:
     """Return a sentence on how much the most influential episodes change the estimate."""
     found = diagnosis.influence
     first = found.episodes[0]
+    other = ", where evaluate has an estimate of its own" if diagnosis.with_policy else ""
     every = ""
     if math.isfinite(found.value_without_all):
         every = f", without all of them {number(found.value_without_all)}"
     return (
         f"{count(len(found.episodes), 'episode')} carry {percent(found.share)} of all influence on the "
-        f"plain estimate ({found.estimator}: {number(found.value)}). Without {first.episode} alone it "
-        f"would be {number(first.value_without)}{every}."
+        f"plain estimate, {number(found.value)} by {found.estimator}{other}. Without "
+        f"{first.episode} alone it would be {number(first.value_without)}{every}."
     )
 
 

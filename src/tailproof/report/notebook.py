@@ -10,13 +10,14 @@ from tailproof.report.answers import (
     Answer,
     comparison_line,
     comparison_notes,
+    learned_by,
     ranking_table,
     tail_table,
 )
 from tailproof.report.blocks import Block, Bullets, Prose, Wide
 from tailproof.report.figures import fold_figure, gain_figure, influence_figure, interval_figure
 from tailproof.report.page import stylesheet
-from tailproof.report.text import count, method_text
+from tailproof.report.text import count
 
 if TYPE_CHECKING:
     from tailproof.comparison.comparison import Comparison
@@ -66,10 +67,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 def learned_html(learned: Learned) -> str:
     """Return a summary of a learned policy."""
-    said = (
-        f"policy learned by {method_text(learned.method)} from {count(learned.n_episodes, 'episode')}, "
-        f"γ = {learned.gamma:g}"
-    )
+    said = f"{learned_by(learned)}, γ = {learned.gamma:g}"
     if learned.improves is None:
         return fragment("Not judged:", f"{said}; see its evaluate()", [])
     verdict, _, rest = learned.advice().partition(" ")

@@ -17,14 +17,17 @@ from tailproof.learning.constants import ConstantAction
 from tailproof.learning.learned import Learned
 from tailproof.report.answers import (
     Answer,
+    comparison_how,
     comparison_notes,
+    constant_text,
     gain_bound_of,
     gain_of,
     gate_line,
+    learned_by,
     learned_verdict,
     ranking_table,
 )
-from tailproof.report.blocks import Bullets, Fact, Facts, Prose, Section, Wide
+from tailproof.report.blocks import Block, Bullets, Fact, Facts, Prose, Section, Wide
 from tailproof.report.figures import finite, gain_figure, share_figure
 from tailproof.report.page import Page
 from tailproof.report.sections import (
@@ -39,7 +42,7 @@ from tailproof.report.sections import (
     weights_section,
 )
 from tailproof.report.tables import table
-from tailproof.report.text import count, method_text, number, percent, signed
+from tailproof.report.text import count, number, percent, signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +189,7 @@ def comparison_page(
         f"{gain_bound_of(best)}",
         verdict=f"With {percent(comparison.level)} confidence {gate_line(comparison)}.",
         facts=Facts(facts),
-        details=(f"Estimated by {method_text(comparison.method)}.",),
+        details=comparison_how(comparison),
         mood="good" if passes else "warn",
         sections=(
             Section("ranking", "Ranking", ranking, "Ranking"),
@@ -236,31 +239,33 @@ def learning_page(
     facts = page.facts.facts if page.facts else ()
     verdict, held_out = (
         learned_verdict(learned, found),
-        count(judging.n_episodes, "held-out episode"),
+        count(judging.once.n_episodes, "held-out episode"),
     )
-    said = f"Learned by {learned.method} from {count(learned.n_episodes, 'episode')}"
+    said = learned_by(learned)
     if learned.improves is None:
         said += (
             f", and judged by {held_out}: on those that taught it a policy looks better than it is"
         )
-    else:
+    elif learned.judged is not None or not learned.improves:
         page, facts = _as_decided(page, learned, found), ()
-    if constant is not None:
+    if constant is not None and constant_text(constant, learned, found):
         note = f"always {constant.action}, by {held_out}"
         facts = (Fact("best constant", number(constant.value), note), *facts)
-    logged = action_counts(judging) / judging.n_transitions
-    shares = {
-        name: (share, float(logged[action]))
-        for action, (name, share) in enumerate(found.estimate.on_log.shares.items())
-    }
-    blocks = (Prose(f"{said}."), Bullets(learned.reasons), share_figure(shares))
+    blocks: list[Block] = [Prose(f"{said}."), Bullets(learned.reasons)]
+    if judging.is_discrete:
+        logged = action_counts(judging) / judging.n_transitions
+        shares = {
+            name: (share, float(logged[action]))
+            for action, (name, share) in enumerate(found.estimate.on_log.shares.items())
+        }
+        blocks.append(share_figure(shares))
     return replace(
         page,
         verdict=verdict,
         details=(page.verdict, *page.details),
         facts=Facts(facts),
         mood="good" if verdict.startswith("Yes") else "warn",
-        sections=(Section("policy", "What it learned", blocks, "Policy"), *page.sections),
+        sections=(Section("policy", "What it learned", tuple(blocks), "Policy"), *page.sections),
     )
 
 
@@ -293,6 +298,7 @@ def _page(
     log: Log, context: Context, gamma: float, *, folded: Sequence[Section], **shown: Any
 ) -> Page:
     """Return a page with the parts that all reports share."""
+    log = log.once
     groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
     return Page(
         subtitle=f"{context.source}: {count(log.n_transitions, 'row')}, "
@@ -306,7 +312,8 @@ def _page(
 
 
 def evidence_sections(log: Log, diagnosis: Diagnosis) -> list[Section]:
-    """Return the sections that every report of a log shares."""
+    """Return the sections that every report of a log shares; weights do not repeat its rows."""
+    log = log.once
     sections = [
         influence_section(log, diagnosis),
         tails_section(log, diagnosis),

@@ -88,17 +88,21 @@ def method_text(method: Method) -> str:
     base = method.base
     usual = type(base)()
     changed = [
-        f"{each.name} {_setting(getattr(base, each.name))}"
+        _setting(each.name, getattr(base, each.name))
         for each in fields(base)  # type: ignore[arg-type]
-        if getattr(base, each.name) != getattr(usual, each.name)
+        if each.name != "run"  # where networks train changes no result
+        and getattr(base, each.name) != getattr(usual, each.name)
     ]
     name = type(base).__name__
     said = f"{name} ({', '.join(changed)})" if changed else name
     return str(method).replace(name, said, 1)
 
 
-def _setting(value: Any) -> str:
+def _setting(name: str, value: Any) -> str:
     """Return a setting as short text, without the numbers of fitted features."""
     if isinstance(value, PerAction):
-        return f"{type(value.state_features).__name__} for each action, {value.size} in all"
-    return str(value)
+        features = f"{type(value.state_features).__name__} for each action, {value.size} in all"
+        return f"{name} {features}"
+    if isinstance(value, bool):
+        return name if value else f"not {name}"
+    return f"{name} {value}"

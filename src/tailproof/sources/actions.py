@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, IntArray
-from tailproof.data.spaces import ActionSpace, Continuous, Discrete
+from tailproof.data.spaces import ActionSpace, Continuous, Discrete, menu
 from tailproof.errors import LogError
 from tailproof.sources.encode import (
     array,
@@ -51,21 +51,31 @@ class Actions:
 
 
 def distinct_actions(
-    names: tuple[str, ...], table: pa.Table | pa.RecordBatch
+    names: tuple[str, ...], table: pa.Table | pa.RecordBatch, *, named: bool = False
 ) -> tuple[pa.Array | None, IntArray | None]:
-    """Return the distinct actions and how often each occurs, or None where they are continuous."""
+    """Return the distinct actions and how often each occurs, or None where they are continuous.
+
+    With `named`, any numbers are labels.
+    """
     if len(names) > 1:
+        if named:
+            raise LogError(
+                f"categorical takes one action column. Got {', '.join(names)}; combine them into one."
+            )
         return None, None
     column = unwrapped(table.column(names[0]))
     if is_list(column.type):
         return None, None
     refuse_missing(names[0], column)
-    if kinds.is_floating(column.type):
+    if kinds.is_floating(column.type) and not named:
         values = array(column)
         if not ((np.abs(values) < 2**53) & (values == np.round(values))).all():
             return None, None
     elif not (
-        kinds.is_integer(column.type) or is_text(column.type) or kinds.is_boolean(column.type)
+        kinds.is_floating(column.type)
+        or kinds.is_integer(column.type)
+        or is_text(column.type)
+        or kinds.is_boolean(column.type)
     ):
         return None, None
     found = pc.value_counts(column)
@@ -78,12 +88,14 @@ def action_layout(
     distinct: pa.Array | None,
     counts: IntArray | None,
     described: ActionSpace | None,
+    *,
+    named: bool = False,
 ) -> tuple[Actions, list[str]]:
     """Return how to read the action columns, and notes for the user.
 
     Text and booleans become codes with labels. Whole numbers are codes, unless some are negative or
     fewer than half of the numbers up to the highest occur: then they are labels too. Other columns
-    are continuous.
+    are continuous. With `named`, all numbers are labels.
 
     `distinct` are the actions that occur, None for continuous ones; `described` is the action space
     stored with the data set, if any.
@@ -93,9 +105,10 @@ def action_layout(
     if distinct is None or counts is None:
         column = unwrapped(sample.column(names[0]))
         width = list_width(names[0], column) if is_list(column.type) else len(names)
-        return Actions(names, described or Continuous(width)), []
+        said = _say_what_is_a_menu(names, column) if width == 1 else []
+        return Actions(names, described or Continuous(width)), said
     if described is None:
-        space, places, said = _space(names[0], distinct)
+        space, places, said = _space(names[0], distinct, named)
     else:
         numeric = kinds.is_integer(distinct.type) or kinds.is_floating(distinct.type)
         labelled = described.labels is not None and not numeric
@@ -127,13 +140,33 @@ def _codes(column: pa.ChunkedArray, places: dict[Any, int] | None, absent: int) 
     return np.concatenate(found)
 
 
-def _space(name: str, distinct: pa.Array) -> tuple[Discrete, dict[Any, int] | None, list[str]]:
+def _say_what_is_a_menu(names: tuple[str, ...], column: pa.ChunkedArray) -> list[str]:
+    """Return a note if continuous actions have only a few values, each repeated often."""
+    if not kinds.is_floating(column.type):
+        return []
+    values = menu(array(column))
+    if values is None:
+        return []
+    listed = ", ".join(f"{value:g}" for value in values[:5]) + (", …" if len(values) > 5 else "")
+    return [
+        f"Column {names[0]!r} holds only {len(values)} different numbers ({listed}) and is read as "
+        f"continuous. If these are all there is to choose from, pass categorical={names[0]!r}."
+    ]
+
+
+def _space(
+    name: str, distinct: pa.Array, named: bool
+) -> tuple[Discrete, dict[Any, int] | None, list[str]]:
     """Return the action space for these distinct values, the code of each value, and notes."""
     values = sorted(distinct.to_pylist())
     if kinds.is_boolean(distinct.type):
         return Discrete(2, ("false", "true")), _places((False, True)), []
     if is_text(distinct.type):
         return Discrete(len(values), tuple(values)), _places(values), []
+    if named:
+        texts = pa.array(values, distinct.type).cast(pa.string()).to_pylist()
+        labels = tuple(text.removesuffix(".0") for text in texts)
+        return Discrete(len(values), labels), _places(values), []
     whole, places = [*map(int, values)], None
     highest, notes = whole[-1], []
     if whole[0] < 0 or highest >= 2 * len(whole):

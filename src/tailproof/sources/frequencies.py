@@ -16,6 +16,7 @@ from tailproof.sources.encode import is_list, numbers, truth_values, unwrapped
 from tailproof.sources.steps import Notes
 
 _MOST = 20  # largest mean number of copies per episode
+_ROWS, _LEAST = 1_000_000, 4  # most rows, and mean copies even of longer logs, of rounded weights
 
 
 def with_weights(log: Log, name: str, column: pa.ChunkedArray, notes: Notes) -> Log:
@@ -31,7 +32,7 @@ def with_weights(log: Log, name: str, column: pa.ChunkedArray, notes: Notes) -> 
             f"The weight of an episode must be the same in all its rows. Column {name!r} changes "
             f"within one; give it the weight of its first row."
         )
-    copies = _copies(weights, name)
+    copies = _copies(weights, name, notes)
     if (copies == 1).all():
         notes.notes.append(f"All weights in column {name!r} are alike: they change nothing.")
         return log
@@ -44,8 +45,11 @@ def with_weights(log: Log, name: str, column: pa.ChunkedArray, notes: Notes) -> 
     return replace(log.take(episodes), group_ids=label[episodes])
 
 
-def _copies(weights: FloatArray, name: str) -> IntArray:
-    """Return the number of copies of each episode, (E,): the smallest integers ∝ the weights."""
+def _copies(weights: FloatArray, name: str, notes: Notes) -> IntArray:
+    """Return the number of copies of each episode, (E,): the smallest integers ∝ the weights.
+
+    Weights that would need more copies than `_MOST` on average are rounded.
+    """
     if (weights < 0).any() or not weights.any():
         raise LogError(
             f"Weights must be at least 0, and not all 0. Column {name!r} has {weights.min():g}."
@@ -57,11 +61,18 @@ def _copies(weights: FloatArray, name: str) -> IntArray:
             counts = np.round(copies).astype(np.intp)
             if counts.sum() <= _MOST * len(counts):
                 return np.asarray(counts // np.gcd.reduce(counts))
-    raise LogError(
-        f"Weights are counted: each must be a whole multiple of one number, and rows may stand for "
-        f"{_MOST} on average. Those in column {name!r}, from {used.min():g} to {weights.max():g}, are "
-        f"not; round them, as in 0.5, 1, 1.5."
+    mean = int(np.clip(_ROWS // len(weights), _LEAST, _MOST))
+    unit = float(weights.mean()) / mean
+    counts = np.round(weights / unit).astype(np.intp)
+    off = float(np.abs(counts * unit - weights).sum() / weights.sum())
+    lost = int(((counts == 0) & (weights > 0)).sum())
+    notes.cautions.append(
+        f"The weights in column {name!r}, from {used.min():g} to {weights.max():g}, are rounded to "
+        f"multiples of {unit:.3g}, by {off:.1%} on average: a row is repeated as often as its weight "
+        f"says, at most {mean} times on average."
+        + (f" {lost} rows of the smallest weights count nothing." if lost else "")
     )
+    return np.asarray(counts // np.gcd.reduce(counts))
 
 
 def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> BoolArray:

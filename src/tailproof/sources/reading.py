@@ -127,7 +127,8 @@ def read_log(
         ``"error"``; see `tailproof.sources.tidy.Tidying`. Missing actions and rewards are errors,
         unless episodes are dropped.
     categorical
-        Numeric state columns that are categories, such as a site number.
+        Numeric state columns that are categories, such as a site number, and the action column if its
+        numbers are labels, such as a menu of prices.
     categories
         Largest number of variables per text column; rarer values are merged.
     cost

@@ -105,11 +105,13 @@ def _steps(
 ) -> Steps:
     """Return the columns of each part as arrays; `description` is set if tailproof wrote the log."""
     names, states, next_states = _states(table, columns, tidying, notes)
+    named = not set(columns.action).isdisjoint(tidying.categorical)
     layout, about_actions = action_layout(
         columns.action,
         table,
-        *distinct_actions(columns.action, table),
+        *distinct_actions(columns.action, table, named=named),
         None if description is None else described_space(description),
+        named=named,
     )
     notes.notes.extend(about_actions)
     actions = layout(table)

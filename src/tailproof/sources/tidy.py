@@ -37,7 +37,7 @@ class Tidying:
         indicator variable; ``"median"``: missing text becomes the most common value, also with an
         indicator; ``"drop-episode"`` leaves out whole episodes; ``"error"`` raises.
     categorical
-        Numeric columns that are categories, such as a site number.
+        Numeric columns that are categories, such as a site number, or the action's: a menu of prices.
     categories
         Largest number of variables per text column: the most common values, and one for all others.
     cost
@@ -74,11 +74,11 @@ class Pair(NamedTuple):
 
 def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, notes: Notes) -> list[Pair]:
     """Return the state columns with values filled in, dates split and rare categories merged."""
-    unknown = [name for name in tidying.categorical if name not in columns.state]
-    if unknown:
+    known = (*columns.state, *columns.action)
+    if unknown := [name for name in tidying.categorical if name not in known]:
         raise LogError(
-            f"categorical names state columns. {', '.join(unknown)} is none; the state is "
-            f"{', '.join(columns.state)}."
+            f"categorical names columns of the state or the action. {', '.join(unknown)} is neither; "
+            f"they are {', '.join(known)}."
         )
     unseen = _unseen(table, columns.next_state)
     pairs: list[Pair] = []

@@ -38,6 +38,9 @@ class Interval:
     kind: str
     note: str
 
+    def __str__(self) -> str:
+        return f"{self.low:.4g} to {self.high:.4g} ({100 * self.level:.4g} %)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
@@ -48,6 +51,9 @@ class Bound:
     requested: float
     kind: str
     note: str
+
+    def __str__(self) -> str:
+        return f"above {self.value:.4g} ({100 * self.level:.4g} %)"
 
 
 def share_below_mean(*, skew: Skew = "symmetric", tail_index: float | None = None) -> float:

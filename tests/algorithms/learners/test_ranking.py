@@ -4,8 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof import Log
-from tailproof.algorithms.learners.ranking import best_episodes, choose_rank, episode_scores
-from tailproof.errors import MethodError
+from tailproof.algorithms.learners.ranking import (
+    best_episodes,
+    choose_rank,
+    episode_scores,
+    imitated_episodes,
+)
+from tailproof.errors import MethodError, TailproofWarning
 
 RANKS = ("sum", "winsorised", "median")
 
@@ -113,3 +118,17 @@ def test_a_share_is_a_share(top):
 def test_a_score_has_a_name():
     with pytest.raises(MethodError, match="rank must be one of auto, sum, winsorised, median"):
         best_episodes(log_of([np.ones(3)] * 2), top=0.5, rank="mean")
+
+
+def test_ties_that_keep_most_of_the_log_are_warned_of():
+    rewards = np.zeros(200)
+    rewards[:20] = 1.0
+    log = Log.from_arrays(
+        np.arange(200.0), np.arange(200) % 2, rewards, np.arange(200.0), episode=np.arange(200)
+    )
+    with pytest.warns(TailproofWarning, match=r"Imitates 200 of 200 episodes instead of 30%"):
+        _, notes = imitated_episodes([log], top=0.3, rank="sum")
+    assert "instead of 30%" in notes[0]
+    distinct = log.with_rewards(np.arange(200.0))
+    _, notes = imitated_episodes([distinct], top=0.3, rank="sum")
+    assert notes == ("Imitates 60 of 200 episodes.",)

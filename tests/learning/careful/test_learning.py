@@ -18,7 +18,7 @@ from tailproof.errors import (
 )
 from tailproof.learning.careful.candidates import LIKELIEST
 from tailproof.learning.careful.judgement import Judge, Judgement
-from tailproof.learning.careful.learning import blind_choice, three_parts
+from tailproof.learning.careful.learning import blind_choice, three_parts, too_little
 from tailproof.learning.careful.rows import CrossFit, LawOfRows, Trial, dealt
 from tailproof.learning.careful.seen import SeenPairs
 from tailproof.noise import StudentT
@@ -116,7 +116,8 @@ def test_where_actions_change_nothing_the_behaviour_is_kept(kept):
     assert isinstance(kept.policy, SoftmaxPolicy)
     law = kept.policy.probabilities(kept.held_out.states)
     assert np.abs(law.mean(axis=0) - 0.5).max() < 0.1
-    assert "with 90% confidence" in kept.reasons[0] or "did not hold" in kept.reasons[0]
+    why = ("with 90% confidence", "was not ahead of the log", "did not hold")
+    assert any(each in kept.reasons[0] for each in why)
 
 
 @pytest.mark.parametrize(("effect", "improves"), [(1.0, True), (0.0, False)])
@@ -311,3 +312,27 @@ def test_judgements_survive_json():
     )  # fmt: skip
     assert Judgement.from_dict(one.to_dict()) == one
     assert not one.better
+
+
+def test_a_constant_was_taught_by_nobody(tmp_path):
+    log = plain_constant()
+    learned = learn(log)
+    learned.save(tmp_path / "policy.tailproof")
+    learned.policy.save(tmp_path / "policy.onnx")
+    for policy in (learned.policy, *map(str, tmp_path.iterdir())):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", TaughtWarning)
+            assert evaluate(log, policy).on_log.shares["1"] == 1
+
+
+@pytest.mark.parametrize(("gain", "bound"), [(2.0, -1.5), (-1.0, -1.5), (2.0, -np.inf)])
+def test_what_is_not_enough_is_not_called_ahead_by_less_than_nothing(gain, bound):
+    judgement = Judgement(
+        value=gain, low=None, high=None, logged_value=0.0, gain=gain, bound=bound, level=0.9,
+        episodes=50,
+    )  # fmt: skip
+    said = too_little(Trial("linear", None, judgement))
+    assert ("was not ahead of the log" in said) == (gain < 0)
+    assert ("it may be worse by 1.5" in said) == (gain > 0 and np.isfinite(bound))
+    assert " by -" not in said
+    assert "inf" not in said

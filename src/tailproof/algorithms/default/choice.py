@@ -9,7 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from tailproof.algorithms.default.gain import Mover, PairedGain, UncertainValue, correlation_of
+from tailproof.algorithms.default.gain import (
+    Mover,
+    PairedGain,
+    UncertainValue,
+    correlation_of,
+    difference,
+)
 from tailproof.algorithms.default.spreads import Spread
 from tailproof.algorithms.on_log import PolicyOnLog
 from tailproof.arrays import FloatArray
@@ -94,7 +100,7 @@ class Scored(UncertainValue):
     ) -> PairedGain:
         """Return the difference from a value of the same units, or from a number without influence."""
         return PairedGain(
-            value=self.value - reference,
+            value=difference(self.value, reference),
             reference=reference,
             spread=Mover(self.spread, spread, correlation_of(self.influence, influence)),
         )

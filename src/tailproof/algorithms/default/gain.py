@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import inf, nan, pi, sqrt
+from math import inf, isfinite, nan, pi, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
@@ -23,6 +23,7 @@ from tailproof.statistics.tails import mad
 from tailproof.statistics.tails.sample import check_level
 
 _MISSES = np.geomspace(0.001, 0.4, 100)  # error probabilities at which ends are compared
+_ROUNDING = 1e-12  # of the size of two values, below which they are equal
 _NOTE = "both values' own bounds, combined with the correlation of their scores"
 
 
@@ -187,9 +188,22 @@ class ValueGain:
         """The gain over |reference|; NaN where that is 0."""
         return self.value / abs(self.reference) if self.reference else nan
 
+    def __str__(self) -> str:
+        share = f" ({100 * self.relative:+.2g} %)" if isfinite(self.relative) else ""
+        try:
+            found = self.interval()
+        except LevelError:
+            return f"{self.value:+.4g}{share}, without an interval"
+        ends = f"{found.low:+.4g} to {found.high:+.4g}"
+        return f"{self.value:+.4g}{share}, {100 * found.level:.4g} % interval {ends}"
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the gain."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
-class PairedGain(ValueGain, UncertainValue):
+class PairedGain(UncertainValue, ValueGain):
     """A gain paired by rows or episodes, with the spread of the difference.
 
     The spread is that of the estimates before shrinkage towards a more stable one.
@@ -247,6 +261,16 @@ class FoldGain(ValueGain):
     def _require(self) -> None:
         if self.declined is not None:
             raise LevelError(self.declined)
+
+
+def difference(value: float, reference: float) -> float:
+    """Return value − reference; 0 if it is only a rounding error of the two.
+
+    >>> difference(0.1 + 0.2, 0.3), difference(1.5, 1.0)
+    (0.0, 0.5)
+    """
+    found = value - reference
+    return 0.0 if abs(found) <= _ROUNDING * max(abs(value), abs(reference)) else found
 
 
 def fold_error(values: FloatArray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -11,7 +12,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
-from tailproof.errors import MethodError
+from tailproof.errors import MethodError, TailproofWarning
 from tailproof.judgement.rules import RULES
 from tailproof.statistics.huber_path import huber_estimates
 
@@ -20,6 +21,7 @@ Rank = Literal["auto", "sum", "winsorised", "median"]
 
 _CLIPPED = 0.1  # share of the log's rewards that is winsorised on each side
 _LIGHT = 1.2  # largest ratio of the plain mean's error to the best Huber mean's to use sums
+_TIED = 0.1  # share of the episodes, beyond those to imitate, from which ties are warned of
 _CENTRED = 3  # shortest episode whose median is used
 
 
@@ -78,7 +80,14 @@ def imitated_episodes(
     kept = sum(len(each.best) for each in found)
     total = sum(part.n_episodes for part in parts)
     reasons = dict.fromkeys(each.reason for each in found if each.reason)
-    return [each.best for each in found], (f"Imitates {kept} of {total} episodes.", *reasons)
+    said = f"Imitates {kept} of {total} episodes."
+    if kept > (top + _TIED) * total:
+        said = (
+            f"Imitates {kept} of {total} episodes instead of {top:.0%}: many have the same score, and "
+            f"none of them is better than another."
+        )
+        warnings.warn(said, TailproofWarning, stacklevel=4)
+    return [each.best for each in found], (said, *reasons)
 
 
 def episode_scores(log: Log, rank: Rank) -> FloatArray:

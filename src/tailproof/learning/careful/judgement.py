@@ -144,7 +144,7 @@ class Judge:
             gain=choice.gain.value,
             bound=float(bound) if np.isfinite(bound) else -np.inf,
             level=self.level,
-            episodes=self.log.n_episodes,
+            episodes=self.log.once.n_episodes,
             why_not=choice.declined
             if self.log.n_groups >= FEWEST
             else f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "

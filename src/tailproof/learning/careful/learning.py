@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailproof.algorithms.learners.cloning import TreeCloning
+from tailproof.algorithms.learners.improvement import Constant
 from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.task import Task
 from tailproof.data.log import Log
@@ -91,11 +92,12 @@ class CarefulLearning:
         trial, found = learn_from_rows(settings.pop("log"), **settings)
         failed = found.failed.values()
         if not trial.better:
-            return replace(self, gamma=0.0)._kept(_too_little(trial), failed, trial.judgement)
-        said = (
-            f"{trial.name} was the best of {len(found.methods)} rules and all constant actions, scored "
-            f"by episodes that did not teach it."
-        )
+            return replace(self, gamma=0.0)._kept(too_little(trial), failed, trial.judgement)
+        said = f"{trial.name} was the best of {len(found.methods)} rules and all constant actions, "
+        if isinstance(trial.learned.method.base, Constant):
+            said += f"which need no teaching: all {self.log.once.n_episodes:,} episodes judge them."
+        else:
+            said += "scored by episodes that did not teach it."
         return _proposed(trial, said, failed)
 
     def _from_steps(self, parts: ThreeParts) -> Learned:
@@ -116,18 +118,18 @@ class CarefulLearning:
         if best is not None and verdict is not None and verdict.better:
             said = (
                 f"{best.name} was the best of {len(trials)} candidates on "
-                f"{parts.choose.n_episodes:,} episodes that did not teach them."
+                f"{parts.choose.once.n_episodes:,} episodes that did not teach them."
             )
             return _proposed(best._replace(judgement=verdict), said, failed)
         other = blind_choice(judge(self.log, 3), trials)
         if other is not None and other.judgement is not None:
             said = (
                 f"{other.name} needs no rewards to be learned, and is better than the log by all "
-                f"{self.log.n_episodes:,} episodes."
+                f"{self.log.once.n_episodes:,} episodes."
             )
             found = replace(other.judgement, level=self.at_least)
             return replace(other.learned, judged=found, improves=True, reasons=(said,))
-        said = _too_little(best)
+        said = too_little(best)
         if best is not None and best.better:
             said = (
                 f"The best candidate, {best.name}, did not hold on episodes that neither taught nor "
@@ -186,14 +188,22 @@ def _proposed(trial: Trial, said: str, failed: Iterable[str]) -> Learned:
     return replace(trial.learned, judged=trial.judgement, improves=True, reasons=reasons)
 
 
-def _too_little(trial: Trial | None) -> str:
+def too_little(trial: Trial | None) -> str:
+    """Return why the best candidate is not proposed."""
     if trial is None or trial.judgement is None:
         return "No candidate could be learned from this log, or judged."
     found = trial.judgement
+    on = f"on {found.episodes:,} episodes that did not teach it"
+    if not found.gain > 0:
+        return f"The best candidate, {trial.name}, was not ahead of the log {on}: {found.gain:.4g}."
+    limit = "there is no bound of its gain"
+    if found.why_not is not None:
+        limit = found.why_not
+    elif np.isfinite(found.bound):
+        limit = f"with {found.level:.0%} confidence it may be worse by {-found.bound:.4g}"
     return (
-        f"The best candidate, {trial.name}, was ahead of the log by {found.gain:.4g} on "
-        f"{found.episodes:,} episodes that did not teach it, but with {found.level:.0%} confidence "
-        f"only by {found.bound:.4g}."
+        f"The best candidate, {trial.name}, was ahead of the log by {found.gain:.4g} {on}, but "
+        f"{limit}."
     )
 
 

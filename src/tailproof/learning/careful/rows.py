@@ -214,7 +214,9 @@ def judged_constant(whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial
     strict = replace(judge, level=level, seen=SeenPairs.of(log))
     trials = []
     for name, method in constants:
-        learned = replace(teach(whole, method), taught=None)
+        learned = teach(whole, method)
+        untaught = replace(learned.policy, taught=None)  # no row has taught it anything
+        learned = replace(learned, policy=untaught, taught=None)
         trials.append(Trial(name, learned, strict.ask(learned.policy)))
     best = max(trials, key=lambda trial: trial.bound)
     if best.judgement is None:
