@@ -20,6 +20,7 @@ from tailproof.sources.conventions import (
     guess_next,
     guess_state,
     listed,
+    looks_like_cost,
     plain_name,
 )
 
@@ -72,6 +73,16 @@ class Columns:
     def outcomes(self) -> tuple[str, ...]:
         """State columns that were guessed or matched by a pattern, and are named like outcomes."""
         return tuple(name for name in self.by_pattern if OUTCOMES.search(plain_name(name)))
+
+    @property
+    def doubts(self) -> list[str]:
+        """A caution if more of the reward counts as better and its name says cost."""
+        if self.negative or not looks_like_cost(self.reward):
+            return []
+        return [
+            f"More of {self.reward!r} counts as better. If it is a cost, pass "
+            f"reward={f'-{self.reward}'!r}."
+        ]
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each part that has columns."""
@@ -298,7 +309,8 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
             (name for name in free if CHOICES.search(plain_name(name))),
             key=lambda name: plain_name(name).startswith(LESS_LIKELY),
         ),
-        "reward": [name for name in free if OUTCOMES.search(plain_name(name))],
+        "reward": [name for name in free if OUTCOMES.search(plain_name(name))]
+        or [f"-{name}" for name in free if looks_like_cost(name)],
     }
     example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}
     if not chosen.get("state"):

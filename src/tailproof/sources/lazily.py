@@ -86,6 +86,7 @@ def open_lazily(
     columns, description = chosen_columns(data.label, data.schema.names, data.schema, parts)
     _require_plain(columns)
     data.require_types(columns.used())
+    notes.cautions.extend(columns.doubts)
     ranges = data.parts(PART)
     texts = _text_columns(data, columns)
     surveyor = Surveyor(data.storage, columns, tuple(texts.values()))

@@ -17,7 +17,6 @@ from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import LogError
 from tailproof.sources.actions import action_layout, distinct_actions
 from tailproof.sources.columns import Choice, Columns
-from tailproof.sources.conventions import NEGATIVE
 from tailproof.sources.encode import (
     Column,
     identifiers,
@@ -68,7 +67,7 @@ def read_table(
             episode_ids=typed_labels(log.episode_ids, description, "episode"),
             group_ids=typed_labels(log.group_ids, description, "group"),
         )
-    _say_what_is_odd(columns, log, parts, notes)
+    _say_what_is_odd(columns, log, notes)
     if columns.weight is not None:
         log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows
@@ -189,17 +188,15 @@ def _net(
     return rewards - each[actions]
 
 
-def _say_what_is_odd(columns: Columns, log: Log, parts: Mapping[str, Choice], notes: Notes) -> None:
+def _say_what_is_odd(columns: Columns, log: Log, notes: Notes) -> None:
     """Report possible mistakes: costs, outcomes among the states, no states."""
     reward = columns.reward
     if columns.negative:
         notes.notes.append(
             f"Column {reward!r} is read as a cost: less of it is better, and the reward its negative."
         )
-    elif reward.lower() in NEGATIVE and parts.get("reward") is not None:
-        notes.cautions.append(
-            f"More of {reward!r} counts as better. If it is a cost, pass reward='-{reward}'."
-        )
+    elif (log.rewards > 0).any():
+        notes.cautions.extend(columns.doubts)
     if columns.outcomes:
         several = len(columns.outcomes) > 1
         notes.cautions.append(
