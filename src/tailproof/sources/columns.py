@@ -130,13 +130,17 @@ episode: user_id (guessed); step: t (guessed); not used: note
     return resolve_columns(names)
 
 
-def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
+def resolve_columns(
+    names: Sequence[str], *, beside: Sequence[str] = (), **given: Choice
+) -> Columns:
     """Return the given columns, and guesses for the other parts.
 
     Parameters
     ----------
     names
         The columns of the table.
+    beside
+        Columns that have another role: no pattern of states matches them, and no guess takes them.
     given
         A `Choice` for any part: ``state``, ``action``, ``reward``, ``episode``, ``step``,
         ``next_state``, ``terminated``, ``truncated``, ``propensity``, ``group``, ``weight``,
@@ -148,11 +152,12 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
             raise LogError(f"{part} must be a column name, or False for none. Got True instead.")
     given, negative = _without_sign(given, names)
     named = {
-        part: _named(part, choice, names)
+        part: found
         for part, choice in given.items()
-        if choice is not None and not isinstance(choice, bool)
+        if (found := named_columns(part, choice, names, single=part in SINGLE))
     }
     chosen = dict(named)
+    others = [name for name in names if name not in beside]
     loose = _by_pattern(given.get("state"), names)
     if loose:  # columns matched by a pattern are left to other parts, named ones are not
         chosen["state"] = tuple(name for name in named["state"] if name not in loose)
@@ -161,18 +166,14 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         if given.get(part) is None:
             # A time column among the states may also order the rows.
             shared = chosen.get("state", ()) if part == "step" else ()
-            if found := guess(part, [*_free(names, chosen), *shared]):
+            if found := guess(part, [*_free(others, chosen), *shared]):
                 chosen[part] = found
                 guessed.append(part)
     if loose:
-        free = {*_free(names, chosen), *chosen["state"]}
-        taken = [name for name in named["state"] if name in free]
-        later = {form.format(name) for name in taken for form in NEXT_FORMS} & loose
-        chosen["state"] = tuple(
-            name for name in taken if name not in later
-        )  # next states are no state columns
+        free = {*_free(others, chosen), *chosen["state"]}
+        chosen["state"] = _without_next([name for name in named["state"] if name in free], loose)
     elif "state" not in chosen:
-        chosen["state"] = guess_state(_free(names, chosen))
+        chosen["state"] = guess_state(_free(others, chosen))
         guessed.append("state")
     if not chosen["state"] and "state" in guessed:
         guessed.remove("state")
@@ -181,7 +182,7 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
     elif (
         given.get("next_state") is None
         and chosen["state"]
-        and (after := guess_next(chosen["state"], _free(names, chosen)))
+        and (after := guess_next(chosen["state"], _free(others, chosen)))
     ):
         chosen["next_state"] = after
         guessed.append("next_state")
@@ -195,10 +196,16 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
     return Columns(
         **{part: found[0] if part in SINGLE else found for part, found in chosen.items()},  # type: ignore[arg-type]
         guessed=tuple(guessed),
-        ignored=tuple(name for name in names if name not in used),
+        ignored=tuple(name for name in others if name not in used),
         negative=negative,
         by_pattern=tuple(name for name in chosen["state"] if name in loose),
     )
+
+
+def _without_next(state: Sequence[str], loose: set[str]) -> tuple[str, ...]:
+    """Return state columns without those that a pattern matched and that are next states of others."""
+    later = {form.format(name) for name in state for form in NEXT_FORMS} & loose
+    return tuple(name for name in state if name not in later)
 
 
 def _without_sign(given: dict[str, Choice], names: Sequence[str]) -> tuple[dict[str, Choice], bool]:
@@ -247,8 +254,21 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
             )
     if not columns or len(set(columns)) < len(columns):
         raise LogError(f"{part} must name each column once. Got {list(columns)} instead.")
-    if part in SINGLE and len(columns) > 1:
-        raise LogError(f"{part} is one column. Got {listed(columns)}; name one of them.")
+    return columns
+
+
+def named_columns(
+    part: str, choice: Choice, names: Sequence[str], *, single: bool = False
+) -> tuple[str, ...]:
+    """Return the columns that a choice names; none if it is None, True or False."""
+    if choice is None or isinstance(choice, bool):
+        return ()
+    columns = _named(part, choice, names)
+    if single and len(columns) > 1:
+        advice = "name one of them"
+        if part in ("episode", "propensity"):  # tables in memory may have several
+            advice = "read it with lazy=False, or make one column of them"
+        raise LogError(f"{part} is one column. Got {listed(columns)}; {advice}.")
     return columns
 
 

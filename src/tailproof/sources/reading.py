@@ -53,12 +53,12 @@ def read_log(
     state: str | Sequence[str] | None = None,
     action: str | Sequence[str] | None = None,
     reward: str | None = None,
-    episode: str | bool | None = None,
+    episode: str | Sequence[str] | bool | None = None,
     step: str | bool | None = None,
     next_state: Choice = None,
     terminated: str | bool | None = None,
     truncated: str | bool | None = None,
-    propensity: str | bool | None = None,
+    propensity: str | Sequence[str] | bool | None = None,
     group: str | bool | None = None,
     weight: str | None = None,
     available: str | Sequence[str] | None = None,
@@ -106,7 +106,8 @@ def read_log(
     reward
         A column of numbers; ``"-cost"`` for the negative of the column ``cost``.
     episode, group
-        Columns of labels: text, whole numbers or dates.
+        Columns of labels: text, whole numbers or dates. Several columns together may name the
+        episodes.
     step
         A column of numbers, dates or times that orders the rows of an episode.
     next_state
@@ -116,7 +117,8 @@ def read_log(
     truncated
         A column of booleans.
     propensity
-        A column of probabilities.
+        A column of probabilities of the logged actions; or one column for each action, such as
+        ``"p_*"``, where the star is the action's label.
     weight
         A column of sample weights: a row (or episode) of weight 2 counts twice in every mean.
     available

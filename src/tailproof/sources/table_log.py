@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.log import Log
+from tailproof.data.misfit import propensity_misfit
 from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import LogError
 from tailproof.sources.actions import action_layout, distinct_actions
 from tailproof.sources.columns import Choice, Columns
+from tailproof.sources.derived import with_derived
 from tailproof.sources.encode import (
     Column,
     identifiers,
@@ -50,14 +52,19 @@ def read_table(
     source: Any, parts: dict[str, Choice], notes: Notes, tidying: Tidying
 ) -> tuple[Log, Columns]:
     """Read a log from any table; also return the columns of each part."""
-    table = open_table(source)
-    columns, description = chosen_columns(table.label, table.names, table.schema, parts)
+    original = open_table(source)
+    table, parts = with_derived(original, parts)
+    columns, description = chosen_columns(
+        table.label, table.names, table.schema, parts, table.beside
+    )
     rows = _load(table, columns)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
         kept = require_complete(rows, columns, tidy)
         used = rows if kept is None else rows.filter(pa.array(kept))
         steps = _steps(used, columns, description, tidy, notes)
+    if description is None:
+        _doubt_propensities(steps, columns, notes)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
@@ -78,9 +85,9 @@ def read_table(
         origin = origin.within(np.flatnonzero(kept), len(kept))
     said = columns.parts()
     hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}
-    names = tuple(name for name in table.names if name not in hidden)
-    original = OriginalTable(table.label, names, hidden, origin.count, table.read)
-    log = replace(log, origin=replace(origin, table=original, index=table.index))
+    known = tuple(name for name in original.names if name not in hidden)
+    rows_of = OriginalTable(table.label, known, hidden, origin.count, original.read)
+    log = replace(log, origin=replace(origin, table=rows_of, index=table.index))
     if columns.available:
         mask = available_actions(rows, columns.available, log)
         log = replace(log, origin=replace(log.table_rows, available=mask))
@@ -216,6 +223,27 @@ def _say_what_is_odd(columns: Columns, log: Log, notes: Notes) -> None:
         "No state columns: the actions are compared as in a plain A/B test."
         + (f" Name some with state=... to adjust for them; not used: {left}." if left else "")
     )
+
+
+def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
+    """Warn if the propensities cannot be those of the logged actions."""
+    space, given = steps.action_space, steps.propensity
+    if given is None or not isinstance(space, Discrete) or not (given > 0).all():
+        return
+    misfit = propensity_misfit(
+        steps.states,
+        steps.state_names or (),
+        steps.actions,
+        given,
+        space,
+        everywhere=not columns.available,
+    )
+    if misfit is not None:
+        notes.cautions.append(
+            f"The propensities in {columns.propensity!r} do not fit the logged actions: {misfit}. They "
+            f"must be the probabilities of the actions that were taken; correct them, or pass "
+            f"propensity=False to have them estimated."
+        )
 
 
 def _optional(convert: Callable[[str, Column], T], name: str | None, table: pa.Table) -> T | None:
