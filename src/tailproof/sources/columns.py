@@ -131,7 +131,11 @@ episode: user_id (guessed); step: t (guessed); not used: note
 
 
 def resolve_columns(
-    names: Sequence[str], *, beside: Sequence[str] = (), **given: Choice
+    names: Sequence[str],
+    *,
+    beside: Sequence[str] = (),
+    merged: Sequence[str] = (),
+    **given: Choice,
 ) -> Columns:
     """Return the given columns, and guesses for the other parts.
 
@@ -140,16 +144,15 @@ def resolve_columns(
     names
         The columns of the table.
     beside
-        Columns that have another role: no pattern of states matches them, and no guess takes them.
+        Columns (or patterns) of policies: no pattern of states matches them.
+    merged
+        Columns that were merged into another: no pattern matches them, and no guess takes them.
     given
         A `Choice` for any part: ``state``, ``action``, ``reward``, ``episode``, ``step``,
         ``next_state``, ``terminated``, ``truncated``, ``propensity``, ``group``, ``weight``,
         ``available``.
     """
     _refuse_repeated(names)
-    for part, choice in given.items():
-        if choice is True and part != "terminated":
-            raise LogError(f"{part} must be a column name, or False for none. Got True instead.")
     given, negative = _without_sign(given, names)
     named = {
         part: found
@@ -157,7 +160,8 @@ def resolve_columns(
         if (found := named_columns(part, choice, names, single=part in SINGLE))
     }
     chosen = dict(named)
-    others = [name for name in names if name not in beside]
+    others = [name for name in names if name not in merged]
+    apart = {name for each in beside for name in _matching(each, names)}
     loose = _by_pattern(given.get("state"), names)
     if loose:  # columns matched by a pattern are left to other parts, named ones are not
         chosen["state"] = tuple(name for name in named["state"] if name not in loose)
@@ -170,19 +174,17 @@ def resolve_columns(
                 chosen[part] = found
                 guessed.append(part)
     if loose:
-        free = {*_free(others, chosen), *chosen["state"]}
+        free = {*(set(_free(others, chosen)) - apart), *chosen["state"]}
         chosen["state"] = _without_next([name for name in named["state"] if name in free], loose)
     elif "state" not in chosen:
-        chosen["state"] = guess_state(_free(others, chosen))
+        chosen["state"] = guess_state([name for name in _free(others, chosen) if name not in apart])
         guessed.append("state")
     if not chosen["state"] and "state" in guessed:
         guessed.remove("state")
     if "next_state" in chosen:
         chosen["next_state"] = _paired(chosen["state"], chosen["next_state"], given, names)
-    elif (
-        given.get("next_state") is None
-        and chosen["state"]
-        and (after := guess_next(chosen["state"], _free(others, chosen)))
+    elif given.get("next_state") is None and (
+        after := guess_next(chosen["state"], _free(others, chosen))
     ):
         chosen["next_state"] = after
         guessed.append("next_state")
@@ -260,7 +262,9 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
 def named_columns(
     part: str, choice: Choice, names: Sequence[str], *, single: bool = False
 ) -> tuple[str, ...]:
-    """Return the columns that a choice names; none if it is None, True or False."""
+    """Return the columns that a choice names; none if it is None, or a boolean that is allowed."""
+    if choice is True and part != "terminated":
+        raise LogError(f"{part} must be a column name, or False for none. Got True instead.")
     if choice is None or isinstance(choice, bool):
         return ()
     columns = _named(part, choice, names)

@@ -37,7 +37,7 @@ def with_derived(source: Source, parts: dict[str, Choice]) -> tuple[Source, dict
             source = _extended(source, name, names, ())
         else:
             others = {each: given for each, given in parts.items() if each != part}
-            action = resolve_columns(source.names, beside=names, **others).action
+            action = resolve_columns(source.names, beside=(), merged=names, **others).action
             source = _extended(source, name, names, action)
         parts = {**parts, part: name}
     return source, parts
@@ -57,7 +57,7 @@ def _extended(source: Source, name: str, names: tuple[str, ...], action: tuple[s
         return table.append_column(name, values).select(list(columns))
 
     return replace(
-        source, names=(*source.names, name), read=read, schema=None, beside=(*source.beside, *names)
+        source, names=(*source.names, name), read=read, schema=None, merged=(*source.merged, *names)
     )
 
 

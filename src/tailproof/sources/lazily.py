@@ -80,13 +80,17 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def open_lazily(
-    data: DataSet, parts: dict[str, Choice], notes: Notes, engine: str | Engine | None
+    data: DataSet,
+    parts: dict[str, Choice],
+    notes: Notes,
+    engine: str | Engine | None,
+    beside: Sequence[str] = (),
 ) -> tuple[LazyLog, Columns]:
     """Open a Parquet data set as a lazy log; also return the column of each part."""
-    columns, description = chosen_columns(data.label, data.schema.names, data.schema, parts)
-    _require_plain(columns)
+    given = data.label, data.schema.names, data.schema, parts
+    columns, description = chosen_columns(*given, beside=beside)
+    _require_plain(columns, notes)
     data.require_types(columns.used())
-    notes.cautions.extend(columns.doubts)
     ranges = data.parts(PART)
     texts = _text_columns(data, columns)
     surveyor = Surveyor(data.storage, columns, tuple(texts.values()))
@@ -103,11 +107,7 @@ def open_lazily(
     dropped = np.zeros(len(ends), dtype=bool) if columns.next_state else ~ends
     lengths = np.diff(borders) - dropped
     kept = lengths > 0
-    if not columns.next_state:
-        say_what_is_left_out(notes, dropped, ~kept)
-        say_where_steps_are_missing(notes, survey.gaps, survey.rows - len(ends), survey.first_gap)
-    if not kept.any():
-        raise LogError("A log needs at least one transition. Got none whose next state is known.")
+    _require_transitions(survey, columns, dropped, kept, notes)
     known = dict(zip(texts, survey.texts, strict=True))
     variables, actions = _layout(data, columns, survey, known, description, dropped, notes)
     written = {} if description is None else description
@@ -142,7 +142,20 @@ def open_lazily(
     return log, columns
 
 
-def _require_plain(columns: Columns) -> None:
+def _require_transitions(
+    survey: Survey, columns: Columns, dropped: BoolArray, kept: BoolArray, notes: Notes
+) -> None:
+    """Warn about steps that are left out or missing; raise if no transition is left."""
+    if not columns.next_state:
+        steps = survey.rows - len(kept)
+        say_what_is_left_out(notes, dropped, ~kept)
+        say_where_steps_are_missing(notes, survey.gaps, steps, survey.first_gap)
+    if not kept.any():
+        raise LogError("A log needs at least one transition. Got none whose next state is known.")
+
+
+def _require_plain(columns: Columns, notes: Notes) -> None:
+    notes.cautions.extend(columns.doubts)
     if not columns.state or columns.negative or columns.weight or columns.available:
         raise LogError(
             "A log that stays on disk needs state columns and a reward of which more is better, and "

@@ -155,10 +155,15 @@ def read_log(
     >>> log.action_space.labels, log.is_bandit, log.state_names
     (('buy', 'hold'), True, ('x_1',))
     """
-    reading = read(**locals())
+    return read_aloud(**locals())
+
+
+def read_aloud(source: Any, **arguments: Any) -> Any:
+    """Return the log that `read` reads; log how, and warn about its cautions."""
+    reading = read(source, **arguments)
     logging.getLogger(__name__).info(reading.describe())
     for caution in reading.cautions:
-        warnings.warn(caution, TailproofWarning, stacklevel=2)
+        warnings.warn(caution, TailproofWarning, stacklevel=3)
     return reading.log
 
 
@@ -173,9 +178,12 @@ def read(
     lazy: bool | None = None,
     budget: int | None = None,
     engine: str | Engine | None = None,
+    beside: Sequence[str] = (),
     **parts: Choice,
 ) -> Reading:
     """Read a log as `read_log` does, and return it with the guesses and decisions made.
+
+    `beside` are columns (or patterns) of policies to be judged: no pattern of states matches them.
 
     Examples
     --------
@@ -196,7 +204,7 @@ row is an episode of one step.
                 "missing, categorical, categories and cost are for logs in memory. Read it with "
                 "lazy=False, or make these changes in the data."
             )
-        log, columns = open_lazily(data, parts, notes, engine)
+        log, columns = open_lazily(data, parts, notes, engine, beside)
         log = in_memory(log, "lazy=False") if lazy is False else replace(log, budget=budget)
     elif (adapter := _adapter(source)) is not None:
         named = [part for part, choice in parts.items() if choice is not None]
@@ -212,7 +220,7 @@ row is an episode of one step.
     elif max_steps is not None:
         raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
     else:
-        log, columns = read_table(source, parts, notes, tidying)
+        log, columns = read_table(source, parts, notes, tidying, beside)
     return Reading(log, columns, tuple(notes.notes), tuple(notes.cautions))
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.log import Log
-from tailproof.data.misfit import propensity_misfit
 from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import LogError
 from tailproof.sources.actions import action_layout, distinct_actions
-from tailproof.sources.columns import Choice, Columns
+from tailproof.sources.columns import Choice, Columns, resolve_columns
 from tailproof.sources.derived import with_derived
+from tailproof.sources.doubts import say_what_is_odd
 from tailproof.sources.encode import (
     Column,
     identifiers,
@@ -28,6 +28,7 @@ from tailproof.sources.encode import (
     truth_values,
 )
 from tailproof.sources.frequencies import available_actions, with_weights
+from tailproof.sources.leaks import chances, say_what_is_left_out_of_the_state
 from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
 from tailproof.sources.steps import Notes, Steps, assemble, without_timeouts
 from tailproof.sources.tables import Source, naming_the_type, open_table
@@ -49,22 +50,24 @@ _LATER = {
 
 
 def read_table(
-    source: Any, parts: dict[str, Choice], notes: Notes, tidying: Tidying
+    source: Any,
+    parts: dict[str, Choice],
+    notes: Notes,
+    tidying: Tidying,
+    beside: Sequence[str] = (),
 ) -> tuple[Log, Columns]:
-    """Read a log from any table; also return the columns of each part."""
-    original = open_table(source)
-    table, parts = with_derived(original, parts)
-    columns, description = chosen_columns(
-        table.label, table.names, table.schema, parts, table.beside
-    )
-    rows = _load(table, columns)
+    """Read a log from any table; also return the columns of each part.
+
+    `beside` are columns (or patterns) of policies, which no pattern of states matches.
+    """
+    original, parts, columns, description, rows = _loaded(source, parts, beside, notes)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
         kept = require_complete(rows, columns, tidy)
         used = rows if kept is None else rows.filter(pa.array(kept))
         steps = _steps(used, columns, description, tidy, notes)
     if description is None:
-        _doubt_propensities(steps, columns, notes)
+        say_what_is_odd(steps, columns, notes)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
@@ -74,7 +77,7 @@ def read_table(
             episode_ids=typed_labels(log.episode_ids, description, "episode"),
             group_ids=typed_labels(log.group_ids, description, "group"),
         )
-    _say_what_is_odd(columns, log, notes)
+    _say_what_is_no_state(columns, log, notes)
     if columns.weight is not None:
         log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows
@@ -86,12 +89,38 @@ def read_table(
     said = columns.parts()
     hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}
     known = tuple(name for name in original.names if name not in hidden)
-    rows_of = OriginalTable(table.label, known, hidden, origin.count, original.read)
-    log = replace(log, origin=replace(origin, table=rows_of, index=table.index))
+    table = OriginalTable(original.label, known, hidden, origin.count, original.read)
+    log = replace(log, origin=replace(origin, table=table, index=original.index))
     if columns.available:
         mask = available_actions(rows, columns.available, log)
         log = replace(log, origin=replace(log.table_rows, available=mask))
     return log, columns
+
+
+class _Loaded(NamedTuple):
+    """A table, and the columns of it that make up the log."""
+
+    original: Source
+    parts: dict[str, Choice]
+    columns: Columns
+    description: dict[str, Any] | None  # set if tailproof wrote the log
+    rows: pa.Table
+
+
+def _loaded(source: Any, parts: dict[str, Choice], beside: Sequence[str], notes: Notes) -> _Loaded:
+    original = open_table(source)
+    table, parts = with_derived(original, parts)
+    columns, description = chosen_columns(
+        table.label, table.names, table.schema, parts, beside=beside, merged=table.merged
+    )
+    rows = _load(table, columns)
+    with naming_the_type():
+        no_states = chances(columns, rows)
+    if no_states:
+        beside = (*beside, *no_states)
+        columns = resolve_columns(table.names, beside=beside, merged=table.merged, **parts)
+        say_what_is_left_out_of_the_state(no_states, notes)
+    return _Loaded(original, parts, columns, description, rows)
 
 
 def _load(source: Source, columns: Columns) -> pa.Table:
@@ -195,15 +224,8 @@ def _net(
     return rewards - each[actions]
 
 
-def _say_what_is_odd(columns: Columns, log: Log, notes: Notes) -> None:
-    """Report possible mistakes: costs, outcomes among the states, no states."""
-    reward = columns.reward
-    if columns.negative:
-        notes.notes.append(
-            f"Column {reward!r} is read as a cost: less of it is better, and the reward its negative."
-        )
-    elif (log.rewards > 0).any():
-        notes.cautions.extend(columns.doubts)
+def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
+    """Report possible mistakes in the choice of the states: outcomes, and none at all."""
     if columns.outcomes:
         several = len(columns.outcomes) > 1
         notes.cautions.append(
@@ -223,27 +245,6 @@ def _say_what_is_odd(columns: Columns, log: Log, notes: Notes) -> None:
         "No state columns: the actions are compared as in a plain A/B test."
         + (f" Name some with state=... to adjust for them; not used: {left}." if left else "")
     )
-
-
-def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
-    """Warn if the propensities cannot be those of the logged actions."""
-    space, given = steps.action_space, steps.propensity
-    if given is None or not isinstance(space, Discrete) or not (given > 0).all():
-        return
-    misfit = propensity_misfit(
-        steps.states,
-        steps.state_names or (),
-        steps.actions,
-        given,
-        space,
-        everywhere=not columns.available,
-    )
-    if misfit is not None:
-        notes.cautions.append(
-            f"The propensities in {columns.propensity!r} do not fit the logged actions: {misfit}. They "
-            f"must be the probabilities of the actions that were taken; correct them, or pass "
-            f"propensity=False to have them estimated."
-        )
 
 
 def _optional(convert: Callable[[str, Column], T], name: str | None, table: pa.Table) -> T | None:

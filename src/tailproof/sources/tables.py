@@ -34,7 +34,7 @@ class Source:
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
     schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
     index: Any = None  # the row labels of a pandas frame
-    beside: tuple[str, ...] = ()  # columns that no pattern matches and no guess takes
+    merged: tuple[str, ...] = ()  # columns that were merged into another
 
 
 def open_table(given: Any) -> Source:
