@@ -3,9 +3,11 @@
 import datetime as dt
 import json
 import sqlite3
+from contextlib import closing
 
 import narwhals
 import numpy as np
+import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
@@ -145,3 +147,42 @@ def test_files_that_are_none_are_refused(tmp_path):
         (tmp_path / name).write_bytes(b"\x01\x02 no such thing")
         with pytest.raises(LogError, match=said):
             read(tmp_path / name)
+
+
+STAMPS = {
+    "seconds": "2024-01-0{}T00:10:00",
+    "a blank": "2024-01-0{} 00:10:00",
+    "Greenwich": "2024-01-0{}T00:10:00Z",
+    "milliseconds": "2024-01-0{}T00:10:00.250Z",
+    "an offset": "2024-01-0{}T02:10:00+02:00",
+    "days": "2024-01-0{}",
+}
+
+
+@pytest.mark.parametrize("form", STAMPS)
+def test_times_written_as_text_are_times_in_every_source(form, tmp_path):
+    stamps = [STAMPS[form].format(day) for day in (3, 1, 2, 5, 4)]
+    table = pd.DataFrame(
+        {
+            "unit": list("aaabb"),
+            "stamp": stamps,
+            "x": [3.0, 1.0, 2.0, 5.0, 4.0],
+            "action": ["go", "stay", "go", "go", "stay"],
+            "reward": [3.0, 1.0, 2.0, 5.0, 4.0],
+        }
+    )
+    table.to_csv(tmp_path / "log.csv", index=False)
+    table.to_json(tmp_path / "log.jsonl", orient="records", lines=True)
+    table.to_parquet(tmp_path / "log.parquet")
+    with closing(sqlite3.connect(tmp_path / "log.db")) as connection:
+        table.to_sql("log", connection, index=False)
+        connection.commit()
+    files = [tmp_path / f"log.{kind}" for kind in ("csv", "jsonl", "parquet", "db")]
+    logs = [
+        read_log(source, state=["x", "stamp"], episode="unit", step="stamp", terminated=True)
+        for source in (table, polars.DataFrame(table), *files)
+    ]
+    for log in logs:
+        assert log.rewards.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+        assert log.state_names == logs[0].state_names
+        np.testing.assert_allclose(log.states, logs[0].states, atol=1e-9)

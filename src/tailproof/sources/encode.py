@@ -94,6 +94,24 @@ def order(name: str, column: Column) -> AnyArray:
     return numbers(name, column)
 
 
+def dated(column: Column) -> Column:
+    """Return text that consists of ISO dates or times as timestamps; other columns unchanged.
+
+    All sources are read alike so: in files without types, dates are what is written like them.
+    """
+    plain = unwrapped(column)
+    if not is_text(plain.type) or plain.null_count == len(plain):
+        return column
+    if not pc.all(pc.match_substring_regex(plain, r"^\d{4}-\d{2}-\d{2}([T ]|$)")).as_py():
+        return column
+    for zone in (None, "UTC"):
+        try:
+            return plain.cast(pa.timestamp("us", zone))
+        except pa.ArrowInvalid:  # not all are dates, or they have a zone
+            continue
+    return column
+
+
 def identifiers(name: str, column: Column) -> Labelled:
     """Return a column of labels, such as episode ids; whole numbers stay numeric."""
     column = unwrapped(column)

@@ -21,6 +21,7 @@ from tailproof.sources.derived import with_derived
 from tailproof.sources.doubts import say_what_is_odd
 from tailproof.sources.encode import (
     Column,
+    dated,
     identifiers,
     is_text,
     numbers,
@@ -128,7 +129,11 @@ def _load(source: Source, columns: Columns) -> pa.Table:
     table = source.read(columns.used(), labels)
     if table.num_rows == 0:
         raise LogError(f"{source.label} has columns but no rows. A log needs at least one.")
-    return table
+    times = {*columns.state, *columns.next_state, columns.step} - {*labels, *columns.action}
+    with naming_the_type():
+        return pa.table(
+            {name: dated(table[name]) if name in times else table[name] for name in table.column_names}
+        )
 
 
 def _steps(

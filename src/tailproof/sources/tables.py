@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tailproof.errors import LogError, TailproofError
 from tailproof.sources.databases import database, read_database
+from tailproof.sources.encode import dated
 from tailproof.sources.limits import LimitedStream, require_room
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
@@ -214,18 +215,8 @@ def _open_json(path: Path, label: str) -> Source:
 
 def _with_dates(table: pa.Table) -> pa.Table:
     """Return the table with text columns of ISO dates converted to dates, as for CSV."""
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
-        if not pa.types.is_string(column.type) or column.null_count == len(column):
-            continue
-        if not pc.all(pc.match_substring_regex(column, r"^\d{4}-\d{2}-\d{2}([T ]|$)")).as_py():
-            continue
-        try:
-            dates = pc.cast(column, pa.timestamp("us"))
-        except pa.ArrowInvalid:  # not all are dates
-            continue
-        table = table.set_column(place, name, dates)
-    return table
+    columns = [dated(column) for column in table.columns]
+    return pa.table(columns, names=table.column_names)
 
 
 def _open_excel(path: Path, label: str) -> Source:
