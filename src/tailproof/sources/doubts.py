@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.misfit import propensity_misfit
 from tailproof.data.spaces import Discrete
 from tailproof.sources.columns import Columns
@@ -13,13 +13,21 @@ from tailproof.sources.steps import Notes, Steps
 
 _SAME = 0.999  # rank correlation with the reward from which a state is doubted
 _ENOUGH, _ROWS = 100, 20_000  # rows that say something, and rows that say enough
+_COPIED = 0.2  # share of rows that repeat a reward from which they are compared
+_VALUES, _TIMES = 50, 10  # how many rewards must be repeated, and how often at most, by the median
+_ALIKE, _BY_CHANCE = (
+    0.75,
+    0.7,
+)  # share of rewards repeated by copies only; the most that chance makes
 
 
 def say_what_is_odd(steps: Steps, columns: Columns, notes: Notes) -> None:
-    """Report costs, propensities that do not fit, and states that decide the reward."""
+    """Report costs, propensities that do not fit, states that decide the reward, and copies of rows."""
     _say_what_is_a_cost(steps, columns, notes)
     _say_what_decides_the_reward(steps, notes)
     _doubt_propensities(steps, columns, notes)
+    if not (columns.episode or columns.group or columns.weight):
+        _say_what_is_copied(steps, notes)
 
 
 def _say_what_is_a_cost(steps: Steps, columns: Columns, notes: Notes) -> None:
@@ -69,6 +77,41 @@ def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
             f"must be the probabilities of the actions that were taken; correct them, or pass "
             f"propensity=False to have them estimated."
         )
+
+
+def _say_what_is_copied(steps: Steps, notes: Notes) -> None:
+    """Warn if rows are exact copies of others, beyond what rewards of few values make likely.
+
+    Where chance repeats a reward, the rows differ elsewhere: in the action, if in nothing else. And
+    rewards that the state and the action decide are repeated many times.
+    """
+    there = np.flatnonzero(steps.rewards != 0)
+    _, value, counts = np.unique(steps.rewards[there], return_inverse=True, return_counts=True)
+    repeated = np.flatnonzero(counts > 1)
+    few = len(repeated) < _VALUES or len(counts) >= (1 - _COPIED) * len(there)
+    if few or np.median(counts[repeated]) > _TIMES:
+        return
+    chosen = repeated[:: -(-len(repeated) // _ROWS)]
+    held = np.isin(value, chosen)
+    which = _kinds(steps, there[held])
+    pairs = np.unique(np.column_stack([value[held], which]), axis=0)
+    alike = (np.bincount(pairs[:, 0], minlength=len(counts))[chosen] == 1).mean()
+    others = np.bincount(_kinds(steps, there[:: -(-len(there) // _ROWS)]))
+    chance = ((others / others.sum()) ** 2).sum()
+    error = np.sqrt(chance * (1 - chance) / len(chosen))
+    if chance <= _BY_CHANCE and alike >= max(_ALIKE, chance + 4 * error):
+        notes.cautions.append(
+            f"{len(there) - len(counts)} of the {len(there)} rows with a reward other than 0 are exact "
+            f"copies of others, and count as if each were evidence of its own. If they were logged "
+            f"twice, drop them (table.drop_duplicates() in pandas)."
+        )
+
+
+def _kinds(steps: Steps, rows: IntArray) -> IntArray:
+    """Return codes of the distinct pairs of a state and an action in these rows."""
+    both = np.column_stack([steps.states[rows], steps.actions[rows]]).astype(float)
+    _, codes = np.unique(both, axis=0, return_inverse=True)
+    return np.asarray(codes).ravel()
 
 
 def _ranks(values: FloatArray) -> FloatArray:

@@ -132,7 +132,10 @@ def _load(source: Source, columns: Columns) -> pa.Table:
     times = {*columns.state, *columns.next_state, columns.step} - {*labels, *columns.action}
     with naming_the_type():
         return pa.table(
-            {name: dated(table[name]) if name in times else table[name] for name in table.column_names}
+            {
+                name: dated(table[name]) if name in times else table[name]
+                for name in table.column_names
+            }
         )
 
 
