@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from tailproof.errors import LogError, TailproofError
 from tailproof.sources.databases import database, read_database
-from tailproof.sources.encode import dated
+from tailproof.sources.encode import array, dated
 from tailproof.sources.limits import LimitedStream, require_room
+from tailproof.sources.spelling import may_be_thousands, require_no_thousands, require_utf8
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
@@ -246,7 +247,9 @@ def _open_csv(path: Path, label: str) -> Source:
         "line."
     )
     with blaming(label, advice), pa.input_stream(str(path)) as file:
-        delimiter = _delimiter(file.read(1 << 16))
+        head = file.read(1 << 16)
+        delimiter = _delimiter(head)
+        require_utf8(label, path.name, head, delimiter)
     # A label may contain a line break.
     parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
 
@@ -271,6 +274,14 @@ def _open_csv(path: Path, label: str) -> Source:
         for name in labels:
             at = table.column_names.index(name)
             table = table.set_column(at, name, _whole_numbers(table.column(name)))
+        for name in set(columns) - set(labels):
+            if pa.types.is_floating(table[name].type) and may_be_thousands(
+                array(table[name].drop_null())
+            ):
+                with blaming(label, advice), opened() as file:
+                    options = converting([name], [name])
+                    texts = csv.read_csv(file, parse_options=parsing, convert_options=options)
+                require_no_thousands(label, name, texts[name])
         return table
 
     with blaming(label, advice), csv.open_csv(path, parse_options=parsing) as file:
