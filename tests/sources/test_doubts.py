@@ -70,3 +70,50 @@ def test_a_step_that_was_logged_twice_is_named_a_copy():
         read(twice, **parts)
     with pytest.raises(LogError, match=r"1 such pairs\); name another step column, or pass step=F"):
         read(pd.concat([table, table[:1].assign(age=1)]), **parts)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_labels_that_differ_by_case_or_blanks_are_warned_of(lazy, tmp_path):
+    table = frame(400)
+    table.loc[::7, "action"] = "Mail"
+    table.loc[::11, "action"] = "mail "
+    table.to_parquet(tmp_path / "log.parquet")
+    (caution,) = read(tmp_path / "log.parquet", state="age", lazy=lazy).cautions
+    assert "count as different actions: 'Mail' and 'mail' and 'mail '." in caution
+    table["action"] = table["action"].str.strip().str.lower()
+    assert read(table, state="age").cautions == ()
+
+
+def test_a_column_of_records_is_refused_with_what_to_do():
+    table = {"who": [{"age": 1}, {"age": 2}], "action": ["a", "b"], "reward": [1.0, 2.0]}
+    with pytest.raises(LogError, match=r"'who' holds records, not numbers or text.*json_normalize"):
+        read(table, state="who")
+    flat = pd.json_normalize(pd.DataFrame(table).to_dict("records"))
+    assert read(flat, state="who.age").log.states.tolist() == [[1.0], [2.0]]
+
+
+def test_always_is_a_way_to_say_that_episodes_terminate():
+    table = frame(60).assign(unit=np.repeat(np.arange(12), 5), step=list(range(5)) * 12)
+    parts = {"state": "age", "episode": "unit", "step": "step"}
+    logs = [read(table, terminated=each, **parts).log for each in (True, "always")]
+    assert logs[0].terminated.tolist() == logs[1].terminated.tolist()
+    assert logs[0].always_terminates
+
+
+def test_several_columns_name_an_episode(tmp_path):
+    table = frame(60).assign(house=np.repeat([1, 2], 30), day=list(np.repeat([7, 8, 9], 10)) * 2)
+    table["hour"] = list(range(10)) * 6
+    table.to_csv(tmp_path / "log.csv", index=False)
+    joined = table.assign(both=table["house"].astype(str) + "-" + table["day"].astype(str))
+    parts = {"step": "hour", "terminated": True}
+    expected = read(joined, state="age", episode="both", **parts).log
+    for source in (table, tmp_path / "log.csv"):
+        reading = read(source, state="*", episode=["house", "day"], **parts)
+        assert reading.columns.state == ("age",)
+        assert reading.columns.episode == "house,day"
+        assert reading.log.rewards.tolist() == expected.rewards.tolist()
+        assert reading.log.episode_ids.tolist()[0] == "1 / 7"
+    path = tmp_path / "log.parquet"
+    table.to_parquet(path)
+    with pytest.raises(LogError, match=r"one column. Got house, day; read it with lazy=False"):
+        read(path, lazy=True, state="age", episode=["house", "day"], **parts)

@@ -159,7 +159,7 @@ class LogOptions:
             "group": self.group,
             "weight": self.weight,
             "available": _several(self.available),
-            "terminated": True if self.terminated == "always" else self.terminated,
+            "terminated": self.terminated,
         }
         return {
             **{part: False if given == "-" else given for part, given in parts.items()},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
+from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +27,11 @@ KEYWORDS = (
     "state|action|reward|episode|step|next_state|terminated|truncated|propensity|group|weight|"
     "available|missing|categorical|categories|gamma|folds|clip|seed|level|base"
 )
+
+
+# A value in a message of the library, and a word of a command line.
+_VALUE = r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w.-]*\w|\.\.\."
+_WORD = r"(?:'[^']*'|\S)+?"
 
 
 def _flag(text: str, *flags: str, **more: Any) -> Any:
@@ -71,6 +78,7 @@ class Session:
 
     def note(self, text: str) -> None:
         """Keep and print a note on how input was read."""
+        text = as_options(text)
         self.notes.append(text)
         if self.talks:
             self.err.print(visible(text), style="dim")
@@ -135,14 +143,16 @@ def as_options(message: str) -> str:
 
     >>> as_options("Pass terminated=True, or say next_state=['a', 'b'].")
     'Pass --terminated always, or say --next-state a,b.'
+    >>> as_options("Name them, as in reward='Revenue ($)', state='*', or reward='-my cost'.")
+    "Name them, as in --reward 'Revenue ($)' --state '*', or --reward='-my cost'."
     >>> as_options("Use method('mis', folds=6, mean='adaptive-huber'), or Method(..., at=...).")
     'Use --method mis --folds 6 --set mean=adaptive-huber.'
     """
     said = re.sub(r"[;,] or (compose a )?Method\((?:[^()]|\([^()]*\))*\)", "", message)
     said = re.sub(r"\b(?:method=)?method\('([\w+-]+)'((?:, [^()]*)?)\)", _method, said)
-    said = re.sub(rf"\b({KEYWORDS})=('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)", _option, said)
+    said = re.sub(rf"\b({KEYWORDS})=({_VALUE})", _option, said)
     said = re.sub(r"\blazy=False\b", "--no-lazy", re.sub(r"\blazy=True\b", "--lazy", said))
-    return re.sub(r"(--[\w-]+ \S+), (?=--)", r"\1 ", said)  # can be copied to a command line
+    return re.sub(rf"(--[\w-]+[ =]{_WORD}), (?=--)", r"\1 ", said)  # can be copied
 
 
 def _method(match: re.Match[str]) -> str:
@@ -157,9 +167,12 @@ def _method(match: re.Match[str]) -> str:
 
 
 def _option(match: re.Match[str]) -> str:
-    name, value = match[1], match[2].replace("'", "")
-    words = {"True": "always", "False": "-", "...": "COLUMN", "*": "'*'"}
-    value = words.get(value, value.strip("[]").replace(", ", ","))
-    if value.startswith("-") and len(value) > 1:
-        return f"--{name.replace('_', '-')}={value}"  # a separate word would be read as an option
-    return f"--{name.replace('_', '-')} {value}"
+    name, value = match[1], match[2]
+    plain = {"True": "always", "False": "-", "...": "COLUMN"}.get(value)
+    if plain is None and value[0] in "'\"[":
+        given = literal_eval(value) if "..." not in value else "COLUMN"
+        plain = shlex.quote(given if isinstance(given, str) else ",".join(map(str, given)))
+    plain = value if plain is None else plain
+    if plain.lstrip("'").startswith("-") and len(plain) > 1:
+        return f"--{name.replace('_', '-')}={plain}"  # a separate word would be read as an option
+    return f"--{name.replace('_', '-')} {plain}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from tailproof.errors import LogError
+from tailproof.errors import ColumnError, LogError
 from tailproof.sources.conventions import (
     CHOICES,
     CONVENTIONS,
@@ -339,12 +339,11 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
     example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}
     if not chosen.get("state"):
         example["state"] = "*"
-    raise LogError(
+    raise ColumnError(
         f"No column looks like the {' or the '.join(missing)}. The log has: "
         f"{listed(names, 30) or 'no columns'}. "
         f"Name {'it' if len(missing) == 1 else 'them'}, as in "
-        f"{', '.join(f'{part}={name!r}' for part, name in example.items())}; a text file needs a first "
-        f"line with column names."
+        f"{', '.join(f'{part}={name!r}' for part, name in example.items())}."
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.misfit import propensity_misfit
-from tailproof.data.spaces import Discrete
+from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.sources.columns import Columns
 from tailproof.sources.conventions import listed
 from tailproof.sources.steps import Notes, Steps
@@ -22,12 +22,28 @@ _ALIKE, _BY_CHANCE = (
 
 
 def say_what_is_odd(steps: Steps, columns: Columns, notes: Notes) -> None:
-    """Report costs, propensities that do not fit, states that decide the reward, and copies of rows."""
+    """Report doubtful costs, labels, states and propensities, and copies of rows."""
     _say_what_is_a_cost(steps, columns, notes)
+    say_which_labels_are_alike(steps.action_space, notes)
     _say_what_decides_the_reward(steps, notes)
     _doubt_propensities(steps, columns, notes)
     if not (columns.episode or columns.group or columns.weight):
         _say_what_is_copied(steps, notes)
+
+
+def say_which_labels_are_alike(space: ActionSpace | None, notes: Notes) -> None:
+    """Warn of actions whose labels differ only by case or blanks."""
+    if not isinstance(space, Discrete) or space.labels is None:
+        return
+    alike: dict[str, list[str]] = {}
+    for label in space.labels:
+        alike.setdefault(" ".join(label.split()).casefold(), []).append(label)
+    if several := [labels for labels in alike.values() if len(labels) > 1]:
+        shown = "; ".join(" and ".join(map(repr, labels)) for labels in several[:3])
+        notes.cautions.append(
+            f"Actions that differ only by case or blanks count as different actions: {shown}. If they "
+            f"are the same, write them alike (.str.strip().str.lower() in pandas)."
+        )
 
 
 def _say_what_is_a_cost(steps: Steps, columns: Columns, notes: Notes) -> None:

@@ -19,7 +19,9 @@ from tailproof.errors import LogError
 from tailproof.sources.actions import Actions, action_layout
 from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.databases import database
+from tailproof.sources.doubts import say_which_labels_are_alike
 from tailproof.sources.encode import identifiers, is_text
+from tailproof.sources.excel import EXCEL
 from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
 from tailproof.sources.reader import ParquetReader
 from tailproof.sources.steps import (
@@ -46,7 +48,8 @@ def data_set_to_stay(source: Any, lazy: bool | None, budget: int | None) -> Data
     """
     if isinstance(source, DataSet):
         return source
-    remote = isinstance(source, str) and "://" in source and database(source) is None
+    remote = isinstance(source, str) and "://" in source and not source.startswith(EXCEL)
+    remote = remote and database(source) is None
     if lazy is False and not remote:
         return None
     if not isinstance(source, str | Path) or not (remote or _is_parquet(Path(source))):
@@ -244,4 +247,5 @@ def _layout(
             left_out = np.bincount(codes, minlength=len(actions.counts))
             actions = replace(actions, counts=actions.counts - left_out)
     notes.notes.extend(about_actions)
+    say_which_labels_are_alike(actions.space, notes)
     return variables, actions

@@ -113,7 +113,7 @@ def read_log(
     next_state
         As `state`; may be missing where an episode ends.
     terminated
-        A column of booleans, or True if every episode terminates at its last row.
+        A column of booleans, or True (or ``"always"``) if every episode terminates at its last row.
     truncated
         A column of booleans.
     propensity
@@ -195,6 +195,8 @@ row is an episode of one step.
     log: Any
     columns: Columns | None = None
     notes = Notes()
+    if parts.get("terminated") == "always":
+        parts["terminated"] = True
     listed = (categorical,) if isinstance(categorical, str) else tuple(categorical)
     tidying = Tidying(missing, listed, categories, dict(cost or {}))
     data = data_set_to_stay(source, lazy, budget)

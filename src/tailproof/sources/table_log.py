@@ -14,7 +14,7 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
-from tailproof.errors import LogError
+from tailproof.errors import ColumnError, LogError
 from tailproof.sources.actions import action_layout, distinct_actions
 from tailproof.sources.columns import Choice, Columns, resolve_columns
 from tailproof.sources.derived import with_derived
@@ -110,10 +110,13 @@ class _Loaded(NamedTuple):
 
 def _loaded(source: Any, parts: dict[str, Choice], beside: Sequence[str], notes: Notes) -> _Loaded:
     original = open_table(source)
-    table, parts = with_derived(original, parts)
-    columns, description = chosen_columns(
-        table.label, table.names, table.schema, parts, beside=beside, merged=table.merged
-    )
+    try:
+        table, parts = with_derived(original, parts)
+        columns, description = chosen_columns(
+            table.label, table.names, table.schema, parts, beside=beside, merged=table.merged
+        )
+    except ColumnError as error:
+        raise ColumnError(f"{error} {original.heading}".strip()) from error
     rows = _load(table, columns)
     with naming_the_type():
         no_states = chances(columns, rows)

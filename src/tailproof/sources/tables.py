@@ -13,9 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailproof.errors import LogError, TailproofError
+from tailproof.errors import LogError
+from tailproof.sources.blame import blaming
 from tailproof.sources.databases import database, read_database
 from tailproof.sources.encode import array, dated
+from tailproof.sources.excel import EXCEL, named_sheet, read_excel
 from tailproof.sources.limits import LimitedStream, require_room
 from tailproof.sources.spelling import may_be_thousands, require_no_thousands, require_utf8
 
@@ -36,6 +38,7 @@ class Source:
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
     schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
     index: Any = None  # the row labels of a pandas frame
+    heading: str = ""  # where the names of its columns stand, if none of them fits
     merged: tuple[str, ...] = ()  # columns that were merged into another
 
 
@@ -45,6 +48,9 @@ def open_table(given: Any) -> Source:
         label = f"The database {asked.path}"
         with blaming(label, "Check the query, and that every column has one type."):
             return _in_memory(label, read_database(asked))
+    if isinstance(given, str) and given.startswith(EXCEL):
+        path, sheet = named_sheet(given)
+        return _in_memory(f"The file {path}", *read_excel(path, f"The file {path}", sheet))
     if isinstance(given, str | Path):
         return _open_path(Path(given))
     label = f"The {type(given).__module__.split('.')[0]} {type(given).__name__}"
@@ -58,18 +64,6 @@ def open_table(given: Any) -> Source:
     pandas = sys.modules.get("pandas")
     is_pandas = pandas is not None and isinstance(given, pandas.DataFrame)
     return replace(_in_memory(label, table), index=given.index if is_pandas else None)
-
-
-@contextmanager
-def blaming(label: str, advice: str) -> Iterator[None]:
-    """Convert any error of a parser to a `LogError` that names the input."""
-    try:
-        yield
-    except TailproofError:
-        raise
-    except Exception as error:  # parsers of untrusted bytes raise errors of any type
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise LogError(f"{label} could not be read: {reason[:300]}. {advice}") from error
 
 
 @contextmanager
@@ -87,11 +81,11 @@ def naming_the_type(where: str = "") -> Iterator[None]:
         ) from error
 
 
-def _in_memory(label: str, table: pa.Table) -> Source:
+def _in_memory(label: str, table: pa.Table, heading: str = "") -> Source:
     def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
         return table.select(list(columns))
 
-    return Source(label, tuple(table.column_names), read, table.schema)
+    return Source(label, tuple(table.column_names), read, table.schema, heading=heading)
 
 
 def _as_table(given: Any) -> pa.Table | None:
@@ -137,7 +131,7 @@ def _open_path(path: Path) -> Source:
     if name.endswith(JSON_SUFFIXES):
         return _open_json(path, label)
     if name.endswith(".xlsx"):
-        return _open_excel(path, label)
+        return _in_memory(label, *read_excel(path, label))
     raise LogError(
         f"{label} is not a log that can be read"
         + (": it does not begin as a Parquet file does" if name.endswith(".parquet") else "")
@@ -220,25 +214,6 @@ def _with_dates(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def _open_excel(path: Path, label: str) -> Source:
-    try:
-        from openpyxl import load_workbook
-    except ModuleNotFoundError as error:
-        raise LogError(f"{label} needs openpyxl: pip install 'tailproof[excel]'.") from error
-    advice = "An Excel log is one sheet with column names in its first row."
-    with blaming(label, advice):
-        book = load_workbook(path, read_only=True, data_only=True)
-        rows = list(book.worksheets[0].iter_rows(values_only=True))
-        book.close()
-        if not rows:
-            raise ValueError("its first sheet is empty")
-        named = [j for j, name in enumerate(rows[0]) if name is not None]
-        columns = {str(rows[0][j]): [row[j] for row in rows[1:]] for j in named}
-        if len(columns) < len(named):
-            raise ValueError("two columns have the same name")
-        return _in_memory(label, pa.table({name: pa.array(each) for name, each in columns.items()}))
-
-
 def _open_csv(path: Path, label: str) -> Source:
     from pyarrow import csv
 
@@ -286,7 +261,7 @@ def _open_csv(path: Path, label: str) -> Source:
 
     with blaming(label, advice), csv.open_csv(path, parse_options=parsing) as file:
         names = tuple(file.schema.names)
-    return Source(label, names, read)
+    return Source(label, names, read, heading="A text file needs a first line with column names.")
 
 
 def _delimiter(head: bytes) -> str:
