@@ -13,6 +13,10 @@ class LogError(TailproofError):
     """The logged data cannot be used as it is."""
 
 
+class ColumnError(LogError):
+    """No column of a table is named for a part of a log, or looks like it."""
+
+
 class StorageError(LogError):
     """A file could not be read or written; a retry may succeed."""
 

@@ -356,3 +356,37 @@ def test_a_rule_over_columns_works_on_a_log_that_stays_on_disk(tmp_path):
 
     in_memory = evaluate(log, mine, method="bandit-dm").value
     assert evaluate(stored, mine, method="bandit-dm").value == pytest.approx(in_memory)
+
+
+def late(states):
+    return states["days"] >= 30
+
+
+@pytest.mark.parametrize("form", ["rule", "column", "array", "nullable", "classes"])
+def test_true_and_false_name_no_action(form):
+    table = frame()
+    table["late"] = table["days"] >= 30
+    model = DecisionTreeClassifier().fit(table[["days"]], table["late"])
+    policy = {
+        "rule": late,
+        "column": Column("late"),
+        "array": table["late"].to_numpy(),
+        "nullable": table["late"].astype("boolean"),
+        "classes": model.predict_proba,
+    }[form]
+    with pytest.raises(
+        PolicyError, match=r"actions are email, none, voucher; .*numpy\.where\(cond"
+    ):
+        law(policy, log_of(table))
+
+
+@pytest.mark.parametrize("labels", [(False, True), ("False", "True"), (0, 1), (1, 0), (-1, 0, 1)])
+def test_true_and_false_are_actions_of_these_names(labels):
+    table = frame()
+    table["sent"] = [labels[i % len(labels)] for i in range(len(table))]
+    log = log_of(table, action="sent")
+    names = [log.action_space.label(code).lower() for code in range(log.n_actions)]
+    yes = names.index("true" if "true" in names else "1")
+    no = names.index("false" if "false" in names else "0")
+    chosen = law(late, log).argmax(axis=1)
+    assert (chosen == np.where(table["days"] >= 30, yes, no)).all()

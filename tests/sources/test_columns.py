@@ -103,7 +103,7 @@ def test_patterns_of_states_and_next_states_are_paired_by_what_the_star_stands_f
         ),
         (("x_1", "obs_1", "action", "reward"), {}, "More than one family .* x_1; obs_1. Say which"),
         (("x", "reward"), {}, "No column looks like the action. The log has: x, reward"),
-        (("0.1", "0.2"), {}, "No column looks like the action or the reward.*first line with"),
+        (("0.1", "0.2"), {}, "No column looks like the action or the reward.*as in action="),
         ((), {}, "The log has: no columns"),
         (PLAIN, {"reward": "rewrd"}, "no column 'rewrd' for reward.*Did you mean 'reward'"),
         (PLAIN, {"state": "y_*"}, "No column matches the state pattern"),

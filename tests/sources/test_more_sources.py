@@ -3,9 +3,11 @@
 import datetime as dt
 import json
 import sqlite3
+from contextlib import closing
 
 import narwhals
 import numpy as np
+import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
@@ -145,3 +147,91 @@ def test_files_that_are_none_are_refused(tmp_path):
         (tmp_path / name).write_bytes(b"\x01\x02 no such thing")
         with pytest.raises(LogError, match=said):
             read(tmp_path / name)
+
+
+STAMPS = {
+    "seconds": "2024-01-0{}T00:10:00",
+    "a blank": "2024-01-0{} 00:10:00",
+    "Greenwich": "2024-01-0{}T00:10:00Z",
+    "milliseconds": "2024-01-0{}T00:10:00.250Z",
+    "an offset": "2024-01-0{}T02:10:00+02:00",
+    "days": "2024-01-0{}",
+}
+
+
+@pytest.mark.parametrize("form", STAMPS)
+def test_times_written_as_text_are_times_in_every_source(form, tmp_path):
+    stamps = [STAMPS[form].format(day) for day in (3, 1, 2, 5, 4)]
+    table = pd.DataFrame(
+        {
+            "unit": list("aaabb"),
+            "stamp": stamps,
+            "x": [3.0, 1.0, 2.0, 5.0, 4.0],
+            "action": ["go", "stay", "go", "go", "stay"],
+            "reward": [3.0, 1.0, 2.0, 5.0, 4.0],
+        }
+    )
+    table.to_csv(tmp_path / "log.csv", index=False)
+    table.to_json(tmp_path / "log.jsonl", orient="records", lines=True)
+    table.to_parquet(tmp_path / "log.parquet")
+    with closing(sqlite3.connect(tmp_path / "log.db")) as connection:
+        table.to_sql("log", connection, index=False)
+        connection.commit()
+    files = [tmp_path / f"log.{kind}" for kind in ("csv", "jsonl", "parquet", "db")]
+    logs = [
+        read_log(source, state=["x", "stamp"], episode="unit", step="stamp", terminated=True)
+        for source in (table, polars.DataFrame(table), *files)
+    ]
+    for log in logs:
+        assert log.rewards.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+        assert log.state_names == logs[0].state_names
+        np.testing.assert_allclose(log.states, logs[0].states, atol=1e-9)
+
+
+def workbook(path, **sheets):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+
+
+LOGGED = [["x", "action", "reward"], [1.0, "a", 2.0], [2.0, "b", 3.0]]
+
+
+def test_a_sheet_is_named(tmp_path):
+    path = tmp_path / "plan.xlsx"
+    workbook(path, Info=[["readme"], ["this workbook"]], Data=LOGGED)
+    with pytest.raises(
+        LogError, match=r"sheet 'Info'. Other sheets are Data; name one as in"
+    ) as caught:
+        read_log(path)
+    address = str(caught.value).partition("name one as in '")[2].partition("'")[0]
+    assert read_log(address).rewards.tolist() == [2.0, 3.0]
+    with pytest.raises(LogError, match=r"has no sheet 'Dat'. It has Info, Data"):
+        read_log(f"excel://{path}?sheet=Dat")
+    with pytest.raises(LogError, match=r"After . comes sheet=NAME"):
+        read_log(f"excel://{path}?table=Data")
+
+
+def test_rows_above_the_names_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    workbook("ward.xlsx", Export=[["Ward 4B"], [None], *LOGGED])
+    with pytest.raises(LogError, match="Row 3 looks like column names: delete the rows") as caught:
+        read_log("ward.xlsx")
+    line = str(caught.value).partition("convert the sheet: ")[2].removesuffix(".")
+    exec(line, {"pandas": pd})
+    assert read_log("log.csv").rewards.tolist() == [2.0, 3.0]
+
+
+def test_where_names_stand_is_said_of_text_files_only(tmp_path):
+    table = pd.DataFrame({"this": [1], "that": [2]})
+    table.to_csv(tmp_path / "log.csv", index=False)
+    table.to_parquet(tmp_path / "log.parquet")
+    with pytest.raises(LogError, match="A text file needs a first line with column names"):
+        read_log(tmp_path / "log.csv")
+    with pytest.raises(LogError, match=r"reward='COLUMN', state='\*'\.$"):
+        read_log(tmp_path / "log.parquet")

@@ -8,8 +8,9 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from tailproof import Log
-from tailproof.errors import LogError, PartitionError
+from tailproof import Column, Log, evaluate, read_log
+from tailproof.errors import LogError, PartitionError, TailproofWarning
+from tailproof.sources import read
 from tailproof.sources.propensities import (
     calibration_error,
     estimate_propensities,
@@ -231,3 +232,46 @@ def test_calibration_error_of_the_truth_vanishes_with_more_rows():
         log, law = logged(n)
         errors.append(calibration_error(law, log.actions))
     assert errors[1] < errors[0] / 5
+
+
+def by_action(n=2000, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n)
+    law = np.column_stack([1 / (1 + np.exp(-x)), 0.7 / (1 + np.exp(x)), 0.3 / (1 + np.exp(x))])
+    labels = np.array(["email", "no_email", "sms"])
+    action = (law.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    columns = {f"p_{label}": each for label, each in zip(labels, law.T, strict=True)}
+    table = {"x": x, "action": labels[action], "reward": rng.normal(size=n), **columns}
+    return table, law[np.arange(n), action]
+
+
+@pytest.mark.parametrize("choice", ["p_*", ["p_sms", "p_no_email", "p_email"]])
+def test_each_row_has_the_propensity_in_the_column_of_its_action(choice):
+    table, taken = by_action()
+    reading = read(table, propensity=choice, state="*")
+    np.testing.assert_allclose(reading.log.propensity, taken)
+    assert (reading.columns.state, reading.cautions) == (("x",), ())
+    known = evaluate(reading.log, Column("p_*")).value  # the policy that logged
+    assert known == pytest.approx(np.mean(table["reward"]), abs=0.02)
+
+
+def test_propensities_by_action_are_checked():
+    table, _ = by_action()
+    with pytest.raises(LogError, match=r"none is named after 'sms'"):
+        read(table | {"p_other": table["p_sms"]}, propensity=["p_email", "p_no_email", "p_other"])
+    with pytest.raises(LogError, match=r"must be at least 0 and add up to 1. Got .* in row 0"):
+        read(table | {"p_sms": 1 - table["p_sms"]}, propensity="p_*")
+    gaps = table | {"p_sms": [None, *table["p_sms"][1:]]}
+    gaps["action"] = np.array(["sms", *table["action"][1:]])
+    gaps["p_email"] = np.array([1 - table["p_no_email"][0], *table["p_email"][1:]])
+    with pytest.raises(LogError, match=r"Column 'p_\*' has 1 missing value, the first at row 0"):
+        read(gaps, propensity="p_*")
+
+
+def test_propensities_that_do_not_fit_are_warned_of_unless_they_are_estimated():
+    table, taken = by_action()
+    wrong = {**table, "propensity": 1 - taken}
+    with pytest.warns(TailproofWarning, match=r"'propensity' do not fit the logged actions: '"):
+        log = read_log(wrong, state="x")
+    assert read({**table, "propensity": taken}, state="x").cautions == ()
+    with_estimated_propensities(log)  # warns of nothing

@@ -467,7 +467,7 @@ def test_step_needs_episodes():
         (
             "log.csv",
             b"x,a,r\n1,0,5 USD\n",
-            "'r' must hold numbers.*with a decimal point and no unit",
+            "'r' must hold numbers.*numbers have units",
         ),
         ("log.csv", b"x,a,r\n1,0,NA\n", "'r' has 1 missing value"),
         ("log.parquet", b"hello", "does not begin as a Parquet file does"),

@@ -168,6 +168,22 @@ def test_a_cost_is_a_negative_reward_and_said():
         read_log({"x": [1.0, 2.0], "a": [0, 1], "cost": [3.0, 4.0]}, reward="cost")
 
 
+@pytest.mark.parametrize("name", ["total_cost", "Claims Cost", "latency_ms", "losses"])
+def test_a_reward_named_like_a_cost_is_doubted_unless_its_sign_is_said(name):
+    table = {"x": [1.0, 2.0], "a": [0, 1], name: [3.0, 4.0]}
+    (caution,) = read(table, reward=name).cautions
+    assert f"More of '{name}' counts as better" in caution
+    assert f"reward='-{name}'" in caution
+    assert read(table, reward=f"-{name}").cautions == ()
+    spent = {**table, name: [-3.0, 0.0]}  # already negative: more of it is better
+    assert read(spent, reward=name).cautions == ()
+
+
+@pytest.mark.parametrize("name", ["cost_saving", "loss_avoided", "closs", "revenue"])
+def test_what_is_no_cost_is_not_doubted(name):
+    assert read({"x": [1.0, 2.0], "a": [0, 1], name: [3.0, 4.0]}, reward=name).cautions == ()
+
+
 def test_a_plain_ab_file_needs_no_state():
     rng = np.random.default_rng(0)
     table = {"variant": ["old", "new"] * 200, "revenue": rng.pareto(2.5, 400), "note": ["?"] * 400}
@@ -182,6 +198,11 @@ def test_a_plain_ab_file_needs_no_state():
 def test_the_parts_that_are_missing_are_said_at_once():
     with pytest.raises(LogError, match=r"like the action or the reward.*action='offer_given', rew"):
         read_log({"age": [1], "segment": ["n"], "offer_given": ["a"], "total_spend": [1.0]})
+
+
+def test_a_cost_is_suggested_with_its_sign():
+    with pytest.raises(LogError, match=r"looks like the reward.*as in reward='-total_cost'"):
+        read_log({"age": [1], "action": ["a"], "total_cost": [1.0]})
 
 
 def test_costs_are_taken_off_wherever_the_action_was_taken():

@@ -18,7 +18,7 @@ from tailproof.engines import Engine
 from tailproof.errors import TailproofError
 from tailproof.files.atomic import require_replaceable
 from tailproof.policies.naming import for_log
-from tailproof.policies.text import POLICY_FORMS, name_and_policy
+from tailproof.policies.text import POLICY_FORMS, name_and_policy, policy_columns
 from tailproof.report.record import page_of
 from tailproof.report.versions import versions
 from tailproof.sources.propensities import with_estimated_propensities
@@ -136,19 +136,22 @@ def opened(
     session: Session,
     report: Path | None,
     *,
+    policies: Sequence[str] = (),
     engine: Engine | None = None,
     out: Path | None = None,
 ) -> Case:
     """Read the log, or open it lazily if it is too large, and print how it was read.
 
     `report` and `out` are files that the command will write: an error is raised now if they are not
-    regular files, or the log itself.
+    regular files, or the log itself. Columns of the `policies` are not taken for states.
     """
     from tailproof.sources import read  # imports pyarrow, not needed for --help
 
     _require_outputs([path for path in (report, out) if path is not None], options.log)
     with session.working(f"Reading {options.log}"):
-        reading = read(options.log, engine=engine, **options.reading())
+        named = [name_and_policy(each)[1] for each in policies]
+        beside = policy_columns(named)
+        reading = read(options.log, engine=engine, beside=beside, **options.reading())
     if reading.log.stays_on_disk:
         session.note(f"The log stays on disk and is read in pieces: {reading.log!r}.")
     if reading.columns is not None:

@@ -69,7 +69,7 @@ def evaluate(
 
     level, seed = asked.level, asked.seed
     with engine.running() as where:
-        case = opened("evaluate", log, session, asked.report, engine=where)
+        case = opened("evaluate", log, session, asked.report, policies=[policy], engine=where)
         target = case.policy(policy)
         chosen = method.chosen()
         if isinstance(chosen.base, IPS | BanditDR) and not case.log.has_propensity:
@@ -187,7 +187,7 @@ def compare(
     from tailproof.report.pages import comparison_page  # not imported for --help
 
     with engine.running() as where:
-        case = opened("compare", log, session, asked.report, engine=where)
+        case = opened("compare", log, session, asked.report, policies=policy, engine=where)
         named = [name_and_policy(each)[0] for each in policy]
         policies = dict(zip(named, map(case.policy, policy), strict=True))
         if len(policies) < len(named):
@@ -248,7 +248,7 @@ def diagnose(
     """
     from tailproof.report.pages import diagnosis_page  # not imported for --help
 
-    case = opened("diagnose", log, session, report)
+    case = opened("diagnose", log, session, report, policies=[policy] if policy else [])
     target = None if policy is None else case.policy(policy)
     shown, diagnosis = case.diagnosed(case.log, target, gamma=gamma, seed=seed)
     case.conclude(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from ast import literal_eval
 
 #: Keyword arguments of the library that are command-line options.
 KEYWORDS = (
@@ -18,7 +20,9 @@ PHRASES = {
     "with Log.with_groups": "with --group COLUMN",
     "write it with write_log first": "write it as Parquet first",
 }
-_VALUE = r"('[^']*'|\[[^\]]*\]|[\w.-]*\w|\.\.\.)"
+# a value in a message of the library, and a word of a command line
+_VALUE = r"('[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w.-]*\w|\.\.\.)"
+_WORD = r"(?:'[^']*'|\S)+?"
 
 
 def as_options(message: str) -> str:
@@ -26,6 +30,8 @@ def as_options(message: str) -> str:
 
     >>> as_options("Pass terminated=True, or say next_state=['a', 'b'].")
     'Pass --terminated always, or say --next-state a,b.'
+    >>> as_options("Name them, as in reward='Revenue ($)', state='*', or reward='-my cost'.")
+    "Name them, as in --reward 'Revenue ($)' --state '*', or --reward='-my cost'."
     >>> as_options("Use method('mis', folds=6, mean='adaptive-huber'), or Method(..., at=...).")
     'Use --method mis --folds 6 --set mean=adaptive-huber.'
     >>> as_options("Use steps=3_000; target_rate='auto' follows.")
@@ -38,7 +44,7 @@ def as_options(message: str) -> str:
     said = re.sub(rf"(?<![\w-])({KEYWORDS})={_VALUE}", _option, said)
     said = re.sub(rf"(?<!--set )\b({SETTINGS})={_VALUE}", _setting, said)
     said = re.sub(r"\blazy=False\b", "--no-lazy", re.sub(r"\blazy=True\b", "--lazy", said))
-    return re.sub(r"(--[\w-]+ \S+), (?=--)", r"\1 ", said)  # can be copied to a command line
+    return re.sub(rf"(--[\w-]+[ =]{_WORD}), (?=--)", r"\1 ", said)  # can be copied
 
 
 def _method(match: re.Match[str]) -> str:
@@ -61,9 +67,12 @@ def _plain(value: str) -> str:
 
 
 def _option(match: re.Match[str]) -> str:
-    name, value = match[1], _plain(match[2])
-    words = {"True": "always", "False": "-", "...": "COLUMN", "*": "'*'"}
-    value = words.get(value, value.strip("[]").replace(", ", ","))
-    if value.startswith("-") and len(value) > 1:
-        return f"--{name.replace('_', '-')}={value}"  # a separate word would be read as an option
-    return f"--{name.replace('_', '-')} {value}"
+    name, value = f"--{match[1].replace('_', '-')}", match[2]
+    plain = {"True": "always", "False": "-", "...": "COLUMN"}.get(value)
+    if plain is None and value[0] in "'\"[":
+        given = literal_eval(value) if "..." not in value else "COLUMN"
+        plain = shlex.quote(given if isinstance(given, str) else ",".join(map(str, given)))
+    plain = _plain(value) if plain is None else plain
+    if plain.lstrip("'").startswith("-") and len(plain) > 1:
+        return f"{name}={plain}"  # a separate word would be read as an option
+    return f"{name} {plain}"

@@ -91,13 +91,13 @@ class LogOptions:
     )
     reward: str | None = column_option("What it earned.")
     episode: str | None = column_option(
-        "Rows of one episode share it. - makes every row an episode."
+        "Rows of one episode share it, or all of a,b. - makes every row an episode."
     )
     step: str | None = column_option("Orders the rows of an episode.")
     next_state: str | None = column_option("Next states; derived from the next row where absent.")
     propensity: str | None = column_option(
-        "Probability with which the logged action was taken; 'estimate' or 'estimate:boosting' "
-        "estimates it."
+        "Probability with which the logged action was taken, or p_* for one column for each action "
+        "(the star is the action); 'estimate' or 'estimate:boosting' estimates it."
     )
     terminated: str | None = column_option(
         "Whether the episode ended for good here; 'always': at its end."
@@ -153,15 +153,15 @@ class LogOptions:
             "state": _several(self.state),
             "action": _several(self.action),
             "reward": self.reward,
-            "episode": self.episode,
+            "episode": _several(self.episode),
             "step": self.step,
             "next_state": _several(self.next_state),
-            "propensity": False if self.estimates_propensity else self.propensity,
+            "propensity": False if self.estimates_propensity else _several(self.propensity),
             "truncated": self.truncated,
             "group": self.group,
             "weight": self.weight,
             "available": _several(self.available),
-            "terminated": True if self.terminated == "always" else self.terminated,
+            "terminated": self.terminated,
         }
         return {
             **{part: False if given == "-" else given for part, given in parts.items()},

@@ -35,6 +35,7 @@ from tailproof.methods.fit import check_gamma, prepare
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.naming import Policy
+from tailproof.policies.text import policy_columns
 from tailproof.statistics.intervals import folds_for
 from tailproof.statistics.tails.sample import check_level
 
@@ -123,7 +124,7 @@ def compare(
     >>> result.best.name, result.passes, result.baseline
     ('one', True, 'logged policy')
     """
-    log = as_log(log, columns, compare)
+    log = as_log(log, columns, compare, beside=policy_columns([policies, baseline]))
     seed = seed_of(seed, random_state)
     _check_policies(policies, baseline)
     against = baseline if isinstance(baseline, str) else None

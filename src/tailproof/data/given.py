@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from os import PathLike
 from typing import Any, Protocol
@@ -40,7 +40,13 @@ class ReplayData(Protocol):
 LogSource = LogView | str | PathLike[str] | Mapping[str, Any] | ArrowFrame | MinariData | ReplayData
 
 
-def as_log(given: LogSource, columns: Mapping[str, Any], door: Callable[..., Any]) -> AnyLog:
+def as_log(
+    given: LogSource,
+    columns: Mapping[str, Any],
+    door: Callable[..., Any],
+    *,
+    beside: Sequence[str] = (),
+) -> AnyLog:
     """Return the given log, or read one with `read_log`.
 
     Parameters
@@ -51,6 +57,8 @@ def as_log(given: LogSource, columns: Mapping[str, Any], door: Callable[..., Any
         Keyword arguments of `read_log`.
     door
         The public function that was called, for error messages.
+    beside
+        Columns of the policies to be judged, which no pattern of states matches.
     """
     if isinstance(given, Log | LazyLog):
         if columns:
@@ -60,10 +68,10 @@ def as_log(given: LogSource, columns: Mapping[str, Any], door: Callable[..., Any
                 f"that has been read already. Pass the table, or name them in read_log."
             )
         return given
-    from tailproof.sources.reading import read_log  # imports pyarrow
+    from tailproof.sources.reading import read_aloud  # imports pyarrow
 
     _require_known(columns, door)
-    log: AnyLog = read_log(given, **columns)
+    log: AnyLog = read_aloud(given, beside=beside, **columns)
     return log
 
 

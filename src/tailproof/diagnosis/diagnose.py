@@ -44,6 +44,7 @@ from tailproof.methods.fit import warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
 from tailproof.parameters import seed_of
 from tailproof.policies.naming import Policy
+from tailproof.policies.text import policy_columns
 
 
 def diagnose(
@@ -101,7 +102,7 @@ def diagnose(
     >>> diagnosis.verdict.tails, diagnosis.verdict.estimator, diagnosis.verdict.unit
     ('heavy', 'Huber mean', 'step')
     """
-    log = as_log(log, columns, diagnose)
+    log = as_log(log, columns, diagnose, beside=policy_columns([policy]))
     seed = seed_of(seed, random_state)
     with _noted() as told:
         log = sample_to_budget(log, "The diagnosis", seed=seed)

@@ -29,6 +29,7 @@ from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.naming import Policy, for_log
+from tailproof.policies.text import policy_columns
 
 
 def evaluate(
@@ -91,7 +92,7 @@ def evaluate(
     >>> estimate.fold_values.shape
     (5,)
     """
-    log = as_log(log, columns, evaluate)
+    log = as_log(log, columns, evaluate, beside=policy_columns([policy]))
     seed = seed_of(seed, random_state)
     chosen = as_method(method)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:

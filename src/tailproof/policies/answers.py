@@ -42,8 +42,8 @@ def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy"
     """Return a policy's actions as the log's action codes, in the same shape; −1 for missing values.
 
     Text is always a label. A whole number is a code, unless the log's labels are numbers: then it is
-    a label. Ambiguous numbers raise an error. Values that are neither text nor numbers are
-    returned unchanged.
+    a label. Ambiguous numbers raise an error, and so do true and false unless the log's labels are
+    true and false, or 1 and 0. Other values are returned unchanged.
     """
     if answered.dtype.kind == "O":
         missing = np.array([_is_missing(each) for each in answered.flat]).reshape(answered.shape)
@@ -54,6 +54,8 @@ def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy"
         answered = _plain(answered)
     if answered.dtype.kind == "U":
         return _label_codes(answered, space, who)
+    if answered.dtype.kind == "b":
+        return _truth_codes(answered, space, who)
     if space.labels is None or answered.dtype.kind not in "iuf":
         return answered
     labels = labels_of(space)
@@ -99,12 +101,29 @@ def law_by_name(values: FloatArray, names: Sequence[Any], space: Discrete, who: 
 
 
 def _plain(answered: AnyArray) -> AnyArray:
-    """Return an object array as text or numbers, if all entries are text or all are numbers."""
+    """Return an object array as text, booleans or numbers, if all its entries are of one kind."""
     if all(isinstance(each, str) for each in answered.flat):
         return answered.astype(np.str_) if answered.size else answered
+    if all(isinstance(each, bool | np.bool_) for each in answered.flat):
+        return answered.astype(bool)
     if all(isinstance(each, int | float | np.number) for each in answered.flat):
         return answered.astype(float)
     return answered
+
+
+def _truth_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
+    """Return the codes of the actions labelled true and false, or 1 and 0."""
+    labels = labels_of(space)
+    place = {label.lower(): code for code, label in enumerate(labels)}
+    for no, yes in (("false", "true"), ("0", "1")):
+        if no in place and yes in place:
+            return np.where(answered, place[yes], place[no])
+    first, second = labels[0], labels[-1]
+    raise PolicyError(
+        f"{who} answered with true and false, which do not say which action is meant. The log's "
+        f"actions are {some(labels)}; answer with these, as "
+        f"numpy.where(condition, {first!r}, {second!r}) does."
+    )
 
 
 def _is_missing(value: Any) -> bool:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +18,7 @@ from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.policies.answers import did_you_mean, labels_of
 from tailproof.policies.by_row import Column, Logged
-from tailproof.policies.simple import Always, Mixture, Uniform, UniformBox
+from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform, UniformBox
 
 POLICY_FORMS = (
     "always:ACTION (always:0.5 for real numbers), uniform, logged, column:NAME or column:p_* (what "
@@ -28,6 +29,7 @@ POLICY_FORMS = (
 #: File types whose loading can execute arbitrary code.
 _PICKLES = (".joblib", ".pkl", ".pickle", ".skops")
 _SHARE = re.compile(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*\*\s*(.+?)\s*", re.IGNORECASE | re.DOTALL)
+_TERMS = re.compile(r"\s\+\s|\+(?=\s*[0-9.]+\s*\*)")
 
 
 def policy_from_text(text: str, space: ActionSpace) -> Any:
@@ -55,6 +57,33 @@ def policy_from_text(text: str, space: ActionSpace) -> Any:
     if text.startswith("column:") and len(text) > len("column:"):
         return Column(text.removeprefix("column:"))
     return _load(text)
+
+
+def policy_columns(policies: Iterable[Any]) -> tuple[str, ...]:
+    """Return the columns, or patterns of them, that policies are read from.
+
+    >>> policy_columns(["0.5*column:q_* + 0.5*logged", Column("new"), "always:email"])
+    ('q_*', 'new')
+    """
+    found: tuple[str, ...] = ()
+    for policy in policies:
+        if isinstance(policy, str):
+            shares = [_SHARE.fullmatch(term) for term in _TERMS.split(policy)]
+            terms = [policy if share is None else share[2] for share in shares]
+            found += tuple(
+                term.strip().removeprefix("column:")
+                for term in terms
+                if term.strip().startswith("column:")
+            )
+        elif isinstance(policy, Column):
+            found += (policy.name,)
+        elif isinstance(policy, Mapping):
+            found += policy_columns(policy.values())
+        elif isinstance(policy, Mixture):
+            found += policy_columns(part for _, part in policy.parts)
+        elif isinstance(policy, EpsilonGreedy):
+            found += policy_columns((policy.policy,))
+    return found
 
 
 def name_and_policy(text: str) -> tuple[str, str]:
@@ -98,7 +127,7 @@ def _vector(text: str, space: Continuous) -> tuple[float, ...]:
 
 def _mixture(text: str, space: ActionSpace) -> Mixture:
     parts = []
-    for term in re.split(r"\s\+\s|\+(?=\s*[0-9.]+\s*\*)", text):
+    for term in _TERMS.split(text):
         match = _SHARE.fullmatch(term)
         if match is None:
             raise PolicyError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from tailproof.errors import LogError
+from tailproof.errors import ColumnError, LogError
 from tailproof.sources.conventions import (
     CHOICES,
     CONVENTIONS,
@@ -20,6 +20,7 @@ from tailproof.sources.conventions import (
     guess_next,
     guess_state,
     listed,
+    looks_like_cost,
     plain_name,
 )
 
@@ -73,6 +74,16 @@ class Columns:
         """State columns that were guessed or matched by a pattern, and are named like outcomes."""
         return tuple(name for name in self.by_pattern if OUTCOMES.search(plain_name(name)))
 
+    @property
+    def doubts(self) -> list[str]:
+        """A caution if more of the reward counts as better and its name says cost."""
+        if self.negative or not looks_like_cost(self.reward):
+            return []
+        return [
+            f"More of {self.reward!r} counts as better. If it is a cost, pass "
+            f"reward={f'-{self.reward}'!r}."
+        ]
+
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each part that has columns."""
         several = ("state", "next_state", "action", "available")
@@ -119,29 +130,38 @@ episode: user_id (guessed); step: t (guessed); not used: note
     return resolve_columns(names)
 
 
-def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
+def resolve_columns(
+    names: Sequence[str],
+    *,
+    beside: Sequence[str] = (),
+    merged: Sequence[str] = (),
+    **given: Choice,
+) -> Columns:
     """Return the given columns, and guesses for the other parts.
 
     Parameters
     ----------
     names
         The columns of the table.
+    beside
+        Columns (or patterns) of policies: no pattern of states matches them.
+    merged
+        Columns that were merged into another: no pattern matches them, and no guess takes them.
     given
         A `Choice` for any part: ``state``, ``action``, ``reward``, ``episode``, ``step``,
         ``next_state``, ``terminated``, ``truncated``, ``propensity``, ``group``, ``weight``,
         ``available``.
     """
     _refuse_repeated(names)
-    for part, choice in given.items():
-        if choice is True and part != "terminated":
-            raise LogError(f"{part} must be a column name, or False for none. Got True instead.")
     given, negative = _without_sign(given, names)
     named = {
-        part: _named(part, choice, names)
+        part: found
         for part, choice in given.items()
-        if choice is not None and not isinstance(choice, bool)
+        if (found := named_columns(part, choice, names, single=part in SINGLE))
     }
     chosen = dict(named)
+    others = [name for name in names if name not in merged]
+    apart = {name for each in beside for name in _matching(each, names)}
     loose = _by_pattern(given.get("state"), names)
     if loose:  # columns matched by a pattern are left to other parts, named ones are not
         chosen["state"] = tuple(name for name in named["state"] if name not in loose)
@@ -150,27 +170,21 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
         if given.get(part) is None:
             # A time column among the states may also order the rows.
             shared = chosen.get("state", ()) if part == "step" else ()
-            if found := guess(part, [*_free(names, chosen), *shared]):
+            if found := guess(part, [*_free(others, chosen), *shared]):
                 chosen[part] = found
                 guessed.append(part)
     if loose:
-        free = {*_free(names, chosen), *chosen["state"]}
-        taken = [name for name in named["state"] if name in free]
-        later = {form.format(name) for name in taken for form in NEXT_FORMS} & loose
-        chosen["state"] = tuple(
-            name for name in taken if name not in later
-        )  # next states are no state columns
+        free = {*(set(_free(others, chosen)) - apart), *chosen["state"]}
+        chosen["state"] = _without_next([name for name in named["state"] if name in free], loose)
     elif "state" not in chosen:
-        chosen["state"] = guess_state(_free(names, chosen))
+        chosen["state"] = guess_state([name for name in _free(others, chosen) if name not in apart])
         guessed.append("state")
     if not chosen["state"] and "state" in guessed:
         guessed.remove("state")
     if "next_state" in chosen:
         chosen["next_state"] = _paired(chosen["state"], chosen["next_state"], given, names)
-    elif (
-        given.get("next_state") is None
-        and chosen["state"]
-        and (after := guess_next(chosen["state"], _free(names, chosen)))
+    elif given.get("next_state") is None and (
+        after := guess_next(chosen["state"], _free(others, chosen))
     ):
         chosen["next_state"] = after
         guessed.append("next_state")
@@ -184,10 +198,16 @@ def resolve_columns(names: Sequence[str], **given: Choice) -> Columns:
     return Columns(
         **{part: found[0] if part in SINGLE else found for part, found in chosen.items()},  # type: ignore[arg-type]
         guessed=tuple(guessed),
-        ignored=tuple(name for name in names if name not in used),
+        ignored=tuple(name for name in others if name not in used),
         negative=negative,
         by_pattern=tuple(name for name in chosen["state"] if name in loose),
     )
+
+
+def _without_next(state: Sequence[str], loose: set[str]) -> tuple[str, ...]:
+    """Return state columns without those that a pattern matched and that are next states of others."""
+    later = {form.format(name) for name in state for form in NEXT_FORMS} & loose
+    return tuple(name for name in state if name not in later)
 
 
 def _without_sign(given: dict[str, Choice], names: Sequence[str]) -> tuple[dict[str, Choice], bool]:
@@ -236,8 +256,23 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
             )
     if not columns or len(set(columns)) < len(columns):
         raise LogError(f"{part} must name each column once. Got {list(columns)} instead.")
-    if part in SINGLE and len(columns) > 1:
-        raise LogError(f"{part} is one column. Got {listed(columns)}; name one of them.")
+    return columns
+
+
+def named_columns(
+    part: str, choice: Choice, names: Sequence[str], *, single: bool = False
+) -> tuple[str, ...]:
+    """Return the columns that a choice names; none if it is None, or a boolean that is allowed."""
+    if choice is True and part != "terminated":
+        raise LogError(f"{part} must be a column name, or False for none. Got True instead.")
+    if choice is None or isinstance(choice, bool):
+        return ()
+    columns = _named(part, choice, names)
+    if single and len(columns) > 1:
+        advice = "name one of them"
+        if part in ("episode", "propensity"):  # tables in memory may have several
+            advice = "read it with lazy=False, or make one column of them"
+        raise LogError(f"{part} is one column. Got {listed(columns)}; {advice}.")
     return columns
 
 
@@ -298,17 +333,17 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
             (name for name in free if CHOICES.search(plain_name(name))),
             key=lambda name: plain_name(name).startswith(LESS_LIKELY),
         ),
-        "reward": [name for name in free if OUTCOMES.search(plain_name(name))],
+        "reward": [name for name in free if OUTCOMES.search(plain_name(name))]
+        or [f"-{name}" for name in free if looks_like_cost(name)],
     }
     example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}
     if not chosen.get("state"):
         example["state"] = "*"
-    raise LogError(
+    raise ColumnError(
         f"No column looks like the {' or the '.join(missing)}. The log has: "
         f"{listed(names, 30) or 'no columns'}. "
         f"Name {'it' if len(missing) == 1 else 'them'}, as in "
-        f"{', '.join(f'{part}={name!r}' for part, name in example.items())}; a text file needs a first "
-        f"line with column names."
+        f"{', '.join(f'{part}={name!r}' for part, name in example.items())}."
     )
 
 

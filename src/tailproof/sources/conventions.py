@@ -47,6 +47,12 @@ CONVENTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 #: Names of costs: a guessed reward with such a name is negated.
 NEGATIVE = ("cost", "costs", "loss", "losses")
+# Words in the names of columns of which less is better, and words that turn them round.
+_COSTS = re.compile(
+    r"(^|_)(costs?|loss|losses|expenses?|expenditures?|claims?|damages?|penalty|penalties|refunds?|"
+    r"latency|latencies|delays?)(_|$)"
+)
+_SPARED = re.compile(r"sav(ed|ing)|avoid|reduc|spared|recover|gain|profit|margin|revenue")
 # Words in the names of columns that are known only after the action.
 OUTCOMES = re.compile(
     r"(^|_)(reward|revenue|profit|margin|spend|spent|sales|payoff|conversion|converted|click|clicked|"
@@ -64,6 +70,16 @@ STATE_WORDS = ("state", "obs", "observation", "observations", "context", "featur
 def plain_name(name: str) -> str:
     """Return a name in lower case with underscores."""
     return re.sub(r"[\s\-.]+", "_", name.strip()).lower()
+
+
+def looks_like_cost(name: str) -> bool:
+    """Return whether less of a column seems to be better, by its name.
+
+    >>> [name for name in ("Claims Cost", "latency_ms", "cost_saving") if looks_like_cost(name)]
+    ['Claims Cost', 'latency_ms']
+    """
+    plain = plain_name(name)
+    return bool(_COSTS.search(plain)) and not _SPARED.search(plain)
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

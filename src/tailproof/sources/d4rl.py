@@ -14,11 +14,11 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_
 from tailproof.data.log import Log
 from tailproof.data.spaces import Continuous
 from tailproof.errors import LogError
+from tailproof.sources.blame import blaming
 from tailproof.sources.d3rlpy import Recorded, flat, log_of_recorded, one_flag
 from tailproof.sources.encode import Labelled
 from tailproof.sources.limits import require_own_data
 from tailproof.sources.steps import Notes, Steps, assemble
-from tailproof.sources.tables import blaming
 
 _PARTS = ("observations", "actions", "rewards", "terminals")
 _OPTIONAL = ("timeouts", "next_observations", "final_observations", "episode_terminals")

@@ -11,6 +11,7 @@ import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import LogError
+from tailproof.sources.spelling import other_spelling
 
 #: A `pyarrow.ChunkedArray`, or a `pyarrow.Array`.
 Column = Any
@@ -34,7 +35,10 @@ def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
         or kinds.is_boolean(kind)
         or kinds.is_null(kind)
     ):
-        raise LogError(f"Column {name!r} must hold numbers. {shown(column)} {_advice(kind)}")
+        advice = _advice(kind)
+        if is_text(kind):
+            advice = other_spelling(name, column.slice(0, 1000).drop_null().to_pylist()) or advice
+        raise LogError(f"Column {name!r} must hold numbers. {shown(column)} {advice}")
     if not missing and column.null_count:
         refuse_missing(name, column)
     if kinds.is_decimal(kind):
@@ -92,6 +96,24 @@ def order(name: str, column: Column) -> AnyArray:
             f"{shown(column)} Convert it, or pass step=False to keep the order of the file."
         )
     return numbers(name, column)
+
+
+def dated(column: Column) -> Column:
+    """Return text that consists of ISO dates or times as timestamps; other columns unchanged.
+
+    All sources are read alike so: in files without types, dates are what is written like them.
+    """
+    plain = unwrapped(column)
+    if not is_text(plain.type) or plain.null_count == len(plain):
+        return column
+    if not pc.all(pc.match_substring_regex(plain, r"^\d{4}-\d{2}-\d{2}([T ]|$)")).as_py():
+        return column
+    for zone in (None, "UTC"):
+        try:
+            return plain.cast(pa.timestamp("us", zone))
+        except pa.ArrowInvalid:  # not all are dates, or they have a zone
+            continue
+    return column
 
 
 def identifiers(name: str, column: Column) -> Labelled:
@@ -209,5 +231,7 @@ def _advice(kind: Any) -> str:
     if kinds.is_temporal(kind):
         return "Turn dates and times into numbers first, such as the hour or the day."
     if is_text(kind):
-        return "Write numbers with a decimal point and no unit, or leave the column out."
-    return "Convert it, or leave the column out."
+        return "Write numbers with a decimal point and no unit, or name another column."
+    if kinds.is_nested(kind):
+        return "Make columns of their own of its entries, or name another column."
+    return "Convert it, or name another column."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -93,13 +94,13 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
             mask[row, [labels.index(label) for label in each]] = True
     else:
         for code, label in enumerate(labels):
-            found = _of(names, label)
-            if len(found) != 1:
+            found = named_after(names, label)
+            if found is None:
                 raise LogError(
                     f"There must be one column that says where {label!r} is available. Got "
-                    f"{', '.join(found or names)}."
+                    f"{', '.join(names)}."
                 )
-            mask[:, code] = truth_values(found[0], table[found[0]])
+            mask[:, code] = truth_values(found, table[found])
     rows = log.table_rows.rows
     impossible = ~mask[rows, log.actions]
     if impossible.any():
@@ -111,10 +112,16 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
     return mask
 
 
-def _of(names: tuple[str, ...], label: str) -> list[str]:
-    return [
-        name for name in names if name == label or re.search(rf"[\W_]{re.escape(label)}$", name)
-    ]
+def named_after(names: Sequence[str], label: str) -> str | None:
+    """Return the column that is named after an action: its label, or a word before or after it.
+
+    >>> named_after(["p_no_email", "p_email"], "email"), named_after(["p_email_old"], "email")
+    ('p_email', 'p_email_old')
+    """
+    form = re.compile(rf"(.*[\W_])?{re.escape(label)}([\W_].*)?", re.DOTALL)
+    found = sorted((name for name in names if form.fullmatch(name)), key=len)
+    alone = len(found) == 1 or (len(found) > 1 and len(found[0]) < len(found[1]))
+    return found[0] if alone else None
 
 
 def _lists(name: str, column: pa.ChunkedArray) -> list[list[str]]:

@@ -19,7 +19,9 @@ from tailproof.errors import LogError
 from tailproof.sources.actions import Actions, action_layout
 from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.databases import database
+from tailproof.sources.doubts import say_which_labels_are_alike
 from tailproof.sources.encode import identifiers, is_text
+from tailproof.sources.excel import EXCEL
 from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
 from tailproof.sources.reader import ParquetReader
 from tailproof.sources.steps import (
@@ -46,7 +48,8 @@ def data_set_to_stay(source: Any, lazy: bool | None, budget: int | None) -> Data
     """
     if isinstance(source, DataSet):
         return source
-    remote = isinstance(source, str) and "://" in source and database(source) is None
+    remote = isinstance(source, str) and "://" in source and not source.startswith(EXCEL)
+    remote = remote and database(source) is None
     if lazy is False and not remote:
         return None
     if not isinstance(source, str | Path) or not (remote or _is_parquet(Path(source))):
@@ -80,11 +83,16 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def open_lazily(
-    data: DataSet, parts: dict[str, Choice], notes: Notes, engine: str | Engine | None
+    data: DataSet,
+    parts: dict[str, Choice],
+    notes: Notes,
+    engine: str | Engine | None,
+    beside: Sequence[str] = (),
 ) -> tuple[LazyLog, Columns]:
     """Open a Parquet data set as a lazy log; also return the column of each part."""
-    columns, description = chosen_columns(data.label, data.schema.names, data.schema, parts)
-    _require_plain(columns)
+    given = data.label, data.schema.names, data.schema, parts
+    columns, description = chosen_columns(*given, beside=beside)
+    _require_plain(columns, notes)
     data.require_types(columns.used())
     ranges = data.parts(PART)
     texts = _text_columns(data, columns)
@@ -102,11 +110,7 @@ def open_lazily(
     dropped = np.zeros(len(ends), dtype=bool) if columns.next_state else ~ends
     lengths = np.diff(borders) - dropped
     kept = lengths > 0
-    if not columns.next_state:
-        say_what_is_left_out(notes, dropped, ~kept)
-        say_where_steps_are_missing(notes, survey.gaps, survey.rows - len(ends), survey.first_gap)
-    if not kept.any():
-        raise LogError("A log needs at least one transition. Got none whose next state is known.")
+    _require_transitions(survey, columns, dropped, kept, notes)
     known = dict(zip(texts, survey.texts, strict=True))
     variables, actions = _layout(data, columns, survey, known, description, dropped, notes)
     written = {} if description is None else description
@@ -141,7 +145,20 @@ def open_lazily(
     return log, columns
 
 
-def _require_plain(columns: Columns) -> None:
+def _require_transitions(
+    survey: Survey, columns: Columns, dropped: BoolArray, kept: BoolArray, notes: Notes
+) -> None:
+    """Warn about steps that are left out or missing; raise if no transition is left."""
+    if not columns.next_state:
+        steps = survey.rows - len(kept)
+        say_what_is_left_out(notes, dropped, ~kept)
+        say_where_steps_are_missing(notes, survey.gaps, steps, survey.first_gap)
+    if not kept.any():
+        raise LogError("A log needs at least one transition. Got none whose next state is known.")
+
+
+def _require_plain(columns: Columns, notes: Notes) -> None:
+    notes.cautions.extend(columns.doubts)
     if not columns.state or columns.negative or columns.weight or columns.available:
         raise LogError(
             "A log that stays on disk needs state columns and a reward of which more is better, and "
@@ -230,4 +247,5 @@ def _layout(
             left_out = np.bincount(codes, minlength=len(actions.counts))
             actions = replace(actions, counts=actions.counts - left_out)
     notes.notes.extend(about_actions)
+    say_which_labels_are_alike(actions.space, notes)
     return variables, actions

@@ -12,9 +12,9 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Continuous, as_space
 from tailproof.errors import LogError
+from tailproof.sources.blame import blaming
 from tailproof.sources.limits import require_own_data
 from tailproof.sources.steps import Notes
-from tailproof.sources.tables import blaming
 
 IDENTIFIER = re.compile(r"([-\w]+/)*[-\w]+-v\d+")
 

@@ -108,15 +108,22 @@ def log_table(log: Log) -> pa.Table:
 
 
 def chosen_columns(
-    label: str, names: Sequence[str], schema: pa.Schema | None, parts: Mapping[str, Choice]
+    label: str,
+    names: Sequence[str],
+    schema: pa.Schema | None,
+    parts: Mapping[str, Choice],
+    *,
+    beside: Sequence[str] = (),
+    merged: Sequence[str] = (),
 ) -> tuple[Columns, dict[str, Any] | None]:
     """Return the columns of each part, and the description if tailproof wrote the table.
 
-    The description is used only if the caller names no part.
+    The description is used only if the caller names no part. See
+    `resolve_columns` for `beside` and `merged`.
     """
     written = None if schema is None else (schema.metadata or {}).get(METADATA_KEY)
     if written is None or schema is None or any(part is not None for part in parts.values()):
-        return resolve_columns(names, **parts), None
+        return resolve_columns(names, beside=beside, merged=merged, **parts), None
     description = _checked(label, written)
     for name, kind in description["columns"].items():
         if name not in schema.names or str(schema.field(name).type) != kind:

@@ -53,12 +53,12 @@ def read_log(
     state: str | Sequence[str] | None = None,
     action: str | Sequence[str] | None = None,
     reward: str | None = None,
-    episode: str | bool | None = None,
+    episode: str | Sequence[str] | bool | None = None,
     step: str | bool | None = None,
     next_state: Choice = None,
     terminated: str | bool | None = None,
     truncated: str | bool | None = None,
-    propensity: str | bool | None = None,
+    propensity: str | Sequence[str] | bool | None = None,
     group: str | bool | None = None,
     weight: str | None = None,
     available: str | Sequence[str] | None = None,
@@ -106,17 +106,19 @@ def read_log(
     reward
         A column of numbers; ``"-cost"`` for the negative of the column ``cost``.
     episode, group
-        Columns of labels: text, whole numbers or dates.
+        Columns of labels: text, whole numbers or dates. Several columns together may name the
+        episodes.
     step
         A column of numbers, dates or times that orders the rows of an episode.
     next_state
         As `state`; may be missing where an episode ends.
     terminated
-        A column of booleans, or True if every episode terminates at its last row.
+        A column of booleans, or True (or ``"always"``) if every episode terminates at its last row.
     truncated
         A column of booleans.
     propensity
-        A column of probabilities.
+        A column of probabilities of the logged actions; or one column for each action, such as
+        ``"p_*"``, where the star is the action's label.
     weight
         A column of sample weights: a row (or episode) of weight 2 counts twice in every mean.
     available
@@ -154,10 +156,15 @@ def read_log(
     >>> log.action_space.labels, log.is_bandit, log.state_names
     (('buy', 'hold'), True, ('x_1',))
     """
-    reading = read(**locals())
+    return read_aloud(**locals())
+
+
+def read_aloud(source: Any, **arguments: Any) -> Any:
+    """Return the log that `read` reads; log how, and warn about its cautions."""
+    reading = read(source, **arguments)
     logging.getLogger(__name__).info(reading.describe())
     for caution in reading.cautions:
-        warnings.warn(caution, TailproofWarning, stacklevel=2)
+        warnings.warn(caution, TailproofWarning, stacklevel=3)
     return reading.log
 
 
@@ -172,9 +179,12 @@ def read(
     lazy: bool | None = None,
     budget: int | None = None,
     engine: str | Engine | None = None,
+    beside: Sequence[str] = (),
     **parts: Choice,
 ) -> Reading:
     """Read a log as `read_log` does, and return it with the guesses and decisions made.
+
+    `beside` are columns (or patterns) of policies to be judged: no pattern of states matches them.
 
     Examples
     --------
@@ -186,6 +196,8 @@ row is an episode of one step.
     log: Any
     columns: Columns | None = None
     notes = Notes()
+    if parts.get("terminated") == "always":
+        parts["terminated"] = True
     listed = (categorical,) if isinstance(categorical, str) else tuple(categorical)
     tidying = Tidying(missing, listed, categories, dict(cost or {}))
     data = data_set_to_stay(source, lazy, budget)
@@ -195,7 +207,7 @@ row is an episode of one step.
                 "missing, categorical, categories and cost are for logs in memory. Read it with "
                 "lazy=False, or make these changes in the data."
             )
-        log, columns = open_lazily(data, parts, notes, engine)
+        log, columns = open_lazily(data, parts, notes, engine, beside)
         log = in_memory(log, "lazy=False") if lazy is False else replace(log, budget=budget)
     elif (adapter := _adapter(source)) is not None:
         named = [part for part, choice in parts.items() if choice is not None]
@@ -211,7 +223,7 @@ row is an episode of one step.
     elif max_steps is not None:
         raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
     else:
-        log, columns = read_table(source, parts, notes, tidying)
+        log, columns = read_table(source, parts, notes, tidying, beside)
     return Reading(log, columns, tuple(notes.notes), tuple(notes.cautions))
 
 

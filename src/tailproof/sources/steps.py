@@ -215,12 +215,25 @@ def _order(steps: Steps, codes: IntArray, notes: Notes) -> IntArray | None:
     again = np.flatnonzero((codes[1:] == codes[:-1]) & (step[1:] == step[:-1]))
     if len(again):
         at = int(again[0])
+        advice = "name another step column, or pass step=False to keep the order of the rows"
+        if copies := _copies(steps, order[again], order[again + 1]):
+            advice = (
+                f"{copies} of them are exact copies: drop them (table.drop_duplicates() in pandas)"
+            )
         raise LogError(
             f"The steps of an episode must differ. Rows {order[at]} and {order[at + 1]} are of the "
-            f"same episode and step ({len(again)} such pairs); name another step column, or pass "
-            f"step=False to keep the order of the rows."
+            f"same episode and step ({len(again)} such pairs); {advice}."
         )
     return order
+
+
+def _copies(steps: Steps, first: IntArray, second: IntArray) -> int:
+    """Return how many of these pairs of rows have the same state, action and reward."""
+    same = steps.rewards[first] == steps.rewards[second]
+    for values in (steps.states, steps.actions):
+        equal = values[first] == values[second]
+        same &= equal if equal.ndim == 1 else equal.all(axis=1)
+    return int(same.sum())
 
 
 def _terminated(steps: Steps, episodes: Runs) -> BoolArray:

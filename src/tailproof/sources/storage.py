@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from tailproof.errors import LogError, StorageError, TailproofError
+from tailproof.sources.blame import blaming
 from tailproof.sources.encode import is_text
-from tailproof.sources.tables import blaming
 
 _DECODED = 1 << 23  # bytes of columns to decode at a time
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,14 @@ from tailproof.arrays import AnyArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
-from tailproof.errors import LogError
+from tailproof.errors import ColumnError, LogError
 from tailproof.sources.actions import action_layout, distinct_actions
-from tailproof.sources.columns import Choice, Columns
-from tailproof.sources.conventions import NEGATIVE
+from tailproof.sources.columns import Choice, Columns, resolve_columns
+from tailproof.sources.derived import with_derived
+from tailproof.sources.doubts import say_what_is_odd
 from tailproof.sources.encode import (
     Column,
+    dated,
     identifiers,
     is_text,
     numbers,
@@ -27,6 +29,7 @@ from tailproof.sources.encode import (
     truth_values,
 )
 from tailproof.sources.frequencies import available_actions, with_weights
+from tailproof.sources.leaks import chances, say_what_is_left_out_of_the_state
 from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
 from tailproof.sources.steps import Notes, Steps, assemble, without_timeouts
 from tailproof.sources.tables import Source, naming_the_type, open_table
@@ -48,17 +51,24 @@ _LATER = {
 
 
 def read_table(
-    source: Any, parts: dict[str, Choice], notes: Notes, tidying: Tidying
+    source: Any,
+    parts: dict[str, Choice],
+    notes: Notes,
+    tidying: Tidying,
+    beside: Sequence[str] = (),
 ) -> tuple[Log, Columns]:
-    """Read a log from any table; also return the columns of each part."""
-    table = open_table(source)
-    columns, description = chosen_columns(table.label, table.names, table.schema, parts)
-    rows = _load(table, columns)
+    """Read a log from any table; also return the columns of each part.
+
+    `beside` are columns (or patterns) of policies, which no pattern of states matches.
+    """
+    original, parts, columns, description, rows = _loaded(source, parts, beside, notes)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
         kept = require_complete(rows, columns, tidy)
         used = rows if kept is None else rows.filter(pa.array(kept))
         steps = _steps(used, columns, description, tidy, notes)
+    if description is None:
+        say_what_is_odd(steps, columns, notes)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
@@ -68,7 +78,7 @@ def read_table(
             episode_ids=typed_labels(log.episode_ids, description, "episode"),
             group_ids=typed_labels(log.group_ids, description, "group"),
         )
-    _say_what_is_odd(columns, log, parts, notes)
+    _say_what_is_no_state(columns, log, notes)
     if columns.weight is not None:
         log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows
@@ -79,13 +89,42 @@ def read_table(
         origin = origin.within(np.flatnonzero(kept), len(kept))
     said = columns.parts()
     hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}
-    names = tuple(name for name in table.names if name not in hidden)
-    original = OriginalTable(table.label, names, hidden, origin.count, table.read)
-    log = replace(log, origin=replace(origin, table=original, index=table.index))
+    known = tuple(name for name in original.names if name not in hidden)
+    table = OriginalTable(original.label, known, hidden, origin.count, original.read)
+    log = replace(log, origin=replace(origin, table=table, index=original.index))
     if columns.available:
         mask = available_actions(rows, columns.available, log)
         log = replace(log, origin=replace(log.table_rows, available=mask))
     return log, columns
+
+
+class _Loaded(NamedTuple):
+    """A table, and the columns of it that make up the log."""
+
+    original: Source
+    parts: dict[str, Choice]
+    columns: Columns
+    description: dict[str, Any] | None  # set if tailproof wrote the log
+    rows: pa.Table
+
+
+def _loaded(source: Any, parts: dict[str, Choice], beside: Sequence[str], notes: Notes) -> _Loaded:
+    original = open_table(source)
+    try:
+        table, parts = with_derived(original, parts)
+        columns, description = chosen_columns(
+            table.label, table.names, table.schema, parts, beside=beside, merged=table.merged
+        )
+    except ColumnError as error:
+        raise ColumnError(f"{error} {original.heading}".strip()) from error
+    rows = _load(table, columns)
+    with naming_the_type():
+        no_states = chances(columns, rows)
+    if no_states:
+        beside = (*beside, *no_states)
+        columns = resolve_columns(table.names, beside=beside, merged=table.merged, **parts)
+        say_what_is_left_out_of_the_state(no_states, notes)
+    return _Loaded(original, parts, columns, description, rows)
 
 
 def _load(source: Source, columns: Columns) -> pa.Table:
@@ -93,7 +132,14 @@ def _load(source: Source, columns: Columns) -> pa.Table:
     table = source.read(columns.used(), labels)
     if table.num_rows == 0:
         raise LogError(f"{source.label} has columns but no rows. A log needs at least one.")
-    return table
+    times = {*columns.state, *columns.next_state, columns.step} - {*labels, *columns.action}
+    with naming_the_type():
+        return pa.table(
+            {
+                name: dated(table[name]) if name in times else table[name]
+                for name in table.column_names
+            }
+        )
 
 
 def _steps(
@@ -191,17 +237,8 @@ def _net(
     return rewards - each[actions]
 
 
-def _say_what_is_odd(columns: Columns, log: Log, parts: Mapping[str, Choice], notes: Notes) -> None:
-    """Report possible mistakes: costs, outcomes among the states, no states."""
-    reward = columns.reward
-    if columns.negative:
-        notes.notes.append(
-            f"Column {reward!r} is read as a cost: less of it is better, and the reward its negative."
-        )
-    elif reward.lower() in NEGATIVE and parts.get("reward") is not None:
-        notes.cautions.append(
-            f"More of {reward!r} counts as better. If it is a cost, pass reward='-{reward}'."
-        )
+def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
+    """Report possible mistakes in the choice of the states: outcomes, and none at all."""
     if columns.outcomes:
         several = len(columns.outcomes) > 1
         notes.cautions.append(

@@ -13,9 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailproof.errors import LogError, TailproofError
+from tailproof.errors import LogError
+from tailproof.sources.blame import blaming
 from tailproof.sources.databases import database, read_database
+from tailproof.sources.encode import array, dated
+from tailproof.sources.excel import EXCEL, named_sheet, read_excel
 from tailproof.sources.limits import LimitedStream, require_room
+from tailproof.sources.spelling import may_be_thousands, require_no_thousands, require_utf8
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
@@ -34,6 +38,8 @@ class Source:
     read: Callable[[Sequence[str], Sequence[str]], pa.Table]
     schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
     index: Any = None  # the row labels of a pandas frame
+    heading: str = ""  # where the names of its columns stand, if none of them fits
+    merged: tuple[str, ...] = ()  # columns that were merged into another
 
 
 def open_table(given: Any) -> Source:
@@ -42,6 +48,9 @@ def open_table(given: Any) -> Source:
         label = f"The database {asked.path}"
         with blaming(label, "Check the query, and that every column has one type."):
             return _in_memory(label, read_database(asked))
+    if isinstance(given, str) and given.startswith(EXCEL):
+        path, sheet = named_sheet(given)
+        return _in_memory(f"The file {path}", *read_excel(path, f"The file {path}", sheet))
     if isinstance(given, str | Path):
         return _open_path(Path(given))
     label = f"The {type(given).__module__.split('.')[0]} {type(given).__name__}"
@@ -55,18 +64,6 @@ def open_table(given: Any) -> Source:
     pandas = sys.modules.get("pandas")
     is_pandas = pandas is not None and isinstance(given, pandas.DataFrame)
     return replace(_in_memory(label, table), index=given.index if is_pandas else None)
-
-
-@contextmanager
-def blaming(label: str, advice: str) -> Iterator[None]:
-    """Convert any error of a parser to a `LogError` that names the input."""
-    try:
-        yield
-    except TailproofError:
-        raise
-    except Exception as error:  # parsers of untrusted bytes raise errors of any type
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise LogError(f"{label} could not be read: {reason[:300]}. {advice}") from error
 
 
 @contextmanager
@@ -84,11 +81,11 @@ def naming_the_type(where: str = "") -> Iterator[None]:
         ) from error
 
 
-def _in_memory(label: str, table: pa.Table) -> Source:
+def _in_memory(label: str, table: pa.Table, heading: str = "") -> Source:
     def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
         return table.select(list(columns))
 
-    return Source(label, tuple(table.column_names), read, table.schema)
+    return Source(label, tuple(table.column_names), read, table.schema, heading=heading)
 
 
 def _as_table(given: Any) -> pa.Table | None:
@@ -134,7 +131,7 @@ def _open_path(path: Path) -> Source:
     if name.endswith(JSON_SUFFIXES):
         return _open_json(path, label)
     if name.endswith(".xlsx"):
-        return _open_excel(path, label)
+        return _in_memory(label, *read_excel(path, label))
     raise LogError(
         f"{label} is not a log that can be read"
         + (": it does not begin as a Parquet file does" if name.endswith(".parquet") else "")
@@ -213,37 +210,8 @@ def _open_json(path: Path, label: str) -> Source:
 
 def _with_dates(table: pa.Table) -> pa.Table:
     """Return the table with text columns of ISO dates converted to dates, as for CSV."""
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
-        if not pa.types.is_string(column.type) or column.null_count == len(column):
-            continue
-        if not pc.all(pc.match_substring_regex(column, r"^\d{4}-\d{2}-\d{2}([T ]|$)")).as_py():
-            continue
-        try:
-            dates = pc.cast(column, pa.timestamp("us"))
-        except pa.ArrowInvalid:  # not all are dates
-            continue
-        table = table.set_column(place, name, dates)
-    return table
-
-
-def _open_excel(path: Path, label: str) -> Source:
-    try:
-        from openpyxl import load_workbook
-    except ModuleNotFoundError as error:
-        raise LogError(f"{label} needs openpyxl: pip install 'tailproof[excel]'.") from error
-    advice = "An Excel log is one sheet with column names in its first row."
-    with blaming(label, advice):
-        book = load_workbook(path, read_only=True, data_only=True)
-        rows = list(book.worksheets[0].iter_rows(values_only=True))
-        book.close()
-        if not rows:
-            raise ValueError("its first sheet is empty")
-        named = [j for j, name in enumerate(rows[0]) if name is not None]
-        columns = {str(rows[0][j]): [row[j] for row in rows[1:]] for j in named}
-        if len(columns) < len(named):
-            raise ValueError("two columns have the same name")
-        return _in_memory(label, pa.table({name: pa.array(each) for name, each in columns.items()}))
+    columns = [dated(column) for column in table.columns]
+    return pa.table(columns, names=table.column_names)
 
 
 def _open_csv(path: Path, label: str) -> Source:
@@ -254,7 +222,9 @@ def _open_csv(path: Path, label: str) -> Source:
         "line."
     )
     with blaming(label, advice), pa.input_stream(str(path)) as file:
-        delimiter = _delimiter(file.read(1 << 16))
+        head = file.read(1 << 16)
+        delimiter = _delimiter(head)
+        require_utf8(label, path.name, head, delimiter)
     # A label may contain a line break.
     parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
 
@@ -279,11 +249,19 @@ def _open_csv(path: Path, label: str) -> Source:
         for name in labels:
             at = table.column_names.index(name)
             table = table.set_column(at, name, _whole_numbers(table.column(name)))
+        for name in set(columns) - set(labels):
+            if pa.types.is_floating(table[name].type) and may_be_thousands(
+                array(table[name].drop_null())
+            ):
+                with blaming(label, advice), opened() as file:
+                    options = converting([name], [name])
+                    texts = csv.read_csv(file, parse_options=parsing, convert_options=options)
+                require_no_thousands(label, name, texts[name])
         return table
 
     with blaming(label, advice), csv.open_csv(path, parse_options=parsing) as file:
         names = tuple(file.schema.names)
-    return Source(label, names, read)
+    return Source(label, names, read, heading="A text file needs a first line with column names.")
 
 
 def _delimiter(head: bytes) -> str:

@@ -16,7 +16,15 @@ from tailproof.arrays import BoolArray
 from tailproof.data.log import GAP, OTHER
 from tailproof.errors import LogError
 from tailproof.sources.columns import Columns
-from tailproof.sources.encode import array, is_list, is_text, labelled, missing_rows, unwrapped
+from tailproof.sources.encode import (
+    array,
+    is_list,
+    is_text,
+    labelled,
+    missing_rows,
+    shown,
+    unwrapped,
+)
 from tailproof.sources.steps import Notes
 from tailproof.sources.variables import require_no_numbers
 
@@ -86,6 +94,7 @@ def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, notes: Note
     names = zip(columns.state, columns.next_state or [None] * len(columns.state), strict=True)
     for name, after in names:
         pair = Pair(name, unwrapped(table[name]), after, unwrapped(table[after]) if after else None)
+        _refuse_records(pair)
         for part in _in_parts(_as_text(pair) if name in tidying.categorical else pair):
             try:
                 whole, indicator = _filled(part, tidying, unseen, filled)
@@ -100,6 +109,16 @@ def state_pairs(table: pa.Table, columns: Columns, tidying: Tidying, notes: Note
             f"number was."
         )
     return pairs
+
+
+def _refuse_records(pair: Pair) -> None:
+    kind = pair.column.type
+    if kinds.is_struct(kind) or kinds.is_map(kind):
+        raise LogError(
+            f"State column {pair.name!r} holds records, not numbers or text. {shown(pair.column)} Make "
+            f"columns of their own of its fields, as pandas.json_normalize(table.to_dict('records')) "
+            f"does."
+        )
 
 
 def _unseen(table: pa.Table, next_state: Sequence[str]) -> BoolArray | None:

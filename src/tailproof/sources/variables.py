@@ -24,6 +24,7 @@ from tailproof.sources.encode import (
     shown,
     unwrapped,
 )
+from tailproof.sources.spelling import other_spelling
 
 #: A text column with more distinct values than this is an identifier, not a category.
 MOST_CATEGORIES = 256
@@ -123,7 +124,9 @@ def _require_categories(name: str, labels: list[str]) -> None:
 
 
 def require_no_numbers(name: str, labels: Sequence[str]) -> None:
-    """Raise if text consists of numbers with a few misspelt."""
+    """Raise if text consists of numbers, written in another way or with a few misspelt."""
+    if (spelling := other_spelling(name, labels, category=True)) is not None:
+        raise LogError(f"State column {name!r} is text that should be numbers. {spelling}")
     odd = [label for label in labels if not _is_number(label)]
     if len(labels) >= _MANY and 0 < len(odd) <= len(labels) / 10:
         raise LogError(

@@ -88,12 +88,14 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 warnings.simplefilter("always")
 engine = Local(checkpoint={str(tmp_path / "progress")!r})
 lazy = read_log({str(path)!r}, lazy=True)
-print(evaluate(lazy, lambda s: s[:, 2] > 0, method="lstd", gamma=0.5, engine=engine).value)
+print(evaluate(lazy, lambda s: 1 * (s[:, 2] > 0), method="lstd", gamma=0.5, engine=engine).value)
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
-    wanted = evaluate(read_log(path, lazy=True), lambda s: s[:, 2] > 0, method="lstd", gamma=0.5)
+    wanted = evaluate(
+        read_log(path, lazy=True), lambda s: 1 * (s[:, 2] > 0), method="lstd", gamma=0.5
+    )
     assert float(done.stdout) == pytest.approx(wanted.value, rel=1e-12), done.stderr
     assert "Progress could not be written to" in done.stderr
     assert "File too large" in done.stderr

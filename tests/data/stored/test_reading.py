@@ -46,7 +46,7 @@ TABLES = {
     "lists as states": {
         "x_0": lambda log: pa.FixedSizeListArray.from_arrays(log.states[:, :2].ravel(), 2)
     },
-    "propensities": {"propensity": lambda log: np.full(1500, 0.5)},
+    "propensities": {"propensity": lambda log: np.where(log.states[:, 0] > 0, 1.0, 0.999)},
     "one row an episode": {"episode": lambda log: np.arange(1500)},
     "emptied episodes": {"episode": lambda log: np.minimum(np.arange(1500), 1400)},
 }

@@ -1,0 +1,119 @@
+"""Rows that were logged twice are warned of; rewards that repeat by chance are not."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tailproof.errors import LogError
+from tailproof.sources import read
+
+
+def frame(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    reward = np.where(rng.random(n) < 0.4, (10 * rng.pareto(1.8, n)).round(3), 0.0)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(20, 70, n),
+            "action": rng.choice(["mail", "none"], n),
+            "reward": reward,
+        }
+    )
+
+
+@pytest.mark.parametrize("state", [None, "age"])
+@pytest.mark.parametrize("share", [0.4, 1.0, 3.0])
+def test_copies_of_rows_are_warned_of(state, share):
+    table = frame()
+    again = table.sample(frac=share, replace=True, random_state=1)
+    if share == 3.0:
+        again = pd.concat([table] * 2)
+    (caution,) = read(pd.concat([table, again]), state=state).cautions
+    assert "are exact copies of others" in caution
+    assert "table.drop_duplicates()" in caution
+    assert read(table, state=state).cautions == ()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("state", [None, "age"])
+def test_rewards_that_repeat_by_chance_are_no_copies(seed, state):
+    rng = np.random.default_rng(seed)
+    prices = (10 * rng.pareto(1.8, 300)).round(2)
+    table = frame(6000, seed)
+    table["reward"] = rng.choice(prices, len(table))  # a catalogue of prices
+    assert read(table, state=state).cautions == ()
+    assert read(table.assign(reward=rng.integers(0, 5, 6000)), state=state).cautions == ()
+    once = table.assign(action=np.where(np.arange(6000) < 5700, "mail", "none"))
+    assert read(once, state=None).cautions == ()  # nearly all rows have the same action
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rewards_that_states_and_actions_decide_are_no_copies(seed):
+    rng = np.random.default_rng(seed)
+    margin = (10 * rng.pareto(1.8, (100, 2))).round(2)
+    product, sent = rng.integers(0, 100, 6000), rng.integers(0, 2, 6000)
+    table = {"product": product, "action": sent, "reward": margin[product, sent]}
+    assert read(table, state="product").cautions == ()
+    table["reward"] = margin[product, 0]  # decided by the product alone
+    assert not any("copies" in each for each in read(table, state="product").cautions)
+
+
+def test_copies_may_be_one_group_or_weigh_more():
+    table = pd.concat([frame(), frame()])
+    assert read(table.assign(order=[*range(1500)] * 2), state="age", group="order").cautions == ()
+
+
+def test_a_step_that_was_logged_twice_is_named_a_copy():
+    table = frame(60).assign(unit=np.repeat(np.arange(12), 5), step=list(range(5)) * 12)
+    parts = {"state": "age", "episode": "unit", "step": "step", "terminated": True}
+    twice = pd.concat([table, table[10:17]])
+    with pytest.raises(LogError, match=r"\(7 such pairs\); 7 of them are exact copies: drop them"):
+        read(twice, **parts)
+    with pytest.raises(LogError, match=r"1 such pairs\); name another step column, or pass step=F"):
+        read(pd.concat([table, table[:1].assign(age=1)]), **parts)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_labels_that_differ_by_case_or_blanks_are_warned_of(lazy, tmp_path):
+    table = frame(400)
+    table.loc[::7, "action"] = "Mail"
+    table.loc[::11, "action"] = "mail "
+    table.to_parquet(tmp_path / "log.parquet")
+    (caution,) = read(tmp_path / "log.parquet", state="age", lazy=lazy).cautions
+    assert "count as different actions: 'Mail' and 'mail' and 'mail '." in caution
+    table["action"] = table["action"].str.strip().str.lower()
+    assert read(table, state="age").cautions == ()
+
+
+def test_a_column_of_records_is_refused_with_what_to_do():
+    table = {"who": [{"age": 1}, {"age": 2}], "action": ["a", "b"], "reward": [1.0, 2.0]}
+    with pytest.raises(LogError, match=r"'who' holds records, not numbers or text.*json_normalize"):
+        read(table, state="who")
+    flat = pd.json_normalize(pd.DataFrame(table).to_dict("records"))
+    assert read(flat, state="who.age").log.states.tolist() == [[1.0], [2.0]]
+
+
+def test_always_is_a_way_to_say_that_episodes_terminate():
+    table = frame(60).assign(unit=np.repeat(np.arange(12), 5), step=list(range(5)) * 12)
+    parts = {"state": "age", "episode": "unit", "step": "step"}
+    logs = [read(table, terminated=each, **parts).log for each in (True, "always")]
+    assert logs[0].terminated.tolist() == logs[1].terminated.tolist()
+    assert logs[0].always_terminates
+
+
+def test_several_columns_name_an_episode(tmp_path):
+    table = frame(60).assign(house=np.repeat([1, 2], 30), day=list(np.repeat([7, 8, 9], 10)) * 2)
+    table["hour"] = list(range(10)) * 6
+    table.to_csv(tmp_path / "log.csv", index=False)
+    joined = table.assign(both=table["house"].astype(str) + "-" + table["day"].astype(str))
+    parts = {"step": "hour", "terminated": True}
+    expected = read(joined, state="age", episode="both", **parts).log
+    for source in (table, tmp_path / "log.csv"):
+        reading = read(source, state="*", episode=["house", "day"], **parts)
+        assert reading.columns.state == ("age",)
+        assert reading.columns.episode == "house,day"
+        assert reading.log.rewards.tolist() == expected.rewards.tolist()
+        assert reading.log.episode_ids.tolist()[0] == "1 / 7"
+    path = tmp_path / "log.parquet"
+    table.to_parquet(path)
+    with pytest.raises(LogError, match=r"one column. Got house, day; read it with lazy=False"):
+        read(path, lazy=True, state="age", episode=["house", "day"], **parts)
