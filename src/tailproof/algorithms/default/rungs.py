@@ -303,8 +303,8 @@ def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
     """Return an estimator of the logged policy's value.
 
     Where every episode is complete, or the rest of it is negligible, this is the mean return.
-    Otherwise the missing rest is estimated by V(s), fitted by LSTD to the logged policy. So is all of it
-    if a few long episodes were cut off, of which a mean return would use the first steps only.
+    Otherwise the missing rest is estimated by V(s), fitted by LSTD to the logged policy. So is all of
+    it if a few long episodes were cut off, of which a mean return would use the first steps only.
     """
     log, n = target.log, target.log.n_transitions
     few_and_long = log.n_episodes < _FEW_EPISODES and not log.ends.any() and target.gamma > 0
