@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tailproof import Log, evaluate
-from tailproof.data.horizon import ends_by_the_clock, with_step
+from tailproof.data.horizon import ends_by_the_clock, unknown_rest, with_step
+from tailproof.errors import LogError
 from tailproof.policies.simple import Always, Uniform
 from tailproof.worlds import CartPole, storage
 
@@ -146,3 +147,36 @@ def test_starts_of_ones_own_begin_at_step_zero():
     assert evaluate(
         log, Uniform(2), gamma=1.0, initial_states=np.zeros((3, 2))
     ).value == pytest.approx(4, rel=1e-3)
+
+
+def days(*, ends="truncated", hours=24, count=40):
+    """Days whose states hold the hour: no row tells what follows the last one."""
+    hour = np.tile(np.arange(hours, dtype=float), count)
+    states = np.column_stack([np.random.default_rng(8).normal(size=len(hour)), hour])
+    log = ragged(np.full(count, hours), ends=ends, states=states)
+    return replace(log, next_states=states + np.array([0.0, 1.0]))
+
+
+def test_a_rest_that_no_row_tells_is_refused():
+    with pytest.raises(
+        LogError, match="40 of 40 episodes were cut off where 'state 1' is 24, and no row"
+    ):
+        evaluate(days(), Uniform(2), gamma=0.99)
+    assert evaluate(days(ends="terminated"), Uniform(2), gamma=0.99).choice.declined is None
+
+
+@pytest.mark.parametrize(
+    ("log", "gamma"),
+    [
+        (days(), 0.9),  # 0.9²⁴ = 0.08: little is left after a day
+        (days(ends="terminated"), 0.99),
+        (
+            log_of(np.random.default_rng(9).normal(size=(EPISODES * STEPS, 3)), ends="truncated"),
+            0.99,
+        ),
+        (CartPole().log(episodes=20, seed=0), 0.99),
+    ],
+    ids=["a short sight", "ends for good", "states that come again", "a world"],
+)
+def test_a_rest_that_rows_tell_is_known(log, gamma):
+    assert unknown_rest(log, gamma) is None

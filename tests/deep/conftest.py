@@ -12,7 +12,9 @@ def make_log(n=600, episodes=12, discrete=False, seed=0):
     rng = np.random.default_rng(seed)
     states = rng.standard_normal((n, 3))
     following = 0.5 * states + 0.1 * rng.standard_normal((n, 3))
-    episode = np.repeat(np.arange(episodes), n // episodes)
+    lengths = n // episodes - episodes // 2 + np.arange(episodes)  # no two end at the same step
+    lengths[-1] += n - lengths.sum()
+    episode = np.repeat(np.arange(episodes), lengths)
     ends = np.append(episode[1:] != episode[:-1], True)
     if discrete:
         actions = rng.integers(3, size=n)

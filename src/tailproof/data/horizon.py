@@ -1,4 +1,4 @@
-"""Episodes that end by the clock: the step tells how much is left."""
+"""Ends that states do not explain: by the clock, and where nothing was logged afterwards."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tailproof.data.stored import AnyLog, LazyLog
 _RANGES = 8  # steps of many ends, around which ends are counted
 _SURPRISING = 5.0  # standard deviations between counted and expected ends
 _UNEXPLAINED = 0.5  # least share of the difference from a constant rate that no state explains
+_BEYOND = 0.1  # share of the discounted steps, beyond which an unknown rest decides the value
 _ROWS = 20_000  # rows to look at, of a longer log
 _TREES, _LEAF = 30, 10
 
@@ -68,6 +69,32 @@ def ends_by_the_clock(log: AnyLog) -> bool:
     )
     explained = np.abs(ends - expected).sum() < _UNEXPLAINED * np.abs(ends - constant).sum()
     return not explained and (fixed or _surprise(ends, expected, variance) > _SURPRISING)
+
+
+def unknown_rest(log: AnyLog, gamma: float) -> str | None:
+    """Return in words which rest of the episodes the log cannot tell, None if there is no such rest.
+
+    If most episodes that were cut off lead to values of a state variable that no row starts from, such
+    as the last hour of every day, whatever follows is extrapolated; and with a long discount it is
+    most of the value.
+    """
+    if not isinstance(log, Log) or gamma == 0 or log.ends.all():
+        return None
+    cut = np.flatnonzero(~log.ends)
+    after = log.next_states[log.starts[1:][cut] - 1]  # (cut, p)
+    beyond = (after < log.states.min(axis=0)) | (after > log.states.max(axis=0))
+    worst = int(beyond.sum(axis=0).argmax())
+    there = beyond[:, worst]
+    rest = float((gamma ** log.lengths[cut[there]]).sum()) / log.n_episodes
+    if 2 * np.count_nonzero(there) <= len(cut) or rest < _BEYOND:
+        return None
+    values = np.unique(after[there, worst])
+    where = f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g} to {values[-1]:g}"
+    return (
+        f"{np.count_nonzero(there)} of {log.n_episodes} episodes were cut off where "
+        f"{log.state_names[worst]!r} is {where}, and no row starts there: the log does not tell what "
+        f"follows, which with gamma={gamma:g} is {rest:.0%} of all discounted steps"
+    )
 
 
 def _surprise(counts: AnyArray, expected: AnyArray, variance: AnyArray) -> float:

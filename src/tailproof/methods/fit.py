@@ -14,7 +14,7 @@ import numpy as np
 from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers
 from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
-from tailproof.data.horizon import ends_by_the_clock, time_limit
+from tailproof.data.horizon import ends_by_the_clock, time_limit, unknown_rest
 from tailproof.data.partition import Folds
 from tailproof.data.stored import AnyLog, LazyLog, in_memory, sample_to_budget
 from tailproof.data.view import LogView
@@ -58,6 +58,12 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
         raise LogError(
             f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
             f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
+        )
+    unknown = unknown_rest(log, gamma)
+    if unknown is not None:
+        raise LogError(
+            f"{unknown}. If episodes end there for good, say so with terminated=True; if each goes on "
+            f"in the next, name longer episodes; or leave that column out of the state."
         )
     return float(gamma)
 
