@@ -161,6 +161,17 @@ def test_bounds_are_stretched_only_where_losses_have_heavy_tails(rng):
         assert ("lower tail" in found.note) is stretched
 
 
+def test_intervals_begin_no_higher_than_the_bound_of_their_level(rng):
+    levels = (0.5, 0.8, 0.9, 0.95, 0.99)
+    for sample in (-rng.pareto(1.3, 1000), rng.pareto(1.3, 1000), rng.standard_t(2, 50)):
+        value = value_of(sample)
+        lows = [value.interval(level).low for level in levels]
+        assert lows == sorted(lows, reverse=True)
+        assert all(
+            low <= value.lower_bound(level).value for low, level in zip(lows, levels, strict=True)
+        )
+
+
 def test_bounds_of_heavy_costs_hold(rng):
     held = [value_of(-costs).lower_bound(0.9).value <= costs.mean() - 1.25
             for costs in rng.pareto(1.8, (300, 500))]  # fmt: skip

@@ -148,9 +148,15 @@ class UncertainValue:
         return self.spread.error
 
     def interval(self, level: float = 0.9) -> Interval:
-        """Return the interval with equal error probability on both sides; it contains the value."""
-        low, high = np.clip(self._ends(level, (1 - level) / 2, "interval"), *self.possible).tolist()
-        kind, note = self.spread.kind, self.limits
+        """Return an interval that contains the value and begins no higher than the lower bound.
+
+        The error probability is the same on both sides, or smaller below.
+        """
+        low, high = self._ends(level, (1 - level) / 2, "interval")
+        bound = self.lower_bound(level)
+        lowered = bound.value < low
+        low, high = np.clip((min(low, bound.value), high), *self.possible).tolist()
+        kind, note = self.spread.kind, bound.note if lowered else self.limits
         found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
         return holding(found, self.value)
 
