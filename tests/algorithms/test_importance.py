@@ -128,6 +128,15 @@ def test_episodes_cut_off_count_as_far_as_they_were_logged():
     evaluate(log, TARGET, method="pdis", gamma=1e-4)  # what comes after does not count
 
 
+@pytest.mark.parametrize("name", ROWS[:4])
+def test_a_policy_that_earned_nothing_in_the_episodes_that_follow_it_is_worth_nothing(name):
+    log = walk(episodes=400)
+    only_ones_pay = log.with_rewards(log.actions.astype(float))
+    estimate = evaluate(only_ones_pay, Fixed(1.0, 0.0), method=name, gamma=0.9)
+    assert estimate.value == pytest.approx(0, abs=1e-6)
+    assert estimate.interval(0.9).high > 0
+
+
 def test_bad_input_is_named():
     log = walk(episodes=20)
     with pytest.raises(MethodError, match="critic must be a base that fits critics"):

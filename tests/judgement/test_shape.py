@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tailproof import Log, evaluate
+from tailproof.judgement.rules import RULES
 from tailproof.judgement.shape import has_jackpots, reward_shape
 from tailproof.policies.simple import Always
 
@@ -40,6 +41,21 @@ def test_jackpots_are_told_from_heavy_tails(rng):
         assert has_jackpots(-7 * prizes + 3)
 
 
+def test_outliers_on_both_sides_are_no_jackpots_unless_actions_tell_them_apart():
+    rng = np.random.default_rng(31)
+    called, apart = [], []
+    for _ in range(40):
+        samples, wild = rng.standard_normal(600), rng.choice(600, 12, replace=False)
+        signs = rng.choice([-1, 1], 12)
+        samples[wild] += 300 * signs
+        actions = rng.integers(2, size=600)
+        called.append(has_jackpots(samples, actions))
+        actions[wild] = signs > 0  # one action wins, the other loses
+        apart.append(has_jackpots(samples, actions))
+    assert np.mean(called) <= 0.25
+    assert np.mean(apart) >= 0.9
+
+
 def test_jackpots_count_fully():
     """A robust mean would drop what the policy's worth consists of."""
     rng = np.random.default_rng(8)
@@ -55,3 +71,23 @@ def test_jackpots_count_fully():
     truth = (1 - 0.5**5) / 0.5 * 2.5
     assert estimate.choice.estimator == "plain mean"
     assert estimate.interval(0.95).low <= truth <= estimate.interval(0.95).high
+
+
+@pytest.mark.parametrize(
+    "law", ["exponential", "geometric", "bounded", "truncated normal", "poisson"]
+)
+def test_the_index_of_light_skewed_rewards_is_not_that_of_heavy_tails(law):
+    rng = np.random.default_rng(29)
+    draw = {
+        "exponential": lambda n: rng.exponential(size=n),
+        "geometric": lambda n: rng.geometric(0.2, size=n).astype(float),
+        "bounded": lambda n: rng.beta(0.4, 4, size=n),
+        "truncated normal": lambda n: np.maximum(rng.normal(size=n), 0),
+        "poisson": lambda n: rng.poisson(1.5, size=n).astype(float),
+    }[law]
+    called = []
+    for n in (100, 300) * 10:
+        states = rng.normal(size=(n, 1))
+        log = Log.from_arrays(states, np.arange(n) % 2, draw(n), states, episode=range(n))
+        called.append(reward_shape(log).index < RULES.heavy)
+    assert np.mean(called) <= 0.15

@@ -70,3 +70,15 @@ def test_a_reward_at_the_end_for_what_the_state_forgot_is_pointed_out(rng):
 def test_rewards_at_every_step_are_not_looked_at(rng):
     log = paid_at_the_end(rng, counted=False)
     assert misleading_states(log.with_rewards(log.rewards + 1)) == ()
+
+
+@pytest.mark.parametrize("lengths", [(1, 1, 2), (2, 2, 1), (3, 2, 2, 4)])
+def test_a_handful_of_episodes_says_nothing_about_what_the_state_forgot(lengths, rng):
+    episode = np.repeat(range(len(lengths)), lengths)
+    last = np.append(np.diff(episode) > 0, True)
+    states = rng.normal(size=(len(episode), 1))
+    log = Log.from_arrays(
+        states, np.arange(len(episode)) % 2, np.where(last, states[:, 0], 0.0), states,
+        episode=episode, terminated=last,
+    )  # fmt: skip
+    assert misleading_states(log) == ()

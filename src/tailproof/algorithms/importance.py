@@ -68,8 +68,8 @@ class EpisodeIS(Configurable):
             own, rows = folds.log(log, k), log.rows(folds.episodes(k))
             w, terms = weights[rows], discount[rows] * own.rewards
             last, returns = w[own.starts[1:] - 1], _episode_sums(own, terms)
-            followed = w[terms != 0] if self.per_decision else last
-            if len(followed) and not followed.any():
+            rewarded = w[terms != 0] if self.per_decision else last
+            if not last.any() and len(rewarded) and not rewarded.any():
                 values[k] = np.nan
                 continue
             if self.per_decision:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tailproof.algorithms.linear.huber import Regression, huber_regression, robust_scale
 from tailproof.algorithms.one_step.observations import common_rewards, common_value
-from tailproof.arrays import FloatArray, IntArray
+from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.horizon import ends_by_the_clock, with_step
 from tailproof.data.log import Log
 from tailproof.features import Features, table_for
@@ -21,7 +21,7 @@ from tailproof.features.ladder import KNOTS, basis_for
 from tailproof.files.frames import plain
 from tailproof.judgement.rules import RULES
 from tailproof.statistics.huber_path import huber_estimates
-from tailproof.statistics.tails.estimators import hill_path
+from tailproof.statistics.tails.estimators import hill_path, moment_path
 
 Tails = Literal["light", "heavy", "sparse"]
 _COMPARED = 4_000  # rows on which the two regressions are compared
@@ -42,7 +42,7 @@ class RewardShape:
     units: int
     gain: float  # the plain mean's standard error as a multiple of the best Huber mean's
     asymmetry: float
-    index: float  # Hill's index of the heavier tail
+    index: float  # tail index of the heavier side
     sparse: bool  # whether few rewards differ from a common one, or are of another size than others
     worthwhile: bool  # whether a robust mean reduces the variance enough to risk its bias
     unit_of_row: IntArray = field(repr=False)  # (n,)
@@ -165,37 +165,58 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
         gain=float(np.sqrt(plain / best)) if best > 0 else 1.0,
         asymmetry=asymmetry,
         index=_tail_index(totals),
-        sparse=common is not None or has_jackpots(residuals),
+        sparse=common is not None
+        or has_jackpots(residuals, log.actions if log.is_discrete else None),
         worthwhile=plain >= _worth(units) * best,
         unit_of_row=of_row,
     )
 
 
-def has_jackpots(samples: FloatArray) -> bool:
+def has_jackpots(samples: FloatArray, actions: IntArray | None = None) -> bool:
     """Return whether a few samples lie beyond a gap that no heavy tail would leave.
 
     Distances X_(1) ≥ X_(2) ≥ … of a power tail of index α have k·log(X_(k) / X_(k+1)) exponential with
     mean 1/α, independently for all k (Rényi). One beyond what chance allows for α = 1 is a gap, if the
-    two distances differ by a factor of 3 (those of integers differ as well).
+    two distances differ by a factor of 3 (those of integers differ as well). Samples beyond it that lie
+    as often above as below, for each action too, are outliers: no mean is biased without them.
     """
-    distances = np.sort(np.abs(samples - np.median(samples)))[::-1]
+    away = samples - np.median(samples)
+    order = np.argsort(-np.abs(away), kind="stable")
+    distances = np.abs(away[order])
     most = int(RULES.jackpot_share * len(distances))
     if most < 2 or distances[most] <= 0:
         return False
     steps = np.log(distances[:most] / distances[1 : most + 1])
     surprising = np.arange(1, most + 1) * steps > RULES.jackpot_gap + np.log(most)
-    return bool((surprising & (steps > np.log(3))).any())
+    gaps = np.flatnonzero(surprising & (steps > np.log(3)))
+    if not len(gaps):
+        return False
+    beyond = order[: gaps[-1] + 1]
+    above, taken = away[beyond] > 0, np.zeros(len(beyond)) if actions is None else actions[beyond]
+    own = (above[taken == action] for action in np.unique(taken))
+    return any(_one_sided(each) for each in (above, *(each for each in own if len(each) >= 5)))
+
+
+def _one_sided(above: BoolArray) -> bool:
+    """Return whether signs are all alike, or more often one than the other by more than chance."""
+    right, left = int(above.sum()), int((~above).sum())
+    return min(right, left) == 0 or abs(right - left) > 2 * np.sqrt(right + left)
 
 
 def _tail_index(samples: FloatArray) -> float:
-    """Return the smaller of Hill's indices of the two tails, of the m^0.6 largest distances each."""
-    found = [np.inf]
+    """Return the tail index of the heavier side, by the m^0.7 largest of m distances from the median.
+
+    Hill's estimator takes every exponential tail of a small sample for a power tail, and the moment
+    estimator some of those with ties. The lighter of the two is taken.
+    """
+    heaviest = 0.0
     for distances in (samples - np.median(samples), np.median(samples) - samples):
         ordered = np.sort(distances[distances > 0])[::-1]
         if len(ordered) >= 20:
-            shape = float(hill_path(ordered)[int(len(ordered) ** 0.6) - 1])
-            found.append(1 / shape if shape > 0 else np.inf)
-    return min(found)
+            k = int(len(ordered) ** 0.7) - 1
+            both = hill_path(ordered)[k], moment_path(ordered)[k]
+            heaviest = max(heaviest, float(np.nan_to_num(np.minimum(*both))))
+    return 1 / heaviest if heaviest > 0 else np.inf
 
 
 def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:

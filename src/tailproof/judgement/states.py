@@ -17,7 +17,7 @@ from tailproof.errors import StateWarning
 
 _CODES = (-99, -999, -9999, -99999, 999, 9999, 99999, 999999)
 _FAR = 3.0  # distance of a code from the other values, in ranges of these
-_EPISODES = 5_000  # most episodes in which late rewards are compared with earlier actions
+_FEWEST, _EPISODES = 20, 5_000  # episodes in which late rewards are compared with earlier actions
 _EXPLAINS = 0.1  # least share of a late reward's variance that earlier actions explain …
 _SURPRISING = 5.0  # … and least number of its standard errors
 
@@ -67,6 +67,8 @@ def _hidden_history(log: Log) -> list[str]:
     if not early.any() or log.rewards[early].any() or not np.ptp(log.rewards[last]):
         return []
     chosen = np.flatnonzero(log.lengths > 1)
+    if len(chosen) < _FEWEST:
+        return []
     chosen = chosen[:: max(1, len(chosen) // _EPISODES)]
     actions = np.asarray(log.actions, dtype=float).reshape(log.n_transitions, -1)
     taken = np.eye(log.n_actions)[log.actions] if log.is_discrete else actions

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tailproof.algorithms.default.spreads import ends_alone
 from tailproof.errors import LevelError, TailproofError
 from tailproof.plotting.marks import dots, name_axes, shown_axes
 from tailproof.plotting.rows import IntervalRow, draw_intervals
@@ -35,7 +36,7 @@ def plot_estimate(estimate: Estimate, *, level: float, ax: Axes | None) -> Axes:
     chosen, folds = estimate.choice, estimate.fold_values
     if chosen is not None:
         miss, logged = (1 - level) / 2, chosen.logged_value
-        low, high = chosen.logged_spread.ends(miss, miss)
+        low, high = np.clip(ends_alone(chosen.logged_spread, miss, miss), *chosen.possible)
         low, high = min(low, logged), max(high, logged)
         rows.append(IntervalRow(name="logged", value=logged, low=low, high=high, tone="second"))
     elif len(folds) > 1:

@@ -79,10 +79,9 @@ def test_ends_of_a_difference_move_outwards_as_more_confidence_is_asked(
     error, skewness, other_error, other_skewness, correlation
 ):
     gain = Mover(Hall(1.0, error, skewness), Hall(0.0, other_error, other_skewness), correlation)
-    found = np.array([gain.ends(miss, miss) for miss in (0.3, 0.2, 0.1, 0.05, 0.01)])
-    slack = 0.02 * np.abs(found - 1.0).max()  # larger error probabilities are compared on a grid
-    assert (np.diff(found[:, 0]) <= slack).all()
-    assert (np.diff(found[:, 1]) >= -slack).all()
+    found = np.array([gain.ends(miss, miss) for miss in np.geomspace(0.5, 0.0001, 30)])
+    assert (np.diff(found[:, 0]) <= 1e-9).all()
+    assert (np.diff(found[:, 1]) >= -1e-9).all()
 
 
 def test_a_difference_that_rests_on_one_row_is_not_nearer_than_the_normal_bound(rng):

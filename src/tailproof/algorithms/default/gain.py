@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan, pi, sqrt
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
-from tailproof.algorithms.default.spreads import Hall, Spread
+from tailproof.algorithms.default.spreads import Hall, Spread, ends_alone
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.statistics.intervals import (
@@ -22,7 +23,7 @@ from tailproof.statistics.intervals import (
 from tailproof.statistics.tails import mad
 from tailproof.statistics.tails.sample import check_level
 
-_MISSES = np.geomspace(0.001, 0.4, 100)  # error probabilities at which ends are compared
+_QUANTILES = np.linspace(0, 4.5, 60)  # normal quantiles of the levels at which ends are compared
 _ROUNDING = 1e-12  # of the size of two values, below which they are equal
 _NOTE = "both values' own bounds, combined with the correlation of their scores"
 
@@ -36,7 +37,8 @@ class Mover:
     single interval of the paired differences would take its skew from outliers of the logged policy,
     which enter with the opposite sign. Where both numbers depend on the same few rows D and U cancel,
     more so at higher levels: an end is therefore never nearer than the normal one of the paired
-    differences, nor than that of a lower level.
+    differences, nor than that of a lower level. Ends that are stretched for heavy tails would not
+    cancel, and are used only if the second number is known.
     """
 
     ahead: Spread
@@ -60,12 +62,24 @@ class Mover:
 
     def _reach(self, miss: float, side: int) -> float:
         """Return the distance to the lower (side 0) or upper end (1)."""
-        sign, reach = (1 if side else -1), self.error * float(ndtri(1 - miss))
-        for each in (miss, *_MISSES[miss < _MISSES]):
-            own = sign * (self.ahead.ends(each, each)[side] - self.ahead.centre)
-            other = sign * (self.behind.centre - self.behind.ends(each, each)[1 - side])
-            reach = max(reach, _combined(max(own, 0.0), max(other, 0.0), self.correlation))
-        return reach
+        if not self.behind.error:
+            end = ends_alone(self.ahead, miss, miss)[side]
+            return max(end - self.ahead.centre if side else self.ahead.centre - end, 0.0)
+        quantile = max(float(ndtri(1 - miss)), 0.0)
+        lower_levels = [self._distance(float(ndtr(-each)), side) for each in _QUANTILES]
+        largest = np.maximum.accumulate(lower_levels)
+        if quantile > _QUANTILES[-1]:
+            found = max(float(largest[-1]), self._distance(miss, side))
+        else:
+            found = float(PchipInterpolator(_QUANTILES, largest)(quantile))
+        return max(found, quantile * self.error)
+
+    def _distance(self, miss: float, side: int) -> float:
+        """Return the same at this level alone."""
+        sign = 1 if side else -1
+        own = sign * (self.ahead.ends(miss, miss)[side] - self.ahead.centre)
+        other = sign * (self.behind.centre - self.behind.ends(miss, miss)[1 - side])
+        return _combined(max(own, 0.0), max(other, 0.0), self.correlation)
 
 
 @dataclass(frozen=True)
@@ -148,37 +162,40 @@ class UncertainValue:
         return self.spread.error
 
     def interval(self, level: float = 0.9) -> Interval:
-        """Return an interval that contains the value and begins no higher than the lower bound.
-
-        The error probability is the same on both sides, or smaller below.
-        """
-        low, high = self._ends(level, (1 - level) / 2, "interval")
-        bound = self.lower_bound(level)
-        lowered = bound.value < low
-        low, high = np.clip((min(low, bound.value), high), *self.possible).tolist()
-        kind, note = self.spread.kind, bound.note if lowered else self.limits
+        """Return the interval with equal error probability on both sides; it contains the value."""
+        low, high = np.clip(self._ends(level, (1 - level) / 2, "interval"), *self.possible).tolist()
+        kind, note = self.spread.kind, self._note("lower", "upper")
         found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
         return holding(found, self.value)
 
     def lower_bound(self, level: float = 0.9) -> Bound:
         """Return a lower bound of the true value at this confidence level, never above the estimate."""
         low, _ = self._ends(level, 1 - level, "lower bound")
-        kind, note = self.spread.kind, self.limits
-        if isinstance(self.spread, Hall) and self.spread.stretch > 1:
-            low = self.spread.centre - self.spread.stretch * (self.spread.centre - low)
-            note += "; lowered for the heavy lower tail of the samples"
-        low = max(low, self.possible[0])
-        return below(
-            Bound(value=low, level=level, requested=level, kind=kind, note=note), self.value
+        found = Bound(
+            value=max(low, self.possible[0]),
+            level=level,
+            requested=level,
+            kind=self.spread.kind,
+            note=self._note("lower"),
         )
+        return below(found, self.value)
 
     def _ends(self, level: float, miss: float, what: str) -> tuple[float, float]:
         check_level(level)
         if self.declined is not None:
             reason = f"exists for this log: {self.declined}"
             raise LevelError(f"No honest {100 * level:g} % {what} {reason}.")
-        low, high = self.spread.ends(miss, miss)
+        low, high = ends_alone(self.spread, miss, miss)
         return float(low), float(high)
+
+    def _note(self, *sides: str) -> str:
+        """Return what limits the width, and on which of these sides a heavy tail stretches it."""
+        stretch = self.spread.stretch if isinstance(self.spread, Hall) else (1.0, 1.0)
+        heavy = [
+            s for s, by in zip(("lower", "upper"), stretch, strict=True) if by > 1 and s in sides
+        ]
+        more = f"; farther for the heavy {' and '.join(heavy)} tail of the samples"
+        return self.limits + more * bool(heavy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import hypot, log, sqrt
+from typing import Protocol
 
 import numpy as np
 from scipy.special import chdtri, ndtri
@@ -18,9 +19,17 @@ _POOLED_WEIGHT = 0.15  # the same where the pooled tail of all rows is used too
 _FEW_ROWS = 300  # with fewer active rows the pooled tail is used
 _LIGHT = 4.0  # tails with a Hill index above this get no extrapolated point
 _LEAST_INDEX = 1.15  # smaller indices are raised to this, to limit the extrapolation
-_STRETCH = 0.7  # by how much bounds are stretched for each unit that the index is below …
+_STRETCH = 0.7  # by how much an end is stretched for each unit that the index is below …
 _STRETCHED_BELOW = 2.5  # … this one, …
 _TELLING = 100  # … from so many rows on, and in proportion to the rows with fewer
+
+
+class HasEnds(Protocol):
+    """What has interval ends."""
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the interval ends with these error probabilities below and above."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,8 @@ class Hall:
     With standard error σ and skewness κ of the mean, the ends are centre − σ g⁻¹(z),
     g⁻¹(x) = 3/κ ((1 + κ (x − κ/6))^{1/3} − 1): for κ = 0 the normal interval, for skewed samples
     longer on the side of the long tail. A known number has the error 0. The ends are moved
-    outwards by the `allowance`, the possible error from the choice of a critic. The distance of a
-    lower bound from the centre is multiplied by `stretch`, above 1 where losses have heavy tails.
+    outwards by the `allowance`, the possible error from the choice of a critic. `stretch` multiplies
+    the distances of the lower and upper end of a number that stands alone, where tails are heavy.
     """
 
     centre: float
@@ -39,17 +48,20 @@ class Hall:
     skewness: float = 0.0
     unseen: bool = False
     allowance: float = 0.0
-    stretch: float = 1.0
+    stretch: tuple[float, float] = (1.0, 1.0)
 
     @property
     def kind(self) -> str:
         """The name of the interval."""
         return "Hall, unseen tail" if self.unseen else "Hall"
 
-    def ends(self, below: float, above: float) -> tuple[float, float]:
+    def ends(
+        self, below: float, above: float, *, stretch: tuple[float, float] = (1.0, 1.0)
+    ) -> tuple[float, float]:
         """Return the interval ends with these error probabilities below and above."""
         low, high = (self.error * self._inverse(float(ndtri(p))) for p in (1 - below, above))
-        return self.centre - low - self.allowance, self.centre - high + self.allowance
+        low, high = stretch[0] * low + self.allowance, stretch[1] * high - self.allowance
+        return self.centre - low, self.centre - high
 
     def _inverse(self, x: float) -> float:
         k = self.skewness
@@ -135,6 +147,13 @@ class AllEqual:
 Spread = Hall | Rare | AllEqual
 
 
+def ends_alone(spread: HasEnds, below: float, above: float) -> tuple[float, float]:
+    """Return the ends of a number that is part of no difference: stretched for heavy tails."""
+    if isinstance(spread, Hall):
+        return spread.ends(below, above, stretch=spread.stretch)
+    return spread.ends(below, above)
+
+
 def hall_spread(
     centre: float,
     influence: FloatArray,
@@ -148,9 +167,9 @@ def hall_spread(
     Where Hill's index α of a tail is below 4, a point at the extrapolated quantile with half an
     expected observation beyond it, u·(k/½)^{1/α}, is added to the variance and skewness with weight ¼,
     but not to the centre. A sample that lacks its rare losses has a mean that is too high and an error
-    that is too small, both at once: where the index of the lower tail is below 2.5, a lower bound is
-    0.7·(2.5 − α) times farther from the centre. In samples of 200 to 5,000 costs, 90 % bounds hold in
-    88 to 95 % (Pareto 1.5 to 3) and 93 to 98 % (log-normal, σ 1.5 and 2), without it in 71 to 91 %.
+    that is too small, both at once: where the index of a tail is below 2.5, the end on its side is
+    stretched by 1 + 0.7·(2.5 − α). In samples of 200 to 5,000 (Pareto 1.5 to 2.5, inverse gamma, Burr,
+    log-normal σ 2; as costs and revenues), 90 % intervals hold in 90 to 97 %, without it in 82 to 95 %.
 
     Parameters
     ----------
@@ -166,8 +185,8 @@ def hall_spread(
     """
     n, rows = len(influence), int(active.sum())
     few = pooled is not None and rows < _FEW_ROWS
-    light = np.zeros(2), _LIGHT
-    points, index = _unseen(influence, active, pooled if few else None) if look_beyond else light
+    light = np.zeros(2), np.full(2, _LIGHT)
+    points, indices = _unseen(influence, active, pooled if few else None) if look_beyond else light
     weight = _POOLED_WEIGHT if few else _TAIL_WEIGHT
     size = max(float(np.abs(influence).max(initial=0.0)), float(np.abs(points).max()))
     if size <= 1e-12 * abs(centre) or size == 0:
@@ -176,14 +195,15 @@ def hall_spread(
     second = (scaled**2).sum() * rows / max(rows - 1, 1) + weight * (beyond**2).sum()
     third = (scaled**3).sum() + weight * (beyond**3).sum()
     error, skewness = float(size * np.sqrt(second) / n), float(third / second**1.5)
-    stretch = 1 + _STRETCH * max(0.0, _STRETCHED_BELOW - index) * min(1.0, rows / _TELLING)
-    return Hall(centre, error, skewness, unseen=bool(points.any()), stretch=stretch)
+    known = _STRETCH * min(1.0, rows / _TELLING)
+    right, left = (1 + known * np.maximum(_STRETCHED_BELOW - indices, 0)).tolist()
+    return Hall(centre, error, skewness, unseen=bool(points.any()), stretch=(left, right))
 
 
 def _unseen(
     influence: FloatArray, active: BoolArray, pooled: tuple[FloatArray, float] | None
-) -> tuple[FloatArray, float]:
-    """Return the tail points to the right and left, 0 where the tail is light, and the left index."""
+) -> tuple[FloatArray, FloatArray]:
+    """Return points and indices of the tails to the right and left, (2,) each; 0 if one is light."""
     tails = [(influence[active], 1.0, 1.0)]
     if pooled is not None:
         tails.append((*pooled, int(active.sum()) / len(influence)))
@@ -196,7 +216,7 @@ def _unseen(
                 lowest[side] = min(lowest[side], index)
                 far = weight * (sign * middle + start * (2 * k * share) ** (1 / index))
                 points[side] = sign * max(far, sign * points[side])
-    return points, float(lowest[1])
+    return points, lowest
 
 
 def hill_tail(distances: FloatArray) -> tuple[float, float, int] | None:

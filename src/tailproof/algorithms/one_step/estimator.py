@@ -66,12 +66,12 @@ def evaluate_rows(rows: OneStepRows) -> OneStepChoice:
     outcomes = {"none": atoms} if rare and atoms is not None else fit_outcomes(rows)
     name = choose_outcome(outcomes, w, rows)
     scores = doubly_robust(outcomes[name], w, rewards)
-    robust = _huber_scores(rows, w, outcomes) if atoms is None else None
+    robust = _huber_mean(rows, w, outcomes) if atoms is None else None
     influence = observations.influence(scores.influence)
     spread = _spread(rows, w, scores, influence, atoms if rare else None)
     if robust is not None and isinstance(spread, Hall):
         # the outlier that moves the plain mean must not decide on which side the interval is longer
-        spread = Hall(robust.value, spread.error, allowance=abs(robust.value - scores.value) / 2)
+        spread = Hall(robust, spread.error, allowance=abs(robust - scores.value) / 2)
     steady = outcomes[name] if name != "none" else outcomes.get("ridge", outcomes["none"])
     marginal = doubly_robust(steady, action_weights(rows), rewards)
     value, how, why = _point(rows, name, scores, marginal, spread, robust)
@@ -130,17 +130,12 @@ def _on_log(rows: OneStepRows, weights: FloatArray) -> PolicyOnLog:
     return on_log(rows.space, shares=shares, agreement=agreement, rows=rows.count, weights=weights)
 
 
-def _huber_scores(
-    rows: OneStepRows, w: FloatArray, outcomes: dict[str, Prediction]
-) -> RowScores | None:
+def _huber_mean(rows: OneStepRows, w: FloatArray, outcomes: dict[str, Prediction]) -> float | None:
     """Return a Huber mean of the scores of a model of unclipped rewards, or None (`huber_location`)."""
     unclipped = {key: each for key, each in outcomes.items() if key != "boosting"}
     steady = unclipped[choose_outcome(unclipped, w, rows)]
-    residuals = rows.rewards - steady.logged
-    if (found := huber_location(residuals, w)) is None:
-        return None
-    direct = float(steady.policy.mean())
-    return RowScores(direct + found[0], steady.policy - direct + found[1], residuals)
+    found = huber_location(rows.rewards - steady.logged, w)
+    return None if found is None else float(steady.policy.mean()) + found
 
 
 def _point(
@@ -149,12 +144,12 @@ def _point(
     scores: RowScores,
     marginal: RowScores,
     spread: Spread,
-    robust: RowScores | None,
+    robust: float | None,
 ) -> tuple[float, str, str]:
     """Return the point estimate, its name, and the reason for it."""
     if robust is not None:
         return (
-            robust.value,
+            robust,
             "Huber mean of doubly robust scores",
             "Both tails are heavy and alike: the point is a Huber mean, and the middle of an interval "
             "that is as wide as all scores make it.",

@@ -46,10 +46,8 @@ def choose_outcome(outcomes: dict[str, Prediction], weights: FloatArray, rows: O
     return best if lead.mean() > lead.std() / np.sqrt(len(lead)) else "none"
 
 
-def huber_location(residuals: FloatArray, weights: FloatArray) -> tuple[float, FloatArray] | None:
+def huber_location(residuals: FloatArray, weights: FloatArray) -> float | None:
     """Return the weighted Huber mean of residuals, if both tails are heavy and similar, else None.
-
-    With it comes the influence of each row on it, (n,), centred at 0.
 
     Similar means that the numbers beyond the threshold on the two sides, and the clipped amounts,
     differ by at most 1.64 standard errors. The variance must also fall by 15 %. Rewards with an atom,
@@ -62,7 +60,7 @@ def huber_location(residuals: FloatArray, weights: FloatArray) -> tuple[float, F
     centre = float(np.median(y))
     mean = float(np.average(y, weights=v))
     plain = float(((v * (y - mean)) ** 2).sum() / v.sum() ** 2)
-    best: tuple[float, float, float] | None = None
+    best: tuple[float, float] | None = None
     for threshold in np.quantile(np.abs(y - centre), [0.75, 0.85, 0.9, 0.95, 0.98]):
         right, left = int((y - centre > threshold).sum()), int((centre - y > threshold).sum())
         if right + left < 10:
@@ -77,13 +75,8 @@ def huber_location(residuals: FloatArray, weights: FloatArray) -> tuple[float, F
         slope = float((v * (np.abs(y - location) <= threshold)).sum())
         variance = float(((v * clipped) ** 2).sum()) / slope**2
         if best is None or variance < best[0]:
-            best = variance, location, threshold
-    if best is None or best[0] > _WORTH * plain:
-        return None
-    _, location, threshold = best
-    off = residuals - location
-    slope = float((weights * (np.abs(off) <= threshold)).mean())
-    return location, weights * np.clip(off, -threshold, threshold) / slope
+            best = variance, location
+    return None if best is None or best[0] > _WORTH * plain else best[1]
 
 
 def _huber(y: FloatArray, v: FloatArray, threshold: float, start: float) -> float:
