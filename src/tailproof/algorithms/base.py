@@ -33,6 +33,7 @@ class Capabilities:
     needs: Needs = "memory"
     evaluates: bool = True  # whether it evaluates a given policy; otherwise it learns one
     learns: bool = False  # whether a policy can be taken from it
+    bootstraps: bool = True  # whether it needs the values of next states, not returns alone
     counts_steps: bool = False  # whether it adds the step to states where episodes end by the clock
 
 

@@ -52,7 +52,7 @@ class EpisodeIS(Configurable):
         After the end of an episode its last weight is used.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(bootstraps=False)
 
     per_decision: bool = False
     self_normalised: bool = False

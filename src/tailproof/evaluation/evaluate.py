@@ -25,7 +25,12 @@ from tailproof.evaluation.logged import logged_value
 from tailproof.judgement.coverage import coverage, too_few_rows
 from tailproof.judgement.states import misleading_states
 from tailproof.methods.catalogue import as_method
-from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
+from tailproof.methods.fit import (
+    check_gamma,
+    prepare,
+    require_known_rest,
+    warn_of_a_hidden_horizon,
+)
 from tailproof.methods.method import Method
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.naming import Policy, for_log
@@ -98,6 +103,8 @@ def evaluate(
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         data = prepare(log, chosen, where, seed=seed)
         discount = check_gamma(gamma, data)
+        if chosen.base.capabilities.bootstraps:
+            require_known_rest(data, discount)
         if not chosen.base.capabilities.counts_steps:
             warn_of_a_hidden_horizon(data, discount)
         starts = _starts(data, initial_states)

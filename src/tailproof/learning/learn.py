@@ -31,6 +31,7 @@ from tailproof.methods.fit import (
     fit_members,
     prepare,
     require_healthy,
+    require_known_rest,
     warn_of_a_hidden_horizon,
 )
 from tailproof.methods.method import Method
@@ -195,6 +196,7 @@ def _learn_by_default(
         return learn_continuous(log, gamma=gamma, seed=seed, holdout=share, engine=engine)
     data = sample_to_budget(log, "learn", seed=seed)
     discount = check_gamma(gamma, data)
+    require_known_rest(data, discount)
     warn_of_a_hidden_horizon(data, discount)
     warn_of_misleading_states(data)
     _actions_to_choose_from(data)

@@ -59,13 +59,17 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
             f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
             f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
         )
+    return float(gamma)
+
+
+def require_known_rest(log: AnyLog, gamma: float) -> None:
+    """Raise if the log does not tell what follows where most episodes were cut off."""
     unknown = unknown_rest(log, gamma)
     if unknown is not None:
         raise LogError(
             f"{unknown}. If episodes end there for good, say so with terminated=True; if each goes on "
             f"in the next, name longer episodes; or leave that column out of the state."
         )
-    return float(gamma)
 
 
 def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailproof import Always, Log, Method, Split, compare, evaluate
+from tailproof import Always, Log, Method, Split, Uniform, compare, evaluate
 from tailproof.algorithms.default.auto import Auto
 from tailproof.algorithms.one_step import weights
 from tailproof.errors import LevelError, LogError
@@ -275,3 +275,23 @@ def test_enormous_rewards_do_not_overflow():
     log = Log.from_arrays(x, a, rewards, x, episode=np.arange(400), propensity=np.full(400, 0.5))
     small = evaluate(log.with_rewards(rewards / 1e150), Always(1)).value
     assert evaluate(log, Always(1)).value == pytest.approx(1e150 * small, rel=0.05)
+
+
+def test_what_was_logged_gains_nothing_over_itself():
+    """Symmetric tails so heavy that one row moves the plain mean: both values are Huber means."""
+    excluded, robust = 0, 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        states, actions = rng.normal(size=(1000, 1)), rng.integers(3, size=1000)
+        noise = rng.standard_t(1.5, size=1000)
+        log = make(states, actions, noise, np.full(1000, 1 / 3), n_actions=3)
+        same = evaluate(log, Uniform(3))
+        assert same.gain.value == 0  # no model of the reward, so that both are one mean
+        log = log.with_rewards(states[:, 0] * (actions == 1) + noise)
+        same = evaluate(log, Uniform(3))
+        assert evaluate(log, Always(1)).logged_value == same.logged_value
+        interval = same.gain.interval(0.9)
+        excluded += not interval.low <= 0 <= interval.high
+        robust += "Huber" in same.choice.estimator
+    assert robust >= 6
+    assert excluded <= 3

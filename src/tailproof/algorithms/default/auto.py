@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,6 +130,7 @@ def _evaluate(
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
     rewards, measured = log.rewards - level, measure(log)
+    by_log_alone = measured
     tamed = _clipped(rewards, measured.fit)
     if features is None:
         blend = climb(target, tamed, measured.features, seed=task.seed)
@@ -141,9 +141,19 @@ def _evaluate(
         phi = blend.features(log.states, log.actions)
         measured = replace(measured, phi=phi, fit=huber_regression(phi, rewards))
 
-    valued = partial(_valued, target, measured, rewards, offset)
-    own = valued(blend, paired=target.starts_with_episodes, floor=blend.error)
-    logged = valued(logged_rung(target, blend.rungs[0].system.groups), paired=True)
+    own = _valued(
+        target,
+        measured,
+        rewards,
+        offset,
+        blend,
+        paired=target.starts_with_episodes,
+        floor=blend.error,
+    )
+    rung = logged_rung(
+        target, blend.rungs[0].system.groups
+    )  # every policy has the same logged value
+    logged = _valued(target, by_log_alone, rewards, offset, rung, paired=True)
     mean, shape = own.mean, measured.shape
     choice = Choice(
         value=own.value,

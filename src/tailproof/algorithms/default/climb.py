@@ -23,6 +23,7 @@ from tailproof.algorithms.default.rungs import (
 )
 from tailproof.algorithms.default.target import Target
 from tailproof.algorithms.linear.statistics import Ridge
+from tailproof.algorithms.on_log import effective
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.errors import SingularError
@@ -85,9 +86,10 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
 
     The first rung is LSTD on standardised polynomials. It is used alone if cheap checks (LSTD with
     the policy's agreement, with splines, with random Fourier features) do not differ from it
-    significantly and are no more precise. Otherwise the middle three of five rungs weighted by the
-    forest's occupancy are averaged, and the first rung gets the share α that minimises the estimated
-    squared error of the mixture,
+    significantly and are no more precise, and if its weights leave a tenth of the effective rows that
+    discounting leaves: where few rows are like the policy's, linear critics extrapolate alike.
+    Otherwise the middle three of five rungs weighted by the forest's occupancy are averaged, and the
+    first rung gets the share α that minimises the estimated squared error of the mixture,
 
         α = (var y − cov(x, y)) / (var(y − x) + (y − x)²),
 
@@ -101,7 +103,8 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
     if first is not None:
         others = (aware, Map(high), Map(_waves(log)))
         found = _witnesses(first, (System(each, target, groups) for each in others), rewards)
-        if found is not None:
+        discounted = effective(np.power(target.gamma, log.step_of_row))
+        if found is not None and effective(first.weights) >= RULES.poor * discounted:
             return _alone(first, found, low)
     forest = cross_fit_forests(target, rewards, seed=seed)
     occupancy = with_floor(forest.occupancy)

@@ -154,6 +154,16 @@ def ends_alone(spread: HasEnds, below: float, above: float) -> tuple[float, floa
     return spread.ends(below, above)
 
 
+def centred(spread: Spread, robust: float) -> Spread:
+    """Return the spread around a robust mean: symmetric, and as wide as all samples make it.
+
+    The outlier that moves the plain mean must not decide on which side the interval is longer.
+    """
+    if not isinstance(spread, Hall):
+        return spread
+    return Hall(robust, spread.error, allowance=abs(robust - spread.centre) / 2)
+
+
 def hall_spread(
     centre: float,
     influence: FloatArray,

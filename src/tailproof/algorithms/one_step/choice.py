@@ -9,7 +9,13 @@ import numpy as np
 
 from tailproof.algorithms.default.choice import Scored
 from tailproof.algorithms.default.gain import possible_values
-from tailproof.algorithms.default.spreads import AllEqual, Rare, Spread, log_smoothing
+from tailproof.algorithms.default.spreads import (
+    AllEqual,
+    Rare,
+    Spread,
+    centred,
+    log_smoothing,
+)
 from tailproof.algorithms.on_log import effective
 from tailproof.algorithms.one_step.observations import Observations, logged_spread
 from tailproof.arrays import FloatArray
@@ -85,23 +91,26 @@ def one_step_choice(
     *,
     common: FloatArray | None,
     rare: bool,
+    robust: float | None = None,
     cautions: tuple[str, ...] = (),
     **own: Any,
 ) -> OneStepChoice:
     """Return a choice, with the logged policy's value and what limits the interval.
 
-    The arguments are the returns and weights of samples, (n,), the influence of observations, (U,),
-    and the common return of each sample, (n,), if there is one. `rare` says whether the spread is one
-    of rare events; `cautions` are further limits of the interval; `own` are the other attributes.
+    The arguments are the returns and weights of samples, (n,), the influence of observations,
+    (U,), and the common return of each sample, (n,), if there is one. `rare` says whether the
+    spread is one of rare events; `robust` is the robust mean of the returns, if there is one;
+    `cautions` are further limits of the interval; `own` are the other attributes.
     """
+    logged = logged_spread(observations, returns, common=common, policy_is_rare=rare)
     return OneStepChoice(
         unit=observations.name,
         units=observations.count,
         spread=spread,
         influence=influence,
         possible=possible_values(returns),
-        logged_value=float(returns.mean()),
-        logged_spread=logged_spread(observations, returns, common=common, policy_is_rare=rare),
+        logged_value=float(returns.mean()) if robust is None else robust,
+        logged_spread=logged if robust is None else centred(logged, robust),
         logged_influence=observations.influence(returns - returns.mean()),
         limits="; ".join([*_limits(observations, spread, influence, sample_weights), *cautions]),
         **own,

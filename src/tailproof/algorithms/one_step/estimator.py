@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from tailproof.algorithms.base import Numbers
-from tailproof.algorithms.default.spreads import Hall, Spread, hall_spread
+from tailproof.algorithms.default.spreads import Spread, centred, hall_spread
 from tailproof.algorithms.on_log import PolicyOnLog, on_log
 from tailproof.algorithms.one_step.choice import (
     OneStepChoice,
@@ -22,9 +22,11 @@ from tailproof.algorithms.one_step.rows import OneStepRows, canonical_rows
 from tailproof.algorithms.one_step.scores import (
     RowScores,
     action_weights,
+    best_fit,
     choose_outcome,
     doubly_robust,
-    huber_location,
+    huber_mean,
+    huber_threshold,
     shrunk,
 )
 from tailproof.algorithms.one_step.weights import row_weights
@@ -66,12 +68,11 @@ def evaluate_rows(rows: OneStepRows) -> OneStepChoice:
     outcomes = {"none": atoms} if rare and atoms is not None else fit_outcomes(rows)
     name = choose_outcome(outcomes, w, rows)
     scores = doubly_robust(outcomes[name], w, rewards)
-    robust = _huber_mean(rows, w, outcomes) if atoms is None else None
+    robust, logged = _huber_means(rows, w, outcomes) if atoms is None else (None, None)
     influence = observations.influence(scores.influence)
     spread = _spread(rows, w, scores, influence, atoms if rare else None)
-    if robust is not None and isinstance(spread, Hall):
-        # the outlier that moves the plain mean must not decide on which side the interval is longer
-        spread = Hall(robust, spread.error, allowance=abs(robust - scores.value) / 2)
+    if robust is not None:
+        spread = centred(spread, robust)
     steady = outcomes[name] if name != "none" else outcomes.get("ridge", outcomes["none"])
     marginal = doubly_robust(steady, action_weights(rows), rewards)
     value, how, why = _point(rows, name, scores, marginal, spread, robust)
@@ -86,6 +87,7 @@ def evaluate_rows(rows: OneStepRows) -> OneStepChoice:
         spread,
         common=None if atoms is None else atoms.logged,
         rare=rare,
+        robust=logged,
         cautions=_cautions(rows, estimated),
         value=value,
         estimator=how,
@@ -130,12 +132,22 @@ def _on_log(rows: OneStepRows, weights: FloatArray) -> PolicyOnLog:
     return on_log(rows.space, shares=shares, agreement=agreement, rows=rows.count, weights=weights)
 
 
-def _huber_mean(rows: OneStepRows, w: FloatArray, outcomes: dict[str, Prediction]) -> float | None:
-    """Return a Huber mean of the scores of a model of unclipped rewards, or None (`huber_location`)."""
+def _huber_means(
+    rows: OneStepRows, w: FloatArray, outcomes: dict[str, Prediction]
+) -> tuple[float, float] | tuple[None, None]:
+    """Return Huber means of the policy's and the log's scores, or None if tails are not alike.
+
+    The log alone decides about that, the model and the threshold: a policy that does what was logged
+    must have the logged value.
+    """
+    even = np.ones(rows.count)
     unclipped = {key: each for key, each in outcomes.items() if key != "boosting"}
-    steady = unclipped[choose_outcome(unclipped, w, rows)]
-    found = huber_location(rows.rewards - steady.logged, w)
-    return None if found is None else float(steady.policy.mean()) + found
+    steady = unclipped[best_fit(unclipped, rows)]
+    residuals = rows.rewards - steady.logged
+    if (threshold := huber_threshold(residuals, rows.actions)) is None:
+        return None, None
+    own, logged = (huber_mean(residuals, each, threshold) for each in (w, even))
+    return float(steady.policy.mean()) + own, float(steady.logged.mean()) + logged
 
 
 def _point(

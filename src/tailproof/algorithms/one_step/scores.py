@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from tailproof.algorithms.one_step.outcomes import Prediction, winsorised
 from tailproof.algorithms.one_step.rows import OneStepRows
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, IntArray
 
 _WORTH = 0.85  # a robust point must reduce the variance to at most this share
-_DOUBT = 1.64  # standard errors beyond which two tails count as different
+_DOUBT = 2.0  # standard errors beyond which two tails count as different
+_FEW = 60  # rows that do not tell their tails
 
 
 class RowScores(NamedTuple):
@@ -37,50 +39,73 @@ def choose_outcome(outcomes: dict[str, Prediction], weights: FloatArray, rows: O
     It must beat "none" by one standard error of the difference between the squared scores.
     """
     clipped = winsorised(rows.rewards)
-    squares = {
-        name: rows.observations.sums(doubly_robust(each, weights, clipped).influence) ** 2
-        for name, each in outcomes.items()
-    }
+    return _least(
+        {name: doubly_robust(each, weights, clipped).influence for name, each in outcomes.items()},
+        rows,
+    )
+
+
+def best_fit(outcomes: dict[str, Prediction], rows: OneStepRows) -> str:
+    """Return the model that predicts clipped rewards best, whatever the policy, or "none"."""
+    clipped = winsorised(rows.rewards)
+    errors = {name: clipped - each.logged for name, each in outcomes.items()}
+    return _least({name: each - each.mean() for name, each in errors.items()}, rows)
+
+
+def _least(samples: dict[str, FloatArray], rows: OneStepRows) -> str:
+    squares = {name: rows.observations.sums(each) ** 2 for name, each in samples.items()}
     best = min(squares, key=lambda name: float(squares[name].mean()))
     lead = squares["none"] - squares[best]
     return best if lead.mean() > lead.std() / np.sqrt(len(lead)) else "none"
 
 
-def huber_location(residuals: FloatArray, weights: FloatArray) -> float | None:
-    """Return the weighted Huber mean of residuals, if both tails are heavy and similar, else None.
+def huber_threshold(residuals: FloatArray, actions: IntArray) -> float | None:
+    """Return the threshold of the Huber mean of least variance, if both tails are heavy and similar.
 
     Similar means that the numbers beyond the threshold on the two sides, and the clipped amounts,
-    differ by at most 1.64 standard errors. The variance must also fall by 15 %. Rewards with an atom,
+    differ by at most two standard errors; in the rows of each action by as many as all actions
+    together exceed in one of ten logs. The variance must also fall by 15 %. Rewards with an atom,
     such as binary ones, keep their plain mean.
     """
-    chosen = weights > 0
-    y, v = residuals[chosen], weights[chosen]
-    if len(y) < 60 or np.unique(y, return_counts=True)[1].max() > 0.1 * len(y):
+    even = np.ones(len(residuals))
+    if len(residuals) < _FEW or np.unique(residuals, return_counts=True)[1].max() > 0.1 * len(even):
         return None
-    centre = float(np.median(y))
-    mean = float(np.average(y, weights=v))
-    plain = float(((v * (y - mean)) ** 2).sum() / v.sum() ** 2)
+    plain = float(residuals.var()) / len(residuals)
     best: tuple[float, float] | None = None
-    for threshold in np.quantile(np.abs(y - centre), [0.75, 0.85, 0.9, 0.95, 0.98]):
-        right, left = int((y - centre > threshold).sum()), int((centre - y > threshold).sum())
-        if right + left < 10:
-            continue
-        if abs(right - left) > _DOUBT * np.sqrt(right + left):
+    size = np.abs(residuals - np.median(residuals))
+    for threshold in np.quantile(size, [0.75, 0.85, 0.9, 0.95, 0.98]).tolist():
+        if not _balanced(residuals, threshold, _DOUBT):
             return None
-        location = _huber(y, v, threshold, centre)
-        clipped = np.clip(y - location, -threshold, threshold)
-        excess = v * (y - location - clipped)
-        if abs(excess.sum()) > _DOUBT * np.sqrt((excess**2).sum()):
-            return None
-        slope = float((v * (np.abs(y - location) <= threshold)).sum())
-        variance = float(((v * clipped) ** 2).sum()) / slope**2
+        off = np.abs(residuals - huber_mean(residuals, even, threshold))
+        slope = float((off <= threshold).sum())
+        variance = float((np.minimum(off, threshold) ** 2).sum()) / slope**2
         if best is None or variance < best[0]:
-            best = variance, location
-    return None if best is None or best[0] > _WORTH * plain else best[1]
+            best = variance, threshold
+    if best is None or best[0] > _WORTH * plain:
+        return None
+    own = [residuals[actions == action] for action in np.unique(actions)]
+    doubt = float(ndtri(1 - 0.05 / len(own)))
+    return best[1] if all(_balanced(each, best[1], doubt) for each in own) else None
 
 
-def _huber(y: FloatArray, v: FloatArray, threshold: float, start: float) -> float:
-    location = start
+def _balanced(residuals: FloatArray, threshold: float, doubt: float) -> bool:
+    """Return whether the tails beyond the threshold are alike; so are tails of few rows."""
+    off: FloatArray = residuals - float(np.median(residuals))
+    right, left = int((off > threshold).sum()), int((off < -threshold).sum())
+    if right + left < 10:
+        return True
+    off = residuals - huber_mean(residuals, np.ones(len(residuals)), threshold)
+    excess = off - np.clip(off, -threshold, threshold)
+    return bool(
+        abs(right - left) <= doubt * np.sqrt(right + left)
+        and abs(excess.sum()) <= doubt * np.sqrt((excess**2).sum())
+    )
+
+
+def huber_mean(residuals: FloatArray, weights: FloatArray, threshold: float) -> float:
+    """Return the weighted Huber mean of residuals."""
+    y, v = residuals[weights > 0], weights[weights > 0]
+    location = float(np.median(y))
     for _ in range(50):
         near = np.minimum(1, threshold / np.maximum(np.abs(y - location), 1e-300)) * v
         moved = float((near * y).sum() / near.sum())
