@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -191,6 +192,12 @@ class LinearPolicy:
         require_finite("states", given, PolicyError)
         actions = Polynomial()((given - self.mean) / self.scale) @ self.weights
         return np.asarray(np.clip(actions, self.low, self.high))
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as one ONNX graph; see `OnnxPolicy`."""
+        from tailproof.export.graph import export_regression
+
+        export_regression(self, path)
 
 
 class Extraction(NamedTuple):
