@@ -229,8 +229,16 @@ def test_the_command_line_trains_judges_plays_and_saves(tmp_path):
     reported = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "page.html")])
     assert reported.exit_code == 0, reported.stderr
     assert "What it learned" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    wrong = CliRunner().invoke(app, [*words[:6], "--hidden", "wide"])
-    assert "--hidden takes widths such as 256,256" in wrong.stderr
+    for mistake, said in (
+        (["--hidden", "wide"], "--hidden takes widths such as 256,256"),
+        (["--device", "abacus"], "device must be one that torch has here"),
+        (["--evaluate", "Nowhere-v1"], "could not be made"),
+        (["--evaluate", "CartPole-v1"], "name the one that the log comes from"),
+        (["--out", str(tmp_path / "none" / "policy")], "there is no folder"),
+    ):
+        wrong = CliRunner().invoke(app, [*words[:6], *mistake])
+        assert wrong.exit_code == 2, wrong.stderr
+        assert said in " ".join(wrong.stderr.split())
 
 
 def test_policies_of_continuous_actions_are_evaluated_without_naming_a_method():

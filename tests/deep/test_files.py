@@ -5,7 +5,7 @@ import pytest
 
 from tailproof import Learned, learn, load_policy, method
 from tailproof.deep import EarlyStopping, Run
-from tailproof.errors import MethodError
+from tailproof.errors import MethodError, PolicyError, TailproofError
 from tailproof.files.container import SavedFileError
 
 #: What these tests train has no time to converge, and need not.
@@ -52,6 +52,12 @@ def test_linear_cloning_of_continuous_actions_survives_its_file(log, tmp_path):
     again = Learned.load(tmp_path / "policy")
     assert (again.policy(log.states) == learned.policy(log.states)).all()
     assert again.method == learned.method
+    pytest.importorskip("onnxruntime")
+    learned.policy.save(tmp_path / "policy.onnx")
+    answers = load_policy(tmp_path / "policy.onnx")(log.states)
+    np.testing.assert_allclose(answers, learned.policy(log.states), atol=1e-12)
+    with pytest.raises(PolicyError, match=r"ends in \.onnx"):
+        learned.policy.save(tmp_path / "policy.bin")
 
 
 def test_a_policy_alone_has_a_file_too(log, tmp_path):
@@ -132,6 +138,10 @@ def test_the_score_comes_with_its_error(discrete_log):
     assert found.mean == 5.5
     assert found.standard_error == pytest.approx(np.std([5, 6, 5, 6], ddof=1) / 2)
     assert np.isnan(found.normalised)
+    with pytest.raises(TailproofError, match="maps 3 state variables to 3 actions"):
+        learned.score("CartPole-v1")
+    with pytest.raises(TailproofError, match="'Nowhere-v0' could not be made"):
+        learned.score("Nowhere-v0")
     assert str(found) == "5.5 ± 0.29 over 4 episodes"
 
 
@@ -144,5 +154,8 @@ def test_settings_of_a_network_make_a_network(log, discrete_log):
     assert type(linear.method.base).__name__ == "Cloning"
     regression = learn(log, method=method("bc", model="linear"), gamma=0.9)
     assert type(regression.method.base).__name__ == "RegressionCloning"
+    assert method("bc", model="neural", steps=7) == method("bc-neural", steps=7)
+    with pytest.raises(MethodError, match="A linear model has no 'steps'"):
+        method("bc", model="linear", steps=7)
     with pytest.raises(MethodError, match="BehaviourCloning has no setting 'wings'"):
         method("bc", wings=2)
