@@ -115,6 +115,22 @@ def test_a_candidate_is_better_or_not_but_never_better_by_less_than_nothing(shif
     assert ("perhaps worse by 0.5" in said) == (shift == 0.0)
 
 
+def test_too_few_folds_are_said_to_be_too_few():
+    assert str(Gain(np.array([0.1, 0.2, 0.3]), 0.95)).endswith(
+        "but 3 folds are too few for a confidence of 0.95"
+    )
+
+
+def test_a_higher_confidence_is_asked_of_continuous_actions_too(monkeypatch):
+    asked = []
+    monkeypatch.setattr(choosing, "Budget", lambda: SMALL)
+    monkeypatch.setattr(
+        choosing, "Gain", lambda found, level, most: asked.append(level) or Gain(found, level, most)
+    )
+    learn(make_log(good=0.0), gamma=0.5, at_least=0.999)
+    assert asked == [0.999]
+
+
 def right(states):
     return 0.8 * np.tanh(states[:, :1])
 

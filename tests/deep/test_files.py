@@ -1,5 +1,7 @@
 """One file for every learner: what is saved comes back, and what is damaged is refused."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,15 @@ def test_one_changed_byte_is_noticed(log, tmp_path):
         path.write_bytes(content)
         with pytest.raises(SavedFileError, match="does not match its checksum"):
             load_policy(path)
+
+
+def test_without_torch_a_file_says_what_to_install(log, tmp_path, monkeypatch):
+    learned = learn(log, method=method("bc-neural", **SMALL), gamma=0.9)
+    learned.save(tmp_path / "policy")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for read in (Learned.load, load_policy):
+        with pytest.raises(TailproofError, match=r"^Deep learners need torch"):
+            read(tmp_path / "policy")
 
 
 def test_networks_and_numbers_must_fit(log):

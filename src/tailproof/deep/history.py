@@ -170,6 +170,9 @@ class History:
 
     series: Mapping[str, Series] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<History of {', '.join(self.series) or 'nothing'}>"
+
     def __getitem__(self, name: str) -> Series:
         return self.series[name]
 

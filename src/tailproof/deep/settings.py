@@ -249,7 +249,10 @@ class DeepSettings(_Checked, Configurable):
 
 def require_torch(device: str = "cpu") -> None:
     """Raise an error with the install command if torch is missing, or if it has no such device."""
-    torch = require_module("torch", "'tailproof[deep]'", "Deep learners")
+    torch, _ = (
+        require_module(module, "'tailproof[deep]'", "Deep learners")
+        for module in ("torch", "safetensors")
+    )
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

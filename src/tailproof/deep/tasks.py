@@ -354,6 +354,8 @@ class Score:
         return 100 * self.standard_error / (expert - random)
 
     def __str__(self) -> str:
+        if len(self.returns) == 1:
+            return f"{self.mean:.4g} in one episode"
         text = f"{self.mean:.4g} ± {self.standard_error:.2g} over {len(self.returns)} episodes"
         if self.domain is not None:
             text += f" (normalised {self.normalised:.1f} ± {self.normalised_error:.1f})"

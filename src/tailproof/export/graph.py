@@ -10,7 +10,7 @@ import hashlib
 import importlib
 from base64 import b64encode
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from tailproof.features import Polynomial
 from tailproof.files.atomic import write_whole
 from tailproof.files.container import sealed_page
 from tailproof.policies.greedy import CriticPolicy, SoftmaxPolicy
-
-if TYPE_CHECKING:
-    from tailproof.algorithms.learners.cloning import LinearPolicy
+from tailproof.policies.linear import LinearPolicy
 
 _OPSET, _IR_VERSION = 18, 9  # supported by runtimes of the last years
 #: Properties of a graph with its description, and with the SHA-256 of its bytes.

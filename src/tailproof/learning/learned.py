@@ -271,6 +271,10 @@ class Learned:
         True
         """
         header, arrays = read_file(path, KIND, VERSION)
+        if "neural" in header:
+            from tailproof.deep.settings import require_torch
+
+            require_torch()
         try:
             method = from_plain(header["method"], features=features)
             space = from_plain(header["action_space"])
