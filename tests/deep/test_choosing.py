@@ -115,6 +115,22 @@ def test_a_candidate_is_better_or_not_but_never_better_by_less_than_nothing(shif
     assert ("perhaps worse by 0.5" in said) == (shift == 0.0)
 
 
+def test_too_few_folds_are_said_to_be_too_few():
+    assert str(Gain(np.array([0.1, 0.2, 0.3]), 0.95)).endswith(
+        "but 3 folds are too few for a confidence of 0.95"
+    )
+
+
+def test_a_higher_confidence_is_asked_of_continuous_actions_too(monkeypatch):
+    asked = []
+    monkeypatch.setattr(choosing, "Budget", lambda: SMALL)
+    monkeypatch.setattr(
+        choosing, "Gain", lambda found, level, most: asked.append(level) or Gain(found, level, most)
+    )
+    learn(make_log(good=0.0), gamma=0.5, at_least=0.999)
+    assert asked == [0.999]
+
+
 def right(states):
     return 0.8 * np.tanh(states[:, :1])
 
@@ -229,8 +245,16 @@ def test_the_command_line_trains_judges_plays_and_saves(tmp_path):
     reported = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "page.html")])
     assert reported.exit_code == 0, reported.stderr
     assert "What it learned" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    wrong = CliRunner().invoke(app, [*words[:6], "--hidden", "wide"])
-    assert "--hidden takes widths such as 256,256" in wrong.stderr
+    for mistake, said in (
+        (["--hidden", "wide"], "--hidden takes widths such as 256,256"),
+        (["--device", "abacus"], "device must be one that torch has here"),
+        (["--evaluate", "Nowhere-v1"], "could not be made"),
+        (["--evaluate", "CartPole-v1"], "name the one that the log comes from"),
+        (["--out", str(tmp_path / "none" / "policy")], "there is no folder"),
+    ):
+        wrong = CliRunner().invoke(app, [*words[:6], *mistake])
+        assert wrong.exit_code == 2, wrong.stderr
+        assert said in " ".join(wrong.stderr.split())
 
 
 def test_policies_of_continuous_actions_are_evaluated_without_naming_a_method():

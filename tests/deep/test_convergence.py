@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailproof import Continuous, Log, Quantile, Replicate, Split, Whole, learn, method
+from tailproof import Continuous, Log, Mean, Quantile, Replicate, Split, Whole, learn, method
 from tailproof.algorithms.task import Task
-from tailproof.deep import IQL, SAC, SQL, EarlyStopping, History, NeuralFQE, Run
+from tailproof.deep import IQL, SAC, SQL, TD3BC, EarlyStopping, History, NeuralFQE, Run
 from tailproof.deep.history import horizon_of, returns_to_go
 from tailproof.errors import ConvergenceWarning, MethodError
 
@@ -111,6 +111,22 @@ def test_every_critic_has_a_clock(base):
     assert found.time_constants == pytest.approx(0.06)
     assert np.isnan(found.ratio)
     assert fitted.training["mean value"].values.shape == (3, 2)
+
+
+def test_targets_that_follow_every_other_step_have_half_the_clock():
+    log = steady(episodes=3)
+    task = Task(log, 0.9, None, log.first_states)
+    made = TD3BC(steps=60, batch=16, hidden=(8,), target_rate=0.01, run=Run(threads=1))
+    with pytest.warns(ConvergenceWarning, match=r"0.03 time constants .* Use steps=6_000;"):
+        fitted = made.fit(task, Whole().assign(log, rng()), backup=Mean(), rng=rng(1))
+    assert fitted.training.convergence.time_constants == pytest.approx(0.03)
+    assert TD3BC(steps=20_000).rate(100.0) == 2 * SAC(steps=20_000).rate(100.0)
+
+
+def test_rewards_of_zero_are_not_compared_with_logged_returns():
+    base = IQL(steps=20, policy_steps=1, zero_rewards=True, run=RUN, **SMALL)
+    with pytest.warns(ConvergenceWarning, match=r"to settle\. Use steps=\d+\.$"):
+        assert np.isnan(fit(steady(), base).training.convergence.ratio)
 
 
 def test_workers_are_told_of_too():

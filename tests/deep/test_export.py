@@ -62,5 +62,6 @@ def test_a_saved_graph_is_a_policy_of_the_library(
         (discrete_fitted, discrete_task.log.states),
     ):
         policy.save(tmp_path / "policy.onnx")
-        answers = load_onnx(tmp_path / "policy.onnx")(states)
-        np.testing.assert_allclose(answers, policy(states), rtol=1e-4, atol=1e-5)
+        again = load_onnx(tmp_path / "policy.onnx")
+        np.testing.assert_allclose(again(states), policy(states), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(again(states[0]), policy(states[0]), rtol=1e-4, atol=1e-5)

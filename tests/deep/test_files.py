@@ -1,11 +1,13 @@
 """One file for every learner: what is saved comes back, and what is damaged is refused."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from tailproof import Learned, learn, load_policy, method
 from tailproof.deep import EarlyStopping, Run
-from tailproof.errors import MethodError
+from tailproof.errors import MethodError, PolicyError, TailproofError
 from tailproof.files.container import SavedFileError
 
 #: What these tests train has no time to converge, and need not.
@@ -52,6 +54,12 @@ def test_linear_cloning_of_continuous_actions_survives_its_file(log, tmp_path):
     again = Learned.load(tmp_path / "policy")
     assert (again.policy(log.states) == learned.policy(log.states)).all()
     assert again.method == learned.method
+    pytest.importorskip("onnxruntime")
+    learned.policy.save(tmp_path / "policy.onnx")
+    answers = load_policy(tmp_path / "policy.onnx")(log.states)
+    np.testing.assert_allclose(answers, learned.policy(log.states), atol=1e-12)
+    with pytest.raises(PolicyError, match=r"ends in \.onnx"):
+        learned.policy.save(tmp_path / "policy.bin")
 
 
 def test_a_policy_alone_has_a_file_too(log, tmp_path):
@@ -69,6 +77,15 @@ def test_one_changed_byte_is_noticed(log, tmp_path):
         path.write_bytes(content)
         with pytest.raises(SavedFileError, match="does not match its checksum"):
             load_policy(path)
+
+
+def test_without_torch_a_file_says_what_to_install(log, tmp_path, monkeypatch):
+    learned = learn(log, method=method("bc-neural", **SMALL), gamma=0.9)
+    learned.save(tmp_path / "policy")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for read in (Learned.load, load_policy):
+        with pytest.raises(TailproofError, match=r"^Deep learners need torch"):
+            read(tmp_path / "policy")
 
 
 def test_networks_and_numbers_must_fit(log):
@@ -132,6 +149,10 @@ def test_the_score_comes_with_its_error(discrete_log):
     assert found.mean == 5.5
     assert found.standard_error == pytest.approx(np.std([5, 6, 5, 6], ddof=1) / 2)
     assert np.isnan(found.normalised)
+    with pytest.raises(TailproofError, match="maps 3 state variables to 3 actions"):
+        learned.score("CartPole-v1")
+    with pytest.raises(TailproofError, match="'Nowhere-v0' could not be made"):
+        learned.score("Nowhere-v0")
     assert str(found) == "5.5 ± 0.29 over 4 episodes"
 
 
@@ -144,5 +165,8 @@ def test_settings_of_a_network_make_a_network(log, discrete_log):
     assert type(linear.method.base).__name__ == "Cloning"
     regression = learn(log, method=method("bc", model="linear"), gamma=0.9)
     assert type(regression.method.base).__name__ == "RegressionCloning"
+    assert method("bc", model="neural", steps=7) == method("bc-neural", steps=7)
+    with pytest.raises(MethodError, match="A linear model has no 'steps'"):
+        method("bc", model="linear", steps=7)
     with pytest.raises(MethodError, match="BehaviourCloning has no setting 'wings'"):
         method("bc", wings=2)

@@ -272,3 +272,10 @@ def test_rows_are_composed_by_the_name_of_their_base():
     assert method("room-fqi", base="iql", steps=7).base.steps == 7
     with pytest.raises(MethodError, match=r"There is no base 'dqn'. Known are fqe, .*, iql, sql"):
         method("room-vm", base="dqn")
+    for name in ("zero-reward", "percent-bc", "huber-fqi"):
+        with pytest.raises(
+            MethodError, match=f"'{name}' is made by .* another base would leave that"
+        ):
+            method(name, base="iql")
+    with pytest.raises(MethodError, match="use at='backup', or a row that has it"):
+        method("room-vm", base="sac")

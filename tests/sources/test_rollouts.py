@@ -51,6 +51,15 @@ def test_discrete_actions_stay_discrete():
         ({"timeouts": np.zeros(5, bool), "final_observations": np.zeros((1, 2))}, "The last row"),
         ({"timeouts": None}, "timeouts, which is not there"),
         ({"rewards": np.array([1.0, 2.0, np.nan, 4.0, 5.0])}, "rewards must be finite"),
+        ({"observations": np.array(1.0)}, "observations must be an array"),
+        ({"observations": np.zeros((4, 2))}, "terminals must hold 4 numbers"),
+        ({"observations": [[1.0, 2.0], [3.0]]}, "rows of observations differ in length"),
+        ({"terminals": np.array([False, True])}, "terminals must hold 5 numbers"),
+        ({"timeouts": np.array(["a"] * 5)}, "timeouts must hold 5 numbers"),
+        ({"timeouts": np.full(5, np.nan)}, "timeouts must hold 0 and 1 only"),
+        ({"final_observations": np.array(["a", "b"])}, "final_observations must be an array"),
+        ({"final_observations": np.full((2, 2), np.nan)}, "final_observations must be finite"),
+        ({name: np.zeros((0, 2)) for name in rollouts()}, "at least one row|must hold 0 numbers"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, message):
@@ -72,3 +81,34 @@ def test_files_that_hold_something_else_are_refused(tmp_path):
         read_log(str(path))
     with pytest.raises(LogError, match="There is no file"):
         read_log(str(tmp_path / "nothing.npz"))
+
+
+def test_lists_and_columns_are_arrays_too():
+    arrays = {name: np.asarray(values).tolist() for name, values in rollouts().items()}
+    columns = rollouts(terminals=rollouts()["terminals"][:, None])
+    for given in (arrays, columns):
+        assert (
+            read_rollouts(given).next_states.tolist()
+            == read_rollouts(rollouts()).next_states.tolist()
+        )
+
+
+def test_files_that_are_no_rollouts_are_named(tmp_path):
+    path = tmp_path / "log.npz"
+    np.savez(path, **rollouts())
+    whole = path.read_bytes()
+    objects = np.array([{}] * 5, dtype=object)
+    for spoil in (
+        lambda: path.write_bytes(whole[: len(whole) // 2]),
+        lambda: path.write_bytes(b"text"),
+        lambda: path.write_bytes(b""),
+        lambda: np.savez(path, **rollouts(rewards=objects)),
+        lambda: np.savez(path, obs=np.zeros(3)),
+        lambda: np.save(tmp_path / "one.npy", np.zeros(3)) or (tmp_path / "one.npy").rename(path),
+    ):
+        spoil()
+        with pytest.raises(LogError, match=r"log\.npz"):
+            read_rollouts(path)
+    for other in (None, 3, tmp_path, tmp_path / "none.npz"):
+        with pytest.raises(LogError, match=r"mapping of arrays|There is no file"):
+            read_rollouts(other)

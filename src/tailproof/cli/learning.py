@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +89,7 @@ class LearningMethodOptions(MethodOptions):
         given = [name for name in names if getattr(self, name) not in (None, [])]
         return [f"--{name}".replace("--setting", "--set") for name in given]
 
-    def learning(self, log: AnyLog, checkpoint: Path | None) -> str | Method:
+    def learning(self, log: AnyLog, checkpoint: Path | None, session: Session) -> str | Method:
         """Return the method; its networks, if any, write checkpoints to the folder `checkpoint`."""
         if self.method == AUTO:
             if given := self._given():
@@ -99,14 +101,14 @@ class LearningMethodOptions(MethodOptions):
                 )
             return AUTO
         chosen = self.chosen()
-        if checkpoint is None:
-            return chosen
         if hasattr(chosen.base, "for_log"):
             chosen = replace(chosen, base=chosen.base.for_log(log))
         run = getattr(chosen.base, "run", None)
         if run is None:
             return chosen
-        return chosen.with_settings(run=replace(run, checkpoint=checkpoint / "training"))
+        folder = None if checkpoint is None else checkpoint / "training"
+        shown = None if session.talks else False
+        return chosen.with_settings(run=replace(run, checkpoint=folder, progress=shown))
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class LearnOptions:
     )
     holdout: float | None = option(
         "Share of the episodes (or groups) kept away from learning, to judge the policy by: by "
-        "default a quarter, and 0.3 for a method that is named."
+        "default a quarter (a fifth with continuous actions), and 0.3 for a method that is named."
     )
     at_least: float = level_option(
         "With --method auto: confidence that the policy is better than what was logged; below it, "
@@ -150,9 +152,10 @@ def learn(
     """
     with engine.running() as where:
         case = opened("learn", log, session, asked.report, engine=where, out=asked.out)
-        chosen = method.learning(case.log, engine.checkpoint)
+        _require_ends(asked, case.log)
+        chosen = method.learning(case.log, engine.checkpoint, session)
         holdout = 0.3 if asked.holdout is None and chosen != AUTO else asked.holdout
-        with session.working(f"Learning by {chosen}", MOST if chosen == AUTO else None) as advance:
+        with _working(chosen, session) as advance:
             learned = run_learn(
                 case.log,
                 method=chosen,
@@ -227,9 +230,29 @@ def widths(text: str) -> tuple[int, ...]:
         raise MethodError(f"--hidden takes widths such as 256,256. Got {text!r}.") from None
 
 
-def _save(learned: Learned, out: Path) -> None:
-    if not out.parent.is_dir():
+def _working(chosen: str | Method, session: Session) -> AbstractContextManager[Any]:
+    """Show that a method is learning; networks have progress bars of their own."""
+    if isinstance(chosen, Method) and hasattr(chosen.base, "run"):
+        return nullcontext(lambda: None)
+    return session.working(f"Learning by {chosen}", MOST if chosen == AUTO else None)
+
+
+def _require_ends(asked: LearnOptions, log: AnyLog) -> None:
+    """Raise before training if the policy could not be saved or played after it."""
+    out = asked.out
+    if out is not None and not out.parent.is_dir():
         raise TailproofError(f"{out} could not be written: there is no folder {out.parent}.")
+    if out is not None and out.suffix == ".onnx":
+        from tailproof.export.graph import require_onnx
+
+        require_onnx("onnx")
+    if asked.evaluate is not None:
+        from tailproof.deep.tasks import require_alike
+
+        require_alike(asked.evaluate, len(log.state_names), log.action_space)
+
+
+def _save(learned: Learned, out: Path) -> None:
     if out.suffix == ".onnx":
         learned.policy.save(out)
     else:
@@ -277,8 +300,9 @@ def _evidence(
         best = "" if constant is None else constant_text(constant, learned, found)
         lines.append(evidence_table(found, [("best constant", best)] if best else []))
     if played is not None:
-        error = number(played["standard_error"], 2)
-        lines += ["", f"Played: return {number(played['mean_return'])} (standard error {error})."]
+        error, score = number(played["standard_error"], 2), played["normalised"]
+        said = f"Played: return {number(played['mean_return'])} (standard error {error})"
+        lines += ["", said + ("." if isnan(score) else f", normalised score {number(score)}.")]
     if saved is not None:
         lines += ["", f"Saved to {saved}; on new data, evaluate it with --policy {saved}."]
     return lines

@@ -78,7 +78,7 @@ class LogOptions:
     """The log and its columns."""
 
     log: str = typer.Argument(
-        help="A Parquet, CSV, JSON-lines, Excel, Arrow, SQLite, DuckDB or HDF5 (D4RL) file, a "
+        help="A Parquet, CSV, JSON-lines, Excel, Arrow, SQLite, DuckDB, HDF5 or .npz (D4RL) file, a "
         "query (duckdb://shop.db?query=SELECT ...), a folder of Parquet files (or its URI, such as "
         "s3://bucket/folder), or a Minari data set.",
         metavar="LOG",
@@ -204,7 +204,9 @@ class MethodOptions:
         autocompletion=_complete_method,
     )
     folds: int | None = option("Number of folds K.")
-    base: str | None = option("Another base: fqe, lstd, mis, dr or ips; iql or sql for networks.")
+    base: str | None = option(
+        "Another base: fqe, lstd, mis, dr or ips; iql, sql or neural-fqe for networks."
+    )
     clip: str | None = option(
         "Winsorise rewards first: at this quantile of either side, as 0.01, or at a percentile of "
         "those that are not 0, as p99.9 (upper cap) or p0.1 (lower cap)."

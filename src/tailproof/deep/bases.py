@@ -40,7 +40,7 @@ class TrainsCritics(DeepSettings):
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
     ) -> DeepFitted:
         """Train the critics of every fold, and the policy if it is trained jointly."""
-        require_torch()
+        require_torch(self.run.device)
         from tailproof.deep.fitting import fit_critics, member_seeds
 
         seeds = member_seeds(folds.count, rng)
@@ -230,7 +230,6 @@ class ActorCritic(_TrainsPolicy, TrainsCritics):
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("backup",))
     always_meet: ClassVar[bool] = True
     twins: ClassVar[int] = 1
-    delay: ClassVar[int] = 1
 
     steps: int = 1_000_000
 
@@ -338,7 +337,7 @@ class BehaviourCloning(_TrainsPolicy, DeepSettings):
         rng: np.random.Generator,
     ) -> DeepFitted:
         """Train the policy; the critics are zero everywhere."""
-        require_torch()
+        require_torch(self.run.device)
         from tailproof.deep.cloning import fit_cloning
 
         return fit_cloning(self, task, folds, seed=int(rng.integers(2**62)))

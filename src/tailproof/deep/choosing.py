@@ -98,6 +98,9 @@ class Gain:
     def _at_least(self) -> str:
         if self.bound > 0:
             return f"above {self.bound:.4g} with confidence {self.level:g}"
+        if self.bound == -float("inf"):
+            folds = int(np.isfinite(self.differences).sum())
+            return f"but {folds} folds are too few for a confidence of {self.level:g}"
         return f"but with confidence {self.level:g} perhaps worse by {-self.bound:.4g}"
 
     def __str__(self) -> str:
@@ -133,6 +136,7 @@ def learn_continuous(
     gamma: float | None,
     seed: int,
     holdout: float,
+    at_least: float = 0.0,
     engine: Engine | None = None,
     budget: Budget | None = None,
 ) -> Learned:
@@ -143,9 +147,10 @@ def learn_continuous(
     second candidate and the clone are evaluated by neural FQE on the same folds of held-out episodes.
     They are compared fold by fold, so that common errors of FQE cancel, and a gain larger than the
     best logged return minus the median one is rejected. If neither candidate is credibly better, the
-    clone is returned.
+    clone is returned. Both tests have the budget's level, or `at_least` if that is higher.
     """
     budget = budget or Budget()
+    level = max(budget.level, at_least)
     taught, held_out = split_off(in_memory(log, "Networks"), holdout, seed=seed)
     rows, seen = rows_to_try(taught, budget)
 
@@ -163,7 +168,7 @@ def learn_continuous(
         taught,
         held_out,
         rank=rank,
-        level=budget.level,
+        level=level,
         rng=np.random.default_rng([seed, 5]),
     )
     said = [seen, f"{PERCENT}: {alike}."]
@@ -174,7 +179,7 @@ def learn_continuous(
         most = spread_of_returns(tamed(taught, rank != "sum"), clone.gamma)
         judging = tamed(held_out, rank != "sum")
         both = (_judged(each, judging, budget, seed) for each in (chosen, clone))
-        gain = Gain(np.subtract(*both), budget.level, most)
+        gain = Gain(np.subtract(*both), level, most)
         said.append(f"{name}: {gain}.")
         if not gain.credible:
             said.append("No candidate is credibly better than the log: this policy imitates it.")
@@ -251,9 +256,10 @@ class Resemblance:
         return self.chance <= 1 - self.level < self.against and self.gain > 0
 
     def __str__(self) -> str:
+        more = "less" if self.gain < 0 else "more"
         return (
-            f"held-out episodes that begin like the imitated ones score {self.gain:.4g} more than all "
-            f"(p = {self.chance:.2g})"
+            f"held-out episodes that begin like the imitated ones score {abs(self.gain):.4g} {more} "
+            f"than all (p = {self.chance:.2g})"
         )
 
 

@@ -150,7 +150,7 @@ class CriticLearner(Learner):
 
     def measure(self, steps: int) -> dict[str, FloatArray]:
         """Return time constants, steps · ρ · (1 − γ), and each member's mean value."""
-        clock = steps * self.target_rate / self.group.horizon
+        clock = steps * self.target_rate / (self.group.horizon * self.group.settings.delay)
         return {"time constants": np.array([clock]), **self.mean_values()}
 
     def mean_values(self) -> dict[str, FloatArray]:
@@ -324,6 +324,6 @@ class _Recorded:
         left = ends - rows + 1
         device = group.settings.run.device
         self.rows, self.ends = (torch.from_numpy(each).to(device) for each in (rows, ends))
-        self.returns = returns_to_go(log, gamma)[rows]
+        self.returns = returns_to_go(log, gamma)[rows] * (not group.settings.zero_rewards)
         self.carried = np.where(log.terminated[ends], 0.0, gamma**left)
         self.ahead = left.astype(float) if gamma == 1 else (1 - gamma**left) / (1 - gamma)

@@ -116,17 +116,20 @@ def warn_unless_converged(history: History, settings: DeepSettings, log: Log, ga
         return
     horizon = horizon_of(log, gamma)
     rate = settings.rate(horizon)
-    steps = int(np.ceil(TIME_CONSTANTS * horizon / rate - 1e-6))
-    faster = TIME_CONSTANTS * horizon / settings.steps
-    how = f"steps={steps:_}" + (f" or target_rate={faster:.2g}" if rate < faster <= 0.1 else "")
-    share = (
-        f"; theirs are {found.ratio:.0%} of the logged returns" if np.isfinite(found.ratio) else ""
-    )
+    needed = TIME_CONSTANTS * horizon * settings.delay
+    how = f"steps={int(np.ceil(needed / rate - 1e-6)):_}"
+    faster = needed / settings.steps
+    if settings.target_rate != "auto":
+        how += f" or target_rate={faster:.2g}" if rate < faster <= 0.1 else ""
+        how += "; target_rate='auto' follows the steps"
+    share = ""
+    if np.isfinite(found.ratio):
+        share = f"; theirs are {round(100 * found.ratio)} % of the logged returns"
     warnings.warn(
         f"The critics were trained for {found.time_constants:.2g} time constants (a target rate of "
         f"{rate:g}, and values that look {horizon:.0f} steps ahead). Values need "
         f"{TIME_CONSTANTS:g} to settle{share}. "
-        f"Use {how}; target_rate='auto' follows the steps.",
+        f"Use {how}.",
         ConvergenceWarning,
         stacklevel=2,
     )
@@ -166,6 +169,9 @@ class History:
     """
 
     series: Mapping[str, Series] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<History of {', '.join(self.series) or 'nothing'}>"
 
     def __getitem__(self, name: str) -> Series:
         return self.series[name]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -226,6 +226,8 @@ class DeepSettings(_Checked, Configurable):
         Where and how training runs.
     """
 
+    delay: ClassVar[int] = 1  # steps between updates of the target networks
+
     steps: int = 200_000
     batch: int = 256
     hidden: tuple[int, ...] = (256, 256)
@@ -241,13 +243,23 @@ class DeepSettings(_Checked, Configurable):
         """Return ρ for values with this `horizon` = 1/(1 − γ) in steps."""
         if self.target_rate != "auto":
             return self.target_rate
-        needed = _AIM * horizon / self.steps
+        needed = _AIM * horizon * self.delay / self.steps
         return min(max(_PUBLISHED_RATE, needed), _FASTEST_RATE)
 
 
-def require_torch() -> ModuleType:
-    """Return torch; if it is missing, raise an error with the install command."""
-    return require_module("torch", "'tailproof[deep]'", "Deep learners")
+def require_torch(device: str = "cpu") -> None:
+    """Raise an error with the install command if torch is missing, or if it has no such device."""
+    torch, _ = (
+        require_module(module, "'tailproof[deep]'", "Deep learners")
+        for module in ("torch", "safetensors")
+    )
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        said = str(error).splitlines()[0]
+        raise MethodError(
+            f"device must be one that torch has here, such as cpu or cuda:1. Got {device!r}: {said}."
+        ) from error
 
 
 def require_module(module: str, install: str, what: str) -> ModuleType:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
+from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.deep.settings import Evaluation, require_count, require_module
 from tailproof.errors import TailproofError
 
@@ -93,7 +95,37 @@ def make_environment(environment: str | Callable[[], Any]) -> Any:
     known = gymnasium.registry.get(environment)  # None before its module is imported
     with warnings.catch_warnings(), _mujoco_unheard(str(known and known.entry_point)):
         warnings.filterwarnings("ignore", message=".*is out of date.*")
-        return gymnasium.make(environment)
+        try:
+            return gymnasium.make(environment)
+        except (gymnasium.error.Error, ImportError) as error:
+            said = f"The environment {environment!r} could not be made: {error}"
+            raise TailproofError(said) from error
+
+
+def require_alike(environment: str | Callable[[], Any], states: int, actions: ActionSpace) -> None:
+    """Raise unless an environment has observations and actions like those of a log.
+
+    Parameters
+    ----------
+    states
+        Number of state variables.
+    actions
+        The log's action space.
+    """
+    made = make_environment(environment)
+    seen, taken = (getattr(made, f"{each}_space", None) for each in ("observation", "action"))
+    made.close()
+    if seen is None or taken is None:  # a callable's environment need not tell
+        return
+    if isinstance(actions, Discrete):
+        fits = getattr(taken, "n", 0) >= actions.n
+    else:
+        fits = not hasattr(taken, "n") and prod(taken.shape or ()) == actions.dimension
+    if not fits or seen.shape is None or prod(seen.shape) != states:
+        raise TailproofError(
+            f"The policy maps {states} state variables to {actions}. The environment has observations "
+            f"{seen} and actions {taken}; name the one that the log comes from."
+        )
 
 
 @contextmanager
@@ -322,6 +354,8 @@ class Score:
         return 100 * self.standard_error / (expert - random)
 
     def __str__(self) -> str:
+        if len(self.returns) == 1:
+            return f"{self.mean:.4g} in one episode"
         text = f"{self.mean:.4g} ± {self.standard_error:.2g} over {len(self.returns)} episodes"
         if self.domain is not None:
             text += f" (normalised {self.normalised:.1f} ± {self.normalised_error:.1f})"

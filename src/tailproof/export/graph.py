@@ -18,10 +18,12 @@ from tailproof.algorithms.learners.state_critics import StateCritics
 from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, order_weights
 from tailproof.ensemble.critics import LinearCritics
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.export.scores import linear_values, scores_in
+from tailproof.export.scores import linear_values, scores_in, state_features
+from tailproof.features import Polynomial
 from tailproof.files.atomic import write_whole
 from tailproof.files.container import sealed_page
 from tailproof.policies.greedy import CriticPolicy, SoftmaxPolicy
+from tailproof.policies.linear import LinearPolicy
 
 _OPSET, _IR_VERSION = 18, 9  # supported by runtimes of the last years
 #: Properties of a graph with its description, and with the SHA-256 of its bytes.
@@ -36,11 +38,7 @@ def export_policy(policy: CriticPolicy, path: str | Path) -> None:
     Input: ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
     (n, A) of a softmax, and ``values``, the aggregated Q(s, a) of the policy's actions.
     """
-    if Path(path).suffix != ".onnx":
-        raise PolicyError(
-            f"policy.save writes ONNX, to a file that ends in .onnx. Got {str(path)!r}; "
-            f"Learned.save writes tailproof's own format."
-        )
+    _require_name(path)
     graph = Graph()
     values, dimension = _values(graph, policy)
     outputs: dict[str, Output] = {"values": (values, "DOUBLE", ["n", len(policy.actions)])}
@@ -56,6 +54,26 @@ def export_policy(policy: CriticPolicy, path: str | Path) -> None:
         codes = graph.integers(policy.actions)
         outputs = {"actions": (graph.node("Gather", codes, best), "INT64", ["n"]), **outputs}
     graph.write(Path(path), dimension, outputs, _metadata(policy))
+
+
+def export_regression(policy: LinearPolicy, path: str | Path) -> None:
+    """Write a regression of continuous actions as ONNX: ``states`` (n, p) to ``actions`` (n, q)."""
+    _require_name(path)
+    graph = Graph()
+    z = graph.node("Div", graph.node("Sub", "states", policy.mean), policy.scale)
+    size, width = len(policy.mean), policy.weights.shape[1]
+    psi = state_features(graph, z, Polynomial(), size)
+    free = graph.node("MatMul", psi, policy.weights)
+    actions = graph.node("Max", graph.node("Min", free, policy.high), policy.low)
+    graph.write(Path(path), size, {"actions": (actions, "DOUBLE", ["n", width])})
+
+
+def _require_name(path: str | Path) -> None:
+    if Path(path).suffix != ".onnx":
+        raise PolicyError(
+            f"policy.save writes ONNX, to a file that ends in .onnx. Got {str(path)!r}; "
+            f"Learned.save writes tailproof's own format."
+        )
 
 
 def _metadata(policy: CriticPolicy) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray, one_or_many
 from tailproof.errors import PolicyError
 from tailproof.export.graph import CHECKSUM_KEY, METADATA_KEY, UNSEALED, require_onnx
 from tailproof.files.container import SavedFileError, opened_page
@@ -97,8 +97,9 @@ class OnnxPolicy(_OnnxGraph):
     True
     """
 
+    @one_or_many
     def __call__(self, states: FloatArray) -> AnyArray:
-        """Return one action per state, (n,) or (n, q)."""
+        """Return one action per state, (n,) or (n, q); for one state (p,), one action."""
         return self.run(states, "actions")
 
 

@@ -55,7 +55,7 @@ def linear_values(graph: Graph, states: str, features: Any, theta: FloatArray) -
             f"Only linear critics over PerAction or Additive features, and trees, can be exported to "
             f"ONNX. Got {features!r}."
         )
-    psi = _state_features(graph, states, features.state_features, features.state_dimension)
+    psi = state_features(graph, states, features.state_features, features.state_dimension)
     count, n_actions = len(theta), features.n_actions
     if isinstance(features, PerAction):
         blocks = theta.reshape(count, n_actions, -1)
@@ -65,7 +65,7 @@ def linear_values(graph: Graph, states: str, features: Any, theta: FloatArray) -
     return graph.node("Add", common, theta[:, None, :n_actions])
 
 
-def _state_features(graph: Graph, states: str, features: Any, dimension: int) -> str:
+def state_features(graph: Graph, states: str, features: Any, dimension: int) -> str:
     """Return ψ(s), (n, p')."""
     pairs: Sequence[tuple[int, int]]
     if isinstance(features, Polynomial):

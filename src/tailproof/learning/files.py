@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.algorithms.learners.cloning import LinearPolicy
 from tailproof.algorithms.learners.state_critics import StateCritics
 from tailproof.arrays import AnyArray
 from tailproof.ensemble.critics import Critics, LinearCritics
@@ -16,6 +15,7 @@ from tailproof.errors import MethodError
 from tailproof.files.container import SavedFileError
 from tailproof.methods.specs import from_plain, to_plain
 from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
+from tailproof.policies.linear import LinearPolicy
 
 #: A description for JSON, and arrays.
 Parts = tuple[dict[str, Any], dict[str, AnyArray]]
@@ -92,9 +92,6 @@ def _neural_parts(policy: Any, members: Any, history: Any, policy_history: Any) 
 
 
 def _restored_neural(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Restored:
-    from tailproof.deep.settings import require_torch
-
-    require_torch()
     from tailproof.deep.critics import NeuralCritics, policy_from_parts
     from tailproof.deep.history import History
 

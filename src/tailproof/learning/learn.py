@@ -83,10 +83,12 @@ def learn(
         Another name for `seed`, as in scikit-learn.
     holdout
         Share of the episodes (or groups, if the log has them) to hold out from learning, for
-        `Learned.evaluate`. By default 0, and a quarter for ``method="auto"``.
+        `Learned.evaluate`. By default 0, and a quarter for ``method="auto"`` (a fifth where actions
+        are continuous).
     at_least
         For ``method="auto"``: the confidence with which a policy must be better than the logged one to
-        be proposed. 1 − `at_least` is the risk of proposing a worse one.
+        be proposed. 1 − `at_least` is the risk of proposing a worse one. For continuous actions at
+        least 0.95.
     engine
         Where passes over the log run; see `evaluate`.
     n_jobs
@@ -193,7 +195,9 @@ def _learn_by_default(
         from tailproof.deep.choosing import learn_continuous  # torch is needed only here
 
         share = _JUDGED if holdout is None else holdout
-        return learn_continuous(log, gamma=gamma, seed=seed, holdout=share, engine=engine)
+        return learn_continuous(
+            log, gamma=gamma, seed=seed, holdout=share, at_least=at_least, engine=engine
+        )
     data = sample_to_budget(log, "learn", seed=seed)
     discount = check_gamma(gamma, data)
     require_known_rest(data, discount)

@@ -213,8 +213,9 @@ class Learned:
         >>> found.mean > 100, len(found.returns)
         (True, 5)
         """
-        from tailproof.deep.tasks import score_of  # imported only when needed
+        from tailproof.deep.tasks import require_alike, score_of  # imported only when needed
 
+        require_alike(environment, len(self.state_names), self.action_space)
         return score_of(environment, self.policy, episodes=episodes, seed=seed)
 
     def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
@@ -270,6 +271,10 @@ class Learned:
         True
         """
         header, arrays = read_file(path, KIND, VERSION)
+        if "neural" in header:
+            from tailproof.deep.settings import require_torch
+
+            require_torch()
         try:
             method = from_plain(header["method"], features=features)
             space = from_plain(header["action_space"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from math import ceil, log
@@ -164,6 +164,23 @@ def _base(name: str) -> Any:
     return known[name]
 
 
+def _require_replaceable(name: str, own: Any, given: Any) -> None:
+    """Raise if another base would lose settings that make the row what it is."""
+    if type(given) is type(own):
+        return
+    plain = type(own)()
+    lost = [
+        f"{each.name}={value!r}"
+        for each in fields(own)
+        if (value := getattr(own, each.name)) != getattr(plain, each.name)
+    ]
+    if lost:
+        raise MethodError(
+            f"{name!r} is made by {type(own).__name__}({', '.join(lost)}), and another base would "
+            f"leave that out. Give {type(given).__name__} the setting, or use a row named after it."
+        )
+
+
 def method(
     name: str,
     *,
@@ -222,6 +239,7 @@ def method(
         folds = ceil(8 * log(2 / (1 - confidence)))
     if base is not None:
         changes["base"] = _base(base) if isinstance(base, str) else base
+        _require_replaceable(name, chosen.base, changes["base"])
     if folds is not None:
         if isinstance(chosen.partition, Whole):
             raise MethodError(

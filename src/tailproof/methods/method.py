@@ -82,9 +82,14 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
                     f"Got at={self.at!r}; use at='value', or a base with critics such as FQE()."
                 )
         elif self.at not in self.base.capabilities.at:
+            advice = (
+                "FQE() and FQI() have a backup to combine in"
+                if self.at == "backup"
+                else f"use at={self.base.capabilities.at[0]!r}, or a row that has it"
+            )
             raise MethodError(
                 f"{name} can be combined at {' or '.join(map(repr, self.base.capabilities.at))}. "
-                f"Got at={self.at!r}; FQE() and FQI() have a backup to combine in."
+                f"Got at={self.at!r}; {advice}."
             )
 
     @property
@@ -97,6 +102,10 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
         known = {each.name for each in fields(self.base)}  # type: ignore[arg-type]
         unknown = sorted(set(settings) - known)
         if unknown and hasattr(self.base, "neural"):
+            if settings.pop("model", "neural") == "linear":
+                raise MethodError(
+                    f"A linear model has no {unknown[0]!r}: leave out model='linear'."
+                )
             return replace(self, base=self.base.neural()).with_settings(**settings)
         if unknown:
             raise MethodError(

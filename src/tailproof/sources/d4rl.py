@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -234,7 +233,13 @@ def _required(arrays: dict[str, Any], name: str) -> Any:
             f"A D4RL data set has observations, actions, rewards and terminals. There is no {name}; "
             f"got {', '.join(sorted(arrays)) or 'nothing'}."
         )
-    return arrays[name]
+    values = arrays[name]
+    if not isinstance(values, list | tuple) or any(isinstance(each, np.ndarray) for each in values):
+        return values  # several arrays are parts of one observation
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise LogError(f"The rows of {name} differ in length.") from error
 
 
 def _rows(arrays: dict[str, Any], name: str) -> FloatArray:
@@ -273,42 +278,45 @@ def _actions(arrays: dict[str, Any], n: int) -> AnyArray:
 
 
 def _load(path: str | Path) -> dict[str, AnyArray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in _PARTS if name not in file.files]
-            if missing:
-                raise LogError(
-                    f"The file {path} must hold {', '.join(_PARTS)}, as D4RL's do. There is no "
-                    f"{missing[0]}; got {', '.join(sorted(file.files)[:10]) or 'nothing'}."
-                )
-            return {name: file[name] for name in (*_PARTS, *_OPTIONAL) if name in file.files}
-    except FileNotFoundError as error:
-        raise LogError(f"There is no file {str(path)!r}.") from error
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        if isinstance(error, LogError):
-            raise
+    if not isinstance(path, str | Path):
         raise LogError(
-            f"The file {path} is damaged or not an .npz of numbers: {error}. Write it again."
-        ) from error
+            f"Rollouts are an .npz file or a mapping of arrays. Got {type(path).__name__} instead."
+        )
+    if not Path(path).is_file():
+        raise LogError(f"There is no file {str(path)!r}.")
+    label = f"The file {path}"
+    advice = "It is damaged or not an .npz of numbers; write it again."
+    with blaming(label, advice), Path(path).open("rb") as opened:
+        file = np.load(opened, allow_pickle=False)
+        if not isinstance(file, Mapping):
+            raise LogError(f"{label} holds one array. Save several by name: np.savez(path, ...).")
+        missing = [name for name in _PARTS if name not in file]
+        if missing:
+            raise LogError(
+                f"{label} must hold {', '.join(_PARTS)}, as D4RL's do. There is no {missing[0]}; got "
+                f"{', '.join(sorted(file)[:10]) or 'nothing'}."
+            )
+        return {name: file[name] for name in (*_PARTS, *_OPTIONAL) if name in file}
 
 
 def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the arrays with next observations, derived with the help of the final observations."""
-    final = arrays.pop("final_observations", None)
-    if final is None or "next_observations" in arrays:
+    final = arrays.get("final_observations")
+    if final is None or arrays.get("next_observations") is not None:
         return arrays
-    missing = [name for name in (*_PARTS, "timeouts") if name not in arrays]
-    if missing:
-        raise LogError(f"final_observations belong to {', '.join(missing)}, which is not there.")
-    observations = np.asarray(arrays["observations"])
-    ends = np.asarray(arrays["terminals"], dtype=bool) | np.asarray(arrays["timeouts"], dtype=bool)
-    final = np.asarray(final, dtype=observations.dtype)
-    if len(ends) != len(observations) or final.shape != (int(ends.sum()), *observations.shape[1:]):
+    if arrays.get("timeouts") is None:
+        raise LogError("final_observations belong to timeouts, which is not there.")
+    observations = _rows(arrays, "observations")
+    n = len(observations)
+    ends = _flags(arrays, "terminals", n) | _flags(arrays, "timeouts", n)
+    final = _rows(arrays, "final_observations")
+    expected = (int(ends.sum()), observations.shape[1])
+    if final.shape != expected:
         raise LogError(
-            f"final_observations must hold an observation for each of the {int(ends.sum())} ends of "
-            f"episodes, {(int(ends.sum()), *observations.shape[1:])}. Got {final.shape} instead."
+            f"final_observations must hold an observation for each of the {expected[0]} ends of "
+            f"episodes, {expected}. Got {final.shape} instead."
         )
-    if not ends[-1]:
+    if n and not ends[-1]:
         raise LogError(
             "The last row ends no episode, so that its next observation is unknown. Mark it as a "
             "timeout and give the observation after it, or leave it out."

@@ -18,14 +18,15 @@ from tailproof.algorithms.learners.state_critics import LogShares
 from tailproof.algorithms.learners.tree_learning import LearningTask
 from tailproof.algorithms.linear.statistics import as_ridge
 from tailproof.algorithms.task import Task
-from tailproof.arrays import FloatArray, IntArray, one_or_many, require_finite
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.partition import Folds
 from tailproof.data.spaces import Continuous
 from tailproof.data.stored import AnyLog
 from tailproof.ensemble.critics import LinearCritics
-from tailproof.errors import MethodError, PolicyError
+from tailproof.errors import MethodError
 from tailproof.features import Features, Joint, Polynomial, as_features, at_every_action
+from tailproof.policies.linear import LinearPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,33 +165,6 @@ class TreeCloning(ScoreLearner):
         # episodes were selected by their outcome, so logged propensities do not apply to them
         log, whole = task.log.take(np.sort(imitated)), self.top == 1
         return LogShares(fit_behaviour(log, seed=task.seed, exact=self.exact, propensities=whole))
-
-
-@dataclass(frozen=True, eq=False)
-class LinearPolicy:
-    """π(s) = ψ((s − mean) / scale)ᵀW within the bounds of the actions.
-
-    ψ are a constant, main effects and pairwise products. Calling it with states (n, p) gives actions
-    (n, q); with one state (p,), one action (q,).
-    """
-
-    weights: FloatArray  # (d, q)
-    mean: FloatArray  # (p,)
-    scale: FloatArray  # (p,)
-    low: FloatArray  # (q,)
-    high: FloatArray  # (q,)
-
-    @one_or_many
-    def __call__(self, states: FloatArray) -> FloatArray:
-        """Return the action in each state, (n, q)."""
-        given = np.asarray(states, dtype=float)
-        if given.ndim != 2 or given.shape[1] != len(self.mean):
-            raise PolicyError(
-                f"states must have the shape (n, {len(self.mean)}). Got {given.shape} instead."
-            )
-        require_finite("states", given, PolicyError)
-        actions = Polynomial()((given - self.mean) / self.scale) @ self.weights
-        return np.asarray(np.clip(actions, self.low, self.high))
 
 
 class Extraction(NamedTuple):

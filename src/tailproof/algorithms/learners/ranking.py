@@ -64,10 +64,15 @@ def best_episodes(log: Log, *, top: float, rank: Rank = "auto") -> Ranking:
     if rank == "auto":
         rank, reason = choose_rank(log)
     scores = episode_scores(log, rank)
-    kept = max(1, ceil(top * log.n_episodes - 1e-9))
+    kept = _asked(log, top)
     order = np.argsort(-scores, kind="stable")
     tied = int((scores >= scores[order[kept - 1]]).sum())
     return Ranking(order[:tied], rank, reason)
+
+
+def _asked(log: Log, top: float) -> int:
+    """Return the number of episodes to imitate if none are tied."""
+    return max(1, ceil(top * log.n_episodes - 1e-9))
 
 
 def imitated_episodes(
@@ -81,7 +86,7 @@ def imitated_episodes(
     total = sum(part.n_episodes for part in parts)
     reasons = dict.fromkeys(each.reason for each in found if each.reason)
     said = f"Imitates {kept} of {total} episodes."
-    if kept > (top + _TIED) * total:
+    if kept > sum(_asked(part, top) for part in parts) + _TIED * total:
         said = (
             f"Imitates {kept} of {total} episodes instead of {top:.0%}: many have the same score, and "
             f"none of them is better than another."
