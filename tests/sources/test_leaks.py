@@ -68,3 +68,16 @@ def test_a_state_that_decides_the_reward_is_warned_of(table, change):
     assert read(plain, state="*").cautions == ()
     (caution,) = read(leaking, state="*").cautions
     assert "The state net alone decides the reward" in caution
+
+
+def test_named_states_of_episodes_may_decide_the_reward():
+    rng = np.random.default_rng(0)
+    queue = rng.integers(0, 9, 400)
+    table = pd.DataFrame(
+        {"queue": queue, "action": rng.integers(0, 2, 400), "reward": -1.0 * queue}
+    )
+    table["unit"] = np.repeat(np.arange(40), 10)
+    parts = {"episode": "unit", "terminated": True}
+    assert read(table, state="queue", **parts).cautions == ()
+    (caution,) = read(table, state="q*", **parts).cautions
+    assert "The state queue alone decides the reward" in caution

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from tailproof.arrays import AnyArray, FloatArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
@@ -68,7 +69,7 @@ def read_table(
         used = rows if kept is None else rows.filter(pa.array(kept))
         steps = _steps(used, columns, description, tidy, notes)
     if description is None:
-        say_what_is_odd(steps, columns, notes)
+        say_what_is_odd(steps, columns, partial(_unused, original, columns, kept), notes)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
@@ -140,6 +141,14 @@ def _load(source: Source, columns: Columns) -> pa.Table:
                 for name in table.column_names
             }
         )
+
+
+def _unused(source: Source, columns: Columns, kept: BoolArray | None) -> list[pa.ChunkedArray]:
+    """Return the columns that have no part in the log, without the rows that are left out."""
+    if not (names := columns.ignored):
+        return []
+    table = source.read(names, names)
+    return list((table if kept is None else table.filter(pa.array(kept))).columns)
 
 
 def _steps(
