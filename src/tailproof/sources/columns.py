@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,12 +16,12 @@ from tailproof.sources.conventions import (
     LESS_LIKELY,
     NEGATIVE,
     NEXT_FORMS,
-    OUTCOMES,
     guess,
     guess_next,
     guess_state,
     listed,
     looks_like_cost,
+    looks_like_outcome,
     plain_name,
 )
 
@@ -72,7 +73,7 @@ class Columns:
     @property
     def outcomes(self) -> tuple[str, ...]:
         """State columns that were guessed or matched by a pattern, and are named like outcomes."""
-        return tuple(name for name in self.by_pattern if OUTCOMES.search(plain_name(name)))
+        return tuple(filter(looks_like_outcome, self.by_pattern))
 
     @property
     def doubts(self) -> list[str]:
@@ -224,8 +225,7 @@ def _free(names: Sequence[str], chosen: dict[str, tuple[str, ...]]) -> list[str]
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:
-    repeated = sorted({name for name in names if list(names).count(name) > 1})
-    if repeated:
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         raise LogError(
             f"Column names must differ. Got {listed(repeated)} more than once; rename or drop one."
         )
@@ -333,7 +333,7 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
             (name for name in free if CHOICES.search(plain_name(name))),
             key=lambda name: plain_name(name).startswith(LESS_LIKELY),
         ),
-        "reward": [name for name in free if OUTCOMES.search(plain_name(name))]
+        "reward": [*filter(looks_like_outcome, free)]
         or [f"-{name}" for name in free if looks_like_cost(name)],
     }
     example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}
