@@ -19,6 +19,7 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.origin import Origin
 from tailproof.data.spaces import Discrete
+from tailproof.data.validation import require_laws
 from tailproof.data.view import LogView
 from tailproof.errors import PolicyError, TailproofWarning
 from tailproof.policies.answers import (
@@ -29,8 +30,6 @@ from tailproof.policies.answers import (
     law_by_name,
     some,
 )
-
-_ROUNDED = 0.02  # allowed rounding error of sums of probabilities
 
 
 @dataclass(frozen=True)
@@ -223,13 +222,7 @@ def _as_law(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) 
     _require_known(np.isnan(law).any(axis=1), log, name)
     law = np.nan_to_num(law)
     sums, used, whose = law.sum(axis=1), _used(log), f"{name[0].lower()}{name[1:]}"
-    off = used & ((np.abs(sums - 1) > _ROUNDED) | (law < 0).any(axis=1))
-    if off.any():
-        row = int(off.argmax())
-        raise PolicyError(
-            f"The probabilities of {whose} must be at least 0 and add up to 1. "
-            f"Got {law[row]} in row {row} (the first row is 0; {int(off.sum())} such rows)."
-        )
+    require_laws(f"The probabilities of {whose}", law, used, PolicyError)
     if (np.abs(sums - 1)[used] > 1e-6).any():
         warnings.warn(
             f"The probabilities of {whose} add up to 1 only nearly, as if they "

@@ -16,7 +16,7 @@ from tailproof.data.log import Log
 from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import ColumnError, LogError
-from tailproof.sources.actions import action_layout, distinct_actions
+from tailproof.sources.actions import table_layout
 from tailproof.sources.columns import Choice, Columns, resolve_columns
 from tailproof.sources.derived import with_derived
 from tailproof.sources.doubts import say_what_is_odd
@@ -62,7 +62,7 @@ def read_table(
 
     `beside` are columns (or patterns) of policies, which no pattern of states matches.
     """
-    original, parts, columns, description, rows = _loaded(source, parts, beside, notes)
+    original, parts, columns, description, rows = _loaded(source, parts, beside, tidying, notes)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
         kept = require_complete(rows, columns, tidy)
@@ -109,16 +109,18 @@ class _Loaded(NamedTuple):
     rows: pa.Table
 
 
-def _loaded(source: Any, parts: dict[str, Choice], beside: Sequence[str], notes: Notes) -> _Loaded:
+def _loaded(
+    source: Any, parts: dict[str, Choice], beside: Sequence[str], tidying: Tidying, notes: Notes
+) -> _Loaded:
     original = open_table(source)
     try:
-        table, parts = with_derived(original, parts)
+        table, parts = with_derived(original, parts, tidying.categorical)
         columns, description = chosen_columns(
             table.label, table.names, table.schema, parts, beside=beside, merged=table.merged
         )
     except ColumnError as error:
         raise ColumnError(f"{error} {original.heading}".strip()) from error
-    rows = _load(table, columns)
+    rows = _load(table, columns, tidying.categorical)
     with naming_the_type():
         no_states = chances(columns, rows)
     if no_states:
@@ -128,12 +130,16 @@ def _loaded(source: Any, parts: dict[str, Choice], beside: Sequence[str], notes:
     return _Loaded(original, parts, columns, description, rows)
 
 
-def _load(source: Source, columns: Columns) -> pa.Table:
+def _load(source: Source, columns: Columns, categorical: Sequence[str]) -> pa.Table:
     labels = [name for name in (columns.episode, columns.group) if name is not None]
     table = source.read(columns.used(), labels)
     if table.num_rows == 0:
         raise LogError(f"{source.label} has columns but no rows. A log needs at least one.")
-    times = {*columns.state, *columns.next_state, columns.step} - {*labels, *columns.action}
+    times = {*columns.state, *columns.next_state, columns.step} - {
+        *labels,
+        *columns.action,
+        *categorical,
+    }
     with naming_the_type():
         return pa.table(
             {
@@ -161,13 +167,8 @@ def _steps(
     """Return the columns of each part as arrays; `description` is set if tailproof wrote the log."""
     names, states, next_states = _states(table, columns, tidying, notes)
     named = not set(columns.action).isdisjoint(tidying.categorical)
-    layout, about_actions = action_layout(
-        columns.action,
-        table,
-        *distinct_actions(columns.action, table, named=named),
-        None if description is None else described_space(description),
-        named=named,
-    )
+    described = None if description is None else described_space(description)
+    layout, about_actions = table_layout(columns.action, table, described, named=named)
     notes.notes.extend(about_actions)
     actions = layout(table)
     rewards = numbers(columns.reward, table[columns.reward])
