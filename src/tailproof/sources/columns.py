@@ -250,10 +250,10 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
     for name in columns:
         if name not in names:
             close = get_close_matches(name, names, n=1)
-            raise LogError(
-                f"There is no column {name!r} for {part}. The log has: {listed(names)}."
-                + (f" Did you mean {close[0]!r}?" if close else "")
-            )
+            said = f"There is no column {name!r} for {part}. The log has: {listed(names)}."
+            if close:
+                raise LogError(f"{said} Did you mean {close[0]!r}?")
+            raise ColumnError(said)
     if not columns or len(set(columns)) < len(columns):
         raise LogError(f"{part} must name each column once. Got {list(columns)} instead.")
     return columns
