@@ -6,10 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from tailproof.errors import ColumnError, LogError
+from tailproof.errors import ColumnError, LogError, did_you_mean, listed
 from tailproof.sources.conventions import (
     CHOICES,
     CONVENTIONS,
@@ -19,7 +18,6 @@ from tailproof.sources.conventions import (
     guess,
     guess_next,
     guess_state,
-    listed,
     looks_like_cost,
     looks_like_outcome,
     plain_name,
@@ -249,11 +247,10 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
             raise LogError(f"No column matches the {part} pattern. The log has: {listed(names)}.")
     for name in columns:
         if name not in names:
-            close = get_close_matches(name, names, n=1)
-            said = f"There is no column {name!r} for {part}. The log has: {listed(names)}."
-            if close:
-                raise LogError(f"{said} Did you mean {close[0]!r}?")
-            raise ColumnError(said)
+            close = did_you_mean(name, names)
+            raise (LogError if close else ColumnError)(
+                f"There is no column {name!r} for {part}. The log has: {listed(names)}.{close}"
+            )
     if not columns or len(set(columns)) < len(columns):
         raise LogError(f"{part} must name each column once. Got {list(columns)} instead.")
     return columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tailproof.errors import LogError
+from tailproof.errors import LogError, listed
 
 # Names for each part, better ones first: a later row is used only if the earlier ones match
 # nothing. Two names of one row in the same table are ambiguous.
@@ -97,12 +97,6 @@ def looks_like_outcome(name: str) -> bool:
     """
     plain = plain_name(name)
     return bool(_OUTCOMES.search(plain)) and not _EARLIER.search(plain)
-
-
-def listed(names: Sequence[str], most: int = 12) -> str:
-    """Return a text with the first `most` names and the number of others."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def guess(part: str, names: Sequence[str]) -> tuple[str, ...]:

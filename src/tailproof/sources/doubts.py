@@ -12,8 +12,8 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.misfit import propensity_misfit
 from tailproof.data.partition import label_hash
 from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.errors import listed
 from tailproof.sources.columns import Columns
-from tailproof.sources.conventions import listed
 from tailproof.sources.encode import array, unwrapped
 from tailproof.sources.steps import Notes, Steps
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
-from tailproof.errors import LogError
+from tailproof.errors import LogError, listed
 from tailproof.sources.encode import is_list, is_text, labelled, numbers, truth_values, unwrapped
 from tailproof.sources.steps import Notes
 
@@ -137,7 +137,7 @@ def _listed(name: str, column: pa.ChunkedArray, labels: list[str]) -> BoolArray:
             row = int((codes == place).argmax())
             raise LogError(
                 f"Column {name!r} lists the action {unknown[0]!r} at row {row}, which the log does not "
-                f"have. It has {', '.join(labels[:12])}."
+                f"have. It has {listed(labels)}."
             )
         mask[place] = np.isin(labels, actions)
     return mask[codes]

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from tailproof.data.validation import adds_up
+from tailproof.errors import listed
 from tailproof.sources.columns import Columns
-from tailproof.sources.conventions import listed, plain_name
+from tailproof.sources.conventions import plain_name
 from tailproof.sources.encode import array, numbers, unwrapped
 from tailproof.sources.steps import Notes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +14,7 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
-from tailproof.errors import ColumnError, LogError
+from tailproof.errors import ColumnError, LogError, did_you_mean, listed
 from tailproof.sources.actions import table_layout
 from tailproof.sources.columns import Choice, Columns, resolve_columns
 from tailproof.sources.derived import with_derived
@@ -236,10 +235,9 @@ def _net(
     each = np.zeros(space.n)
     for label, amount in cost.items():
         if str(label) not in labels:
-            close = get_close_matches(str(label), labels, n=1)
             raise LogError(
                 f"cost names the action {label!r}, which the log does not have. It has "
-                f"{', '.join(labels[:12])}." + (f" Did you mean {close[0]!r}?" if close else "")
+                f"{listed(labels)}.{did_you_mean(str(label), labels)}"
             )
         if not np.isfinite(amount):
             raise LogError(f"The cost of {label!r} must be a number. Got {amount!r}.")
@@ -261,9 +259,9 @@ def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
     if not log.is_bandit or log.n_transitions < log.table_rows.count:
         raise LogError(
             f"No column looks like the state, and episodes of several steps need one. The log has: "
-            f"{', '.join((*columns.used(), *columns.ignored)[:30])}. Name it, as in state='*'."
+            f"{listed((*columns.used(), *columns.ignored), 30)}. Name it, as in state='*'."
         )
-    left = ", ".join(columns.ignored[:12])
+    left = listed(columns.ignored)
     notes.notes.append(
         "No state columns: the actions are compared as in a plain A/B test."
         + (f" Name some with state=... to adjust for them; not used: {left}." if left else "")
