@@ -205,7 +205,8 @@ def method(
     if row is None:
         raise MethodError(
             f"There is no method {name!r}.{did_you_mean(name, names())} Known are "
-            f"{', '.join(names())}; or compose a Method(base=..., partition=..., aggregate=..., at=...)."
+            f"{', '.join(names())}; or compose a "
+            f"Method(base=..., partition=..., aggregate=..., at=...)."
         )
     chosen, changes = row.method, dict[str, Any]()
     if confidence is not None:
