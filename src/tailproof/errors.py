@@ -4,6 +4,9 @@ Every message says what is wrong, which value was received and what to do. All e
 `TailproofError`, which is a `ValueError`.
 """
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
 
 class TailproofError(ValueError):
     """Base class of the errors that tailproof raises about its inputs."""
@@ -91,3 +94,18 @@ class QuantileWarning(TailproofWarning):
 
 class TaughtWarning(TailproofWarning):
     """A policy is evaluated on episodes that it was trained on."""
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return a text with the first `most` names and the number of others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def did_you_mean(name: str, names: Sequence[str], form: str = "{}") -> str:
+    """Return a question with the closest name, after a space; empty if no name is close.
+
+    >>> did_you_mean("emial", ["email", "none"])
+    " Did you mean 'email'?"
+    """
+    close = get_close_matches(name, names, n=1)
+    return f" Did you mean {form.format(close[0])!r}?" if close else ""

@@ -418,6 +418,8 @@ def test_keywords_become_options():
         "--state x,y or --state COLUMN will do"
     )
     assert as_options("gamma=1 needs more") == "--gamma 1 needs more"
+    variable = "in a part of the range of state=CA and of model=T4"  # columns of a table
+    assert as_options(variable) == variable
     assert as_options("such as method='fqi' or holdout=0.2") == (
         "such as --method fqi or --holdout 0.2"
     )

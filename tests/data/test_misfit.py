@@ -95,3 +95,15 @@ def test_what_falls_short_alike_everywhere_is_found_unless_it_was_not_available(
     assert "available=..." in found
     misfit = propensity_misfit(states, ("x", "y"), actions, given, SPACE, everywhere=False)
     assert misfit is None
+
+
+@pytest.mark.parametrize("explored", [0.02, 0.1])
+def test_exploration_that_few_rows_hardly_show_is_no_contradiction(explored):
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        states = rng.normal(size=(300, 2))
+        best = (states @ rng.normal(size=(2, 3))).argmax(axis=1)
+        law = (1 - explored) * np.eye(3)[best] + explored / 3
+        actions = logged(law, rng)
+        taken = law[np.arange(300), actions]
+        assert propensity_misfit(states, ("x", "y"), actions, taken, SPACE) is None

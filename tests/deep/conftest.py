@@ -25,7 +25,7 @@ def make_log(n=600, episodes=12, discrete=False, seed=0):
             rewards,
             following,
             episode=episode,
-            terminated=ends & (episode % 3 == 0),
+            terminated=ends & (episode % 2 == 0),
         )
     actions = rng.uniform(-1, 1, (n, 2))
     rewards = -((actions[:, 0] - np.tanh(states[:, 0])) ** 2)
@@ -35,7 +35,7 @@ def make_log(n=600, episodes=12, discrete=False, seed=0):
         rewards,
         following,
         episode=episode,
-        terminated=ends & (episode % 3 == 0),
+        terminated=ends & (episode % 2 == 0),
         action_space=Continuous(2, (-1.0, -1.0), (1.0, 1.0)),
     )
 

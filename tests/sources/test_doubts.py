@@ -57,6 +57,23 @@ def test_rewards_that_states_and_actions_decide_are_no_copies(seed):
     assert not any("copies" in each for each in read(table, state="product").cautions)
 
 
+def test_rows_that_other_columns_tell_apart_are_no_copies(tmp_path):
+    rng = np.random.default_rng(0)
+    prices = (10 * rng.pareto(1.8, 400)).round(2)
+    listed = rng.choice(prices, 3000)
+    offer = rng.choice(["none", "half"], 3000)
+    table = pd.DataFrame({"listed": listed, "offer": offer})
+    table["revenue"] = np.where(offer == "half", listed / 2, listed).round(2)
+    ordered = table.assign(order=[f"no. {row}" for row in range(3000)], paid=[[1]] * 3000)
+    assert read(ordered, state="listed").cautions == ()
+    ordered.drop(columns="paid").to_csv(tmp_path / "log.csv", index=False)
+    assert read(tmp_path / "log.csv", state="listed").cautions == ()
+    twice = pd.concat([ordered, ordered])
+    (caution,) = read(twice, state="listed").cautions
+    count = (table["revenue"] > 0).sum()
+    assert caution.startswith(f"{count} of the {2 * count} rows with a reward")
+
+
 def test_copies_may_be_one_group_or_weigh_more():
     table = pd.concat([frame(), frame()])
     assert read(table.assign(order=[*range(1500)] * 2), state="age", group="order").cautions == ()

@@ -42,6 +42,20 @@ def test_a_pattern_takes_no_probabilities_of_the_actions(table):
     assert (used.columns.state, used.cautions) == (("x", "rain"), ())
 
 
+def test_a_pattern_takes_propensities_of_customers_and_one_hot_states(table):
+    plain = table[["x", "action", "reward"]]
+    scored = plain.assign(churn_propensity=table["rain"], propensity_to_buy=table["rain"] / 2)
+    reading = read(scored, state="*")
+    assert reading.columns.state == ("x", "churn_propensity", "propensity_to_buy")
+    assert reading.cautions == ()
+    hot = np.random.default_rng(1).integers(0, 2, len(table))
+    coded = {"action": (table["action"] == "mail") * 1, "reward": table["reward"]}
+    assert read({"s_0": hot * 1.0, "s_1": 1.0 - hot, **coded}, state="s_*").cautions == ()
+    leaking = {"s_0": 1.0 - coded["action"], "s_1": 1.0 * coded["action"], **coded}
+    (caution,) = read(leaking, state="*").cautions
+    assert "s_0, s_1 look like probabilities of the actions" in caution
+
+
 @pytest.mark.parametrize(
     "door", [evaluate, diagnose, lambda log, policy, **more: compare(log, {"new": policy}, **more)]
 )
@@ -68,3 +82,16 @@ def test_a_state_that_decides_the_reward_is_warned_of(table, change):
     assert read(plain, state="*").cautions == ()
     (caution,) = read(leaking, state="*").cautions
     assert "The state net alone decides the reward" in caution
+
+
+def test_named_states_of_episodes_may_decide_the_reward():
+    rng = np.random.default_rng(0)
+    queue = rng.integers(0, 9, 400)
+    table = pd.DataFrame(
+        {"queue": queue, "action": rng.integers(0, 2, 400), "reward": -1.0 * queue}
+    )
+    table["unit"] = np.repeat(np.arange(40), 10)
+    parts = {"episode": "unit", "terminated": True}
+    assert read(table, state="queue", **parts).cautions == ()
+    (caution,) = read(table, state="q*", **parts).cautions
+    assert "The state queue alone decides the reward" in caution

@@ -227,6 +227,30 @@ def test_rows_above_the_names_are_named(tmp_path, monkeypatch):
     assert read_log("log.csv").rewards.tolist() == [2.0, 3.0]
 
 
+def test_a_name_that_is_missing_may_stand_further_down(tmp_path):
+    workbook(tmp_path / "ward.xlsx", Export=[["Ward 4B"], [None], *LOGGED])
+    with pytest.raises(
+        LogError, match=r"no column 'action' for action.*Row 3 looks like column names"
+    ):
+        read_log(tmp_path / "ward.xlsx", action="action", reward="reward")
+
+
+def test_cells_of_several_types_are_read_as_in_a_text_file(tmp_path):
+    path = tmp_path / "plan.xlsx"
+    rows = [[*row, "a note" if row[0] == "x" else row[0]] for row in LOGGED]
+    workbook(path, Data=[*rows, ["3", "a", 4.0, "late"], [None] * 4, [None] * 4])
+    log = read_log(path, state="x")
+    assert log.states.ravel().tolist() == [1.0, 2.0, 3.0]
+    workbook(path, Data=[*LOGGED, *[[3.0, "a", 4.0]] * 3, [3.0, "a", "n/a"]])
+    with pytest.raises(
+        LogError, match=r"'reward' must hold numbers.* 'n/a' at row 5 is none \(1 such row"
+    ):
+        read_log(path)
+    workbook(path, Empty=[], Data=LOGGED)
+    with pytest.raises(LogError, match=r"has nothing in the sheet 'Empty'.*Other sheets are Data"):
+        read_log(path)
+
+
 def test_where_names_stand_is_said_of_text_files_only(tmp_path):
     table = pd.DataFrame({"this": [1], "that": [2]})
     table.to_csv(tmp_path / "log.csv", index=False)

@@ -268,6 +268,25 @@ def test_propensities_by_action_are_checked():
         read(gaps, propensity="p_*")
 
 
+def test_propensities_by_action_may_be_those_of_a_menu_and_of_rows_to_be_dropped():
+    menu = {"price": [9.99, 14.99] * 20, "reward": np.arange(40.0), "x": np.arange(40.0)}
+    menu |= {"p_9.99": [0.25] * 40, "p_14.99": [0.75] * 40}
+    parts = {"state": "x", "action": "price", "propensity": "p_*"}
+    log = read(menu, **parts, categorical="price").log
+    assert log.propensity.tolist() == [0.25, 0.75] * 20
+    with pytest.raises(LogError, match="those of discrete actions, and the actions of this log"):
+        read(menu, **parts)
+    gap = menu | {"price": ["9.99", None, *["14.99"] * 38]}
+    with pytest.raises(
+        LogError, match=r"Column 'price' has 1 missing value, the first at row 1 \("
+    ):
+        read(gap, **parts)
+    assert read(gap, **parts, missing="drop-episode").log.propensity.tolist() == [
+        0.25,
+        *[0.75] * 38,
+    ]
+
+
 def test_propensities_that_do_not_fit_are_warned_of_unless_they_are_estimated():
     table, taken = by_action()
     wrong = {**table, "propensity": 1 - taken}

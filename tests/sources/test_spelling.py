@@ -56,6 +56,26 @@ def test_categories_stay_categories(labels):
     assert read(frame, state="offer", reward="spent").log.states.shape == (300, 2)
 
 
+@pytest.mark.parametrize("labels", [["1", "2", "1,2"], ["18,25", "26,40"]])
+def test_texts_that_are_said_to_be_names_are_names(labels):
+    frame = table().assign(bought=np.resize(labels, 300))
+    with pytest.raises(
+        LogError, match=r"unless categorical='bought' makes them names. Its numbers"
+    ):
+        read(frame, state="bought", reward="spent")
+    log = read(frame, state="bought", reward="spent", categorical="bought").log
+    assert log.states.shape == (300, len(labels))
+
+
+def test_three_decimals_in_every_row_are_decimals(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = table().assign(spent=[*rng.uniform(1, 999, 299).round(3), 120.0])
+    frame.to_csv(tmp_path / "log.csv", index=False, float_format="%.3f")
+    assert (
+        read(tmp_path / "log.csv", reward="spent").log.rewards.tolist() == frame["spent"].tolist()
+    )
+
+
 def test_points_between_thousands_are_not_taken_for_decimals(tmp_path):
     frame = table().assign(spent=lambda each: each["spent"].round().astype(int))
     frame["spent"] = frame["spent"].clip(upper=999_999)

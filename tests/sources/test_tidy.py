@@ -2,6 +2,7 @@
 
 import datetime as dt
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -136,6 +137,14 @@ def test_columns_that_look_like_outcomes_are_warned_of():
         read_log(table, state=["age", "converted"])  # named, so meant
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["days_since_purchase", "spend_last_90d", "prior_sales", "Avg Spend", "purchase_propensity"],
+)
+def test_what_is_known_of_earlier_orders_is_no_outcome(name):
+    assert read(BASE | {"age": [1, 2, 3, 4], name: [0.5, 0.1, 0.2, 0.3]}, state="*").cautions == ()
+
+
 def test_a_pattern_brings_no_identifiers():
     table = {
         "code": [f"k{i}" for i in range(90)],
@@ -179,9 +188,21 @@ def test_a_reward_named_like_a_cost_is_doubted_unless_its_sign_is_said(name):
     assert read(spent, reward=name).cautions == ()
 
 
-@pytest.mark.parametrize("name", ["cost_saving", "loss_avoided", "closs", "revenue"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cost_saving", "loss_avoided", "closs", "revenue", "weight_loss_kg", "neg_latency"),
+        *("damage_prevented", "cost_effectiveness", "claims_closed"),
+    ],
+)
 def test_what_is_no_cost_is_not_doubted(name):
     assert read({"x": [1.0, 2.0], "a": [0, 1], name: [3.0, 4.0]}, reward=name).cautions == ()
+
+
+def test_dates_written_as_text_are_names_if_they_are_said_to_be():
+    table = BASE | {"week": ["2024-01-05", "2024-01-12"] * 2}
+    log = read_log(table, state="week", categorical="week")
+    assert log.state_names == ("week=2024-01-05", "week=2024-01-12")
 
 
 def test_a_plain_ab_file_needs_no_state():
@@ -213,6 +234,16 @@ def test_costs_are_taken_off_wherever_the_action_was_taken():
     assert net.value == pytest.approx(plain.value - 0.5)
     with pytest.raises(LogError, match="cost names the action 'B', which the log does not have"):
         read_log(table, cost={"B": 1.0})
+
+
+def test_decimals_of_a_database_may_be_a_menu():
+    prices = [Decimal("9.99"), Decimal("14.99")] * 20
+    table = {"x": np.arange(40.0), "price": prices, "revenue": np.arange(40.0)}
+    named = {"action": "price", "reward": "revenue", "state": "x"}
+    log = read_log(table, **named, categorical="price")
+    assert log.action_space.labels == ("9.99", "14.99")
+    assert log.actions.tolist() == [0, 1] * 20
+    assert "holds only 2 different numbers (9.99, 14.99)" in read(table, **named).describe()
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])

@@ -20,8 +20,9 @@ PHRASES = {
     "with Log.with_groups": "with --group COLUMN",
     "write it with write_log first": "write it as Parquet first",
 }
-# a value in a message of the library, and a word of a command line
-_VALUE = r"('[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w.-]*\w|\.\.\.)"
+# a value in a message of the library, where texts are quoted: state=CA is a variable of a column
+_VALUE = r"('[^']*'|\"[^\"]*\"|\[[^\]]*\]|-?\d(?:[\w.-]*\w)?|True|False|None|\.\.\.)"
+# a word of a command line
 _WORD = r"(?:'[^']*'|\S)+?"
 
 

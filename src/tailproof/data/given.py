@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from os import PathLike
 from typing import Any, Protocol
 
 from tailproof.data.log import Log
 from tailproof.data.stored import AnyLog, LazyLog
 from tailproof.data.view import LogView
-from tailproof.errors import LogError
+from tailproof.errors import LogError, did_you_mean
 
 
 class ArrowFrame(Protocol):
@@ -82,9 +81,7 @@ def _require_known(columns: Mapping[str, Any], door: Callable[..., Any]) -> None
     for name in columns:
         if name not in known:
             own = [each for each in inspect.signature(door).parameters if each != "columns"]
-            close = get_close_matches(name, [*own, *known], n=1)
             raise TypeError(
-                f"{door.__name__}() has no argument {name!r}."
-                + (f" Did you mean {close[0]!r}?" if close else "")
-                + f" Beside its own it takes those of read_log: {', '.join(known)}."
+                f"{door.__name__}() has no argument {name!r}.{did_you_mean(name, [*own, *known])}"
+                f" Beside its own it takes those of read_log: {', '.join(known)}."
             )

@@ -57,7 +57,7 @@ def propensity_misfit(
     for code in np.flatnonzero(counts >= _ENOUGH):
         label = repr(space.label(int(code)))
         weights = np.where(actions == code, 1 / propensity, 0.0)
-        for each in (parts := _parts(weights, strata)):
+        for each in (parts := _parts(weights, strata, np.zeros(len(weights)))):
             if each.taken >= _ENOUGH and each.mean - 1 > max(_OFF, _ERRORS * each.error):
                 share = each.taken / each.rows
                 return (
@@ -66,8 +66,12 @@ def propensity_misfit(
                 )
         if not (everywhere and len(strata) > 1 and propensity.min() >= _RARE):
             continue
-        certain = (actions != code) & (propensity > 1 - _RARE)  # this action could not be taken
-        if _short(_parts(np.where(certain, 1.0, weights), strata)):
+        # Where another action had the probability q, this one had 1 − q at most, and 1 / p a variance
+        # of q / (1 − q) at least; with q near 1, it could not be taken.
+        certain = (actions != code) & (propensity > 1 - _RARE)
+        open_rows = (actions != code) & ~certain
+        unseen = np.divide(propensity, 1 - propensity, out=np.zeros(len(actions)), where=open_rows)
+        if _short(_parts(np.where(certain, 1.0, weights), strata, unseen)):
             share = counts[code] / len(actions)
             return (
                 f"{label} was taken in {share:.1%} of {len(actions)} rows, and its propensities make "
@@ -83,13 +87,16 @@ def _strata(values: FloatArray) -> IntArray:
     return np.searchsorted(edges, values, side="left")
 
 
-def _parts(weights: FloatArray, strata: Sequence[tuple[str, IntArray]]) -> list[_Part]:
+def _parts(
+    weights: FloatArray, strata: Sequence[tuple[str, IntArray]], unseen: FloatArray
+) -> list[_Part]:
+    """Return the parts, whose errors allow for variances that no row shows, (n,)."""
     found = []
     for name, codes in strata:
         where = f" in a part of the range of {name}" if name else ""
         rows = np.bincount(codes)
         taken = np.bincount(codes, weights=weights > 0)
-        first, second = (np.bincount(codes, weights=weights**power) for power in (1, 2))
+        first, second = (np.bincount(codes, each) for each in (weights, weights**2 + unseen))
         for part in np.flatnonzero(rows):
             mean = first[part] / rows[part]
             error = np.sqrt(max(second[part] / rows[part] - mean**2, 0.0) / rows[part])

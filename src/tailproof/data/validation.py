@@ -20,6 +20,8 @@ from tailproof.arrays import (
 from tailproof.data.spaces import ActionSpace, Discrete, as_space
 from tailproof.errors import LogError
 
+_ROUNDED = 0.02  # how far sums of probabilities may be from 1
+
 
 def real_matrix(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return real values as (n, p); a single variable may be (n,)."""
@@ -189,3 +191,20 @@ def check_propensity(propensity: npt.ArrayLike, n: int, space: ActionSpace) -> F
             f"({len(bad)} such rows); an action that was logged had a positive probability."
         )
     return values
+
+
+def adds_up(law: FloatArray) -> BoolArray:
+    """Return which rows of (n, A) are probabilities: at least 0, and 1 together but for rounding."""
+    off = np.abs(np.nansum(law, axis=1) - 1)
+    return np.asarray((off <= _ROUNDED) & ~(law < 0).any(axis=1))
+
+
+def require_laws(what: str, law: FloatArray, rows: BoolArray, error: type[Exception]) -> None:
+    """Raise unless these rows of (n, A) are probabilities."""
+    wrong = rows & ~adds_up(law)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise error(
+            f"{what} must be at least 0 and add up to 1. Got {law[row]} in row {row} (the first row is "
+            f"0; {int(wrong.sum())} such rows)."
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from tailproof.algorithms.one_step.simple import weighted_choice
 from tailproof.arrays import AnyArray, FloatArray, require_finite
 from tailproof.data.log import Log, discounted_returns
 from tailproof.data.validation import column
-from tailproof.errors import LevelError, LogError
+from tailproof.errors import LevelError, LogError, did_you_mean, listed
 from tailproof.judgement.rules import RULES
 from tailproof.methods.fit import check_gamma
 from tailproof.policies.naming import Policy, for_log
@@ -224,10 +223,9 @@ def _table_column(log: Log, name: str) -> AnyArray:
             f"numbers, one for each row."
         )
     if name not in table.names:
-        close = get_close_matches(name, table.names, n=1)
         raise LogError(
-            f"There is no column {name!r} to divide by. The table has {', '.join(table.names[:12])}."
-            + (f" Did you mean {close[0]!r}?" if close else "")
+            f"There is no column {name!r} to divide by. The table has {listed(table.names)}."
+            f"{did_you_mean(name, table.names)}"
         )
     values: AnyArray = table.read([name]).column(name).to_numpy()[log.origin.rows]
     return values

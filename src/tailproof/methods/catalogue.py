@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from functools import cache
 from math import ceil, log
 from typing import Any
@@ -29,7 +28,7 @@ from tailproof.algorithms.weighting import (
 )
 from tailproof.data.partition import Bootstrap, OutOfBag, Partition, Split, Whole
 from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
-from tailproof.errors import MethodError
+from tailproof.errors import MethodError, did_you_mean
 from tailproof.methods.method import Method
 from tailproof.statistics.means import TrimmedMean
 
@@ -221,11 +220,9 @@ def method(
     """
     row = CATALOGUE.get(name) or deep().get(name)
     if row is None:
-        close = get_close_matches(name, names(), n=1)
         raise MethodError(
-            f"There is no method {name!r}."
-            + (f" Did you mean {close[0]!r}?" if close else "")
-            + f" Known are {', '.join(names())}; or compose a "
+            f"There is no method {name!r}.{did_you_mean(name, names())} Known are "
+            f"{', '.join(names())}; or compose a "
             f"Method(base=..., partition=..., aggregate=..., at=...)."
         )
     chosen, changes = row.method, dict[str, Any]()

@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.spaces import Discrete
-from tailproof.errors import PolicyError
+from tailproof.errors import PolicyError, did_you_mean, listed
 
 #: Code for no action: a missing value, or an action that the log does not have.
 ABSENT = -1
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
-
-
-def some(names: Sequence[str], most: int = 8) -> str:
-    """Return a text with the first `most` names and the number of others."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def did_you_mean(name: str, names: Sequence[str], form: str = "{}") -> str:
-    """Return a question with the closest name, after a space; empty if no name is close.
-
-    >>> did_you_mean("emial", ["email", "none"])
-    " Did you mean 'email'?"
-    """
-    close = get_close_matches(name, names, n=1)
-    return f" Did you mean {form.format(close[0])!r}?" if close else ""
 
 
 def labels_of(space: Discrete) -> list[str]:
@@ -67,7 +51,7 @@ def action_codes(answered: AnyArray, space: Discrete, *, who: str = "The policy"
         is_code = 0 <= each < space.n and each == int(each)
         if code is None and numbered and (is_code or each != int(each)):
             raise PolicyError(
-                f"{who} answered {each:g}, which is none of the log's actions, {some(labels)}. "
+                f"{who} answered {each:g}, which is none of the log's actions, {listed(labels)}. "
                 f"Answer with these."
             )
         if code is None or code == each:
@@ -121,7 +105,7 @@ def _truth_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
     first, second = labels[0], labels[-1]
     raise PolicyError(
         f"{who} answered with true and false, which do not say which action is meant. The log's "
-        f"actions are {some(labels)}; answer with these, as "
+        f"actions are {listed(labels)}; answer with these, as "
         f"numpy.where(condition, {first!r}, {second!r}) does."
     )
 
@@ -140,7 +124,7 @@ def _label_codes(answered: AnyArray, space: Discrete, who: str) -> IntArray:
         label = str(answered[left][0])
         if label not in place:
             raise PolicyError(
-                f"{who} must answer with the log's actions, {some(list(place))}. Got {label!r}."
+                f"{who} must answer with the log's actions, {listed(list(place))}. Got {label!r}."
                 f"{did_you_mean(label, list(place))}"
             )
         codes[left & (answered == label)] = place[label]

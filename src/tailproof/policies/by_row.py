@@ -19,18 +19,15 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.origin import Origin
 from tailproof.data.spaces import Discrete
+from tailproof.data.validation import require_laws
 from tailproof.data.view import LogView
-from tailproof.errors import PolicyError, TailproofWarning
+from tailproof.errors import PolicyError, TailproofWarning, did_you_mean, listed
 from tailproof.policies.answers import (
     ABSENT,
     action_codes,
-    did_you_mean,
     labels_of,
     law_by_name,
-    some,
 )
-
-_ROUNDED = 0.02  # allowed rounding error of sums of probabilities
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,7 @@ def row_policy(answers: Any, log: Log, name: str) -> RowPolicy:
         codes = np.where(np.isnan(codes), ABSENT, codes)
     wrong = (codes.dtype.kind not in "iubf") or (codes != np.round(codes)).any()
     if wrong or (codes >= space.n).any() or (codes < ABSENT).any():
-        labels = some(labels_of(space))
+        labels = listed(labels_of(space))
         odd = values.reshape(count)[np.argmax((codes >= space.n) | (codes < ABSENT))]
         raise PolicyError(f"{name} must answer with the log's actions, {labels}. Got {odd!r}.")
     codes = codes.astype(np.intp)
@@ -186,13 +183,13 @@ def _column(pattern: str, log: Log) -> RowPolicy:
     form = re.compile("(.+)".join(map(re.escape, pattern.split("*", 1))), re.DOTALL)
     found = {each: match[1] for each in there if (match := form.fullmatch(each))}
     if not found:
-        raise PolicyError(f"No column matches {pattern!r}. The log has: {some(there, 20)}.")
+        raise PolicyError(f"No column matches {pattern!r}. The log has: {listed(there, 20)}.")
     columns = origin.table.read(list(found)).columns
     try:
         law = np.column_stack([np.array(each.to_pylist(), dtype=float) for each in columns])
     except ValueError as error:
         raise PolicyError(
-            f"The columns {some(list(found))} must hold probabilities, that is numbers. {error}."
+            f"The columns {listed(list(found))} must hold probabilities, that is numbers. {error}."
         ) from error
     return _as_law(law, list(found.values()), log, name)
 
@@ -204,7 +201,7 @@ def _no_column(name: str, origin: Origin) -> str:
         return f"Column {name!r} is {said}: no policy knows it before it acts.{advice}"
     there = origin.table.names
     return (
-        f"There is no column {name!r} for the policy. The log has: {some(there, 20)}."
+        f"There is no column {name!r} for the policy. The log has: {listed(there, 20)}."
         f"{did_you_mean(name, there)}"
     )
 
@@ -217,19 +214,13 @@ def _as_law(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) 
     if law.shape[1] != log.n_actions:
         raise PolicyError(
             f"{name} must give a probability for each of the {log.n_actions} actions, "
-            f"{some(labels_of(log.action_space))}. Got "
+            f"{listed(labels_of(log.action_space))}. Got "
             f"{law.shape[1]} columns."
         )
     _require_known(np.isnan(law).any(axis=1), log, name)
     law = np.nan_to_num(law)
     sums, used, whose = law.sum(axis=1), _used(log), f"{name[0].lower()}{name[1:]}"
-    off = used & ((np.abs(sums - 1) > _ROUNDED) | (law < 0).any(axis=1))
-    if off.any():
-        row = int(off.argmax())
-        raise PolicyError(
-            f"The probabilities of {whose} must be at least 0 and add up to 1. "
-            f"Got {law[row]} in row {row} (the first row is 0; {int(off.sum())} such rows)."
-        )
+    require_laws(f"The probabilities of {whose}", law, used, PolicyError)
     if (np.abs(sums - 1)[used] > 1e-6).any():
         warnings.warn(
             f"The probabilities of {whose} add up to 1 only nearly, as if they "

@@ -19,8 +19,8 @@ from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.log import GAP, OTHER, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.data.view import LogView
-from tailproof.errors import PolicyError
-from tailproof.policies.answers import ABSENT, action_codes, labels_of, some
+from tailproof.errors import PolicyError, listed
+from tailproof.policies.answers import ABSENT, action_codes, labels_of
 from tailproof.policies.blame import own_errors
 from tailproof.policies.by_row import RowLaw, RowPolicy, by_row, require_rows
 from tailproof.policies.rules import bind_rule
@@ -263,8 +263,8 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[int, .
     if unnamed(own) or unnamed(names):
         if len(own) != len(names):
             raise PolicyError(
-                f"The policy was made for {len(own)} state variables, {some(own)}. The log has "
-                f"{len(names)}: {some(names)}."
+                f"The policy was made for {len(own)} state variables, {listed(own)}. The log has "
+                f"{len(names)}: {listed(names)}."
             )
         return None
     place = {name: (j,) for j, name in enumerate(names)}
@@ -279,8 +279,8 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[int, .
     ]
     if absent:
         raise PolicyError(
-            f"The policy was made for the state variables {some(own)}. The log has no "
-            f"{some(absent)}; it has {some(names)}."
+            f"The policy was made for the state variables {listed(own)}. The log has no "
+            f"{listed(absent)}; it has {listed(names)}."
         )
     new = [name for name in names if name.partition("=")[0] in known and name not in own]
     others = {name.partition("=")[0]: name for name in own if name.endswith(f"={OTHER}")}
@@ -291,7 +291,7 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[int, .
     new = [name for name in new if not name.endswith(GAP)]
     if new:
         raise PolicyError(
-            f"The policy has never seen {some(new)}, which the log has: a category that it does not "
+            f"The policy has never seen {listed(new)}, which the log has: a category that it does not "
             f"know. Learn on a log that has it, or leave these episodes out."
         )
     # A category or missing-value indicator that does not occur in the log is zero in all rows.
@@ -308,9 +308,9 @@ def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:
     if own is None or space.labels is None:
         if count != space.n:
             raise PolicyError(
-                f"The policy chooses among {count} actions{'' if own is None else f' ({some(own)})'}"
+                f"The policy chooses among {count} actions{'' if own is None else f' ({listed(own)})'}"
                 f", the log has {space.n}"
-                f"{'' if space.labels is None else f' ({some(space.labels)})'}: without labels on "
+                f"{'' if space.labels is None else f' ({listed(space.labels)})'}: without labels on "
                 f"both sides they cannot be matched."
             )
         return None
@@ -324,7 +324,7 @@ def _refuse_absent(policy: Any, action: int, space: Discrete) -> None:
     labels = getattr(policy, "action_labels", None)
     raise PolicyError(
         f"The policy takes the action {str(action) if labels is None else labels[action]!r}, which "
-        f"the log does not have. It has {some(labels_of(space))}."
+        f"the log does not have. It has {listed(labels_of(space))}."
     )
 
 

@@ -14,8 +14,8 @@ from tailproof.arrays import FloatArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.data.view import LogView
-from tailproof.errors import PolicyError
-from tailproof.policies.answers import action_codes, law_by_name, some
+from tailproof.errors import PolicyError, listed
+from tailproof.policies.answers import action_codes, law_by_name
 from tailproof.policies.blame import called, own_errors
 from tailproof.policies.by_row import RowPolicy, row_policy
 
@@ -83,8 +83,8 @@ class Rule:
         absent = [each for each in self.columns if each not in names]
         if absent:
             raise PolicyError(
-                f"{self.name} was fitted on the columns {some(self.columns, 20)}. The log "
-                f"has no {some(absent, 20)} to give it; it has {some(names, 20)}."
+                f"{self.name} was fitted on the columns {listed(self.columns, 20)}. The log "
+                f"has no {listed(absent, 20)} to give it; it has {listed(names, 20)}."
             )
 
 

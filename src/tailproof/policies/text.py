@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tailproof.data.spaces import ActionSpace, Continuous, Discrete
-from tailproof.errors import PolicyError, TailproofError
-from tailproof.policies.answers import did_you_mean, labels_of
+from tailproof.errors import PolicyError, TailproofError, did_you_mean, listed
+from tailproof.policies.answers import labels_of
 from tailproof.policies.by_row import Column, Logged
 from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform, UniformBox
 
@@ -105,8 +105,8 @@ def action_code(label: str, given: ActionSpace) -> int:
     if label in known:
         return known.index(label)
     raise PolicyError(
-        f"There is no action {label!r} in the log. It has {', '.join(known[:12])}"
-        f"{', …' if len(known) > 12 else ''}.{did_you_mean(label, known)}"
+        f"There is no action {label!r} in the log. It has {listed(known)}."
+        f"{did_you_mean(label, known)}"
     )
 
 

@@ -72,7 +72,7 @@ def distinct_actions(
         if not ((np.abs(values) < 2**53) & (values == np.round(values))).all():
             return None, None
     elif not (
-        kinds.is_floating(column.type)
+        (named and (kinds.is_floating(column.type) or kinds.is_decimal(column.type)))
         or kinds.is_integer(column.type)
         or is_text(column.type)
         or kinds.is_boolean(column.type)
@@ -80,6 +80,21 @@ def distinct_actions(
         return None, None
     found = pc.value_counts(column)
     return found.field("values"), array(found.field("counts"))
+
+
+def table_layout(
+    names: tuple[str, ...],
+    table: pa.Table,
+    described: ActionSpace | None = None,
+    *,
+    named: bool = False,
+) -> tuple[Actions, list[str]]:
+    """Return how to read the action columns of a whole table, as `action_layout` does."""
+    distinct, counts = distinct_actions(names, table, named=named)
+    layout, said = action_layout(names, table, distinct, counts, described, named=named)
+    if distinct is None and described is None and len(names) == 1:
+        said += _say_what_is_a_menu(names[0], unwrapped(table.column(names[0])))
+    return layout, said
 
 
 def action_layout(
@@ -105,8 +120,7 @@ def action_layout(
     if distinct is None or counts is None:
         column = unwrapped(sample.column(names[0]))
         width = list_width(names[0], column) if is_list(column.type) else len(names)
-        said = _say_what_is_a_menu(names, column) if width == 1 else []
-        return Actions(names, described or Continuous(width)), said
+        return Actions(names, described or Continuous(width)), []
     if described is None:
         space, places, said = _space(names[0], distinct, named)
     else:
@@ -140,17 +154,15 @@ def _codes(column: pa.ChunkedArray, places: dict[Any, int] | None, absent: int) 
     return np.concatenate(found)
 
 
-def _say_what_is_a_menu(names: tuple[str, ...], column: pa.ChunkedArray) -> list[str]:
+def _say_what_is_a_menu(name: str, column: pa.ChunkedArray) -> list[str]:
     """Return a note if continuous actions have only a few values, each repeated often."""
-    if not kinds.is_floating(column.type):
-        return []
-    values = menu(array(column))
+    values = None if is_list(column.type) else menu(numbers(name, column))
     if values is None:
         return []
     listed = ", ".join(f"{value:g}" for value in values[:5]) + (", …" if len(values) > 5 else "")
     return [
-        f"Column {names[0]!r} holds only {len(values)} different numbers ({listed}) and is read as "
-        f"continuous. If these are all there is to choose from, pass categorical={names[0]!r}."
+        f"Column {name!r} holds only {len(values)} different numbers ({listed}) and is read as "
+        f"continuous. If these are all there is to choose from, pass categorical={name!r}."
     ]
 
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from tailproof.errors import ColumnError, LogError
+from tailproof.errors import ColumnError, LogError, did_you_mean, listed
 from tailproof.sources.conventions import (
     CHOICES,
     CONVENTIONS,
     LESS_LIKELY,
     NEGATIVE,
     NEXT_FORMS,
-    OUTCOMES,
     guess,
     guess_next,
     guess_state,
-    listed,
     looks_like_cost,
+    looks_like_outcome,
     plain_name,
 )
 
@@ -72,7 +71,7 @@ class Columns:
     @property
     def outcomes(self) -> tuple[str, ...]:
         """State columns that were guessed or matched by a pattern, and are named like outcomes."""
-        return tuple(name for name in self.by_pattern if OUTCOMES.search(plain_name(name)))
+        return tuple(filter(looks_like_outcome, self.by_pattern))
 
     @property
     def doubts(self) -> list[str]:
@@ -224,8 +223,7 @@ def _free(names: Sequence[str], chosen: dict[str, tuple[str, ...]]) -> list[str]
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:
-    repeated = sorted({name for name in names if list(names).count(name) > 1})
-    if repeated:
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         raise LogError(
             f"Column names must differ. Got {listed(repeated)} more than once; rename or drop one."
         )
@@ -249,10 +247,9 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
             raise LogError(f"No column matches the {part} pattern. The log has: {listed(names)}.")
     for name in columns:
         if name not in names:
-            close = get_close_matches(name, names, n=1)
-            raise LogError(
-                f"There is no column {name!r} for {part}. The log has: {listed(names)}."
-                + (f" Did you mean {close[0]!r}?" if close else "")
+            close = did_you_mean(name, names)
+            raise (LogError if close else ColumnError)(
+                f"There is no column {name!r} for {part}. The log has: {listed(names)}.{close}"
             )
     if not columns or len(set(columns)) < len(columns):
         raise LogError(f"{part} must name each column once. Got {list(columns)} instead.")
@@ -333,7 +330,7 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
             (name for name in free if CHOICES.search(plain_name(name))),
             key=lambda name: plain_name(name).startswith(LESS_LIKELY),
         ),
-        "reward": [name for name in free if OUTCOMES.search(plain_name(name))]
+        "reward": [*filter(looks_like_outcome, free)]
         or [f"-{name}" for name in free if looks_like_cost(name)],
     }
     example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}

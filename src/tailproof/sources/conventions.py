@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tailproof.errors import LogError
+from tailproof.errors import LogError, listed
 
 # Names for each part, better ones first: a later row is used only if the earlier ones match
 # nothing. Two names of one row in the same table are ambiguous.
@@ -52,11 +52,18 @@ _COSTS = re.compile(
     r"(^|_)(costs?|loss|losses|expenses?|expenditures?|claims?|damages?|penalty|penalties|refunds?|"
     r"latency|latencies|delays?)(_|$)"
 )
-_SPARED = re.compile(r"sav(ed|ing)|avoid|reduc|spared|recover|gain|profit|margin|revenue")
-# Words in the names of columns that are known only after the action.
-OUTCOMES = re.compile(
+_SPARED = re.compile(
+    r"sav(ed|ing)|avoid|prevent|reduc|spared|recover|gain|profit|margin|revenue|effective|efficien|"
+    r"weight_loss|fat_loss|(^|_)(neg|negative|minus|dealt|closed|processed)(_|$)"
+)
+# Words in the names of columns that are known only after the action, and words that put them before.
+_OUTCOMES = re.compile(
     r"(^|_)(reward|revenue|profit|margin|spend|spent|sales|payoff|conversion|converted|click|clicked|"
     r"purchase|purchased|bought|paid|refund|refunded|returned|churned|outcome|response|responded)(_|$)"
+)
+_EARLIER = re.compile(
+    r"(^|_)(last|past|prior|prev|previous|previously|since|before|ago|history|historical|avg|average|"
+    r"recency|frequency|lag\d*|predicted|expected|propensity|likelihood|score)(_|$)"
 )
 CHOICES = re.compile(
     r"action|arm|offer|treat|variant|campaign|decision|choice|chosen|bucket|segment"
@@ -82,10 +89,14 @@ def looks_like_cost(name: str) -> bool:
     return bool(_COSTS.search(plain)) and not _SPARED.search(plain)
 
 
-def listed(names: Sequence[str], most: int = 12) -> str:
-    """Return a text with the first `most` names and the number of others."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def looks_like_outcome(name: str) -> bool:
+    """Return whether a column seems to be known only after the action, by its name.
+
+    >>> [name for name in ("Spend", "spend_last_90d", "order_revenue") if looks_like_outcome(name)]
+    ['Spend', 'order_revenue']
+    """
+    plain = plain_name(name)
+    return bool(_OUTCOMES.search(plain)) and not _EARLIER.search(plain)
 
 
 def guess(part: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailproof.arrays import IntArray
 from tailproof.data.spaces import Discrete
+from tailproof.data.validation import require_laws
 from tailproof.errors import LogError
-from tailproof.sources.actions import action_layout, distinct_actions
+from tailproof.sources.actions import table_layout
 from tailproof.sources.columns import Choice, named_columns, resolve_columns
-from tailproof.sources.encode import numbers, refuse_missing, unwrapped
+from tailproof.sources.encode import missing_rows, numbers, refuse_missing, unwrapped
 from tailproof.sources.frequencies import named_after
 from tailproof.sources.tables import Source
 
-_ROUNDED = 0.02  # allowed rounding error of sums of probabilities
 
-
-def with_derived(source: Source, parts: dict[str, Choice]) -> tuple[Source, dict[str, Choice]]:
+def with_derived(
+    source: Source, parts: dict[str, Choice], categorical: Sequence[str]
+) -> tuple[Source, dict[str, Choice]]:
     """Return the table with one column in place of several for a part, and the parts so named.
 
     An episode is then a combination of their values; a propensity is the one in the column of the
-    action that was taken, where the columns are named after the actions.
+    action that was taken, where the columns are named after the actions. `categorical` are columns
+    whose numbers are labels.
     """
     for part in ("episode", "propensity"):
         names = named_columns(part, parts.get(part), source.names)
@@ -33,28 +37,36 @@ def with_derived(source: Source, parts: dict[str, Choice]) -> tuple[Source, dict
             continue
         choice = parts[part]
         name = choice if isinstance(choice, str) else ",".join(names)
-        if part == "episode":
-            source = _extended(source, name, names, ())
-        else:
+        values = partial(_joined, names=names)
+        needed = names
+        if part == "propensity":
             others = {each: given for each, given in parts.items() if each != part}
             action = resolve_columns(source.names, beside=(), merged=names, **others).action
-            source = _extended(source, name, names, action)
+            named = not set(action).isdisjoint(categorical)
+            values = partial(_taken, names=names, action=action, named=named)
+            needed += action
+        source = _extended(source, name, names, needed, values)
         parts = {**parts, part: name}
     return source, parts
 
 
-def _extended(source: Source, name: str, names: tuple[str, ...], action: tuple[str, ...]) -> Source:
-    """Return the table with a column of joined labels, or of the propensities of its actions."""
+def _extended(
+    source: Source,
+    name: str,
+    names: tuple[str, ...],
+    needed: tuple[str, ...],
+    values: Callable[[pa.Table], Any],
+) -> Source:
+    """Return the table with a column `name`, whose values are made of the `needed` columns."""
 
     def read(columns: Sequence[str], labels: Sequence[str]) -> pa.Table:
         if name not in columns:
             return source.read(columns, labels)
-        needed = dict.fromkeys([*columns, *names, *action])
-        del needed[name]
-        kept = [each for each in labels if each != name]
-        table = source.read(list(needed), kept if action else [*dict.fromkeys([*kept, *names])])
-        values = _taken(table, names, action) if action else _joined(table, names)
-        return table.append_column(name, values).select(list(columns))
+        every = [each for each in dict.fromkeys([*columns, *needed]) if each != name]
+        # joined labels keep the spelling of their parts
+        kept = dict.fromkeys([*labels, *names] if name in labels else labels)
+        table = source.read(every, [each for each in kept if each != name])
+        return table.append_column(name, values(table)).select(list(columns))
 
     return replace(
         source, names=(*source.names, name), read=read, schema=None, merged=(*source.merged, *names)
@@ -71,27 +83,35 @@ def _joined(table: pa.Table, names: tuple[str, ...]) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*texts, pa.scalar(" / ", pa.large_string()))
 
 
-def _taken(table: pa.Table, names: tuple[str, ...], action: tuple[str, ...]) -> pa.Array:
-    """Return the probability of each row's own action, (n,), from a column for each action."""
-    layout, _ = action_layout(action, table, *distinct_actions(action, table), None)
-    space = layout.space
-    if not isinstance(space, Discrete):
+def _taken(
+    table: pa.Table, names: tuple[str, ...], action: tuple[str, ...], named: bool
+) -> pa.Array:
+    """Return the probability of each row's own action, (n,), from a column for each action.
+
+    Rows without an action have 1: they are refused or left out because of it.
+    """
+    law = np.column_stack([numbers(name, table[name], missing=True) for name in names])
+    known = np.asarray(~np.isnan(law).all(axis=1))
+    require_laws(f"The propensities in {', '.join(names)}", law, known, LogError)
+    acted = np.logical_and.reduce([~missing_rows(table[name]) for name in action])
+    rows = table.filter(pa.array(acted))
+    layout, _ = table_layout(action, rows, named=named)
+    if not isinstance(layout.space, Discrete):
         raise LogError(
             f"Propensities in several columns are those of discrete actions, and the actions of this "
             f"log are continuous. Name one column of densities. Got {', '.join(names)}."
         )
-    law = np.column_stack([numbers(name, table[name], missing=True) for name in names])
-    sums, known = np.nansum(law, axis=1), ~np.isnan(law).all(axis=1)
-    off = known & ((np.abs(sums - 1) > _ROUNDED) | (law < 0).any(axis=1))
-    if off.any():
-        row = int(off.argmax())
-        raise LogError(
-            f"The propensities in {', '.join(names)} must be at least 0 and add up to 1. Got "
-            f"{law[row]} in row {row} (the first row is 0; {int(off.sum())} such rows)."
-        )
-    codes: Any = layout(table)
+    codes: Any = layout(rows)
+    place = _places(names, layout.space, np.unique(codes))
+    taken = np.ones(len(law))
+    taken[acted] = law[acted, place[codes]]
+    return pa.array(np.divide(taken, np.nansum(law, axis=1), out=taken, where=known & acted))
+
+
+def _places(names: tuple[str, ...], space: Discrete, codes: IntArray) -> IntArray:
+    """Return the place of each action's column, (A,), for the actions that occur."""
     place = np.full(space.n, -1)
-    for code in np.unique(codes):
+    for code in codes:
         label = space.label(int(code))
         found = named_after(names, label)
         if found is None:
@@ -101,10 +121,9 @@ def _taken(table: pa.Table, names: tuple[str, ...], action: tuple[str, ...]) -> 
                 f"rename them."
             )
         place[code] = names.index(found)
-    if len(set(place[place >= 0])) < (place >= 0).sum():
+    if len(set(place[codes])) < len(codes):
         raise LogError(
             f"Each action needs a column of propensities of its own. Got {', '.join(names)}; rename "
             f"them after the actions."
         )
-    taken = law[np.arange(len(law)), place[codes]]
-    return pa.array(np.divide(taken, sums, out=taken, where=known))
+    return place

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Iterable, Sequence
 
-from tailproof.arrays import FloatArray, IntArray
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.data.misfit import propensity_misfit
+from tailproof.data.partition import label_hash
 from tailproof.data.spaces import ActionSpace, Discrete
+from tailproof.errors import listed
 from tailproof.sources.columns import Columns
-from tailproof.sources.conventions import listed
+from tailproof.sources.encode import array, unwrapped
 from tailproof.sources.steps import Notes, Steps
 
 _SAME = 0.999  # rank correlation with the reward from which a state is doubted
 _ENOUGH, _ROWS = 100, 20_000  # rows that say something, and rows that say enough
 _COPIED = 0.2  # share of rows that repeat a reward from which they are compared
 _VALUES, _TIMES = 50, 10  # how many rewards must be repeated, and how often at most, by the median
-_ALIKE, _BY_CHANCE = (
-    0.75,
-    0.7,
-)  # share of rewards repeated by copies only; the most that chance makes
+_ALIKE = 0.75  # share of the repeated rewards that only copies repeat
+_BY_CHANCE = 0.7  # the largest chance that two rows have the same state and action
+
+#: Reads the columns that have no part in the log.
+Unused = Callable[[], Sequence[pa.ChunkedArray]]
 
 
-def say_what_is_odd(steps: Steps, columns: Columns, notes: Notes) -> None:
+def say_what_is_odd(steps: Steps, columns: Columns, unused: Unused, notes: Notes) -> None:
     """Report doubtful costs, labels, states and propensities, and copies of rows."""
     _say_what_is_a_cost(steps, columns, notes)
     say_which_labels_are_alike(steps.action_space, notes)
-    _say_what_decides_the_reward(steps, notes)
+    _say_what_decides_the_reward(steps, columns, notes)
     _doubt_propensities(steps, columns, notes)
     if not (columns.episode or columns.group or columns.weight):
-        _say_what_is_copied(steps, notes)
+        _say_what_is_copied(steps, unused, notes)
 
 
 def say_which_labels_are_alike(space: ActionSpace | None, notes: Notes) -> None:
@@ -56,11 +63,15 @@ def _say_what_is_a_cost(steps: Steps, columns: Columns, notes: Notes) -> None:
         notes.cautions.extend(columns.doubts)
 
 
-def _say_what_decides_the_reward(steps: Steps, notes: Notes) -> None:
-    """Warn of state variables whose order is that of the rewards."""
+def _say_what_decides_the_reward(steps: Steps, columns: Columns, notes: Notes) -> None:
+    """Warn of state variables whose order is that of the rewards.
+
+    In episodes of several steps that is usual, as with the cost of a queue, if the states were named.
+    """
     step = -(-len(steps.rewards) // _ROWS)
     rewards = _ranks(steps.rewards[::step])
-    if len(rewards) < _ENOUGH or not np.ptp(rewards):
+    named = (columns.episode or columns.terminated) and not columns.by_pattern
+    if named or len(rewards) < _ENOUGH or not np.ptp(rewards):
         return
     same = [
         name
@@ -95,43 +106,53 @@ def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
         )
 
 
-def _say_what_is_copied(steps: Steps, notes: Notes) -> None:
+def _say_what_is_copied(steps: Steps, unused: Unused, notes: Notes) -> None:
     """Warn if rows are exact copies of others, beyond what rewards of few values make likely.
 
     Where chance repeats a reward, the rows differ elsewhere: in the action, if in nothing else. And
-    rewards that the state and the action decide are repeated many times.
+    rewards that the state and the action decide are repeated many times, or in rows that other
+    columns tell apart.
     """
     there = np.flatnonzero(steps.rewards != 0)
     _, value, counts = np.unique(steps.rewards[there], return_inverse=True, return_counts=True)
-    repeated = np.flatnonzero(counts > 1)
-    few = len(repeated) < _VALUES or len(counts) >= (1 - _COPIED) * len(there)
+    repeated = counts > 1
+    few = repeated.sum() < _VALUES or len(counts) >= (1 - _COPIED) * len(there)
     if few or np.median(counts[repeated]) > _TIMES:
         return
-    chosen = repeated[:: -(-len(repeated) // _ROWS)]
-    held = np.isin(value, chosen)
-    which = _kinds(steps, there[held])
-    pairs = np.unique(np.column_stack([value[held], which]), axis=0)
-    alike = (np.bincount(pairs[:, 0], minlength=len(counts))[chosen] == 1).mean()
-    others = np.bincount(_kinds(steps, there[:: -(-len(there) // _ROWS)]))
-    chance = ((others / others.sum()) ** 2).sum()
-    error = np.sqrt(chance * (1 - chance) / len(chosen))
-    if chance <= _BY_CHANCE and alike >= max(_ALIKE, chance + 4 * error):
+    features = [*steps.states.T, *np.atleast_2d(steps.actions.T)]
+    kind = _distinct(column[there] for column in features)
+    chance = ((np.bincount(kind) / len(kind)) ** 2).sum()
+    error = np.sqrt(chance * (1 - chance) / repeated.sum())
+    rows = np.flatnonzero(repeated[value])
+    pair = _distinct([value[rows], kind[rows]])
+    _, first = np.unique(pair, return_index=True)
+    alike = (np.bincount(value[rows[first]], minlength=len(counts))[repeated] == 1).mean()
+    if chance > _BY_CHANCE or alike < max(_ALIKE, chance + 4 * error):
+        return
+    copies = len(rows) - 1 - _distinct([pair, *_codes(unused(), there[rows])]).max()
+    if copies >= (len(rows) - len(first)) / 2:
         notes.cautions.append(
-            f"{len(there) - len(counts)} of the {len(there)} rows with a reward other than 0 are exact "
-            f"copies of others, and count as if each were evidence of its own. If they were logged "
-            f"twice, drop them (table.drop_duplicates() in pandas)."
+            f"{copies} of the {len(there)} rows with a reward other than 0 are exact copies of others, "
+            f"and count as if each were evidence of its own. If they were logged twice, drop them "
+            f"(table.drop_duplicates() in pandas)."
         )
 
 
-def _kinds(steps: Steps, rows: IntArray) -> IntArray:
-    """Return codes of the distinct pairs of a state and an action in these rows."""
-    both = np.column_stack([steps.states[rows], steps.actions[rows]]).astype(float)
-    _, codes = np.unique(both, axis=0, return_inverse=True)
-    return np.asarray(codes).ravel()
+def _distinct(columns: Iterable[AnyArray]) -> IntArray:
+    """Return codes of the distinct rows of columns of numbers, (n,)."""
+    marks = sum(label_hash(column.astype(float), key) for key, column in enumerate(columns))
+    return np.unique(marks, return_inverse=True)[1]
+
+
+def _codes(columns: Iterable[pa.ChunkedArray], rows: IntArray) -> list[AnyArray]:
+    """Return codes of the values of these rows, for each column that is not nested."""
+    plain = [unwrapped(column).take(pa.array(rows)).combine_chunks() for column in columns]
+    coded = [each.dictionary_encode() for each in plain if not kinds.is_nested(each.type)]
+    return [array(each.indices, absent=-1) for each in coded]
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Return ranks, (n,), the average rank where values are equal."""
+    """Return ranks, (n,), the average rank where values are equal; SciPy's take long to import."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks: FloatArray = (np.cumsum(counts) - (counts - 1) / 2)[places]
     return ranks

@@ -11,7 +11,7 @@ import pyarrow.types as kinds
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import LogError
-from tailproof.sources.spelling import other_spelling
+from tailproof.sources.spelling import is_number, other_spelling
 
 #: A `pyarrow.ChunkedArray`, or a `pyarrow.Array`.
 Column = Any
@@ -35,10 +35,14 @@ def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
         or kinds.is_boolean(kind)
         or kinds.is_null(kind)
     ):
-        advice = _advice(kind)
+        got, advice = shown(column), _advice(kind)
         if is_text(kind):
-            advice = other_spelling(name, column.slice(0, 1000).drop_null().to_pylist()) or advice
-        raise LogError(f"Column {name!r} must hold numbers. {shown(column)} {advice}")
+            texts = column.to_pylist()
+            advice = other_spelling(name, [text for text in texts[:1000] if text]) or advice
+            odd = [row for row, text in enumerate(texts) if text and not is_number(text)]
+            if odd and len(odd) < len(texts) / 2:
+                got += f" {texts[odd[0]][:40]!r} at row {odd[0]} is none ({len(odd)} such rows)."
+        raise LogError(f"Column {name!r} must hold numbers. {got} {advice}")
     if not missing and column.null_count:
         refuse_missing(name, column)
     if kinds.is_decimal(kind):

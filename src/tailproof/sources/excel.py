@@ -34,8 +34,7 @@ def read_excel(path: Path, label: str, sheet: str | None = None) -> tuple[pa.Tab
         from openpyxl import load_workbook
     except ModuleNotFoundError as error:
         raise LogError(f"{label} needs openpyxl: pip install 'tailproof[excel]'.") from error
-    advice = "An Excel log is one sheet with column names in its first row."
-    with blaming(label, advice):
+    with blaming(label, "An Excel log is one sheet with column names in its first row."):
         book = load_workbook(path, read_only=True, data_only=True)
         titles = [each.title for each in book.worksheets]
         if sheet is not None and sheet not in titles:
@@ -43,15 +42,28 @@ def read_excel(path: Path, label: str, sheet: str | None = None) -> tuple[pa.Tab
         title = titles[0] if sheet is None else sheet
         rows = list(book[title].iter_rows(values_only=True))
         book.close()
+        while rows and all(cell is None for cell in rows[-1]):  # such as cells with a border only
+            rows.pop()
         heading = _heading(path, title, titles, rows)
         if not rows:
-            raise ValueError(f"the sheet {title!r} is empty. {heading}")
+            raise LogError(f"{label} has nothing in the sheet {title!r}. {heading}")
         named = [j for j, name in enumerate(rows[0]) if name is not None]
-        columns = {str(rows[0][j]): [row[j] for row in rows[1:]] for j in named}
+        columns = {str(rows[0][j]): _column([row[j] for row in rows[1:]]) for j in named}
         if len(columns) < len(named):
             raise ValueError("two columns have the same name")
-    with blaming(label, heading):
-        return pa.table({name: pa.array(each) for name, each in columns.items()}), heading
+        return pa.table(columns), heading
+
+
+def _column(cells: Sequence[Any]) -> pa.Array:
+    """Return the cells of a column; if their types differ, as numbers or text, as in a CSV file."""
+    try:
+        return pa.array(cells)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        texts = pa.array([None if cell is None else str(cell) for cell in cells])
+    try:
+        return texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return texts
 
 
 def _heading(path: Path, title: str, titles: list[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
-from tailproof.errors import LogError
-from tailproof.sources.encode import is_list, numbers, truth_values, unwrapped
+from tailproof.errors import LogError, listed
+from tailproof.sources.encode import is_list, is_text, labelled, numbers, truth_values, unwrapped
 from tailproof.sources.steps import Notes
 
 _MOST = 20  # largest mean number of copies per episode
@@ -82,17 +83,10 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
     if not isinstance(space, Discrete):
         raise LogError("available lists discrete actions, and those of this log are continuous.")
     labels = [space.label(code) for code in range(space.n)]
-    mask = np.zeros((table.num_rows, space.n), dtype=bool)
     if len(names) == 1 and space.n > 1:
-        for row, each in enumerate(_lists(names[0], unwrapped(table[names[0]]))):
-            unknown = [label for label in each if label not in labels]
-            if unknown:
-                raise LogError(
-                    f"Column {names[0]!r} lists the action {unknown[0]!r} at row {row}, which the log "
-                    f"does not have. It has {', '.join(labels[:12])}."
-                )
-            mask[row, [labels.index(label) for label in each]] = True
+        mask = _listed(names[0], unwrapped(table[names[0]]), labels)
     else:
+        mask = np.zeros((table.num_rows, space.n), dtype=bool)
         for code, label in enumerate(labels):
             found = named_after(names, label)
             if found is None:
@@ -124,15 +118,26 @@ def named_after(names: Sequence[str], label: str) -> str | None:
     return found[0] if alone else None
 
 
-def _lists(name: str, column: pa.ChunkedArray) -> list[list[str]]:
-    values = column.to_pylist()
+def _listed(name: str, column: pa.ChunkedArray, labels: list[str]) -> BoolArray:
+    """Return which actions a column lists in each row, (N, A)."""
+    separator = "[|,;]"
     if is_list(column.type):
-        return [[str(each) for each in value or ()] for value in values]
-    if any(not isinstance(value, str) for value in values):
+        separator = "\0"  # their labels may contain commas
+        column = pc.binary_join(column.cast(pa.list_(pa.string())), separator).fill_null("")
+    if not is_text(column.type) or column.null_count:
         raise LogError(
             f"Column {name!r} must list the actions that could be taken, as lists or as text such as "
             f"email|none. Got {column.type}."
         )
-    return [
-        [each.strip() for each in re.split(r"[|,;]", value) if each.strip()] for value in values
-    ]
+    codes, texts = labelled(column)
+    mask = np.zeros((len(texts), len(labels)), dtype=bool)
+    for place, text in enumerate(texts):
+        actions = [each.strip() for each in re.split(separator, text) if each.strip()]
+        if unknown := [each for each in actions if each not in labels]:
+            row = int((codes == place).argmax())
+            raise LogError(
+                f"Column {name!r} lists the action {unknown[0]!r} at row {row}, which the log does not "
+                f"have. It has {listed(labels)}."
+            )
+        mask[place] = np.isin(labels, actions)
+    return mask[codes]

@@ -35,7 +35,7 @@ from tailproof.sources.steps import (
 from tailproof.sources.storage import DataSet, Part, open_data_set
 from tailproof.sources.survey import Survey, Surveyor
 from tailproof.sources.tables import naming_the_type
-from tailproof.sources.variables import Variable, state_matrix
+from tailproof.sources.variables import Variable, require_no_numbers, state_matrix
 
 _COMPRESSION = 20  # largest ratio of a log's size in memory to its file size
 
@@ -236,6 +236,8 @@ def _layout(
         variables = tuple(
             Variable.of(name, sample.column(name), texts.get(name)) for name in columns.state
         )
+        for name, labels in texts.items():
+            require_no_numbers(name, labels.to_pylist())
         state_matrix(variables, columns.state, [*map(sample.column, columns.state)])
         space = None if description is None else described_space(description)
         actions, about_actions = action_layout(

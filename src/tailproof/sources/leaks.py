@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import FloatArray
+from tailproof.data.validation import adds_up
+from tailproof.errors import listed
 from tailproof.sources.columns import Columns
-from tailproof.sources.conventions import listed, plain_name
-from tailproof.sources.encode import numbers, unwrapped
+from tailproof.sources.conventions import plain_name
+from tailproof.sources.encode import array, numbers, unwrapped
 from tailproof.sources.steps import Notes
 
 _CHANCE = re.compile(
     r"(p|ps|mu)(_(action|log|logged|behaviou?r))?|(log|logged|logging|action|behaviou?r)_(p|ps|prob\w*)|"
     r"\w*propensit(y|ies)\w*|\w*pscores?\w*"
 )
-_ROUNDED = 0.02  # allowed rounding error of sums of probabilities
+# Propensities of customers, which are states.
+_OF_PEOPLE = re.compile(
+    r"buy|purchas|churn|click|conver|respon|spend|pay|renew|cancel|lapse|attrition|default|fraud|claim"
+)
 
 
 def chances(columns: Columns, table: pa.Table) -> tuple[str, ...]:
@@ -30,28 +35,39 @@ def chances(columns: Columns, table: pa.Table) -> tuple[str, ...]:
     """
     if len(columns.action) > 1:
         return ()
-    values = {
-        name: given for name in columns.by_pattern if (given := _within(name, table)) is not None
-    }
-    found = [name for name in values if _CHANCE.fullmatch(plain_name(name))]
+    within = {name: plain_name(name) for name in columns.by_pattern if _is_within(table[name])}
+    found = [
+        name
+        for name, plain in within.items()
+        if _CHANCE.fullmatch(plain) and not _OF_PEOPLE.search(plain)
+    ]
     action = unwrapped(table[columns.action[0]])
     if kinds.is_floating(action.type) or kinds.is_nested(action.type):
         return tuple(found)
-    labels = sorted(str(each) for each in pc.unique(action).drop_null().to_pylist())
-    families: dict[tuple[str, str], dict[str, str]] = {}
-    for name in values:
-        for label in labels:
-            match = re.fullmatch(
-                rf"((?:.*[\W_])?){re.escape(label)}((?:[\W_].*)?)", name, re.DOTALL
-            )
-            if match:
-                families.setdefault((match[1], match[2]), {})[label] = name
-    for family in families.values():
+    encoded = action.combine_chunks().dictionary_encode()
+    labels = [str(each) for each in encoded.dictionary.to_pylist()]
+    codes = array(encoded.indices, absent=0)
+    for family in _families(within, set(labels)):
         if len(family) == len(labels) > 1:
-            sums = np.sum([values[name] for name in family.values()], axis=0)
-            if (np.abs(sums - 1) <= _ROUNDED).all():
-                found += [name for name in family.values() if name not in found]
-    return tuple(found)
+            names = [family[label] for label in labels]
+            law = np.column_stack([numbers(name, table[name], missing=True) for name in names])
+            indicators = bool(((law == 0) | (law == 1)).all())
+            of_actions = not indicators or law[np.arange(len(law)), codes].all()
+            if adds_up(law).all() and of_actions:
+                found += names
+    return tuple(name for name in within if name in found)
+
+
+def _families(names: Iterable[str], labels: set[str]) -> Iterable[dict[str, str]]:
+    """Return columns by the label in their names, for each of the words before and after it."""
+    families: dict[tuple[str, str], dict[str, str]] = {}
+    for name in names:
+        marks = [match.start() for match in re.finditer(r"[\W_]", name)]
+        for first in (0, *(mark + 1 for mark in marks)):
+            for last in (*marks, len(name)):
+                if (label := name[first:last]) in labels:
+                    families.setdefault((name[:first], name[last:]), {})[label] = name
+    return families.values()
 
 
 def say_what_is_left_out_of_the_state(names: tuple[str, ...], notes: Notes) -> None:
@@ -68,11 +84,10 @@ def say_what_is_left_out_of_the_state(names: tuple[str, ...], notes: Notes) -> N
     )
 
 
-def _within(name: str, table: pa.Table) -> FloatArray | None:
-    """Return a column of numbers between 0 and 1, or None if it holds anything else."""
-    column = unwrapped(table[name])
+def _is_within(column: pa.ChunkedArray) -> bool:
+    """Return whether a column holds real numbers, all of them between 0 and 1."""
+    column = unwrapped(column)
     if not (kinds.is_floating(column.type) or kinds.is_decimal(column.type)):
-        return None
-    values = numbers(name, column, missing=True)
-    known = values[~np.isnan(values)]
-    return values if len(known) and ((known >= 0) & (known <= 1)).all() else None
+        return False
+    low, high = pc.min_max(column.cast(pa.float64(), safe=False)).as_py().values()
+    return low is not None and bool(low >= 0 and high <= 1)

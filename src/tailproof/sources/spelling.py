@@ -12,7 +12,6 @@ import pyarrow as pa
 from tailproof.arrays import AnyArray
 from tailproof.errors import LogError
 
-_PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 #: Other ways to write numbers: in words, those written so, which of them show it, and what to do.
 _WAYS = (
     (
@@ -49,7 +48,7 @@ def other_spelling(name: str, texts: Sequence[str], *, category: bool = False) -
         spelt = [text for text in every if way.fullmatch(text)]
         shown = next((text for text in spelt if mark.fullmatch(text)), None)
         others = {*every} - {*spelt}
-        if shown is None or len(spelt) < _SHARE * len(every) or any(map(_PLAIN.fullmatch, others)):
+        if shown is None or len(spelt) < _SHARE * len(every) or any(map(is_number, others)):
             continue
         if category and what != "decimal commas" and len(every) <= _FEW:
             return None
@@ -58,6 +57,15 @@ def other_spelling(name: str, texts: Sequence[str], *, category: bool = False) -
             f"table[{name!r}] = table[{name!r}]{remedy}."
         )
     return None
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number as Python writes it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def may_be_thousands(values: AnyArray) -> bool:
@@ -76,10 +84,11 @@ def may_be_thousands(values: AnyArray) -> bool:
 
 
 def require_no_thousands(label: str, name: str, texts: pa.ChunkedArray) -> None:
-    """Raise if all texts with a point have three decimals, and none without has four digits."""
+    """Raise if all texts with a point have three decimals, and some without one have three digits."""
     every = [text.strip() for text in texts.drop_null().unique().to_pylist()]
     dotted = [text for text in every if "." in text]
-    if all(re.fullmatch(r"[-+]?[1-9]\d{0,2}\.\d{3}", text) for text in dotted):
+    dots = all(re.fullmatch(r"[-+]?[1-9]\d{0,2}\.\d{3}", text) for text in dotted)
+    if dots and any(re.fullmatch(r"[-+]?\d{3}", text) for text in every):
         first = dotted[0]
         raise LogError(
             f"{label} has {first!r} in column {name!r}, which may be {float(first):g} or "

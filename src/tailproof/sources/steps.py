@@ -260,9 +260,11 @@ def _next_states(
 ) -> tuple[BoolArray, FloatArray]:
     """Return which rows have an unknown next state, (n,), and the next states of all rows."""
     if steps.next_states is None:
-        after = np.empty_like(steps.states)
-        after[:-1] = steps.states[1:]
-        after[episodes.ends] = steps.states[episodes.ends]  # placeholder, never used as a state
+        after = steps.states  # at the end of an episode a placeholder, never used as a state
+        if not episodes.ends.all():
+            after = np.empty_like(steps.states)
+            after[:-1] = steps.states[1:]
+            after[episodes.ends] = steps.states[episodes.ends]
         unknown = episodes.ends & ~terminated
         _warn_of_gaps(steps, episodes, notes)
     else:

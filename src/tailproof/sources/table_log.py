@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from tailproof.arrays import AnyArray, FloatArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.data.log import Log
 from tailproof.data.origin import OriginalTable
 from tailproof.data.spaces import ActionSpace, Discrete
-from tailproof.errors import ColumnError, LogError
-from tailproof.sources.actions import action_layout, distinct_actions
+from tailproof.errors import ColumnError, LogError, did_you_mean, listed
+from tailproof.sources.actions import table_layout
 from tailproof.sources.columns import Choice, Columns, resolve_columns
 from tailproof.sources.derived import with_derived
 from tailproof.sources.doubts import say_what_is_odd
@@ -61,14 +61,14 @@ def read_table(
 
     `beside` are columns (or patterns) of policies, which no pattern of states matches.
     """
-    original, parts, columns, description, rows = _loaded(source, parts, beside, notes)
+    original, parts, columns, description, rows = _loaded(source, parts, beside, tidying, notes)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
         kept = require_complete(rows, columns, tidy)
         used = rows if kept is None else rows.filter(pa.array(kept))
         steps = _steps(used, columns, description, tidy, notes)
     if description is None:
-        say_what_is_odd(steps, columns, notes)
+        say_what_is_odd(steps, columns, partial(_unused, original, columns, kept), notes)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
@@ -108,16 +108,18 @@ class _Loaded(NamedTuple):
     rows: pa.Table
 
 
-def _loaded(source: Any, parts: dict[str, Choice], beside: Sequence[str], notes: Notes) -> _Loaded:
+def _loaded(
+    source: Any, parts: dict[str, Choice], beside: Sequence[str], tidying: Tidying, notes: Notes
+) -> _Loaded:
     original = open_table(source)
     try:
-        table, parts = with_derived(original, parts)
+        table, parts = with_derived(original, parts, tidying.categorical)
         columns, description = chosen_columns(
             table.label, table.names, table.schema, parts, beside=beside, merged=table.merged
         )
     except ColumnError as error:
         raise ColumnError(f"{error} {original.heading}".strip()) from error
-    rows = _load(table, columns)
+    rows = _load(table, columns, tidying.categorical)
     with naming_the_type():
         no_states = chances(columns, rows)
     if no_states:
@@ -127,12 +129,16 @@ def _loaded(source: Any, parts: dict[str, Choice], beside: Sequence[str], notes:
     return _Loaded(original, parts, columns, description, rows)
 
 
-def _load(source: Source, columns: Columns) -> pa.Table:
+def _load(source: Source, columns: Columns, categorical: Sequence[str]) -> pa.Table:
     labels = [name for name in (columns.episode, columns.group) if name is not None]
     table = source.read(columns.used(), labels)
     if table.num_rows == 0:
         raise LogError(f"{source.label} has columns but no rows. A log needs at least one.")
-    times = {*columns.state, *columns.next_state, columns.step} - {*labels, *columns.action}
+    times = {*columns.state, *columns.next_state, columns.step} - {
+        *labels,
+        *columns.action,
+        *categorical,
+    }
     with naming_the_type():
         return pa.table(
             {
@@ -140,6 +146,14 @@ def _load(source: Source, columns: Columns) -> pa.Table:
                 for name in table.column_names
             }
         )
+
+
+def _unused(source: Source, columns: Columns, kept: BoolArray | None) -> list[pa.ChunkedArray]:
+    """Return the columns that have no part in the log, without the rows that are left out."""
+    if not (names := columns.ignored):
+        return []
+    table = source.read(names, names)
+    return list((table if kept is None else table.filter(pa.array(kept))).columns)
 
 
 def _steps(
@@ -152,13 +166,8 @@ def _steps(
     """Return the columns of each part as arrays; `description` is set if tailproof wrote the log."""
     names, states, next_states = _states(table, columns, tidying, notes)
     named = not set(columns.action).isdisjoint(tidying.categorical)
-    layout, about_actions = action_layout(
-        columns.action,
-        table,
-        *distinct_actions(columns.action, table, named=named),
-        None if description is None else described_space(description),
-        named=named,
-    )
+    described = None if description is None else described_space(description)
+    layout, about_actions = table_layout(columns.action, table, described, named=named)
     notes.notes.extend(about_actions)
     actions = layout(table)
     rewards = numbers(columns.reward, table[columns.reward])
@@ -226,10 +235,9 @@ def _net(
     each = np.zeros(space.n)
     for label, amount in cost.items():
         if str(label) not in labels:
-            close = get_close_matches(str(label), labels, n=1)
             raise LogError(
                 f"cost names the action {label!r}, which the log does not have. It has "
-                f"{', '.join(labels[:12])}." + (f" Did you mean {close[0]!r}?" if close else "")
+                f"{listed(labels)}.{did_you_mean(str(label), labels)}"
             )
         if not np.isfinite(amount):
             raise LogError(f"The cost of {label!r} must be a number. Got {amount!r}.")
@@ -251,9 +259,9 @@ def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
     if not log.is_bandit or log.n_transitions < log.table_rows.count:
         raise LogError(
             f"No column looks like the state, and episodes of several steps need one. The log has: "
-            f"{', '.join((*columns.used(), *columns.ignored)[:30])}. Name it, as in state='*'."
+            f"{listed((*columns.used(), *columns.ignored), 30)}. Name it, as in state='*'."
         )
-    left = ", ".join(columns.ignored[:12])
+    left = listed(columns.ignored)
     notes.notes.append(
         "No state columns: the actions are compared as in a plain A/B test."
         + (f" Name some with state=... to adjust for them; not used: {left}." if left else "")

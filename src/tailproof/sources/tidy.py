@@ -212,10 +212,10 @@ def _grouped(pair: Pair, tidying: Tidying, notes: Notes) -> list[Pair]:
         return [pair]
     text = [column.cast(pa.large_string()) for column in pair.both]
     every = pa.chunked_array([chunk for column in text for chunk in column.chunks])
-    found = {each["values"]: each["counts"] for each in pc.value_counts(every).to_pylist()}
-    found.pop(None, None)
-    labels, count = [*found], np.array([*found.values()])
-    require_no_numbers(pair.name, [label for label in labels if label != MISSING])
+    found = pc.value_counts(every.drop_null())
+    labels, count = found.field("values").to_pylist(), array(found.field("counts"))
+    if pair.name not in tidying.categorical:
+        require_no_numbers(pair.name, [label for label in labels if label != MISSING])
     if len(labels) <= tidying.categories:
         return [_changed(pair, text)]
     if len(labels) > max(len(every) // 2, tidying.categories):

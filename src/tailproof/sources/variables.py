@@ -24,10 +24,11 @@ from tailproof.sources.encode import (
     shown,
     unwrapped,
 )
-from tailproof.sources.spelling import other_spelling
+from tailproof.sources.spelling import is_number, other_spelling
 
 #: A text column with more distinct values than this is an identifier, not a category.
 MOST_CATEGORIES = 256
+_LOOKED_AT = 1000  # texts that show whether most are numbers
 _MANY = 20  # with this many texts, if 90 % are numbers, the others are misspelt numbers
 
 
@@ -114,33 +115,30 @@ def distinct_texts(name: str, columns: Sequence[Column]) -> pa.Array:
 
 
 def _require_categories(name: str, labels: list[str]) -> None:
-    """Raise if text is not a category: an identifier, or numbers with a few misspelt."""
+    """Raise if text is an identifier rather than a category."""
     if len(labels) > MOST_CATEGORIES:
         raise LogError(
             f"State column {name!r} has {len(labels)} distinct texts, more than {MOST_CATEGORIES}: "
             f"an identifier rather than a category. Leave it out, or group its values first."
         )
-    require_no_numbers(name, labels)
 
 
 def require_no_numbers(name: str, labels: Sequence[str]) -> None:
     """Raise if text consists of numbers, written in another way or with a few misspelt."""
-    if (spelling := other_spelling(name, labels, category=True)) is not None:
-        raise LogError(f"State column {name!r} is text that should be numbers. {spelling}")
-    odd = [label for label in labels if not _is_number(label)]
-    if len(labels) >= _MANY and 0 < len(odd) <= len(labels) / 10:
+    some = labels[:: 1 + len(labels) // _LOOKED_AT]
+    if (spelling := other_spelling(name, some, category=True)) is not None:
+        raise LogError(
+            f"State column {name!r} is text that should be numbers, unless categorical={name!r} makes "
+            f"them names. {spelling}"
+        )
+    if len(labels) < _MANY or sum(map(is_number, some)) < len(some) / 2:
+        return
+    odd = [label for label in labels if not is_number(label)]
+    if 0 < len(odd) <= len(labels) / 10:
         raise LogError(
             f"State column {name!r} holds numbers, but for {len(odd)} of its values, such as "
             f"{odd[0][:40]!r}. Correct or drop these rows."
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def list_width(name: str, column: pa.ChunkedArray) -> int:

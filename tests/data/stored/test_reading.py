@@ -228,3 +228,11 @@ def test_a_log_in_memory_and_on_disk_are_views_of_the_same(log, path):
     some = np.arange(0, log.n_episodes, 3)
     assert shown(log.take(some)) == shown(stored.take(some))
     assert (log.stays_on_disk, stored.stays_on_disk) == (False, True)
+
+
+def test_a_menu_is_not_told_from_the_first_rows_alone(tmp_path):
+    doses = np.concatenate([np.repeat([0.5, 0.75], 100), np.arange(400) / 7])
+    table = pa.table({"x": np.arange(600.0), "dose": doses, "reward": np.arange(600.0)})
+    pq.write_table(table, tmp_path / "log.parquet")
+    reading = read(tmp_path / "log.parquet", action="dose", state="x", lazy=True)
+    assert "categorical" not in reading.describe()
