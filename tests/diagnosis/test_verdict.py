@@ -23,7 +23,7 @@ def improvements(heavy_shape, heaviest):
 def test_an_index_just_above_one_is_said_without_overflow(heavy_shape):
     """2^(α / (α − 1)) is beyond all floats at α = 1.0005."""
     for index in (1.0005, 1 + 1e-12):
-        assert any("more than a million times" in each for each in improvements(heavy_shape, index))
+        assert any("more than a thousand times" in each for each in improvements(heavy_shape, index))
 
 
 def test_an_index_just_below_two_is_no_reason_to_complain(heavy_shape):

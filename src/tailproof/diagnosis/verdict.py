@@ -202,7 +202,7 @@ def _about_size(log: Log, shape: RewardShape, heaviest: float | None) -> list[st
         exponent = heaviest / (heaviest - 1)
         factor = 2.0 ** min(exponent, 60.0)
         if factor > _SLOW:
-            times = f"{factor:,.0f}" if factor < 1e6 else "more than a million"
+            times = f"{factor:,.0f}" if factor < 1e3 else "more than a thousand"
             wished.append(
                 f"More data help the plain average little: half its error takes {times} times the "
                 f"log, where light tails take 4."

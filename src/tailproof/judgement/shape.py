@@ -66,7 +66,8 @@ class RewardShape:
         """Tails, skew and unit in words."""
         seen = f"the plain mean's error is {self.gain:.1f} times that of a robust one"
         if self.gain <= RULES.light and self.tails == "heavy":
-            seen = f"a tail index of about {self.index:.1f}, where the variance needs 2"
+            about = f"of about {self.index:.1f}" if self.index > 1 else "below 1"
+            seen = f"a tail index {about}, where the variance needs 2"
         tails = {
             "light": f"Rewards have light tails: {seen}.",
             "heavy": f"Rewards have heavy tails: {seen}.",
