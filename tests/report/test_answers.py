@@ -94,7 +94,14 @@ def test_a_policy_that_learn_chose_has_one_gain_on_every_page_and_terminal(at_le
     else:
         assert "gain" not in line
         assert page.second == ""
-        assert number(found.estimate.logged_value) == page.headline
+        assert number(learned.judged.logged_value) == page.headline
+        assert f"{page.headline} {found.estimate.unit} by {learned.judged.episodes:,} ep" in line
+        assert f"Logged value: {learned.judged.logged_value:.4g} by" in str(learned)
+    held_out = learned.held_out.n_transitions
+    rows, episodes = log.n_transitions, log.n_episodes
+    assert page.subtitle.startswith(
+        f"log.csv: {rows} rows, {episodes} episodes; {held_out} rows, {held_out} episodes held out"
+    )
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-10, 10) | st.just(math.nan))

@@ -157,8 +157,9 @@ def learned_by(learned: Learned) -> str:
     action, space = getattr(learned.method.base, "action", None), learned.action_space
     if isinstance(action, int) and isinstance(space, Discrete):
         return f"Always {space.label(action)}, chosen {from_log}"
-    how = f"by {method_text(learned.method)} {from_log}"
-    return f"The logged behaviour, cloned {how}" if learned.improves is False else f"Learned {how}"
+    if learned.improves is False:
+        return f"The logged behaviour, imitated {from_log}"
+    return f"Learned by {method_text(learned.method)} {from_log}"
 
 
 def learned_verdict(learned: Learned, found: Answer) -> str:
@@ -176,8 +177,8 @@ def learned_verdict(learned: Learned, found: Answer) -> str:
 def learned_line(learned: Learned, found: Answer | None) -> str:
     """Return the verdict with the value that it is based on.
 
-    The gain is that on the episodes by which `learn` chose the policy (`Learned.judged`), if it did,
-    and otherwise that on the held-out episodes (`found`).
+    All numbers are of the episodes by which `learn` decided (`Learned.judged`), if it did, and
+    otherwise of the held-out episodes (`found`).
     """
     if found is None:
         return "Not judged: no episodes were held out from learning."
@@ -187,10 +188,19 @@ def learned_line(learned: Learned, found: Answer | None) -> str:
         judged = learned.judged
         said = f"Its value: {number(judged.value)} {unit}; logged {number(judged.logged_value)}"
     elif learned.improves is False:
-        said = f"The logged value: {number(found.estimate.logged_value)} {unit} {by}"
+        value, by = logged_by(learned, found)
+        said = f"The logged value: {number(value)} {unit} {by}"
     else:
         said = f"{by.capitalize()}: {found.first_line()}"
     return f"{learned_verdict(learned, found)} {said}."
+
+
+def logged_by(learned: Learned, found: Answer) -> tuple[float, str]:
+    """Return the logged value, and the episodes that it is of: those that decided, if any did."""
+    if learned.judged is not None:
+        return learned.judged.logged_value, f"by {count(learned.judged.episodes, 'episode')}"
+    held_out = count(found.estimate.n_episodes, "held-out episode")
+    return found.estimate.logged_value, f"by {held_out}"
 
 
 def constant_text(constant: ConstantAction, learned: Learned, found: Answer) -> str:

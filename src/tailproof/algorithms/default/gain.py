@@ -61,7 +61,7 @@ class Mover:
         return self.centre - low, self.centre + high
 
     def reach(self, miss: float, side: int) -> Callable[[float], float]:
-        """Return the distance from θ₁ − r θ₂ to its lower (side 0) or upper end (1), by the factor r."""
+        """Return the distance from θ₁ − r θ₂ to its lower (side 0) or upper end (1), by factor r."""
         found = _reach(self, (miss, *_MISSES[miss < _MISSES]), side)
         normal = float(ndtri(1 - miss))
 
