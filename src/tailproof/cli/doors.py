@@ -125,8 +125,10 @@ def methods(session: Session) -> None:
     session.answer({"command": "methods", "methods": rows}, *tables[:-1])
 
 
-def ends_lines(found: Answer, *, quoted: bool = True, held_out: bool = False) -> list[Any]:
+def ends_lines(found: Answer | None, *, quoted: bool = True, held_out: bool = False) -> list[Any]:
     """Return the lines below the first: the policy's actions, and the interval of a quoted value."""
+    if found is None:
+        return []
     actions = str(found.estimate.on_log)
     if held_out and actions:
         actions = f"On the held-out rows: {actions}"
@@ -146,7 +148,7 @@ def evidence_table(
     rows.append(("method", found.how()))
     critic = getattr(estimate.choice, "critic", "")
     if critic:
-        rows.append(("critic", critic))
+        rows.append(("models of the value", critic))
     transitions = count(estimate.n_transitions, "row")
     rows.append((of, f"{transitions} in {count(estimate.n_episodes, 'episode')}"))
     return label_table(rows)[0]

@@ -191,11 +191,7 @@ def learn(
         },
         answer=[
             Text(learned_line(learned, found), style="bold"),
-            *(
-                []
-                if found is None
-                else ends_lines(found, quoted=learned.improves is None, held_out=True)
-            ),
+            *ends_lines(found, quoted=learned.improves is None, held_out=True),
         ],
         evidence=_evidence(learned, found, constant, **beside),
         look=None

@@ -26,7 +26,9 @@ from tailproof.report.answers import (
     learned_by,
     learned_verdict,
     logged_by,
+    rank_of,
     ranking_table,
+    rivals_of,
 )
 from tailproof.report.blocks import Block, Bullets, Fact, Facts, Prose, Section, Wide
 from tailproof.report.figures import finite, gain_figure, share_figure
@@ -171,12 +173,13 @@ def comparison_page(
     context
         Where it comes from.
     """
-    best, baseline, passes = comparison.best, comparison.baseline, comparison.passes
+    best, baseline, passes = comparison.proposed, comparison.baseline, comparison.passes
+    likely = f"{comparison.best.name}, of {rivals_of(comparison)}"
     influence, *evidence = evidence_sections(log, diagnosis)
     ranking = (Wide(ranking_table(comparison)), Bullets(comparison_notes(comparison)))
     facts = (
         Fact("gate", "passed" if passes else "closed", "", "good" if passes else "warn"),
-        Fact("probability of being best", f"{comparison.probability_best:.2f}"),
+        Fact("probability of being best", f"{comparison.probability_best:.2f}", likely),
     )
     return _page(
         log,
@@ -184,7 +187,7 @@ def comparison_page(
         comparison.gamma,
         title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
         headline=best.name,
-        headline_note=f"ranks first: {number(best.value)} {best.estimate.unit}",
+        headline_note=f"{rank_of(comparison)}: {number(best.value)} {best.estimate.unit}",
         second=gain_of(best),
         second_note=f"gain over the {baseline} ({number(comparison.baseline_value)}), "
         f"{gain_bound_of(best)}",
