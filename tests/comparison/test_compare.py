@@ -441,4 +441,4 @@ def test_every_candidate_carries_its_own_cautions_and_limits():
         assert stored[name]["lower_bound"]["note"] == note
         assert stored[name]["cautions"] == list(alone.cautions)
     assert stored["wild"]["cautions"]
-    assert "One row carries" in stored["wild"]["lower_bound"]["note"]
+    assert "one row carries" in stored["wild"]["lower_bound"]["note"]

@@ -23,7 +23,9 @@ def improvements(heavy_shape, heaviest):
 def test_an_index_just_above_one_is_said_without_overflow(heavy_shape):
     """2^(α / (α − 1)) is beyond all floats at α = 1.0005."""
     for index in (1.0005, 1 + 1e-12):
-        assert any("more than a thousand times" in each for each in improvements(heavy_shape, index))
+        assert any(
+            "more than a thousand times" in each for each in improvements(heavy_shape, index)
+        )
 
 
 def test_an_index_just_below_two_is_no_reason_to_complain(heavy_shape):
@@ -54,3 +56,48 @@ def test_the_summary_names_what_evaluate_takes(cartpole):
         "Rewards have heavy, skewed tails: use the default method, which"
     )
     assert f"takes the {verdict.estimator} over {verdict.units:,} steps" in verdict.summary
+
+
+def test_a_week_of_influential_neighbours_asks_for_groups():
+    rng = np.random.default_rng(1)
+    day, storm = np.repeat(np.arange(200), 4), np.repeat(np.arange(200) // 7 == 9, 4)
+    rewards = rng.normal(size=800) * np.where(storm, 500.0, 1.0)
+    states, actions = rng.normal(size=800), rng.integers(2, size=800)
+
+    def wishes(log):
+        return " ".join(diagnose(log, gamma=0.9).verdict.improvements)
+
+    def made(rewards):
+        return Log.from_arrays(states, actions, rewards, states, episode=day)
+
+    log = made(rewards)
+    assert "Episodes 63 to 69 follow each other" in wishes(log)
+    assert "--group" in wishes(log)
+    assert "follow each other" not in wishes(log.with_groups(day // 7))
+    assert "follow each other" not in wishes(made(rng.normal(size=800)))
+
+
+def test_jackpots_are_not_said_to_be_most_rewards():
+    rng = np.random.default_rng(1)
+    rewards = np.where(rng.random(2000) < 0.5, 0.0, rng.normal(size=2000))
+    rewards[:6] = 1e5
+    row = np.arange(2000.0)
+    log = Log.from_arrays(0 * row, row % 2 == 0, rewards, 0 * row, episode=row)
+    said = diagnose(log).verdict.summary
+    assert said.startswith("A few rewards lie far beyond all others: ")
+    rare = Log.from_arrays(0 * row, row % 2 == 0, 1.0 * (row % 50 == 0), 0 * row, episode=row)
+    assert diagnose(rare).verdict.summary.startswith("Most rewards are alike, and few differ: ")
+
+
+def test_a_one_step_log_has_one_discount_and_its_rows_are_rows():
+    rng = np.random.default_rng(1)
+    rewards, row = rng.standard_t(1.5, 500), np.arange(500)
+    states, actions = rng.normal(size=500), rng.integers(2, size=500)
+    log = Log.from_arrays(states, actions, rewards, states, episode=row, terminated=row >= 0)
+    found = {diagnose(log).gamma, diagnose(log, "always:1").gamma}
+    found |= {evaluate(log, "always:1", gamma=gamma).gamma for gamma in (None, 0.0, 0.9)}
+    assert found == {0.0}
+    assert str(evaluate(log, "always:1", gamma=0.9).unit) == "reward per row"
+    worst = int(np.argmax(np.abs(rewards)))
+    wishes = " ".join(diagnose(log).verdict.improvements)
+    assert f"Look at row {worst} (from 0) first" in wishes

@@ -233,3 +233,9 @@ def test_a_tail_of_equal_returns_says_that_its_interval_is_a_guess():
     zeros = returns_under(log.with_rewards(np.where(log.rewards > 4, log.rewards, 0.0)), second)
     assert "is a guess" in zeros.cvar(0.05).note
     assert zeros.quantile(0.05).value == 0
+
+
+def test_a_measured_number_prints_its_point():
+    log = Log.from_arrays([0.0] * 50, [0, 1] * 25, np.arange(50.0), [0.0] * 50, episode=range(50))
+    found = returns_under(log, "always:1").quantile(0.5)
+    assert str(found).startswith(f"{found.name} {found.value:.4g}, {found.low:.4g} to ")

@@ -8,11 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof import Log, diagnose, evaluate, learn
+from tailproof import Log, compare, diagnose, evaluate, learn
 from tailproof.errors import LevelError
 from tailproof.learning.constants import ConstantAction
-from tailproof.report.answers import Answer, constant_text, learned_by, learned_line, with_share
-from tailproof.report.pages import Context, learning_page
+from tailproof.report.answers import (
+    Answer,
+    comparison_line,
+    comparison_notes,
+    constant_text,
+    gain_of,
+    learned_by,
+    learned_line,
+    with_share,
+)
+from tailproof.report.pages import Context, comparison_page, learning_page
 from tailproof.report.text import count, number, signed
 
 
@@ -94,7 +103,14 @@ def test_a_policy_that_learn_chose_has_one_gain_on_every_page_and_terminal(at_le
     else:
         assert "gain" not in line
         assert page.second == ""
-        assert number(found.estimate.logged_value) == page.headline
+        assert number(learned.judged.logged_value) == page.headline
+        assert f"{page.headline} {found.estimate.unit} by {learned.judged.episodes:,} ep" in line
+        assert f"Logged value: {learned.judged.logged_value:.4g} by" in str(learned)
+    held_out = learned.held_out.n_transitions
+    rows, episodes = log.n_transitions, log.n_episodes
+    assert page.subtitle.startswith(
+        f"log.csv: {rows} rows, {episodes} episodes; {held_out} rows, {held_out} episodes held out"
+    )
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-10, 10) | st.just(math.nan))
@@ -132,3 +148,23 @@ def test_a_policy_has_no_second_value_as_the_best_constant():
         f"0 0.5000 by 150 held-out rows, where this policy has {own}"
     )
     assert constant_text(other, replace(learned, improves=False), found) == ""
+
+
+def test_the_first_line_is_of_the_policy_that_passes_the_gate():
+    rng = np.random.default_rng(1)
+    actions = rng.choice(3, p=[0.48, 0.48, 0.04], size=1500)
+    rewards = np.array([0.0, 1.0, 5.0])[actions] + rng.normal(size=1500) * (1 + 20 * (actions == 2))
+    log = Log.from_arrays(0 * rewards, actions, rewards, 0 * rewards, episode=np.arange(1500))
+    comparison = compare(log, {"sure": "always:1", "wild": "always:2"})
+    assert [each.name for each in comparison.candidates if each.passes] == ["sure"]
+    assert (comparison.best.name, comparison.proposed.name) == ("wild", "sure")
+    line = comparison_line(comparison)
+    assert line.startswith(f"sure passes the gate: {number(comparison['sure'].value)} ")
+    assert "passed by sure, and not by wild, whose value is the highest" in line
+    page = comparison_page(log, comparison, diagnose(log), Context(source="log.csv"))
+    assert (page.headline, page.mood) == ("sure", "good")
+    assert page.second == gain_of(comparison["sure"])
+    assert "best of 2 policies and the logged policy" in " ".join(comparison_notes(comparison))
+    assert "sure" in comparison._repr_html_().split("</strong>")[0]
+    failing = replace(comparison, candidates=(comparison["wild"],))
+    assert comparison_line(failing).startswith("wild ranks first: ")

@@ -125,14 +125,21 @@ def methods(session: Session) -> None:
     session.answer({"command": "methods", "methods": rows}, *tables[:-1])
 
 
-def ends_lines(found: Answer, *, quoted: bool = True) -> list[Any]:
+def ends_lines(found: Answer | None, *, quoted: bool = True, held_out: bool = False) -> list[Any]:
     """Return the lines below the first: the policy's actions, and the interval of a quoted value."""
-    said = [str(found.estimate.on_log), found.value_ends() if quoted else ""]
+    if found is None:
+        return []
+    actions = str(found.estimate.on_log)
+    if held_out and actions:
+        actions = f"On the held-out rows: {actions}"
+    said = [actions, found.value_ends() if quoted else ""]
     caveats = found.caveats() if quoted else ()
     return [*(Text(each) for each in said if each), *(Text(each, style="dim") for each in caveats)]
 
 
-def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table:
+def evidence_table(
+    found: Answer, more: Sequence[tuple[str, str]] = (), *, of: str = "log"
+) -> Table:
     """Return `more` rows of label and text, then the method and the data of the estimate."""
     estimate, rows = found.estimate, list(more)
     values = sorted(estimate.fold_values)
@@ -141,9 +148,9 @@ def evidence_table(found: Answer, more: Sequence[tuple[str, str]] = ()) -> Table
     rows.append(("method", found.how()))
     critic = getattr(estimate.choice, "critic", "")
     if critic:
-        rows.append(("critic", critic))
+        rows.append(("models of the value", critic))
     transitions = count(estimate.n_transitions, "row")
-    rows.append(("log", f"{transitions} in {count(estimate.n_episodes, 'episode')}"))
+    rows.append((of, f"{transitions} in {count(estimate.n_episodes, 'episode')}"))
     return label_table(rows)[0]
 
 

@@ -194,7 +194,7 @@ def learn(
         },
         answer=[
             Text(learned_line(learned, found), style="bold"),
-            *([] if found is None else ends_lines(found, quoted=learned.improves is None)),
+            *ends_lines(found, quoted=learned.improves is None, held_out=True),
         ],
         evidence=_evidence(learned, found, constant, **beside),
         look=None
@@ -298,7 +298,8 @@ def _evidence(
     lines: list[Any] = ["", f"{learned_by(learned)}.", points(learned.reasons)]
     if found is not None:
         best = "" if constant is None else constant_text(constant, learned, found)
-        lines.append(evidence_table(found, [("best constant", best)] if best else []))
+        more = [("best constant", best)] if best else []
+        lines.append(evidence_table(found, more, of="held out"))
     if played is not None:
         error, score = number(played["standard_error"], 2), played["normalised"]
         said = f"Played: return {number(played['mean_return'])} (standard error {error})"

@@ -161,6 +161,11 @@ class Comparison:
         return self.candidates[0]
 
     @property
+    def proposed(self) -> Candidate:
+        """The candidate with the highest estimate of those that pass the gate; `best` if none does."""
+        return next((each for each in self.candidates if each.passes), self.best)
+
+    @property
     def passes(self) -> bool:
         """Whether any candidate beats the baseline: the gate."""
         return any(each.passes for each in self.candidates)

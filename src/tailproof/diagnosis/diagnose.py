@@ -248,5 +248,5 @@ def _samples(
     if shape.unit == "group":
         samples["sums by group"] = np.bincount(log.group_of_episode, sums).astype(float)
     if residuals is not None:
-        samples["Bellman residuals"] = residuals
+        samples["residuals" if log.is_bandit else "Bellman residuals"] = residuals
     return samples

@@ -63,6 +63,11 @@ class Diagnosis:
     notes: tuple[str, ...]
     weights: FloatArray | None = field(default=None, repr=False)
 
+    @property
+    def noun(self) -> str:
+        """What an episode is called: a "row" of a one-step log, counted from 0."""
+        return "row" if self.transitions == self.episodes else "episode"
+
     def plot(self, *, of: str = "rewards", ax: Axes | None = None) -> Axes:
         """Draw the index of both tails against the number of extremes used, and return the Axes.
 

@@ -346,7 +346,7 @@ def resolve(
     """Check and return the discount and the method.
 
     Without a policy only logged returns are needed, which are finite sums: any discount is valid, and
-    1 is the default.
+    1 is the default, and 0 for one-step logs.
     """
     chosen = None if method is None else as_method(method)
     prepare(log, chosen or as_method("lstd"))
@@ -354,6 +354,8 @@ def resolve(
         return check_gamma(gamma, log), chosen
     if gamma is not None:
         require_fraction("gamma", gamma, TailproofError)
+    if log.is_bandit:
+        return 0.0, chosen
     return 1.0 if gamma is None else float(gamma), chosen
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tailproof.data.log import Log
 from tailproof.diagnosis.evidence import Overlap
 from tailproof.diagnosis.influence import Influence
@@ -16,6 +18,8 @@ from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
 
 _FAR = 10.0  # leverage, relative to logged actions, from which it is reported
+_RUN = 4  # influential neighbours that suggest a shared event, …
+_RARE = 25  # … in logs of so many times more episodes: then P < 0.01 by chance
 _SLOW = 5.0  # growth of the log that halves the error, from which it is reported; 4 is normal
 
 
@@ -81,7 +85,7 @@ class Verdict:
         lead = {
             "light": "Rewards have light tails",
             "heavy": f"Rewards have heavy{', skewed' if shape.skewed else ''} tails",
-            "sparse": "Most rewards are alike, and few differ",
+            "sparse": shape.kinds,
         }[shape.tails]
         if shape.tails == "heavy" and shape.unit not in ("row", "step"):
             lead += ", and extremes come in clusters"
@@ -125,12 +129,13 @@ def decide(
         found, wished = _about_overlap(log, overlap)
         reasons += found
         improvements += wished
-    improvements += _about_size(log, shape, heaviest)
+    improvements += _about_size(log, shape, heaviest, influence)
     if shape.tails != "light" and influence.episodes:
         first = influence.episodes[0]
+        what = f"row {first.episode} (from 0)" if log.is_bandit else f"episode {first.episode}"
         improvements.append(
-            f"Look at episode {first.episode} first: alone it moves the plain estimate by "
-            f"{first.effect:+.4g}, from {first.value_without:.4g} to {influence.value:.4g}."
+            f"Look at {what} first: alone it moves the plain estimate by {_short(first.effect, '+')}, "
+            f"from {_short(first.value_without)} to {_short(influence.value)}."
         )
     return Verdict(
         method="auto",
@@ -184,13 +189,38 @@ def _about_overlap(log: Log, overlap: Overlap) -> tuple[list[str], list[str]]:
     return found, wished
 
 
-def _about_size(log: Log, shape: RewardShape, heaviest: float | None) -> list[str]:
+def _short(value: float, sign: str = "") -> str:
+    """Return a number with four digits, and thousands separators instead of an exponent."""
+    return f"{value:{sign},.0f}" if 1e3 <= abs(value) < 1e15 else f"{value:{sign}.4g}"
+
+
+def _neighbours(log: Log, influence: Influence) -> str:
+    """Return the longest run of neighbours among the influential episodes; empty if chance has such.
+
+    The order of one-step rows has no meaning.
+    """
+    if log.is_bandit or log.group_ids is not None or log.n_episodes < _RARE * _RUN:
+        return ""
+    ids = [each.episode for each in influence.episodes]
+    places = np.sort(np.concatenate([np.flatnonzero(log.episode_ids == each) for each in ids]))
+    runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+    longest = max(runs, key=len)
+    if len(longest) < _RUN:
+        return ""
+    first, last = (log.episode_ids[place] for place in longest[[0, -1]])
+    return f"Episodes {first} to {last} follow each other, and each is among the most influential. "
+
+
+def _about_size(
+    log: Log, shape: RewardShape, heaviest: float | None, influence: Influence
+) -> list[str]:
     """Return how more data, or group labels, would improve the estimate."""
     wished = []
-    if shape.unit == "block":
+    beside = _neighbours(log, influence)
+    if shape.unit == "block" or beside:
         wished.append(
-            "Name the groups that share events (week, user, site) with Log.with_groups, so that "
-            "they are kept together."
+            f"{beside}Name what episodes with shared events have in common (week, user, site) with "
+            f"--group, or Log.with_groups in Python, so that they are kept together."
         )
     if log.n_groups < RULES.fewest:
         unit = "episodes" if log.group_ids is None else "groups"

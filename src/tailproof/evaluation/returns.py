@@ -41,6 +41,9 @@ class Measured(Interval):
     name: str
     value: float
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.4g}, {super().__str__()}"
+
 
 @dataclass(frozen=True, eq=False)
 class Returns:

@@ -46,6 +46,7 @@ class RewardShape:
     sparse: bool  # whether few rewards differ from a common one, or are of another size than others
     worthwhile: bool  # whether a robust mean reduces the variance enough to risk its bias
     unit_of_row: IntArray = field(repr=False)  # (n,)
+    jackpots: bool = False  # whether they are sparse by size only, without a common reward
 
     @property
     def tails(self) -> Tails:
@@ -62,6 +63,13 @@ class RewardShape:
         return self.asymmetry > RULES.skewed
 
     @property
+    def kinds(self) -> str:
+        """What makes rewards sparse, in words."""
+        if self.jackpots:
+            return "A few rewards lie far beyond all others"
+        return "Most rewards are alike, and few differ"
+
+    @property
     def sentences(self) -> tuple[str, str, str]:
         """Tails, skew and unit in words."""
         seen = f"the plain mean's error is {self.gain:.1f} times that of a robust one"
@@ -69,14 +77,14 @@ class RewardShape:
             about = f"of about {self.index:.1f}" if self.index > 1 else "below 1"
             seen = f"a tail index {about}, where the variance needs 2"
         tails = {
-            "light": f"Rewards have light tails: {seen}.",
-            "heavy": f"Rewards have heavy tails: {seen}.",
-            "sparse": "Most rewards are alike, and few are of another kind: these are the signal, and "
-            "none of them is clipped.",
+            "light": f"Rewards have light tails beyond what state and action explain: {seen}.",
+            "heavy": f"Rewards have heavy tails beyond what state and action explain: {seen}.",
+            "sparse": f"{self.kinds}: these are the signal, and none of them is clipped.",
         }
         beyond = f"{self.asymmetry:.1f}" if self.asymmetry < _LARGE else f"above {_LARGE}"
         looks = "are skewed" if self.skewed else "look symmetric"
-        skew = f"Residuals {looks} (asymmetry {beyond}, about 3 by chance)."
+        parts = "Parts of rewards that state and action do not explain"
+        skew = f"{parts} {looks} (asymmetry {beyond}; skewed from {RULES.skewed:g})."
         return tails[self.tails], skew, self._unit_sentence()
 
     def _unit_sentence(self) -> str:
@@ -160,14 +168,15 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
         common: object = common_rewards(log.rewards, log.actions, log.n_actions)
     else:
         common = common_value(log.rewards)
+    jackpots = common is None and has_jackpots(residuals, log.actions if log.is_discrete else None)
     return RewardShape(
         unit=unit,
         units=units,
         gain=float(np.sqrt(plain / best)) if best > 0 else 1.0,
         asymmetry=asymmetry,
         index=_tail_index(totals),
-        sparse=common is not None
-        or has_jackpots(residuals, log.actions if log.is_discrete else None),
+        sparse=common is not None or jackpots,
+        jackpots=jackpots,
         worthwhile=plain >= _worth(units) * best,
         unit_of_row=of_row,
     )

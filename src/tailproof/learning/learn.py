@@ -122,8 +122,11 @@ def learn(
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         if method == "auto":
             check_level(at_least)
-            return _learn_by_default(log, gamma, seed, holdout, at_least, where, advance)
-        return _learned(log, _learning_method(method), gamma, seed, holdout or 0.0, where)
+            learned = _learn_by_default(log, gamma, seed, holdout, at_least, where, advance)
+        else:
+            learned = _learned(log, _learning_method(method), gamma, seed, holdout or 0.0, where)
+    counted = log.once if isinstance(log, Log) else log
+    return replace(learned, log_size=(counted.n_transitions, counted.n_episodes))
 
 
 def _learned(

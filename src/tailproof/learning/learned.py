@@ -89,6 +89,8 @@ class Learned:
         for continuous actions, where `reasons` has the test.
     taught
         Marks of the training episodes (`tailproof.data.marks`).
+    log_size
+        Rows and episodes of the whole log; None if it was loaded.
     """
 
     policy: Any
@@ -109,6 +111,7 @@ class Learned:
     judged: Judgement | None = None
     improves: bool | None = None
     taught: IntArray | None = field(default=None, repr=False)
+    log_size: tuple[int, int] | None = None
 
     @property
     def members(self) -> Critics:
@@ -344,7 +347,12 @@ class Learned:
 
     def __str__(self) -> str:
         learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
-        return learned if self.improves is None else f"{self.advice()}\n{learned}"
+        said, judged = self.advice(), self.judged
+        if judged is not None:
+            value = f"Its value: {judged.value:.4g}; logged " if self.improves else "Logged value: "
+            by = "" if self.improves else f" by {judged.episodes:,} episodes"
+            said += f" {value}{judged.logged_value:.4g}{by}."
+        return f"{said}\n{learned}" if said else learned
 
     def advice(self) -> str:
         """Return whether to use the policy, in one sentence; empty if it was not tested."""
@@ -356,7 +364,7 @@ class Learned:
             return "Yes, credibly better than imitating what was logged."
         return (
             f"Yes, better than what was logged: gain {self.judged.gain:+.4g}, above "
-            f"{self.judged.bound:+.4g} with {100 * self.judged.level:g} % by "
+            f"{self.judged.bound:+.4g} with {100 * self.judged.level:g} % confidence, by "
             f"{self.judged.episodes:,} episodes."
         )
 

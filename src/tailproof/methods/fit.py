@@ -59,7 +59,8 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
             f"gamma=1 needs every episode to terminate. {int((~ends).sum())} of {log.n_episodes} "
             f"episodes do not; mark the last row of ended episodes as terminated, or use gamma < 1."
         )
-    return float(gamma)
+    # nothing follows a single step that ends for good: one value, whatever was passed
+    return 0.0 if log.is_bandit and log.always_terminates else float(gamma)
 
 
 def require_known_rest(log: AnyLog, gamma: float) -> None:

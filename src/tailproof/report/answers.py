@@ -109,7 +109,7 @@ class Answer:
         rests = {"Interval of the value": value.note}
         note = bound if isinstance(bound, str) else bound.note
         if note != value.note:
-            rests["Its lower bound"] = note
+            rests["Its lower bound"] = note.removeprefix(value.note).removeprefix("; ")
         if self.gain_interval is not None and self.gain_interval.note != value.note:
             rests["Interval of the gain"] = self.gain_interval.note
         return tuple(f"{what}: {why}" for what, why in rests.items())
@@ -157,8 +157,9 @@ def learned_by(learned: Learned) -> str:
     action, space = getattr(learned.method.base, "action", None), learned.action_space
     if isinstance(action, int) and isinstance(space, Discrete):
         return f"Always {space.label(action)}, chosen {from_log}"
-    how = f"by {method_text(learned.method)} {from_log}"
-    return f"The logged behaviour, cloned {how}" if learned.improves is False else f"Learned {how}"
+    if learned.improves is False:
+        return f"The logged behaviour, imitated {from_log}"
+    return f"Learned by {method_text(learned.method)} {from_log}"
 
 
 def learned_verdict(learned: Learned, found: Answer) -> str:
@@ -176,8 +177,8 @@ def learned_verdict(learned: Learned, found: Answer) -> str:
 def learned_line(learned: Learned, found: Answer | None) -> str:
     """Return the verdict with the value that it is based on.
 
-    The gain is that on the episodes by which `learn` chose the policy (`Learned.judged`), if it did,
-    and otherwise that on the held-out episodes (`found`).
+    All numbers are of the episodes by which `learn` decided (`Learned.judged`), if it did, and
+    otherwise of the held-out episodes (`found`).
     """
     if found is None:
         return "Not judged: no episodes were held out from learning."
@@ -187,10 +188,19 @@ def learned_line(learned: Learned, found: Answer | None) -> str:
         judged = learned.judged
         said = f"Its value: {number(judged.value)} {unit}; logged {number(judged.logged_value)}"
     elif learned.improves is False:
-        said = f"The logged value: {number(found.estimate.logged_value)} {unit} {by}"
+        value, by = logged_by(learned, found)
+        said = f"The logged value: {number(value)} {unit} {by}"
     else:
         said = f"{by.capitalize()}: {found.first_line()}"
     return f"{learned_verdict(learned, found)} {said}."
+
+
+def logged_by(learned: Learned, found: Answer) -> tuple[float, str]:
+    """Return the logged value, and the episodes that it is of: those that decided, if any did."""
+    if learned.judged is not None:
+        return learned.judged.logged_value, f"by {count(learned.judged.episodes, 'episode')}"
+    held_out = count(found.estimate.n_episodes, "held-out episode")
+    return found.estimate.logged_value, f"by {held_out}"
 
 
 def constant_text(constant: ConstantAction, learned: Learned, found: Answer) -> str:
@@ -229,13 +239,18 @@ def ranking_table(comparison: Comparison) -> ResultTable:
 
 
 def comparison_line(comparison: Comparison) -> str:
-    """Return which policy ranks first, by how much, and whether any passes the gate."""
-    best = comparison.best
+    """Return the best policy that passes the gate, or else the first, and its gain."""
+    shown = comparison.proposed
     return (
-        f"{best.name} ranks first: {number(best.value)} {best.estimate.unit}; {comparison.baseline} "
-        f"{number(comparison.baseline_value)}; gain {gain_of(best)}, {gain_bound_of(best)}; "
-        f"{gate_line(comparison)}"
+        f"{shown.name} {rank_of(comparison)}: {number(shown.value)} {shown.estimate.unit}; "
+        f"{comparison.baseline} {number(comparison.baseline_value)}; gain {gain_of(shown)}, "
+        f"{gain_bound_of(shown)}; {gate_line(comparison)}"
     )
+
+
+def rank_of(comparison: Comparison) -> str:
+    """Return why the policy of the first line stands there."""
+    return "ranks first" if comparison.proposed is comparison.best else "passes the gate"
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -245,9 +260,13 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def gate_line(comparison: Comparison) -> str:
-    """Return a sentence about the policies that pass the gate."""
-    passing = [each.name for each in comparison.candidates if each.passes]
-    return f"the gate is passed by {', '.join(passing)}" if passing else "no policy passes the gate"
+    """Return a sentence about the policies that pass the gate, and one above them that does not."""
+    passing, best = [each.name for each in comparison.candidates if each.passes], comparison.best
+    if not passing:
+        return "no policy passes the gate"
+    said = f"the gate is passed by {', '.join(passing)}"
+    higher = f", and not by {best.name}, whose value is the highest ({number(best.value)})"
+    return said if best.passes else f"{said}{higher}"
 
 
 def gain_of(candidate: Candidate) -> str:
@@ -271,10 +290,18 @@ def comparison_notes(comparison: Comparison) -> tuple[str, ...]:
         f"{percent(best.gain.lower_bound.level)}, so that all of them hold at once with "
         f"{percent(comparison.level)}. A bound of the gain above 0 passes the gate."
     )
-    likely = f"{best.name} is the best with probability {comparison.probability_best:.2f}."
+    likely = (
+        f"{best.name} has the highest value; the probability that it is the best of "
+        f"{rivals_of(comparison)} is {comparison.probability_best:.2f}."
+    )
     bounds = [each.gain.lower_bound for each in comparison.candidates]
     missing = dict.fromkeys(bound.note for bound in bounds if not math.isfinite(bound.value))
     return (*missing, levels, *_limits(comparison), likely, *comparison.notes)
+
+
+def rivals_of(comparison: Comparison) -> str:
+    """Return among whom the best is sought."""
+    return f"{count(len(comparison.candidates), 'policy')} and the {comparison.baseline}"
 
 
 def _limits(comparison: Comparison) -> list[str]:
@@ -328,15 +355,15 @@ def tail_table(diagnosis: Diagnosis) -> ResultTable:
 def influence_sentence(diagnosis: Diagnosis) -> str:
     """Return a sentence on how much the most influential episodes change the estimate."""
     found = diagnosis.influence
-    first = found.episodes[0]
-    other = ", where evaluate has an estimate of its own" if diagnosis.with_policy else ""
+    first, noun = found.episodes[0], diagnosis.noun
+    other = ", not that of evaluate" if diagnosis.with_policy else ""
     every = ""
     if math.isfinite(found.value_without_all):
-        every = f", without all of them {number(found.value_without_all)}"
+        listed = count(len(found.episodes), noun)
+        every = f", and without the {listed} below {number(found.value_without_all)}"
     return (
-        f"{count(len(found.episodes), 'episode')} carry {percent(found.share)} of all influence on the "
-        f"plain estimate, {number(found.value)} by {found.estimator}{other}. Without "
-        f"{first.episode} alone it would be {number(first.value_without)}{every}."
+        f"The plain estimate (by {found.estimator}{other}) is {number(found.value)}. Without {noun} "
+        f"{first.episode} it would be {number(first.value_without)}{every}."
     )
 
 
@@ -346,9 +373,9 @@ def influence_table(diagnosis: Diagnosis) -> ResultTable:
     median = f"on the median of {found.folds} folds"
     if all(each.group is None for each in found.episodes):
         rows = [(str(each.episode), each.effect, each.median_effect) for each in found.episodes]
-        return table(("episode", "effect", median), rows)
+        return table((diagnosis.noun, "effect", median), rows)
     return table(
-        ("episode", "group", "effect", median),
+        (diagnosis.noun, "group", "effect", median),
         [
             (str(each.episode), str(each.group), each.effect, each.median_effect)
             for each in found.episodes

@@ -135,7 +135,12 @@ def k_path_figure(path: KPath) -> Figure:
 
 
 def returns_figure(
-    returns: FloatArray, ids: AnyArray, *, marked: Sequence[object] = (), unit: str = ""
+    returns: FloatArray,
+    ids: AnyArray,
+    *,
+    marked: Sequence[object] = (),
+    unit: str = "",
+    noun: str = "episode",
 ) -> Figure:
     """Return the return of every logged episode, in the order of the log."""
     n = len(returns)
@@ -160,20 +165,20 @@ def returns_figure(
     if returns.min() < 0 < returns.max():
         rule(axes, y=0.0, dashed=False)
     y_title = f"return ({unit})" if unit else "return"
-    name_axes(axes, x="episode, in the order of the log", y=y_title)
+    name_axes(axes, x=f"place of the {noun} in the rows shown", y=y_title)
     largest = keep[np.argsort(-np.abs(returns[keep]), kind="stable")[:20]]
     beyond = " The axis is linear near zero and logarithmic beyond." if wild else ""
     thinned = f" {len(keep):,} of {n:,} are drawn." if len(keep) < n else ""
     low, high = float(returns.min()), float(returns.max())
     return Figure.drawn(
         axes,
-        f"Returns of {n:,} episodes from {number(low)} to {number(high)}, "
+        f"Returns of {n:,} {noun}s from {number(low)} to {number(high)}, "
         f"median {number(float(np.median(returns)))}.",
         key="returns",
-        caption=f"What each logged episode earned.{beyond}{thinned}",
-        legend=[("main", "episodes"), ("warn", "most influential")] if special.any() else [],
+        caption=f"What each logged {noun} earned, in the order of the log.{beyond}{thinned}",
+        legend=[("main", f"{noun}s"), ("warn", "most influential")] if special.any() else [],
         numbers=table(
-            ("episode", "return"),
+            (noun, "return"),
             [(str(ids[i]), float(returns[i])) for i in largest],
             caption="The twenty largest by size.",
         ),
@@ -221,22 +226,23 @@ def influence_figure(diagnosis: Diagnosis) -> Figure:
     """Return the effect of the most influential episodes on the mean and on a median of folds."""
     found = diagnosis.influence
     plain, robust = "plain estimate", f"median of {found.folds} folds"
-    names = [str(each.episode) for each in found.episodes]
+    names, noun = [str(each.episode) for each in found.episodes], diagnosis.noun
     effects = {
         plain: [each.effect for each in found.episodes],
         robust: [each.median_effect for each in found.episodes],
     }
     axes = rows_axes(names)
     _draw_pairs(axes, names, effects, ("warn", "good"), lambda what, x: f"{x:+.4g} on the {what}")
-    name_axes(axes, x="effect on the estimate")
+    name_axes(axes, x="effect on the plain estimate")
     first = " and the ".join(f"{what} by {number(values[0])}" for what, values in effects.items())
     return Figure.drawn(
         axes,
-        f"The {len(names)} most influential episodes; the first is {names[0]}, which moves the "
+        f"The {len(names)} most influential {noun}s; the first is {names[0]}, which moves the "
         f"{first}.",
         key="influence",
-        caption="How far each episode alone moves the answer: the estimate with it, minus the "
-        "estimate without it.",
+        caption=f"How far each {noun} alone moves the plain estimate, {number(found.value)} by "
+        f"{found.estimator}: the estimate with it, minus the estimate without it."
+        + (" Rows are counted from 0." if noun == "row" else ""),
         legend=[("warn", plain), ("good", robust)],
         numbers=influence_table(diagnosis),
     )
@@ -323,10 +329,11 @@ def _is_wild(values: FloatArray) -> bool:
 
 
 def _thinned(values: FloatArray, special: BoolArray, most: int = 1500) -> IntArray:
-    """Return the points to draw: the marked and the largest ones, and evenly spaced others."""
+    """Return the points to draw: the marked ones, others evenly by time, and more the larger."""
     n = len(values)
     if n <= most:
         return np.arange(n)
-    largest = np.argsort(-np.abs(values - np.median(values)), kind="stable")[: most // 3]
+    ranks = np.geomspace(1, n, most // 2).astype(int) - 1  # without a gap below the largest
+    largest = np.argsort(-np.abs(values - np.median(values)), kind="stable")[ranks]
     even = np.linspace(0, n - 1, most // 2).astype(int)
     return np.unique(np.concatenate([largest, even, np.flatnonzero(special)]))

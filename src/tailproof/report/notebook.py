@@ -60,7 +60,7 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """Return a comparison: the ranking, the gate, and every candidate's gain."""
     notes = Bullets(comparison_notes(comparison))
-    name = comparison.best.name
+    name = comparison.proposed.name
     said = comparison_line(comparison).removeprefix(name)
     return fragment(name, said, [Wide(ranking_table(comparison)), gain_figure(comparison), notes])
 

@@ -25,7 +25,10 @@ from tailproof.report.answers import (
     gate_line,
     learned_by,
     learned_verdict,
+    logged_by,
+    rank_of,
     ranking_table,
+    rivals_of,
 )
 from tailproof.report.blocks import Block, Bullets, Fact, Facts, Prose, Section, Wide
 from tailproof.report.figures import finite, gain_figure, share_figure
@@ -170,12 +173,13 @@ def comparison_page(
     context
         Where it comes from.
     """
-    best, baseline, passes = comparison.best, comparison.baseline, comparison.passes
+    best, baseline, passes = comparison.proposed, comparison.baseline, comparison.passes
+    likely = f"{comparison.best.name}, of {rivals_of(comparison)}"
     influence, *evidence = evidence_sections(log, diagnosis)
     ranking = (Wide(ranking_table(comparison)), Bullets(comparison_notes(comparison)))
     facts = (
         Fact("gate", "passed" if passes else "closed", "", "good" if passes else "warn"),
-        Fact("probability of being best", f"{comparison.probability_best:.2f}"),
+        Fact("probability of being best", f"{comparison.probability_best:.2f}", likely),
     )
     return _page(
         log,
@@ -183,7 +187,7 @@ def comparison_page(
         comparison.gamma,
         title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
         headline=best.name,
-        headline_note=f"ranks first: {number(best.value)} {best.estimate.unit}",
+        headline_note=f"{rank_of(comparison)}: {number(best.value)} {best.estimate.unit}",
         second=gain_of(best),
         second_note=f"gain over the {baseline} ({number(comparison.baseline_value)}), "
         f"{gain_bound_of(best)}",
@@ -235,7 +239,12 @@ def learning_page(
     constant
         The best single action on `judging`, from `best_constant`.
     """
+    held = f"{_size(judging.once)} held out"
+    if learned.log_size is not None:
+        rows, episodes = learned.log_size
+        held = f"{count(rows, 'row')}, {count(episodes, 'episode')}; {held}"
     page = evaluation_page(judging, found, diagnosis, context, name="the learned policy")
+    page = replace(page, subtitle=page.subtitle.replace(_size(judging.once), held, 1))
     facts = page.facts.facts if page.facts else ()
     verdict, held_out = (
         learned_verdict(learned, found),
@@ -262,7 +271,7 @@ def learning_page(
     return replace(
         page,
         verdict=verdict,
-        details=(page.verdict, *page.details),
+        details=(page.verdict.replace("on the log", "on the held-out rows", 1), *page.details),
         facts=Facts(facts),
         mood="good" if verdict.startswith("Yes") else "warn",
         sections=(Section("policy", "What it learned", tuple(blocks), "Policy"), *page.sections),
@@ -277,17 +286,17 @@ def _as_decided(page: Page, learned: Learned, found: Answer) -> Page:
         f"{count(estimate.n_episodes, 'held-out episode')}."
     )
     if not learned.improves or judged is None:
-        value, second, note = estimate.logged_value, "", ""
+        (value, by), second, note = logged_by(learned, found), "", ""
     else:
-        value, second = judged.value, f"{judged.gain:+.4g}"
+        value, by, second = judged.value, "", f"{judged.gain:+.4g}"
         note = (
             f"gain over the logged {number(judged.logged_value)}; above {judged.bound:+.4g} with "
-            f"{percent(judged.level)} by {count(judged.episodes, 'episode')}"
+            f"{percent(judged.level)} confidence, by {count(judged.episodes, 'episode')}"
         )
     return replace(
         page,
         headline=number(value),
-        headline_note=f"{estimate.unit}{'' if second else ', as logged'}",
+        headline_note=f"{estimate.unit}{'' if second else f', as logged, {by}'}",
         second=second,
         second_note=note,
         details=(again,),
@@ -299,16 +308,19 @@ def _page(
 ) -> Page:
     """Return a page with the parts that all reports share."""
     log = log.once
-    groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
     return Page(
-        subtitle=f"{context.source}: {count(log.n_transitions, 'row')}, "
-        f"{count(log.n_episodes, 'episode')}{groups}" + (f", γ = {gamma:g}" if gamma else ""),
+        subtitle=f"{context.source}: {_size(log)}" + (f", γ = {gamma:g}" if gamma else ""),
         warnings=tuple(context.warnings),
         folded=(*folded, settings_section(context.settings, notes=context.notes)),
         record=context.record,
         created=today(),
         **shown,
     )
+
+
+def _size(log: Log) -> str:
+    groups = "" if log.group_ids is None else f" in {count(log.n_groups, 'group')}"
+    return f"{count(log.n_transitions, 'row')}, {count(log.n_episodes, 'episode')}{groups}"
 
 
 def evidence_sections(log: Log, diagnosis: Diagnosis) -> list[Section]:

@@ -152,8 +152,9 @@ def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
         blocks += [Prose(influence_sentence(diagnosis)), influence_figure(diagnosis)]
     if not log.is_bandit or log.n_episodes > 1:
         returns = discounted_returns(log, diagnosis.gamma)
-        blocks.append(returns_figure(returns, log.episode_ids, marked=ids))
-    return Section("influence", "Which episodes decide", tuple(blocks), "Influence")
+        noun = diagnosis.noun
+        blocks.append(returns_figure(returns, log.episode_ids, marked=ids, noun=noun))
+    return Section("influence", f"Which {diagnosis.noun}s decide", tuple(blocks), "Influence")
 
 
 def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
@@ -167,7 +168,7 @@ def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
         worst.append((int(log.starts[episode]) + each.step, str(each.episode), each.residual))
     return Section(
         "residuals",
-        "Bellman residuals over time",
+        "Residuals over the rows",
         (residual_figure(found.monitor, worst),),
         "Residuals",
     )

@@ -114,8 +114,8 @@ def residual_figure(monitor: ResidualMonitor, worst: Sequence[tuple[int, str, fl
         f"{number(float(scale.max()))}; the largest residual is "
         f"{number(worst[0][2]) if worst else 'none'}.",
         key="residuals",
-        caption=f"The typical size of Bellman residuals (their MAD in windows of "
-        f"{monitor.window:,} rows) and the worst single ones. Over all rows the standard deviation "
+        caption=f"The typical size of what the plain estimate does not explain of a row (its MAD in "
+        f"windows of {monitor.window:,} rows) and the worst ones. Over all rows the standard deviation "
         f"is {number(monitor.ratio, 3)} times the MAD; about 1 would be Gaussian.",
         legend=[("main", "typical size"), ("warn", "worst rows")],
         numbers=table(("row", "episode", "residual"), worst),

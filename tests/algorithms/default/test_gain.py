@@ -54,6 +54,23 @@ def test_the_relative_gain_counts_the_error_of_the_reference(reference):
     assert lift.high - lift.low == pytest.approx((plain.high - plain.low) / 50, rel=0.1)
 
 
+@given(
+    st.floats(-10, 10),
+    st.sampled_from([10.0, -10.0, 2.0]),
+    st.floats(0.1, 6),
+    st.floats(0.1, 4),
+    st.floats(-2, 2),
+    st.floats(-2, 2),
+    st.floats(-0.99, 1.0),
+)
+def test_a_lift_and_its_gain_agree_about_zero(value, reference, error, other, skew, skew2, rho):
+    spread = Mover(Hall(reference + value, error, skew), Hall(reference, other, skew2), rho)
+    gain = PairedGain(value=value, reference=reference, spread=spread)
+    for level in (0.5, 0.9, 0.99):
+        plain, lift = gain.interval(level), gain.relative_interval(level)
+        assert (plain.low > 0, plain.high < 0) == (lift.low > 0, lift.high < 0)
+
+
 def test_scale_does_not_matter_to_a_lift():
     def lift(unit):
         spread = Mover(Hall(12 * unit, unit, 0.3), Hall(10 * unit, unit, 0.2), 0.5)

@@ -221,7 +221,7 @@ def test_one_row_that_decides_is_named(rng):
     rewards[0] = 1e5
     log = make(rng.normal(size=(n, 2)), np.zeros(n, int), rewards, np.ones(n), 2)
     note = evaluate(log, lambda s: np.zeros(len(s), int)).interval(0.9).note
-    assert "One row carries 100%" in note
+    assert "one row carries 100%" in note
 
 
 def test_many_actions_and_dummies_stay_small(rng):

@@ -128,9 +128,9 @@ class Choice(Scored):
         tails, sided, clustered = self.shape.sentences
         if self.skewed and not self.shape.skewed:
             seen = f"asymmetry {self.asymmetry:.0f}"
-            sided = f"Weighted for the policy, residuals are skewed ({seen})."
+            sided = f"Weighted for the policy, what they do not explain is skewed ({seen})."
         why = self._why_this_mean(self.shape)
-        return f"Critic: {self.critic}.", tails, sided, clustered, why
+        return f"Models of the value: {self.critic}.", tails, sided, clustered, why
 
     def _why_this_mean(self, shape: RewardShape) -> str:
         taken = f"The {self.estimator} is taken"
@@ -141,7 +141,7 @@ class Choice(Scored):
             return f"{taken}, which keeps {kept} of the tail: a more robust one would be biased."
         if self.estimator != "plain mean":
             gain = self.plain_error / self.standard_error if self.standard_error > 0 else 1.0
-            less = f"; the plain mean's standard error is {gain:.1f} times as large"
+            less = f"; for this policy, the plain mean's error would be {gain:.1f} times as large"
             return f"The {self.estimator} has the least estimated risk{less * (gain > 1.05)}."
         if shape.tails == "heavy":
             return (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan, pi, sqrt
+from typing import Any
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
@@ -54,32 +55,31 @@ class Mover:
     @property
     def error(self) -> float:
         """Standard error of the difference."""
-        return _combined(self.ahead.error, self.behind.error, self.correlation)
+        return float(_combined(self.ahead.error, self.behind.error, self.correlation))
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
         """Return the interval ends with these error probabilities below and above."""
-        return self.centre - self._reach(below, 0), self.centre + self._reach(above, 1)
+        low, high = (self.reach(miss, side)(1.0) for side, miss in enumerate((below, above)))
+        return self.centre - low, self.centre + high
 
-    def _reach(self, miss: float, side: int) -> float:
-        """Return the distance to the lower (side 0) or upper end (1)."""
+    def reach(self, miss: float, side: int) -> Callable[[float], float]:
+        """Return the distance from θ₁ − r θ₂ to its lower (side 0) or upper end (1), by factor r."""
         if not self.behind.error:
             end = ends_alone(self.ahead, miss, miss)[side]
-            return max(end - self.ahead.centre if side else self.ahead.centre - end, 0.0)
+            known = max(end - self.ahead.centre if side else self.ahead.centre - end, 0.0)
+            return lambda _: known
         quantile = max(float(ndtri(1 - miss)), 0.0)
-        lower_levels = [self._distance(float(ndtr(-each)), side) for each in _QUANTILES]
-        largest = np.maximum.accumulate(lower_levels)
-        if quantile > _QUANTILES[-1]:
-            found = max(float(largest[-1]), self._distance(miss, side))
-        else:
-            found = float(PchipInterpolator(_QUANTILES, largest)(quantile))
-        return max(found, quantile * self.error)
+        within = quantile <= _QUANTILES[-1]
+        levels = _QUANTILES if within else np.append(_QUANTILES, quantile)
+        each = _distances(self, ndtr(-levels), side)
 
-    def _distance(self, miss: float, side: int) -> float:
-        """Return the same at this level alone."""
-        sign = 1 if side else -1
-        own = sign * (self.ahead.ends(miss, miss)[side] - self.ahead.centre)
-        other = sign * (self.behind.centre - self.behind.ends(miss, miss)[1 - side])
-        return _combined(max(own, 0.0), max(other, 0.0), self.correlation)
+        def distance(factor: float) -> float:
+            largest = np.maximum.accumulate(each(factor))
+            found = PchipInterpolator(levels, largest)(quantile) if within else largest[-1]
+            errors = _combined(self.ahead.error, factor * self.behind.error, self.correlation)
+            return max(float(found), quantile * float(errors))
+
+        return distance
 
 
 @dataclass(frozen=True)
@@ -90,49 +90,73 @@ class Quotient:
     lower end of that difference is 0, √(D₁² + L² E₂² − 2 ρ L D₁ E₂) below it, with D₁ and E₂ the
     distances from the numbers to their own ends. With normal ends this is Fieller's interval. An end
     is infinite where the second number may be 0. With the sign −1 the second number is negated first.
+    A `lift` has the ends of `Mover`, so that it says the same as the difference about being above 0.
     """
 
-    above: Spread
-    below: Spread
+    ahead: Spread
+    behind: Spread
     correlation: float
     sign: int = 1
+    lift: bool = False  # whether it excludes 1 where the interval of the difference excludes 0
     kind: str = "MOVER ratio"
 
     @property
     def centre(self) -> float:
         """The ratio."""
-        return self.sign * self.above.centre / self.below.centre
+        return self.sign * self.ahead.centre / self.behind.centre
 
     @property
     def error(self) -> float:
         """Standard error of the ratio, by the delta method."""
-        other = self.centre * self.below.error
-        reach = _combined(self.above.error, other, self.sign * self.correlation)
-        return reach / abs(self.below.centre)
+        other = self.sign * self.centre * self.behind.error
+        reach = float(_combined(self.ahead.error, other, self.correlation))
+        return reach / abs(self.behind.centre)
 
     def ends(self, below: float, above: float) -> tuple[float, float]:
         """Return the interval ends with these error probabilities below and above."""
-        if not self.sign * self.below.centre > 0:
+        if not self.sign * self.behind.centre > 0:
             return -inf, inf
         return self._end(-1, below), self._end(+1, above)
 
     def _end(self, side: int, miss: float) -> float:
         """Return the ratio R at which the lower (side −1) or upper end of θ₁ − R θ₂ is 0."""
-        top, bottom = self.above.centre, self.sign * self.below.centre
-        own = max(side * (self.above.ends(miss, miss)[side > 0] - top), 0.0)
-        least, largest = sorted(self.sign * end for end in self.below.ends(miss, miss))
+        top, bottom = self.ahead.centre, self.sign * self.behind.centre
+        pair = Mover(self.ahead, self.behind, self.correlation)
+        end = int(side > 0)
+        reach: Callable[[float], Any] = (
+            pair.reach(miss, end) if self.lift else _distances(pair, (miss,), end)
+        )
 
         def beyond(ratio: float) -> float:
-            # a larger second number makes a positive ratio smaller
-            away = largest - bottom if side * ratio < 0 else bottom - least
-            reach = _combined(own, ratio * max(away, 0.0), self.sign * self.correlation)
-            return side * (top - ratio * bottom) + reach
+            return side * (top - ratio * bottom) + float(np.max(reach(self.sign * ratio)))
 
-        return _root(beyond, self.centre, side * (self.error or abs(self.centre) or 1.0))
+        start, one = self.centre, float(self.sign)
+        if self.lift and side * (one - start) > 0:  # there the difference is 0
+            if beyond(one) <= 0:
+                return float(brentq(beyond, start, one, rtol=1e-10))
+            start = one
+        return _root(beyond, start, side * (self.error or abs(self.centre) or 1.0))
 
 
-def _combined(own: float, other: float, correlation: float) -> float:
-    return sqrt(max(own**2 + other**2 - 2 * correlation * own * other, 0.0))
+def _distances(
+    pair: Mover, misses: Sequence[float] | FloatArray, side: int
+) -> Callable[[float], FloatArray]:
+    """Return the distances at these error probabilities to an end of θ₁ − r θ₂, by r, (misses,)."""
+    own, other = (
+        np.maximum((np.array([each.ends(p, p) for p in misses]) - each.centre) * (-1, 1), 0.0)
+        for each in (pair.ahead, pair.behind)
+    )
+
+    def distances(factor: float) -> FloatArray:
+        # the lower end of a difference is at the upper end of what is subtracted
+        away = factor * other[:, side if factor < 0 else 1 - side]
+        return np.asarray(_combined(own[:, side], away, pair.correlation))
+
+    return distances
+
+
+def _combined(own: Any, other: Any, correlation: float) -> Any:
+    return np.sqrt(np.maximum(own**2 + other**2 - 2 * correlation * own * other, 0.0))
 
 
 def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
@@ -238,13 +262,15 @@ class PairedGain(UncertainValue, ValueGain):
     def relative_interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of the gain over |reference|, the relative lift.
 
-        It comes from the ratio of the two values, so it includes the error of the reference. An end
-        is infinite where the reference may be 0.
+        It comes from the ratio of the two values, so it includes the error of the reference, and it
+        excludes 0 if and only if `interval` does. An end is infinite where the reference may be 0.
         """
         if not self.reference:
             raise LevelError("There is no relative gain over a reference that is 0.")
         sign = 1 if self.reference > 0 else -1
-        ratio = Quotient(self.spread.ahead, self.spread.behind, self.spread.correlation, sign)
+        ratio = Quotient(
+            self.spread.ahead, self.spread.behind, self.spread.correlation, sign, lift=True
+        )
         asked = UncertainValue(
             value=self.relative + sign, spread=ratio, limits=_NOTE, declined=self.declined
         )

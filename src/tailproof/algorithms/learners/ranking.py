@@ -133,11 +133,13 @@ def choose_rank(log: Log) -> tuple[Rank, str]:
     gain = float(np.sqrt(path.variances[-1] / best)) if best > 0 else 1.0
     seen = f"the plain mean's error is {gain:.1f} times that of a robust one"
     if gain <= _LIGHT:
-        return "sum", f"Episodes are ranked by the sum of their rewards: tails are light ({seen})."
+        said = f"rewards about their episode's median have light tails ({seen})."
+        return "sum", f"Episodes are ranked by the sum of their rewards: {said}"
+    about = "rewards about their episode's median have heavy"
     if path.asymmetry() <= RULES.skewed:
-        said = f"median reward × length: tails are heavy and symmetric ({seen})."
+        said = f"median reward × length: {about}, symmetric tails ({seen})."
         return "median", f"Episodes are ranked by {said}"
-    said = f"winsorised sums: tails are heavy and skewed ({seen})."
+    said = f"winsorised sums: {about}, skewed tails ({seen})."
     return "winsorised", f"Episodes are ranked by {said}"
 
 

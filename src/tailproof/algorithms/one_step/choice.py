@@ -157,16 +157,15 @@ def _limits(
         )
     elif spread.unseen:
         main = (
-            "the rewards' tail limits it: Hall's transformation for skewed means, with a point for "
-            "the part of the tail that was not seen"
+            "the rewards' tail limits it: an interval for skewed means, with a point for the part of "
+            "the tail that was not seen"
         )
     else:
-        skewed = "Hall's transformation for skewed means"
-        main = f"the size limits it: {skewed} over {len(influence):,} {unit}s"
+        main = f"the size limits it: an interval for skewed means over {len(influence):,} {unit}s"
     squares = influence**2
     if squares.sum() > 0 and squares.max() > RULES.decides * squares.sum():
         alone = (
-            f"One {unit} carries {squares.max() / squares.sum():.0%} of the squared scores: how often "
+            f"one {unit} carries {squares.max() / squares.sum():.0%} of the squared scores: how often "
             f"such a {unit} comes cannot be told from this log, and the interval may be too short"
         )
         return [main, alone]

@@ -148,7 +148,7 @@ class Judge:
             why_not=choice.declined
             if self.log.n_groups >= FEWEST
             else f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "
-            f"least {FEWEST} are needed",
+            f"least {FEWEST} are needed: hold out more of them (--holdout, holdout=), or log more",
         )
 
 
