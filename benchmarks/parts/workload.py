@@ -60,7 +60,7 @@ def products(members: int, hidden: tuple[int, ...]) -> Callable[[int], None]:
     network(2 * members, BATCH, BATCH, pairs)
     network(2 * members, BATCH, 0, pairs)
     network(members, 2 * BATCH, BATCH, states)
-    # The last layer's products have one column: matrix-vector products, as in the learner.
+    # The last layer's products have one column and are computed transposed, as in the learner.
     thin = [call for call in calls if 1 in call[2].shape[1:] or call[0].shape[2] == 1]
     wide = [call for call in calls if not (1 in call[2].shape[1:] or call[0].shape[2] == 1)]
 
@@ -71,7 +71,6 @@ def products(members: int, hidden: tuple[int, ...]) -> Callable[[int], None]:
             if left.shape[2] == 1:
                 torch.mul(left, right, out=result)
             else:
-                for a, b, c in zip(left, right, result, strict=True):
-                    torch.mv(a, b[:, 0], out=c[:, 0])
+                torch.bmm(right.mT, left.mT, out=result.mT)
 
     return run

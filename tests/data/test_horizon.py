@@ -1,5 +1,7 @@
 """Ends by the clock are recognised, and the default counts the steps then."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,12 @@ def ragged(lengths, *, ends="terminated", seed=0, states=None, rewards=None):
         states, rng.integers(2, size=n), rng.normal(size=n) if rewards is None else rewards,
         states + 0.1, episode=episode, **{ends: last},
     )  # fmt: skip
+
+
+def one_end_of_many():
+    """Episodes of one length, all but the first cut off: one end is no clock."""
+    log = log_of(np.random.default_rng(7).normal(size=(EPISODES * STEPS, 1)), ends="truncated")
+    return replace(log, terminated=np.arange(log.n_transitions) == STEPS - 1)
 
 
 def log_of(states, *, ends="terminated", length=STEPS):
@@ -54,6 +62,7 @@ QUIET = {
     "a clock that runs down": lambda x: log_of(np.column_stack([-2 * STEP, x])),
     "layers of states": lambda x: log_of(2 * STEP[:, None] + (x[:, None] > 0)),
     "ends that are cut": lambda x: log_of(x, ends="truncated"),
+    "one end of many": lambda x: one_end_of_many(),
     "one episode": lambda x: log_of(x, length=len(x)),
     "one step": lambda x: log_of(x, length=1),
     "episodes of all lengths": lambda x: ragged(np.random.default_rng(1).geometric(0.2, size=90)),

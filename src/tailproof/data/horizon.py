@@ -30,9 +30,11 @@ def with_step(log: Log) -> Log:
 
 def time_limit(log: AnyLog) -> str:
     """Return in words when the episodes of a log that `ends_by_the_clock` end."""
-    least, most = int(log.lengths.min()), int(log.lengths.max())
+    lengths = log.lengths[log.ends]
+    least, most = int(lengths.min()), int(lengths.max())
     if least == most:
-        return f"every episode ends for good after {most} steps"
+        who = "every episode ends" if log.ends.all() else "episodes end"
+        return f"{who} for good after {most} steps"
     return f"episodes end for good after {least} to {most} steps, which the step foretells"
 
 
@@ -54,7 +56,8 @@ def ends_by_the_clock(log: AnyLog) -> bool:
     rows = np.bincount(np.searchsorted(edges, steps), at_risk)
     ends = np.bincount(np.searchsorted(edges, last), minlength=len(rows))
     rate = ends.sum() / rows.sum()
-    if np.ptp(lengths) and _surprise(ends, rate * rows, rate * (1 - rate) * rows) < _SURPRISING:
+    fixed = bool(log.ends.all()) and np.ptp(lengths) == 0  # a clock, however few the episodes
+    if not fixed and _surprise(ends, rate * rows, rate * (1 - rate) * rows) < _SURPRISING:
         return False
     part = _some_episodes(log)
     place = np.searchsorted(edges, part.step_of_row)
@@ -64,8 +67,7 @@ def ends_by_the_clock(log: AnyLog) -> bool:
         for each in (part.terminated, np.full(len(place), rate), chance, chance * (1 - chance))
     )
     explained = np.abs(ends - expected).sum() < _UNEXPLAINED * np.abs(ends - constant).sum()
-    surprise = _surprise(ends, expected, variance)
-    return not explained and (surprise > _SURPRISING or not np.ptp(lengths))
+    return not explained and (fixed or _surprise(ends, expected, variance) > _SURPRISING)
 
 
 def _surprise(counts: AnyArray, expected: AnyArray, variance: AnyArray) -> float:

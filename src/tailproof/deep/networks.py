@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+#: Products with at most this many columns are computed transposed, which is up to ten times as fast.
+_NARROW = 12
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -175,9 +178,8 @@ class Pass:
         last = len(self.outputs) - 1
         for layer, (weight, bias) in enumerate(self.stack.layers()):
             output = self.outputs[layer]
-            if weight.shape[2] == 1 and layer > 0:
-                _vectors(hidden, weight, output)
-                output += bias
+            if weight.shape[2] <= _NARROW:
+                output.copy_(torch.baddbmm(bias.mT, weight.mT.contiguous(), hidden.mT).mT)
             else:
                 torch.baddbmm(bias, hidden, weight, out=output)
             if layer < last:
@@ -201,22 +203,22 @@ class Pass:
             if to_parameters:
                 if self.gradient is None:
                     raise RuntimeError("This pass has no buffer for the parameters' gradient.")
-                if weight.shape[2] == 1:
-                    _vectors_back(entering, flowing, self.gradient.weights[layer])
+                if weight.shape[2] <= _NARROW:
+                    self.gradient.weights[layer].copy_(torch.bmm(flowing.mT, entering).mT)
                 else:
-                    torch.bmm(entering.transpose(1, 2), flowing, out=self.gradient.weights[layer])
+                    torch.bmm(entering.mT, flowing, out=self.gradient.weights[layer])
                 torch.sum(flowing, dim=1, keepdim=True, out=self.gradient.biases[layer])
             if layer == 0:
                 break
             below = self.back[layer - 1][:, :rows]
             if weight.shape[2] == 1:
-                torch.mul(flowing, weight.transpose(1, 2), out=below)
+                torch.mul(flowing, weight.mT, out=below)
             else:
-                torch.bmm(flowing, weight.transpose(1, 2), out=below)
+                torch.bmm(flowing, weight.mT, out=below)
             flowing = torch.ops.aten.threshold_backward.grad_input(
                 below, entering, 0.0, grad_input=below
             )
-        return torch.bmm(flowing, self.stack.weights[0][:, :to_inputs].transpose(1, 2))
+        return torch.bmm(flowing, self.stack.weights[0][:, :to_inputs].mT)
 
     def backward_chosen(self, chosen: Tensor, to_inputs: int) -> Tensor:
         """Return ∂(output of network chosen[r] at row r)/∂(first inputs of row r), (rows, to_inputs).
@@ -237,17 +239,6 @@ class Pass:
                 flowing = torch.mm(flowing * active, below.t())
             result[rows] = flowing
         return result
-
-
-def _vectors(hidden: Tensor, weight: Tensor, output: Tensor) -> None:
-    # A batched product with one column is many times slower than separate matrix-vector products.
-    for member, column, result in zip(hidden, weight, output, strict=True):
-        torch.mv(member, column[:, 0], out=result[:, 0])
-
-
-def _vectors_back(entering: Tensor, flowing: Tensor, gradient: Tensor) -> None:
-    for member, column, result in zip(entering, flowing, gradient, strict=True):
-        torch.mv(member.t(), column[:, 0], out=result[:, 0])
 
 
 class Adam:
