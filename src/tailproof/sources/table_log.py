@@ -65,7 +65,7 @@ def read_table(
     original, parts, columns, description, rows = _loaded(source, parts, beside, tidying, notes)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
-        kept = require_complete(rows, columns, tidy)
+        kept = require_complete(rows, columns, tidy, notes)
         used = rows if kept is None else rows.filter(pa.array(kept))
         steps = _steps(used, columns, description, tidy, notes)
     if description is None:
@@ -84,9 +84,6 @@ def read_table(
         log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows
     if kept is not None:
-        notes.cautions.append(
-            f"{int((~kept).sum())} of {len(kept)} rows left out: their episodes have missing values."
-        )
         origin = origin.within(np.flatnonzero(kept), len(kept))
     said = columns.parts()
     hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}
