@@ -197,6 +197,18 @@ def test_an_episode_that_goes_on_unseen_loses_its_last_step_with_a_warning():
 
 
 @pytest.mark.parametrize("lazy", [False, True])
+def test_who_named_the_ends_is_not_told_to_name_them(tmp_path, lazy):
+    path = tmp_path / "log.parquet"
+    pyarrow.parquet.write_table(pa.table(TWO | {"ended": [False, True, False, False]}), path)
+    reading = read(path, terminated="ended", lazy=lazy)
+    (said,) = [each for each in reading.cautions if "left out" in each]
+    assert said == (
+        "1 last step of 2 episodes left out: not marked as an end, and the state that followed was "
+        "not logged."
+    )
+
+
+@pytest.mark.parametrize("lazy", [False, True])
 def test_a_guess_that_would_leave_many_rows_out_is_a_question(tmp_path, lazy):
     """A customer who comes back: an episode of two steps, or two decisions?"""
     n = 40
@@ -395,7 +407,7 @@ def test_notes_are_said_by_the_description():
         ({"reward": [1.0, None, 2.0]}, "Column 'reward' has 1 missing value, the first at row 1"),
         ({"reward": [1.0, float("nan"), 2.0]}, "Column 'reward' has 1 missing value.*row 1"),
         ({"reward": [1.0, float("inf"), 2.0]}, "'reward' must hold finite.* Got inf at row 1"),
-        ({"reward": ["1", "2", "?"]}, "'reward' must hold numbers. Got string, such as '1'"),
+        ({"reward": ["1", "2", "?"]}, "'reward' must hold numbers. Got '\\?' at row 2 \\(1 such row\\)"),
         (
             {"x_1": [dt.time(12), dt.time(13), dt.time(14)]},
             "'x_1' must hold numbers. Got time64.*such as the hou",

@@ -151,7 +151,7 @@ def _require_transitions(
     """Warn about steps that are left out or missing; raise if no transition is left."""
     if not columns.next_state:
         steps = survey.rows - len(kept)
-        say_what_is_left_out(notes, dropped, ~kept)
+        say_what_is_left_out(notes, dropped, ~kept, marked=columns.terminated is not None)
         say_where_steps_are_missing(notes, survey.gaps, steps, survey.first_gap)
     if not kept.any():
         raise LogError("A log needs at least one transition. Got none whose next state is known.")
