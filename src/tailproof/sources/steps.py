@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, such
 from tailproof.data.log import Log
 from tailproof.data.origin import Origin
 from tailproof.data.spaces import as_space
@@ -282,7 +282,7 @@ def _next_states(
             row = episodes.was(int(wrong.argmax()))
             raise LogError(
                 f"The next state may be missing only at the last row of an episode. It is at row "
-                f"{row} ({int(wrong.sum())} such rows); fill it in, or pass next_state=False to "
+                f"{row} ({such(wrong.sum())}); fill it in, or pass next_state=False to "
                 f"derive all next states from the rows."
             )
     if unknown.any() and steps.guessed_episode is not None:
