@@ -208,8 +208,8 @@ def method(
         raise MethodError(
             f"There is no method {name!r}."
             + (f" Did you mean {close[0]!r}?" if close else "")
-            + f" Known are {', '.join(names())}; or compose a "
-            f"Method(base=..., partition=..., aggregate=..., at=...)."
+            + " `tailproof methods` lists them; or compose a "
+            "Method(base=..., partition=..., aggregate=..., at=...)."
         )
     chosen, changes = row.method, dict[str, Any]()
     if confidence is not None:

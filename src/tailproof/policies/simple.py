@@ -236,8 +236,8 @@ def chosen_integers(
     )
     if actions.shape != (n,) or not whole:
         raise PolicyError(
-            f"A deterministic policy over {n_actions} actions must return {n} integers. "
-            f"Got dtype {actions.dtype}, shape {actions.shape}."
+            f"A deterministic policy over {n_actions} actions must return {n} integers, one for each "
+            f"row. Got the shape {actions.shape}, dtype {actions.dtype}."
         )
     return actions.astype(np.intp, copy=False)
 

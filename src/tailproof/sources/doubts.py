@@ -23,6 +23,8 @@ _COPIED = 0.2  # share of rows that repeat a reward from which they are compared
 _VALUES, _TIMES = 50, 10  # how many rewards must be repeated, and how often at most, by the median
 _ALIKE = 0.75  # share of the repeated rewards that only copies repeat
 _BY_CHANCE = 0.7  # the largest chance that two rows have the same state and action
+_TINY = 1e-3  # what a propensity is of the median one if it is named
+_FEW = 0.01  # share of rows up to which tiny propensities are slips
 
 #: Reads the columns that have no part in the log.
 Unused = Callable[[], Sequence[pa.ChunkedArray]]
@@ -90,6 +92,7 @@ def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
     space, given = steps.action_space, steps.propensity
     if given is None or not isinstance(space, Discrete) or not (given > 0).all():
         return
+    _say_which_are_tiny(given, columns, notes)
     misfit = propensity_misfit(
         steps.states,
         steps.state_names or (),
@@ -104,6 +107,20 @@ def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
             f"must be the probabilities of the actions that were taken; correct them, or pass "
             f"propensity=False to have them estimated."
         )
+
+
+def _say_which_are_tiny(given: FloatArray, columns: Columns, notes: Notes) -> None:
+    """Warn if a few tiny propensities outweigh all other rows, whose weights are their inverses."""
+    tiny = given < _TINY * np.median(given)
+    if not 0 < tiny.mean() < _FEW or (1 / given[tiny]).sum() < (1 / given[~tiny]).sum():
+        return
+    row, several = int(given.argmin()), tiny.sum() > 1
+    notes.cautions.append(
+        f"Row {row} has the propensity {given[row]:.3g} in {columns.propensity!r} (the first row is 0"
+        f"{f'; {tiny.sum()} rows are alike' if several else ''}): where a policy takes "
+        f"{'their' if several else 'its'} action, {'they weigh' if several else 'it weighs'} more than "
+        f"all others together. Correct {'them' if several else 'it'} if this is a slip."
+    )
 
 
 def _say_what_is_copied(steps: Steps, unused: Unused, notes: Notes) -> None:
