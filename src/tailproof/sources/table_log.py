@@ -69,7 +69,9 @@ def read_table(
         used = rows if kept is None else rows.filter(pa.array(kept))
         steps = _steps(used, columns, description, tidy, notes)
     if description is None:
-        say_what_is_odd(steps, columns, partial(_unused, original, columns, kept), notes)
+        unused = partial(_unused, original, columns, kept)
+        ordered = parts.get("step") is False
+        say_what_is_odd(steps, columns, unused, notes, ordered=ordered)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
