@@ -78,9 +78,9 @@ class LogOptions:
     """The log and its columns."""
 
     log: str = typer.Argument(
-        help="A Parquet, CSV, JSON-lines, Excel, Arrow, SQLite, DuckDB or HDF5 (D4RL) file, a "
-        "query (duckdb://shop.db?query=SELECT ...), a folder of Parquet files (or its URI, such as "
-        "s3://bucket/folder), or a Minari data set.",
+        help="A Parquet, CSV, JSON-lines, Excel, Arrow, SQLite, DuckDB or HDF5 (D4RL) file, an .npz "
+        "file with D4RL's arrays, a query (duckdb://shop.db?query=SELECT ...), a folder of Parquet "
+        "files (or its URI, such as s3://bucket/folder), or a Minari data set.",
         metavar="LOG",
     )
     state: str | None = column_option(
