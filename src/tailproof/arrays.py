@@ -27,6 +27,11 @@ def as_array(name: str, values: Any, error: type[TailproofError]) -> AnyArray:
     return np.asarray(values)
 
 
+def such(rows: Any) -> str:
+    """Return a number of rows in words: "1 such row", "3 such rows"."""
+    return f"{int(rows)} such row{'' if rows == 1 else 's'}"
+
+
 def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -> None:
     """Raise `error` unless every entry of `values` is finite, naming the first that is not."""
     with np.errstate(over="ignore", invalid="ignore"):

@@ -44,7 +44,10 @@ def evaluate(shop, *more):
     return run("evaluate", shop, "--policy", "always:coupon", *words, *more)
 
 
-ASKED = ("--quantile", "0.5", "--quantile", "0.9", "--cvar", "0.2", "--per", "sessions")
+ASKED = (
+    *("--quantile", "0.5", "--quantile", "0.9", "--cvar", "0.2", "--upper-cvar", "0.1"),
+    *("--per", "sessions"),
+)
 
 
 def test_everything_at_once_with_clusters(shop):
@@ -57,7 +60,7 @@ def test_everything_at_once_with_clusters(shop):
         "mean of the worst 20 %",
         "per sessions",
         "at any time",
-        "winsorised at p99.9, this would read",
+        "winsorised at p99.9, the value of the policy would read",
     ):
         assert label in result.stdout
 
@@ -66,7 +69,7 @@ def test_the_report_says_what_a_cap_would_change(shop, tmp_path):
     report = tmp_path / "report.html"
     assert evaluate(shop, "--report", report, "--quantile", "0.9").exit_code == 0
     text = report.read_text()
-    assert "Winsorised at p99.9, this would read" in text
+    assert "Winsorised at p99.9, the value of the policy would read" in text
     assert "Quantile 0.9: " in text
 
 
@@ -74,7 +77,10 @@ def test_the_record_holds_the_same_numbers(shop):
     result = evaluate(shop, *ASKED, "--sequential", "--json")
     record = json.loads(result.stdout)
     names = [each["name"] for each in record["returns"]]
-    assert names == ["quantile 0.5", "quantile 0.9", "mean of the worst 20 %", "per sessions"]
+    assert names == [
+        *("quantile 0.5", "quantile 0.9", "mean of the worst 20 %", "mean of the best 10 %"),
+        "per sessions",
+    ]
     for each in record["returns"]:
         assert each["low"] <= each["value"] <= each["high"]
     assert record["sequential"]["low"] < record["value"] < record["sequential"]["high"]
@@ -88,7 +94,7 @@ def test_the_cap_that_is_shown_is_the_cap_that_can_be_asked_for(shop):
     assert asked["value"] == pytest.approx(shown["winsorised"]["value"])
     assert asked["winsorised"]["value"] == pytest.approx(shown["value"])
     said = evaluate(shop, "--clip", "p99.9").stdout
-    assert "without the cap at p99.9, this would read" in said
+    assert "without the cap at p99.9, the value of the policy would read" in said
 
 
 @pytest.mark.parametrize(

@@ -435,7 +435,7 @@ def test_catalogue_settings_reach_the_base_and_typos_do_not():
     assert method("roam-dm", aggregate=Quantile(0.2)).aggregate == Quantile(0.2)
     assert method("roam-dm", confidence=0.95).folds == 30
     for name, settings, text in (
-        ("roam", {}, "There is no method 'roam'. Did you mean 'roam-.*Known are auto, fqe, lstd"),
+        ("roam", {}, "There is no method 'roam'. Did you mean 'roam-.*`tailproof methods` lists"),
         ("fqe", {"folds": 5}, "'fqe' fits one member on the whole log and has no folds"),
         ("fqe", {"rigde": 1.0}, "FQE has no setting 'rigde'. It has aggregate_first"),
         ("fqe", {"ridge": -1.0}, "ridge must be a number of at least 0"),

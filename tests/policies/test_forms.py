@@ -234,6 +234,7 @@ def test_always_and_uniform_by_text(table):
         ("0.5*always:email + 0.2*logged", "must be at least 0 and add up to 1. Got 0.5 \\+ 0.2"),
         ("0.5*always:email + logged", "needs its share.*Got 'logged'"),
         ("unifrom", "Did you mean 'uniform'?"),
+        ("none", "Did you mean 'always:none'?"),
         ("allways:email", "Did you mean 'always:email'?"),
         ("model.joblib", "is a pickle, and reading one runs whatever code is in it"),
         (np.zeros(3), "an entry for each of the 400 rows of the log's table. Got 3"),

@@ -67,11 +67,11 @@ def test_draws_integrate_exactly_over_discrete_and_evenly_over_sampled_policies(
         (lambda states: np.full(3, 2), r"must choose an action in 0\.\.1\. Got 2 for state"),
         (
             lambda states: np.full(3, 0.5),
-            r"over 2 actions must return 3 integers\. Got dtype float64",
+            r"over 2 actions must return 3 integers, one for each row\. Got .*, dtype float64",
         ),
         (
             lambda states: np.zeros(2, int),
-            r"must return 3 integers\. Got dtype int64, shape \(2,\)",
+            r"must return 3 integers, .*\. Got the shape \(2,\), dtype int64",
         ),
         ("go left", r"A policy is a callable states -> actions.* Got str"),
     ],

@@ -118,7 +118,11 @@ def test_patterns_of_states_and_next_states_are_paired_by_what_the_star_stands_f
             {"reward": "action", "action": "action"},
             "one part. Got 'action' for action and r",
         ),
-        (PLAIN, {"state": ["reward"]}, "No column looks like the reward"),
+        (
+            PLAIN,
+            {"state": ["reward"]},
+            "No column looks like the reward. 'reward' could be the reward, but was taken as a state",
+        ),
         (("x", "x", "a", "r"), {}, "Column names must differ. Got x more than once"),
         ((*PLAIN, "next_x_1"), {}, "Next states are given for some .* no next_x_2"),
         ((*PLAIN, "y"), {"next_state": ["y"]}, "next-state column for each of the 2 state columns"),

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tailproof import evaluate
 from tailproof.errors import LogError
 from tailproof.sources import read
 
@@ -134,3 +135,57 @@ def test_several_columns_name_an_episode(tmp_path):
     table.to_parquet(path)
     with pytest.raises(LogError, match=r"one column. Got house, day; read it with lazy=False"):
         read(path, lazy=True, state="age", episode=["house", "day"], **parts)
+
+
+def test_a_tiny_propensity_that_outweighs_the_log_is_named():
+    rng = np.random.default_rng(0)
+    table = {"x": rng.normal(size=400), "a": [0, 1] * 200, "r": rng.normal(size=400)}
+    table["propensity"] = np.full(400, 0.5)
+    assert read(table).cautions == ()
+    table["propensity"][7] = 1e-6
+    (said,) = read(table).cautions
+    assert said.startswith("Row 7 has the propensity 1e-06 in 'propensity' (the first row is 0): ")
+    table["propensity"][8] = 2e-6
+    assert (
+        "Row 7 has the propensity 1e-06 in 'propensity' (the first row is 0; 2 rows are alike"
+        in (read(table).describe())
+    )
+
+
+def visits(rows):
+    table = {
+        "patient": np.repeat(np.arange(10), 4),
+        "visit_no": np.tile(np.arange(1, 5), 10).astype(np.uint8),
+        "seen_on": pd.date_range("2024-01-01", periods=40).strftime("%Y-%m-%d").to_numpy(),
+        "note": np.arange(40.0) % 7,
+        "x": np.arange(40.0),
+        "action": np.arange(40) % 2,
+        "reward": np.arange(40) % 3.0,
+    }
+    return {name: values[rows] for name, values in table.items()}
+
+
+def test_a_column_that_may_be_the_step_is_said_and_one_that_contradicts_the_file_is_warned_of():
+    named = {"episode": "patient", "state": "x", "terminated": True}
+    inorder, reversed_ = visits(np.arange(40)), visits(np.arange(40)[::-1])
+    reading = read(inorder, **named)
+    assert reading.cautions == ()
+    assert any(
+        note.endswith("order of the file, in which visit_no, seen_on grows.")
+        for note in reading.notes
+    )
+    (said,) = read(reversed_, **named).cautions
+    assert "but visit_no, seen_on would put them in another" in said
+    assert "pass step='visit_no'" in said
+    for step in (False, "visit_no"):
+        assert read(reversed_, **named, step=step).cautions == ()
+
+
+def test_episodes_of_one_row_are_said_to_be_such():
+    table = visits(np.arange(40)) | {"uid": np.arange(40)}
+    reading = read(table, episode="uid", state="x")
+    assert "Every episode of 'uid' has one row" in reading.describe()
+    assert str(evaluate(reading.log, "uniform", gamma=0.9).unit) == "reward per row"
+    assert (
+        "has one row" not in read(table, episode="patient", state="x", terminated=True).describe()
+    )

@@ -196,6 +196,27 @@ def test_an_episode_that_goes_on_unseen_loses_its_last_step_with_a_warning():
     assert log.truncated.all()
 
 
+@pytest.mark.parametrize("words", ["yes no", "Y N", "TRUE FALSE", "t f", "1 0"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_ends_may_be_written_as_words(tmp_path, lazy, words):
+    yes, no = words.split()
+    path = tmp_path / "log.parquet"
+    pyarrow.parquet.write_table(pa.table(TWO | {"ended": [no, yes, no, yes]}), path)
+    assert read_log(path, terminated="ended", lazy=lazy).n_transitions == 4
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_who_named_the_ends_is_not_told_to_name_them(tmp_path, lazy):
+    path = tmp_path / "log.parquet"
+    pyarrow.parquet.write_table(pa.table(TWO | {"ended": [False, True, False, False]}), path)
+    reading = read(path, terminated="ended", lazy=lazy)
+    (said,) = [each for each in reading.cautions if "left out" in each]
+    assert said == (
+        "1 last step of 2 episodes left out: not marked as an end, and the state that followed was "
+        "not logged."
+    )
+
+
 @pytest.mark.parametrize("lazy", [False, True])
 def test_a_guess_that_would_leave_many_rows_out_is_a_question(tmp_path, lazy):
     """A customer who comes back: an episode of two steps, or two decisions?"""
@@ -395,7 +416,10 @@ def test_notes_are_said_by_the_description():
         ({"reward": [1.0, None, 2.0]}, "Column 'reward' has 1 missing value, the first at row 1"),
         ({"reward": [1.0, float("nan"), 2.0]}, "Column 'reward' has 1 missing value.*row 1"),
         ({"reward": [1.0, float("inf"), 2.0]}, "'reward' must hold finite.* Got inf at row 1"),
-        ({"reward": ["1", "2", "?"]}, "'reward' must hold numbers. Got string, such as '1'"),
+        (
+            {"reward": ["1", "2", "?"]},
+            "'reward' must hold numbers. Got '\\?' at row 2 \\(1 such row\\)",
+        ),
         (
             {"x_1": [dt.time(12), dt.time(13), dt.time(14)]},
             "'x_1' must hold numbers. Got time64.*such as the hou",
@@ -406,9 +430,10 @@ def test_notes_are_said_by_the_description():
         ({"action": ["a", None, "b"]}, "'action' has 1 missing value"),
         ({"action": [1, None, 2]}, "'action' has 1 missing value"),
         ({"propensity": [0.5, 0.0, 0.5]}, "propensity must lie in .* Got 0 at row 1"),
-        ({"propensity": [0.5, 1.5, 0.5]}, "propensity must lie in .* Got 1.5 at row 1"),
-        ({"done": ["yes", "no", "yes"]}, "'done' must hold true and false, or 1 and 0. Got string"),
-        ({"done": [0, 1, 2]}, "'done' must hold true and false, or 1 and 0. Got 2 at row 2"),
+        ({"propensity": [0.5, 1.5, 0.5]}, r"Got 1.5 at row 1 \(1 such row\); .* at most 1"),
+        ({"done": ["yes", "no", "so"]}, "'done' must hold true and false, .* Got 'so' at row 2"),
+        ({"done": [0, 1, 2]}, "'done' must hold true and false, .* or 1 and 0. Got 2 at row 2"),
+        ({"propensity": [50.0, 30.0, 20.0]}, r"Got 50 at row 0 \(3 such rows\).* divide .* by 100"),
         ({"done": [0, 0, 0]}, "no row is marked as the end of an episode"),
         ({"episode": [1, None, 2]}, "'episode' has 1 missing value"),
         ({"episode": [[1], [1], [2]]}, "'episode' must hold labels"),

@@ -46,16 +46,47 @@ def test_a_missing_boolean_is_a_number_with_an_indicator():
 def test_whole_episodes_are_dropped_and_columns_stay_with_their_rows():
     table = {
         "episode": [1, 1, 2, 2],
-        "x": [1.0, None, 3.0, 4.0],
+        "x": [1.0, 2.0, 3.0, 4.0],
         "new": ["a", "a", "b", "a"],
         **BASE,
+        "reward": [1.0, None, 3.0, 4.0],
     }
-    with pytest.warns(TailproofWarning, match="2 of 4 rows left out: their episodes have missing"):
+    said = "1 of 2 episodes left out, 2 of 4 rows, for missing values of reward.$"
+    with pytest.warns(TailproofWarning, match=said):
         log = read_log(table, missing="drop-episode", terminated=True)
     assert log.rewards.tolist() == [3.0, 4.0]
     policy = for_log(Column("new"), log)
     assert policy.choose_at(log.states, log.table_rows.rows).tolist() == [1, 0]
     assert policy.choose_at(log.next_states, log.table_rows.next_rows)[0] == 0
+
+
+def test_episodes_with_missing_states_are_kept_when_episodes_are_dropped():
+    table = {
+        "episode": [1, 2, 3, 3, 3],
+        "x_age": [1.0, None, 3.0, 4.0, 5.0],
+        "x_shop": [None, "n", "s", "s", "s"],
+        "action": ["a", "b", "a", "b", "a"],
+        "reward": [1.0, 2.0, 3.0, None, 5.0],
+    }
+    reading = read(table, missing="drop-episode", terminated=True)
+    kept = {name: column[:2] for name, column in table.items()}
+    assert reading.log.states.tolist() == read_log(kept).states.tolist()
+    assert reading.log.rewards.tolist() == [1.0, 2.0]
+    (said,) = reading.cautions
+    assert "1 of 3 episodes left out, 3 of 5 rows, for missing values of reward." in said
+    assert "longer than those that are kept, 3 rows on average against 1: the answer is" in said
+
+
+def test_missing_rewards_of_episodes_are_not_to_be_cut_out_of_them():
+    table = BASE | {"reward": [1.0, None, 2.0, 3.0], "x": [0.0, 1.0, 2.0, 3.0]}
+    with pytest.raises(LogError, match="or pass missing='drop-episode' to leave out these rows"):
+        read_log(table)
+    assert "1 of 4 rows left out, for" in read(table, missing="drop-episode").describe()
+    with pytest.raises(
+        LogError, match="to leave out the whole episodes that they are in"
+    ) as caught:
+        read_log(table | {"episode": [1, 1, 2, 2]})
+    assert "drop these rows" not in str(caught.value)
 
 
 def test_error_names_all_columns_at_once():

@@ -156,6 +156,8 @@ def opened(
         session.note(f"The log stays on disk and is read in pieces: {reading.log!r}.")
     if reading.columns is not None:
         session.note(f"Read as {reading.columns.describe()}.")
+    else:
+        session.note(f"Read as {reading.log!r}.")
     for note in reading.notes:
         session.note(note)
     for caution in reading.cautions:

@@ -169,9 +169,8 @@ class PairedMethodOptions(MethodOptions):
     """A method whose estimates can be paired, by row scores or by folds."""
 
     method: str = option(
-        "auto: the default of `evaluate` for one-step logs, roam-dm for others. Or a name with folds "
-        "that `tailproof methods` lists; it gets as many folds as the gate needs unless --folds says "
-        "otherwise.",
+        "auto: as in `evaluate`. Or a name that `tailproof methods` lists; one with folds gets as many "
+        "as the gate needs unless --folds says otherwise.",
         default=AUTO,
     )
 

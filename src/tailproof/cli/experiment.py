@@ -31,6 +31,9 @@ class ExperimentOptions:
     cvar: list[float] = option(
         "Also the mean of this worst share of returns; may be repeated.", default=[], metavar="Q"
     )
+    upper_cvar: list[float] = option(
+        "Also the mean of this best share of returns; may be repeated.", default=[], metavar="Q"
+    )
     per: str | None = option(
         "Also the reward per unit of this column, as sessions.", metavar="COLUMN"
     )
@@ -57,12 +60,14 @@ def experiment_findings(
         found["lift"] = asdict(lift)
         ends = f"{lift.low:+.1%} to {lift.high:+.1%}  ({percent(level)})"
         rows.append(("lift", f"{lift.value:+.1%}, {ends}"))
-    if options.quantile or options.cvar or options.per or _shows_cap(whole, estimate):
+    tails = options.cvar or options.upper_cvar
+    if options.quantile or tails or options.per or _shows_cap(whole, estimate):
         log = in_memory(whole, "The distribution of returns")
         returns = returns_under(log, policy, gamma=estimate.gamma, per=options.per)
     if returns is not None:
         asked = [returns.quantile(q, level=level) for q in options.quantile]
         asked += [returns.cvar(q, level=level) for q in options.cvar]
+        asked += [returns.cvar(q, level=level, upper=True) for q in options.upper_cvar]
         if options.per is not None:
             asked.append(replace(returns.ratio(level=level), name=f"per {options.per}"))
         for each in asked:
@@ -79,7 +84,7 @@ def experiment_findings(
     if returns is not None and (capped := cap_reading(estimate, returns)) is not None:
         cap, value = capped
         found["winsorised"] = {"cap": cap, "value": value}
-        reads = f"at {cap}, this would read {number(value)}"
+        reads = f"at {cap}, the value of the policy would read {number(value)}"
         uncapped = isinstance(estimate.method.clip, str)
         rows.append(
             ("uncapped", f"without the cap {reads}") if uncapped else ("", f"winsorised {reads}")

@@ -110,8 +110,8 @@ class LogOptions:
         "column of lists."
     )
     missing: str = option(
-        "Missing states: category (a category or the median, with an indicator), median, "
-        "drop-episode or error.",
+        "Missing states: category (a category or the median, with an indicator), median or error. "
+        "drop-episode: as category, and leave out episodes with missing rewards or actions.",
         default="category",
         panel=COLUMNS,
     )

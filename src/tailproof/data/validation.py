@@ -16,6 +16,7 @@ from tailproof.arrays import (
     IntArray,
     as_array,
     require_finite,
+    such,
 )
 from tailproof.data.spaces import ActionSpace, Discrete, as_space
 from tailproof.errors import LogError
@@ -85,7 +86,7 @@ def check_actions(
             row = int(outside[0])
             raise LogError(
                 f"actions must lie in 0..{space.n - 1}. Got {array[row]} at row {row} "
-                f"({len(outside)} such rows); code actions 0..A-1 or pass a larger action_space."
+                f"({such(len(outside))}); code actions 0..A-1 or pass a larger action_space."
             )
         return array, space
     array = real_matrix("actions", array)
@@ -100,7 +101,7 @@ def check_actions(
             row = int(np.flatnonzero(rows)[0])
             raise LogError(
                 f"actions must lie within the action space's bounds. Got {array[row]} at row {row} "
-                f"({int(rows.sum())} such rows); clip them or widen the space."
+                f"({such(rows.sum())}); clip them or widen the space."
             )
     return array, space
 
@@ -186,9 +187,14 @@ def check_propensity(propensity: npt.ArrayLike, n: int, space: ActionSpace) -> F
     bad = np.flatnonzero((values <= 0) | (values > highest * (1 + 1e-9)))
     if len(bad):
         row = int(bad[0])
+        advice = "an action that was logged had a positive probability"
+        if values.max() > highest and values.min() > 0:
+            advice = "probabilities are at most 1"
+            if values.max() <= 100 and np.median(values) > 1:
+                advice = "these look like percentages: divide the column by 100"
         raise LogError(
             f"propensity must lie in (0, {highest:g}]. Got {values[row]:g} at row {row} "
-            f"({len(bad)} such rows); an action that was logged had a positive probability."
+            f"({such(len(bad))}); {advice}."
         )
     return values
 
@@ -206,5 +212,5 @@ def require_laws(what: str, law: FloatArray, rows: BoolArray, error: type[Except
         row = int(wrong.argmax())
         raise error(
             f"{what} must be at least 0 and add up to 1. Got {law[row]} in row {row} (the first row is "
-            f"0; {int(wrong.sum())} such rows)."
+            f"0; {such(wrong.sum())})."
         )

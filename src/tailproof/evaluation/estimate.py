@@ -70,7 +70,7 @@ class ValueUnit:
     @classmethod
     def of(cls, log: AnyLog, gamma: float) -> ValueUnit:
         """Return the unit of values of a log."""
-        per = "row" if log.is_bandit and gamma == 0 else "episode"
+        per = "row" if log.is_bandit and (gamma == 0 or bool(np.all(log.ends))) else "episode"
         endless = gamma > 0 and not bool(np.any(log.ends))
         return cls(reward=log.reward_name, gamma=gamma, per=per, endless=endless)
 

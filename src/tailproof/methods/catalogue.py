@@ -221,9 +221,8 @@ def method(
     row = CATALOGUE.get(name) or deep().get(name)
     if row is None:
         raise MethodError(
-            f"There is no method {name!r}.{did_you_mean(name, names())} Known are "
-            f"{', '.join(names())}; or compose a "
-            f"Method(base=..., partition=..., aggregate=..., at=...)."
+            f"There is no method {name!r}.{did_you_mean(name, names())} `tailproof methods` lists "
+            f"them; or compose a Method(base=..., partition=..., aggregate=..., at=...)."
         )
     chosen, changes = row.method, dict[str, Any]()
     if confidence is not None:

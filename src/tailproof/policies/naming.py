@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray, such
 from tailproof.data.log import GAP, OTHER, Log, unnamed
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.data.view import LogView
@@ -343,6 +343,6 @@ def _require_available(policy: Any, log: Log) -> None:
         label = log.action_space.label(action)  # type: ignore[union-attr]
         raise PolicyError(
             f"The policy takes {label!r} in row {int(rows[at])} (the first row is 0), where it was not "
-            f"available ({len(np.unique(rows[wrong.any(axis=1)]))} such rows). Let it choose among the "
+            f"available ({such(len(np.unique(rows[wrong.any(axis=1)])))}). Let it choose among the "
             f"actions that are."
         )

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray, such
 from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.errors import PolicyError
 from tailproof.policies.blame import own_errors
@@ -183,7 +183,7 @@ def action_probabilities(
             raise PolicyError(
                 f"policy.probabilities must be non-negative and sum to one in every state. "
                 f"Got {given[row]} (sum {sums[row]:g}) for state {states[row]} "
-                f"({len(wrong)} such rows)."
+                f"({such(len(wrong))})."
             )
         return given
     chosen = np.zeros((n, n_actions))
@@ -201,7 +201,7 @@ def chosen_actions(
         row = int(wrong[0])
         raise PolicyError(
             f"The policy must choose an action in 0..{n_actions - 1}. Got {actions[row]} for state "
-            f"{states[row]} ({len(wrong)} such rows)."
+            f"{states[row]} ({such(len(wrong))})."
         )
     return actions
 
@@ -236,8 +236,8 @@ def chosen_integers(
     )
     if actions.shape != (n,) or not whole:
         raise PolicyError(
-            f"A deterministic policy over {n_actions} actions must return {n} integers. "
-            f"Got dtype {actions.dtype}, shape {actions.shape}."
+            f"A deterministic policy over {n_actions} actions must return {n} integers, one for each "
+            f"row. Got the shape {actions.shape}, dtype {actions.dtype}."
         )
     return actions.astype(np.intp, copy=False)
 

@@ -56,7 +56,7 @@ def policy_from_text(text: str, space: ActionSpace) -> Any:
         return Always(action_code(label, space), space.n)
     if text.startswith("column:") and len(text) > len("column:"):
         return Column(text.removeprefix("column:"))
-    return _load(text)
+    return _load(text, space)
 
 
 def policy_columns(policies: Iterable[Any]) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def _discrete(text: str, space: ActionSpace) -> Discrete:
     )
 
 
-def _load(text: str) -> Any:
+def _load(text: str, space: ActionSpace) -> Any:
     """Return the policy in a file, or the object of this name in a module."""
     path = Path(text)
     if path.suffix in _PICKLES:
@@ -172,9 +172,12 @@ def _load(text: str) -> Any:
         return load(path)
     module, colon, name = text.rpartition(":")
     if not colon or not module or not name:
+        actions = labels_of(space) if isinstance(space, Discrete) else []
+        meant = did_you_mean(text, ("uniform", "logged"))
+        meant = meant or did_you_mean(text, actions, "always:{}")
         raise PolicyError(
-            f"There is no file {text!r}, and it does not name a function."
-            f"{did_you_mean(text, ('uniform', 'logged'))} A policy is {POLICY_FORMS}."
+            f"There is no file {text!r}, and it does not name a function.{meant} A policy is "
+            f"{POLICY_FORMS}."
         )
     return _imported(module, name)
 

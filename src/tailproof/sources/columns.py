@@ -336,8 +336,14 @@ def _require(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> None:
     example = {part: (likely[part] or ["COLUMN"])[0] for part in missing}
     if not chosen.get("state"):
         example["state"] = "*"
+    taken = [
+        f"{name!r} could be the {part}, but was taken as a state. "
+        for part in missing
+        for name in chosen.get("state", ())
+        if plain_name(name) in {each for row in CONVENTIONS[part] for each in row}
+    ]
     raise ColumnError(
-        f"No column looks like the {' or the '.join(missing)}. The log has: "
+        f"No column looks like the {' or the '.join(missing)}. {''.join(taken)}The log has: "
         f"{listed(names, 30) or 'no columns'}. "
         f"Name {'it' if len(missing) == 1 else 'them'}, as in "
         f"{', '.join(f'{part}={name!r}' for part, name in example.items())}."

@@ -14,7 +14,7 @@ from tailproof.data.partition import label_hash
 from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.errors import listed
 from tailproof.sources.columns import Columns
-from tailproof.sources.encode import array, unwrapped
+from tailproof.sources.encode import array, dated, missing_rows, order, unwrapped
 from tailproof.sources.steps import Notes, Steps
 
 _SAME = 0.999  # rank correlation with the reward from which a state is doubted
@@ -23,19 +23,42 @@ _COPIED = 0.2  # share of rows that repeat a reward from which they are compared
 _VALUES, _TIMES = 50, 10  # how many rewards must be repeated, and how often at most, by the median
 _ALIKE = 0.75  # share of the repeated rewards that only copies repeat
 _BY_CHANCE = 0.7  # the largest chance that two rows have the same state and action
+_TINY = 1e-3  # what a propensity is of the median one if it is named
+_FEW = 0.01  # share of rows up to which tiny propensities are slips
+_PAIRS = 10  # rows that follow another of their episode from which an order is told
+_IN_A_ROW = 0.9  # share of them that are one more than the row before, for a column that counts
 
 #: Reads the columns that have no part in the log.
 Unused = Callable[[], Sequence[pa.ChunkedArray]]
 
 
-def say_what_is_odd(steps: Steps, columns: Columns, unused: Unused, notes: Notes) -> None:
-    """Report doubtful costs, labels, states and propensities, and copies of rows."""
+def say_what_is_odd(
+    steps: Steps, columns: Columns, unused: Unused, notes: Notes, *, ordered: bool
+) -> None:
+    """Report doubtful costs, labels, states, propensities and episodes, and copies of rows.
+
+    `ordered` says that the rows of an episode were said to be in order.
+    """
     _say_what_is_a_cost(steps, columns, notes)
     say_which_labels_are_alike(steps.action_space, notes)
     _say_what_decides_the_reward(steps, columns, notes)
     _doubt_propensities(steps, columns, notes)
     if not (columns.episode or columns.group or columns.weight):
         _say_what_is_copied(steps, unused, notes)
+    if steps.episode is not None:
+        say_that_rows_are_episodes(columns, len(steps.episode.labels), len(steps.rewards), notes)
+        if columns.step is None and not ordered and not columns.next_state:
+            _say_what_may_be_the_step(steps.episode.codes, columns, unused, notes)
+
+
+def say_that_rows_are_episodes(columns: Columns, episodes: int, rows: int, notes: Notes) -> None:
+    """Report an episode column that is different in every row."""
+    if columns.episode is not None and episodes == rows and not columns.next_state:
+        notes.notes.append(
+            f"Every episode of {columns.episode!r} has one row: its reward is all that counts, and a "
+            f"discount has no effect. If rows belong together, name the column that they share with "
+            f"episode=...."
+        )
 
 
 def say_which_labels_are_alike(space: ActionSpace | None, notes: Notes) -> None:
@@ -90,6 +113,7 @@ def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
     space, given = steps.action_space, steps.propensity
     if given is None or not isinstance(space, Discrete) or not (given > 0).all():
         return
+    _say_which_are_tiny(given, columns, notes)
     misfit = propensity_misfit(
         steps.states,
         steps.state_names or (),
@@ -104,6 +128,57 @@ def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
             f"must be the probabilities of the actions that were taken; correct them, or pass "
             f"propensity=False to have them estimated."
         )
+
+
+def _say_what_may_be_the_step(
+    codes: IntArray, columns: Columns, unused: Unused, notes: Notes
+) -> None:
+    """Report a column without a part that counts the rows of episodes, or tells their time.
+
+    It grows along the rows of every episode; or, in another order of the rows, would.
+    """
+    along, at_odds = [], []
+    for name, column in zip(columns.ignored, unused(), strict=True):
+        plain = dated(unwrapped(column))
+        times = kinds.is_temporal(plain.type)
+        if missing_rows(plain).any() or not (times or kinds.is_integer(plain.type)):
+            continue
+        values = order(name, plain).astype(np.int64)  # unsigned differences would wrap
+        by_file, by_value = (
+            np.diff(values[rows])[codes[rows][1:] == codes[rows][:-1]]
+            for rows in (np.argsort(codes, kind="stable"), np.lexsort((values, codes)))
+        )
+        if len(by_file) < _PAIRS:
+            continue
+        if (by_file > 0).all():
+            along.append(name)
+        elif (by_value > 0).all() and (times or (by_value == 1).mean() > _IN_A_ROW):
+            at_odds.append(name)
+    if at_odds:
+        notes.cautions.append(
+            f"The rows of an episode are taken in the order of the file, but {listed(at_odds)} would "
+            f"put them in another. If it tells their order in time, pass step={at_odds[0]!r}; "
+            f"step=False keeps the order of the file."
+        )
+    elif along:
+        notes.notes.append(
+            f"The rows of an episode are taken in the order of the file, in which {listed(along)} "
+            f"grows."
+        )
+
+
+def _say_which_are_tiny(given: FloatArray, columns: Columns, notes: Notes) -> None:
+    """Warn if a few tiny propensities outweigh all other rows, whose weights are their inverses."""
+    tiny = given < _TINY * np.median(given)
+    if not 0 < tiny.mean() < _FEW or (1 / given[tiny]).sum() < (1 / given[~tiny]).sum():
+        return
+    row, several = int(given.argmin()), tiny.sum() > 1
+    notes.cautions.append(
+        f"Row {row} has the propensity {given[row]:.3g} in {columns.propensity!r} (the first row is 0"
+        f"{f'; {tiny.sum()} rows are alike' if several else ''}): where a policy takes "
+        f"{'their' if several else 'its'} action, {'they weigh' if several else 'it weighs'} more than "
+        f"all others together. Correct {'them' if several else 'it'} if this is a slip."
+    )
 
 
 def _say_what_is_copied(steps: Steps, unused: Unused, notes: Notes) -> None:

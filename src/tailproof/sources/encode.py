@@ -9,10 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, such
 from tailproof.errors import LogError
 from tailproof.sources.spelling import is_number, other_spelling
 
+_TRUTH = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0"), False),
+}
 #: A `pyarrow.ChunkedArray`, or a `pyarrow.Array`.
 Column = Any
 
@@ -41,7 +45,7 @@ def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
             advice = other_spelling(name, [text for text in texts[:1000] if text]) or advice
             odd = [row for row, text in enumerate(texts) if text and not is_number(text)]
             if odd and len(odd) < len(texts) / 2:
-                got += f" {texts[odd[0]][:40]!r} at row {odd[0]} is none ({len(odd)} such rows)."
+                got += f" {texts[odd[0]][:40]!r} at row {odd[0]} is none ({such(len(odd))})."
         raise LogError(f"Column {name!r} must hold numbers. {got} {advice}")
     if not missing and column.null_count:
         refuse_missing(name, column)
@@ -58,27 +62,32 @@ def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
             row = int(infinite.argmax())
             raise LogError(
                 f"Column {name!r} must hold finite numbers. Got {values[row]} at row {row} "
-                f"({int(infinite.sum())} such rows; the first row is 0); drop or replace these rows."
+                f"({such(infinite.sum())}; the first row is 0); drop or replace these rows."
             )
     return values
 
 
 def truth_values(name: str, column: Column) -> BoolArray:
-    """Return a column of booleans, (n,)."""
+    """Return a column of booleans, (n,): numbers or text in a usual spelling, such as yes and no."""
     column = unwrapped(column)
     refuse_missing(name, column)
+    wanted = f"Column {name!r} must hold true and false, yes and no, or 1 and 0."
+    if is_text(column.type):
+        found = labelled(column)
+        known = [_TRUTH.get(str(label).strip().lower()) for label in found.labels]
+        if None in known:
+            odd_code = known.index(None)
+            row = int((found.codes == odd_code).argmax())
+            got = str(found.labels[odd_code])[:40]
+            raise LogError(f"{wanted} Got {got!r} at row {row}; convert it.")
+        return np.array(known, dtype=bool)[found.codes]
     if not (kinds.is_boolean(column.type) or kinds.is_primitive(column.type)):
-        raise LogError(
-            f"Column {name!r} must hold true and false, or 1 and 0. {shown(column)} Convert it."
-        )
+        raise LogError(f"{wanted} {shown(column)} Convert it.")
     values = numbers(name, column)
     odd = (values != 0) & (values != 1)
     if odd.any():
         row = int(odd.argmax())
-        raise LogError(
-            f"Column {name!r} must hold true and false, or 1 and 0. Got {values[row]:g} at row "
-            f"{row}; convert it."
-        )
+        raise LogError(f"{wanted} Got {values[row]:g} at row {row}; convert it.")
     return np.asarray(values == 1)
 
 

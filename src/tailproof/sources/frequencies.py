@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.arrays import BoolArray, FloatArray, IntArray, such
 from tailproof.data.log import Log
 from tailproof.data.spaces import Discrete
 from tailproof.errors import LogError, listed
@@ -101,7 +101,7 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
         at = int(impossible.argmax())
         raise LogError(
             f"{labels[log.actions[at]]!r} was taken in row {int(rows[at])} (the first row is 0), where "
-            f"it was not available ({int(impossible.sum())} such rows). Correct one of the two."
+            f"it was not available ({such(impossible.sum())}). Correct one of the two."
         )
     return mask
 

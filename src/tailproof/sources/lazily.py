@@ -19,7 +19,7 @@ from tailproof.errors import LogError
 from tailproof.sources.actions import Actions, action_layout
 from tailproof.sources.columns import Choice, Columns
 from tailproof.sources.databases import database
-from tailproof.sources.doubts import say_which_labels_are_alike
+from tailproof.sources.doubts import say_that_rows_are_episodes, say_which_labels_are_alike
 from tailproof.sources.encode import identifiers, is_text
 from tailproof.sources.excel import EXCEL
 from tailproof.sources.parquet import chosen_columns, described_space, typed_labels
@@ -151,7 +151,7 @@ def _require_transitions(
     """Warn about steps that are left out or missing; raise if no transition is left."""
     if not columns.next_state:
         steps = survey.rows - len(kept)
-        say_what_is_left_out(notes, dropped, ~kept)
+        say_what_is_left_out(notes, dropped, ~kept, marked=columns.terminated is not None)
         say_where_steps_are_missing(notes, survey.gaps, steps, survey.first_gap)
     if not kept.any():
         raise LogError("A log needs at least one transition. Got none whose next state is known.")
@@ -250,4 +250,6 @@ def _layout(
             actions = replace(actions, counts=actions.counts - left_out)
     notes.notes.extend(about_actions)
     say_which_labels_are_alike(actions.space, notes)
+    if description is None:
+        say_that_rows_are_episodes(columns, len(survey.starts), survey.rows, notes)
     return variables, actions

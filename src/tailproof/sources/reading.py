@@ -126,8 +126,8 @@ def read_log(
         action's label, or one column with lists of labels.
     missing
         How to treat missing states: ``"category"``, ``"median"``, ``"drop-episode"`` or
-        ``"error"``; see `tailproof.sources.tidy.Tidying`. Missing actions and rewards are errors,
-        unless episodes are dropped.
+        ``"error"``; see `tailproof.sources.tidy.Tidying`. Missing actions and rewards are errors;
+        with ``"drop-episode"`` their episodes are left out, and states are filled in.
     categorical
         Numeric state columns that are categories, such as a site number, and the action column if its
         numbers are labels, such as a menu of prices.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, such
 from tailproof.data.log import Log
 from tailproof.data.origin import Origin
 from tailproof.data.spaces import as_space
@@ -15,6 +15,10 @@ from tailproof.data.validation import check_propensity
 from tailproof.errors import LogError
 from tailproof.sources.encode import Labelled
 
+_HOW_EPISODES_END = (
+    " Pass terminated=True if episodes end for good there (the state must then tell how much is left), "
+    "or name the column that says which do with terminated=...."
+)
 _FEW = 0.1  # largest share of rows to leave out because of a guessed column
 
 
@@ -278,26 +282,37 @@ def _next_states(
             row = episodes.was(int(wrong.argmax()))
             raise LogError(
                 f"The next state may be missing only at the last row of an episode. It is at row "
-                f"{row} ({int(wrong.sum())} such rows); fill it in, or pass next_state=False to "
+                f"{row} ({such(wrong.sum())}); fill it in, or pass next_state=False to "
                 f"derive all next states from the rows."
             )
     if unknown.any() and steps.guessed_episode is not None:
         require_few(int(unknown.sum()), len(unknown), steps.guessed_episode)
-    say_what_is_left_out(notes, unknown[episodes.ends], (unknown & episodes.starts)[episodes.ends])
+    say_what_is_left_out(
+        notes,
+        unknown[episodes.ends],
+        (unknown & episodes.starts)[episodes.ends],
+        marked=steps.terminated is not None,
+    )
     return unknown, after
 
 
-def say_what_is_left_out(notes: Notes, dropped: BoolArray, emptied: BoolArray) -> None:
-    """Warn about episodes whose last step is left out, and those that have no other step."""
+def say_what_is_left_out(
+    notes: Notes, dropped: BoolArray, emptied: BoolArray, *, marked: bool
+) -> None:
+    """Warn about episodes whose last step is left out, and those that have no other step.
+
+    `marked` says that a column tells which episodes terminate.
+    """
     count = int(dropped.sum())
     if count:
         none_left = int(emptied.sum())
         notes.cautions.append(
-            f"{count} last step{'s' if count > 1 else ''} of {len(dropped)} episodes left out: the "
-            f"episode goes on, but the state that followed was not logged"
+            f"{count} last step{'s' if count > 1 else ''} of {len(dropped)} episodes left out: "
+            + ("not marked as an end, and " if marked else "")
+            + "the state that followed was not logged"
             + (f" ({none_left} of these episodes had no other step)" if none_left else "")
-            + ". Pass terminated=True if episodes end for good at their last row (the state must then "
-            "hold the step, which tells how much is left), or name the column that says which do."
+            + "."
+            + ("" if marked else _HOW_EPISODES_END)
         )
 
 

@@ -64,11 +64,13 @@ def read_table(
     original, parts, columns, description, rows = _loaded(source, parts, beside, tidying, notes)
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
-        kept = require_complete(rows, columns, tidy)
+        kept = require_complete(rows, columns, tidy, notes)
         used = rows if kept is None else rows.filter(pa.array(kept))
         steps = _steps(used, columns, description, tidy, notes)
     if description is None:
-        say_what_is_odd(steps, columns, partial(_unused, original, columns, kept), notes)
+        unused = partial(_unused, original, columns, kept)
+        ordered = parts.get("step") is False
+        say_what_is_odd(steps, columns, unused, notes, ordered=ordered)
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
@@ -83,9 +85,6 @@ def read_table(
         log = with_weights(log, columns.weight, used[columns.weight], notes)
     origin = log.table_rows
     if kept is not None:
-        notes.cautions.append(
-            f"{int((~kept).sum())} of {len(kept)} rows left out: their episodes have missing values."
-        )
         origin = origin.within(np.flatnonzero(kept), len(kept))
     said = columns.parts()
     hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import BoolArray
+from tailproof.arrays import BoolArray, IntArray
 from tailproof.data.log import GAP, OTHER
-from tailproof.errors import LogError
+from tailproof.errors import LogError, listed
 from tailproof.sources.columns import Columns
 from tailproof.sources.encode import (
     array,
@@ -31,6 +31,7 @@ from tailproof.sources.variables import require_no_numbers
 Missing = Literal["category", "median", "drop-episode", "error"]
 #: The category for missing text.
 MISSING = "(missing)"
+_LONGER = 1.1  # how much longer dropped episodes must be to be warned of
 _DATE_AS_TEXT = re.compile(r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4}.*")
 
 
@@ -43,7 +44,8 @@ class Tidying:
     missing
         ``"category"``: missing text becomes its own category, a missing number the median plus an
         indicator variable; ``"median"``: missing text becomes the most common value, also with an
-        indicator; ``"drop-episode"`` leaves out whole episodes; ``"error"`` raises.
+        indicator; ``"drop-episode"``: as ``"category"``, but episodes in which an action, a reward or
+        another part is missing are left out, which would otherwise be an error; ``"error"`` raises.
     categorical
         Numeric columns that are categories, such as a site number, or the action's: a menu of prices.
     categories
@@ -180,7 +182,7 @@ def _filled(
     text = is_text(kind)
     if gaps[0].all():
         raise LogError(f"State column {pair.name!r} holds no values at all. Leave it out.")
-    if text and tidying.missing == "category":
+    if text and tidying.missing != "median":
         notes.append(f"{pair.name} ({count}, a category of its own)")
         return _changed(pair, _replaced(pair, gaps, MISSING)), []
     if text:
@@ -243,25 +245,30 @@ def _grouped(pair: Pair, tidying: Tidying, notes: Notes) -> list[Pair]:
     return [_changed(pair, grouped)]
 
 
-def require_complete(table: pa.Table, columns: Columns, tidying: Tidying) -> BoolArray | None:
+def require_complete(
+    table: pa.Table, columns: Columns, tidying: Tidying, notes: Notes
+) -> BoolArray | None:
     """Raise one error for all missing values that cannot be filled, or return the rows to keep, (n,).
 
-    Only ``missing="drop-episode"`` leaves out rows, and then whole episodes.
+    Only ``missing="drop-episode"`` leaves out rows, and then whole episodes, which `notes` report.
     """
-    strict = tidying.missing in ("error", "drop-episode")
-    parts = [part for part in columns.parts() if part != "next_state"]
+    filled = ("next_state",) if tidying.missing == "error" else ("state", "next_state")
     names = {
-        name: part for part in parts if strict or part != "state" for name in columns.parts()[part]
+        name: part
+        for part, found in columns.parts().items()
+        if part not in filled
+        for name in found
     }
     gaps = {name: missing_rows(table[name]) for name in names}
     gaps = {name: rows for name, rows in gaps.items() if rows.any()}
     dropping = tidying.missing == "drop-episode"
     fatal = [name for name in gaps if not dropping or names[name] in ("episode", "group", "step")]
     if fatal:
-        raise LogError(_gaps_in_words({name: gaps[name] for name in fatal}, names))
+        raise LogError(_gaps_in_words({name: gaps[name] for name in fatal}, names, columns))
     if not gaps:
         return None
     bad = np.logical_or.reduce(list(gaps.values()))
+    codes: IntArray = np.arange(len(bad))
     if columns.episode is not None:
         codes = labelled(unwrapped(table[columns.episode])).codes
         bad = np.isin(codes, codes[bad])
@@ -271,21 +278,44 @@ def require_complete(table: pa.Table, columns: Columns, tidying: Tidying) -> Boo
         )
     if bad.all():
         raise LogError("Every episode has a missing value somewhere: none would be left.")
+    notes.cautions.append(_dropped_in_words(bad, codes, listed(list(gaps))))
     return np.asarray(~bad)
 
 
-def _gaps_in_words(gaps: dict[str, BoolArray], part: dict[str, str]) -> str:
+def _dropped_in_words(bad: BoolArray, codes: IntArray, names: str) -> str:
+    """Return how much is left out, and how the lengths of episodes change with it."""
+    gone, left = (np.unique(codes[rows], return_counts=True)[1] for rows in (bad, ~bad))
+    said = (
+        f"{len(gone)} of {len(gone) + len(left)} episodes left out, {bad.sum()} of {len(bad)} rows"
+    )
+    if len(codes) == len(gone) + len(left):
+        said = f"{len(gone)} of {len(codes)} rows left out"
+    said += f", for missing values of {names}."
+    if gone.mean() > _LONGER * left.mean():
+        said += (
+            f" They are longer than those that are kept, {gone.mean():.3g} rows on average against "
+            f"{left.mean():.3g}: the answer is about shorter episodes than were logged."
+        )
+    return said
+
+
+def _gaps_in_words(gaps: dict[str, BoolArray], part: dict[str, str], columns: Columns) -> str:
     said = [
         f"Column {name!r} has {int(rows.sum())} missing value{'s' if rows.sum() > 1 else ''}, the "
         f"first at row {int(rows.argmax())}"
         for name, rows in gaps.items()
     ]
-    hopeless = [name for name in gaps if part[name] != "state"]
-    advice = "drop these rows or fill them in"
-    if len(hopeless) < len(gaps):
-        advice += ", or pass missing='category' to keep them"
-    if all(part[name] not in ("episode", "group", "step") for name in gaps):
-        advice += ", or missing='drop-episode' to leave out their episodes"
+    parts = {part[name] for name in gaps}
+    if parts == {"state"}:
+        advice = "fill them in, or pass missing='category' to have that done"
+    elif not parts.isdisjoint(("episode", "group", "step")):
+        advice = "fill them in or drop these rows"
+    else:
+        several = columns.episode or columns.terminated or columns.truncated
+        advice = (
+            f"fill them in, or pass missing='drop-episode' to leave out "
+            f"{'the whole episodes that they are in' if several else 'these rows'}"
+        )
     return (
         f"{'; '.join(said)} (the first row is 0). Empty cells, NA, NaN and null count as missing; "
         f"{advice}."
