@@ -87,7 +87,8 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
     The first rung is LSTD on standardised polynomials. It is used alone if cheap checks (LSTD with
     the policy's agreement, with splines, with random Fourier features) do not differ from it
     significantly and are no more precise, and if its weights leave a tenth of the effective rows that
-    discounting leaves: where few rows are like the policy's, linear critics extrapolate alike.
+    discounting leaves: where few rows are like the policy's, linear critics extrapolate alike. (If next
+    to none are, every critic extrapolates, and a caution says so.)
     Otherwise the middle three of five rungs weighted by the forest's occupancy are averaged, and the
     first rung gets the share α that minimises the estimated squared error of the mixture,
 
@@ -103,8 +104,8 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
     if first is not None:
         others = (aware, Map(high), Map(_waves(log)))
         found = _witnesses(first, (System(each, target, groups) for each in others), rewards)
-        discounted = effective(np.power(target.gamma, log.step_of_row))
-        if found is not None and effective(first.weights) >= RULES.poor * discounted:
+        enough = RULES.poor * effective(np.power(target.gamma, log.step_of_row))
+        if found is not None and not RULES.uncovered <= effective(first.weights) < enough:
             return _alone(first, found, low)
     forest = cross_fit_forests(target, rewards, seed=seed)
     occupancy = with_floor(forest.occupancy)
