@@ -324,7 +324,7 @@ def test_one_step_logs_are_compared_by_scores(known: bool):
     found = compare(log, {"zero": zero, "half": class_of(0.5), "one": one})
     assert not found.has_folds
     assert [each.name for each in found.candidates] == ["one", "half", "zero"]
-    assert found.baseline_value == pytest.approx(log.rewards.mean())
+    assert found.baseline_value == evaluate(log, one).logged_value
     for each in found.candidates:
         assert each.value == pytest.approx(found.baseline_value + each.gain.value)
         assert each.lower_bound.value <= each.value

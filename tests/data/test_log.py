@@ -148,7 +148,7 @@ NAN = np.array([1.0, 2.0, np.nan, 4.0, 5.0, 6.0])
         ({"terminated": [0.5] * 6}, r"terminated must be booleans\. Got dtype float64"),
         (
             {"propensity": [0.5, 0.5, 0.0, 0.5, 0.5, 0.5]},
-            r"propensity must lie in \(0, 1\]\. Got 0 at row 2 \(1 such rows\); an action that was",
+            r"propensity must lie in \(0, 1\]\. Got 0 at row 2 \(1 such row\); an action that was",
         ),
         ({"propensity": [1.5] * 6}, r"propensity must lie in \(0, 1\]\. Got 1\.5 at row 0"),
         ({"state_names": ["one"]}, r"state_names must name the 2 state variables\. Got 1"),

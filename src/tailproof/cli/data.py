@@ -131,19 +131,12 @@ def _made(asked: MakeOptions) -> Log:
 
 
 def _played(asked: MakeOptions) -> Log:
-    import gymnasium
     import numpy as np
 
     from tailproof.deep.tasks import make_environment
     from tailproof.worlds.rollout import rollout
 
-    try:
-        environment = make_environment(asked.name)
-    except gymnasium.error.Error as error:
-        raise TailproofError(
-            f"There is no world or Gymnasium environment {asked.name!r}: {error}. `tailproof data "
-            f"list` names the worlds; MuJoCo needs pip install 'tailproof[mujoco]'."
-        ) from error
+    environment = make_environment(asked.name)
     if asked.policy is None:
         raise TailproofError(f"{asked.name} needs --policy: who is to act in it?")
     try:

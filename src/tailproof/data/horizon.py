@@ -13,6 +13,7 @@ from tailproof.data.stored import AnyLog, LazyLog
 _RANGES = 8  # steps of many ends, around which ends are counted
 _SURPRISING = 5.0  # standard deviations between counted and expected ends
 _UNEXPLAINED = 0.5  # least share of the difference from a constant rate that no state explains
+_FEW = 10  # episodes that were cut off, too few to tell chance from a rule
 _BEYOND = 0.1  # share of the discounted steps, beyond which an unknown rest decides the value
 _ROWS = 20_000  # rows to look at, of a longer log
 _TREES, _LEAF = 30, 10
@@ -81,6 +82,8 @@ def unknown_rest(log: AnyLog, gamma: float) -> str | None:
     if not isinstance(log, Log) or gamma == 0 or log.ends.all():
         return None
     cut = np.flatnonzero(~log.ends)
+    if len(cut) < _FEW:
+        return None
     after = log.next_states[log.starts[1:][cut] - 1]  # (cut, p)
     beyond = (after < log.states.min(axis=0)) | (after > log.states.max(axis=0))
     worst = int(beyond.sum(axis=0).argmax())

@@ -98,7 +98,10 @@ def make_environment(environment: str | Callable[[], Any]) -> Any:
         try:
             return gymnasium.make(environment)
         except (gymnasium.error.Error, ImportError) as error:
-            said = f"The environment {environment!r} could not be made: {error}"
+            said = (
+                f"There is no world or Gymnasium environment {environment!r}: {error} `tailproof data "
+                f"list` names the worlds; MuJoCo needs pip install 'tailproof[mujoco]'."
+            )
             raise TailproofError(said) from error
 
 

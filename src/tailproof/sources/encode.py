@@ -45,7 +45,7 @@ def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
             advice = other_spelling(name, [text for text in texts[:1000] if text]) or advice
             odd = [row for row, text in enumerate(texts) if text and not is_number(text)]
             if odd and len(odd) < len(texts) / 2:
-                got += f" {texts[odd[0]][:40]!r} at row {odd[0]} is none ({such(len(odd))})."
+                got = f"Got {texts[odd[0]][:40]!r} at row {odd[0]} ({such(len(odd))})."
         raise LogError(f"Column {name!r} must hold numbers. {got} {advice}")
     if not missing and column.null_count:
         refuse_missing(name, column)

@@ -60,7 +60,7 @@ def test_folds_rank_their_own_episodes_and_say_how():
     learned = learn(log, method=Method(Cloning(top=0.25), Split(2), at="pointwise"), gamma=0.9)
     assert learned.members.count == 2
     assert learned.reasons[0] == "Imitates 10 of 40 episodes."
-    assert "tails are light" in learned.reasons[1]
+    assert "have light tails" in learned.reasons[1]
 
 
 def test_settings_are_checked():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,8 +130,8 @@ def _evaluate(
     # a constant reward c is worth c / (1 − γ) where nothing ends, so the median can be subtracted
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
-    rewards, measured = log.rewards - level, measure(log)
-    by_log_alone = measured
+    rewards, by_log = log.rewards - level, measure(log)
+    measured = by_log  # the logged value is by the log alone, the same for every policy
     tamed = _clipped(rewards, measured.fit)
     if features is None:
         blend = climb(target, tamed, measured.features, seed=task.seed)
@@ -140,20 +141,9 @@ def _evaluate(
     if blend.features is not measured.features:
         phi = blend.features(log.states, log.actions)
         measured = replace(measured, phi=phi, fit=huber_regression(phi, rewards))
-
-    own = _valued(
-        target,
-        measured,
-        rewards,
-        offset,
-        blend,
-        paired=target.starts_with_episodes,
-        floor=blend.error,
-    )
-    rung = logged_rung(
-        target, blend.rungs[0].system.groups
-    )  # every policy has the same logged value
-    logged = _valued(target, by_log_alone, rewards, offset, rung, paired=True)
+    valued = partial(_valued, target, rewards, offset)
+    own = valued(measured, blend, paired=target.starts_with_episodes, floor=blend.error)
+    logged = valued(by_log, logged_rung(target, blend.rungs[0].system.groups), paired=True)
     mean, shape = own.mean, measured.shape
     choice = Choice(
         value=own.value,
@@ -201,9 +191,9 @@ class Valued(NamedTuple):
 
 def _valued(
     target: Target,
-    measured: RewardFit,
     rewards: FloatArray,
     offset: float,
+    measured: RewardFit,
     estimator: Blend | Rung | LoggedReturns,
     *,
     paired: bool,

@@ -12,7 +12,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from tailproof.algorithms.default.spreads import Hall, Spread, ends_alone
+from tailproof.algorithms.default.spreads import AllEqual, Hall, Spread, ends_alone
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError
 from tailproof.statistics.intervals import (
@@ -64,7 +64,7 @@ class Mover:
 
     def reach(self, miss: float, side: int) -> Callable[[float], float]:
         """Return the distance from θ₁ − r θ₂ to its lower (side 0) or upper end (1), by factor r."""
-        if not self.behind.error:
+        if isinstance(self.behind, AllEqual) or not self.behind.error:
             end = ends_alone(self.ahead, miss, miss)[side]
             known = max(end - self.ahead.centre if side else self.ahead.centre - end, 0.0)
             return lambda _: known
@@ -123,8 +123,9 @@ class Quotient:
         top, bottom = self.ahead.centre, self.sign * self.behind.centre
         pair = Mover(self.ahead, self.behind, self.correlation)
         end = int(side > 0)
+        known = isinstance(self.behind, AllEqual)
         reach: Callable[[float], Any] = (
-            pair.reach(miss, end) if self.lift else _distances(pair, (miss,), end)
+            pair.reach(miss, end) if self.lift or known else _distances(pair, (miss,), end)
         )
 
         def beyond(ratio: float) -> float:

@@ -25,9 +25,9 @@ from tailproof.algorithms.one_step.scores import (
     best_fit,
     choose_outcome,
     doubly_robust,
-    huber_mean,
     huber_threshold,
     shrunk,
+    weighted_huber,
 )
 from tailproof.algorithms.one_step.weights import row_weights
 from tailproof.algorithms.task import Task
@@ -146,7 +146,7 @@ def _huber_means(
     residuals = rows.rewards - steady.logged
     if (threshold := huber_threshold(residuals, rows.actions)) is None:
         return None, None
-    own, logged = (huber_mean(residuals, each, threshold) for each in (w, even))
+    own, logged = (weighted_huber(residuals, each, threshold) for each in (w, even))
     return float(steady.policy.mean()) + own, float(steady.logged.mean()) + logged
 
 

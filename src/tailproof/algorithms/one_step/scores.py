@@ -76,7 +76,7 @@ def huber_threshold(residuals: FloatArray, actions: IntArray) -> float | None:
     for threshold in np.quantile(size, [0.75, 0.85, 0.9, 0.95, 0.98]).tolist():
         if not _balanced(residuals, threshold, _DOUBT):
             return None
-        off = np.abs(residuals - huber_mean(residuals, even, threshold))
+        off = np.abs(residuals - weighted_huber(residuals, even, threshold))
         slope = float((off <= threshold).sum())
         variance = float((np.minimum(off, threshold) ** 2).sum()) / slope**2
         if best is None or variance < best[0]:
@@ -94,7 +94,7 @@ def _balanced(residuals: FloatArray, threshold: float, doubt: float) -> bool:
     right, left = int((off > threshold).sum()), int((off < -threshold).sum())
     if right + left < 10:
         return True
-    off = residuals - huber_mean(residuals, np.ones(len(residuals)), threshold)
+    off = residuals - weighted_huber(residuals, np.ones(len(residuals)), threshold)
     excess = off - np.clip(off, -threshold, threshold)
     return bool(
         abs(right - left) <= doubt * np.sqrt(right + left)
@@ -102,7 +102,7 @@ def _balanced(residuals: FloatArray, threshold: float, doubt: float) -> bool:
     )
 
 
-def huber_mean(residuals: FloatArray, weights: FloatArray, threshold: float) -> float:
+def weighted_huber(residuals: FloatArray, weights: FloatArray, threshold: float) -> float:
     """Return the weighted Huber mean of residuals."""
     y, v = residuals[weights > 0], weights[weights > 0]
     location = float(np.median(y))
