@@ -248,7 +248,7 @@ def test_the_command_line_trains_judges_plays_and_saves(tmp_path):
     for mistake, said in (
         (["--hidden", "wide"], "--hidden takes widths such as 256,256"),
         (["--device", "abacus"], "device must be one that torch has here"),
-        (["--evaluate", "Nowhere-v1"], "could not be made"),
+        (["--evaluate", "Nowhere-v1"], "no world or Gymnasium environment"),
         (["--evaluate", "CartPole-v1"], "name the one that the log comes from"),
         (["--out", str(tmp_path / "none" / "policy")], "there is no folder"),
     ):

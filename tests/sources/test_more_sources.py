@@ -243,7 +243,7 @@ def test_cells_of_several_types_are_read_as_in_a_text_file(tmp_path):
     assert log.states.ravel().tolist() == [1.0, 2.0, 3.0]
     workbook(path, Data=[*LOGGED, *[[3.0, "a", 4.0]] * 3, [3.0, "a", "n/a"]])
     with pytest.raises(
-        LogError, match=r"'reward' must hold numbers.* 'n/a' at row 5 is none \(1 such row"
+        LogError, match=r"'reward' must hold numbers. Got 'n/a' at row 5 \(1 such row"
     ):
         read_log(path)
     workbook(path, Empty=[], Data=LOGGED)
