@@ -46,6 +46,15 @@ def require_finite(name: str, values: FloatArray, error: type[TailproofError]) -
     )
 
 
+def checked_states(states: Any, width: int, error: type[TailproofError]) -> FloatArray:
+    """Return states as finite numbers, (n, width); raise `error` if they are not."""
+    given = np.asarray(states, dtype=float)
+    if given.ndim != 2 or given.shape[1] != width:
+        raise error(f"states must have the shape (n, {width}). Got {given.shape} instead.")
+    require_finite("states", given, error)
+    return given
+
+
 def require_products(gram: FloatArray, error: type[TailproofError]) -> None:
     """Raise `error` if the Gram matrix is not finite: products of large features overflow."""
     if not np.isfinite(gram).all():

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray, require_finite
+from tailproof.arrays import AnyArray, FloatArray, IntArray, checked_states
 from tailproof.data.log import Log
 from tailproof.data.spaces import Continuous, Discrete
 from tailproof.deep.settings import DeepSettings, RewardScale
@@ -82,12 +82,7 @@ class Scaling:
 
     def states(self, states: FloatArray) -> FloatArray:
         """Return states in the networks' units, float32 (n, p)."""
-        given = np.asarray(states, dtype=float)
-        if given.ndim != 2 or given.shape[1] != len(self.state_mean):
-            raise TailproofError(
-                f"states must have the shape (n, {len(self.state_mean)}). Got {given.shape} instead."
-            )
-        require_finite("states", given, TailproofError)
+        given = checked_states(states, len(self.state_mean), TailproofError)
         return np.asarray((given - self.state_mean) / self.state_scale, dtype=np.float32)
 
     def actions(self, actions: AnyArray) -> FloatArray:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tailproof.arrays import FloatArray, one_or_many, require_finite
+from tailproof.arrays import FloatArray, checked_states, one_or_many
 from tailproof.errors import PolicyError
 from tailproof.features import Polynomial
 
@@ -29,12 +29,7 @@ class LinearPolicy:
     @one_or_many
     def __call__(self, states: FloatArray) -> FloatArray:
         """Return the action in each state, (n, q)."""
-        given = np.asarray(states, dtype=float)
-        if given.ndim != 2 or given.shape[1] != len(self.mean):
-            raise PolicyError(
-                f"states must have the shape (n, {len(self.mean)}). Got {given.shape} instead."
-            )
-        require_finite("states", given, PolicyError)
+        given = checked_states(states, len(self.mean), PolicyError)
         actions = Polynomial()((given - self.mean) / self.scale) @ self.weights
         return np.asarray(np.clip(actions, self.low, self.high))
 
