@@ -9,10 +9,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+PACKAGES = ("chromium", "fonts-dejavu-core")
+PATIENCE = 600  # seconds to wait for another user of the package manager
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
     "--no-sandbox",
@@ -41,25 +44,29 @@ def find_or_install():
 def _install():
     if path := shutil.which("chromium"):
         return path, None
-    # Test workers come here together; one installs, the others wait and then find it.
-    with open(Path(tempfile.gettempdir()) / "tailproof-browser.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _install()
-
-
-def _install():
-    if path := shutil.which("chromium"):
-        return path, None
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in ("update", "install -y --no-install-recommends chromium fonts-dejavu-core"):
-        done = subprocess.run(
-            ["apt-get", "-qq", *command.split()], env=environment, capture_output=True, timeout=900
-        )
+    for command in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
+        done = _apt(command, environment)
         if done.returncode:
-            reason = done.stderr.decode(errors="replace").strip().splitlines()
-            return None, f"apt-get {command.split()[0]} failed: {reason[-1] if reason else ''}"
+            reason = done.stderr.strip().splitlines()
+            return None, f"apt-get {command[0]} failed: {reason[-1] if reason else ''}"
     path = shutil.which("chromium")
     return (path, None) if path else (None, "Debian's chromium package brought no chromium")
+
+
+def _apt(command, environment):
+    """Run apt-get; while another process holds a lock of the package manager, try again."""
+    wait = ["-o", f"DPkg::Lock::Timeout={PATIENCE}"]
+    until = time.monotonic() + PATIENCE
+    while True:
+        done = subprocess.run(
+            ["apt-get", "-qq", *wait, *command], env=environment, capture_output=True, text=True
+        )
+        # The lock on the lists of packages, unlike dpkg's, is not waited for.
+        busy = done.returncode and "lock" in done.stderr.lower()
+        if not busy or time.monotonic() > until:
+            return done
+        time.sleep(1)
 
 
 class Browser:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 
@@ -146,20 +145,62 @@ def test_a_part_of_a_folder_is_the_log_too(odd_log, tmp_path):
     assert "a part of it" in " ".join(run(*words, inside).stderr.split())
 
 
-@pytest.mark.parametrize("delay", [0.02, 0.1, 0.2, 0.35])
-def test_an_interrupt_while_loading_is_no_traceback(delay):
-    code = (
-        f"import os, signal, threading, time\n"
-        f"from tailproof.cli import main\n"
-        f"threading.Thread(target=lambda: (time.sleep({delay}), os.kill(os.getpid(), signal.SIGINT)),"
-        f" daemon=True).start()\n"
-        f"import sys; sys.argv = ['tailproof', 'demo', '--quick']\n"
-        f"main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode in (130, -signal.SIGINT)
-    assert "Interrupted." in done.stderr
-    assert "Traceback" not in done.stderr
+INTERRUPTED = """
+import os, signal, sys
+
+module, swallowed, handler = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                if not swallowed:
+                    raise
+
+sys.meta_path.insert(0, Interrupt())
+signal.signal(signal.SIGINT, getattr(signal, handler))
+from tailproof.cli import main
+main()
+"""
+
+
+def interrupted(module, *words, swallowed=False, handler="default_int_handler", cwd=None):
+    """Run the command with a Ctrl-C at the moment at which it imports a module."""
+    script = [sys.executable, "-c", INTERRUPTED, module, "yes" * swallowed, handler]
+    return subprocess.run([*script, *words], capture_output=True, text=True, cwd=cwd)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tailproof.cli.application",
+        "typer",
+        "numpy",
+        "numpy.random._pickle",  # in the middle of numpy
+        "scipy",
+        "rich.progress",
+        "tailproof.cli.studies",
+        "matplotlib.figure",  # the command runs and has not written its report
+    ],
+)
+def test_an_interrupt_while_loading_is_one_line(module, tmp_path):
+    done = interrupted(module, "demo", "--quick", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "Error: Interrupted.\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_that_an_import_would_swallow_is_not_ignored():
+    done = interrupted("numpy", "--version", swallowed=True)
+    assert (done.returncode, done.stderr) == (130, "Error: Interrupted.\n")
+
+
+def test_an_ignored_interrupt_stays_ignored():
+    """As in a command that a script started in the background."""
+    done = interrupted("numpy", "--version", handler="SIG_IGN")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_memory_is_an_error_with_advice(odd_log, monkeypatch):

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import random
 import resource
 import signal
 import subprocess
@@ -221,7 +220,7 @@ def test_a_file_that_cannot_be_written_leaves_no_part(tmp_path):
 
 
 KILLED = """
-import os, random, signal, sys, time
+import os, random, signal, sys
 from pathlib import Path
 import numpy as np
 from dataclasses import replace
@@ -231,31 +230,66 @@ from tailproof import Split
 from tailproof.algorithms.task import Task
 from tailproof.deep import IQL, Run
 from tailproof.deep.fitting import fit_critics
+from tailproof.files import atomic
 
 log = make_log()
 task = Task(log, 0.9, None, log.first_states)
 folds = Split(3).assign(log, np.random.default_rng(0))
-base = IQL(steps=400, policy_steps=1, hidden=(16, 16), batch=32,
+base = IQL(steps=300, policy_steps=1, hidden=(16, 16), batch=32,
            run=Run(threads=1, log_every=20, checkpoint_every=5))
+
+
+def train(folder=None):
+    run = replace(base.run, checkpoint=folder)
+    return fit_critics(replace(base, run=run), task, folds, backup=None, seeds=[1, 2, 3])
+
+
+class Lines:
+    # Counts the lines of tailproof (or of one of its files) that are run, and kills the process
+    # at one of them.
+    def __init__(self, within, last=None):
+        self.within, self.last, self.count = within, last, 0
+
+    def __call__(self, frame, event, value):
+        if event == "call":
+            return self if self.within in frame.f_code.co_filename else None
+        self.count += event == "line"
+        if self.count == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self
+
+
+def child(lines, folder):
+    # Train in a process of its own; return whether it was killed, and how many lines it ran.
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        sys.settrace(lines)
+        train(folder)
+        os.write(theirs, str(lines.count).encode())
+        os._exit(0)
+    os.close(theirs)
+    with open(ours) as pipe:
+        told = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status == (0 if told else -signal.SIGKILL), status
+    return int(told) if told else None
+
+
 folder, chosen = Path(sys.argv[2]), random.Random(int(sys.argv[3]))
+# Lives end anywhere in training, and in turn while a checkpoint is written.
+places = (os.path.join("tailproof", ""), atomic.__file__)
+whole_lives = [child(Lines(place), folder / f"whole {i}") for i, place in enumerate(places)]
+assert min(whole_lives) > 100
 kills = 0
 while True:
-    child = os.fork()
-    if child == 0:
-        run = replace(base.run, checkpoint=folder)
-        fit_critics(replace(base, run=run), task, folds, backup=None, seeds=[1, 2, 3])
-        os._exit(0)
-    time.sleep(chosen.uniform(0.01, 0.25))
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status):
-        assert os.WEXITSTATUS(status) == 0
+    # At most a quarter of the whole, so that there are at least three kills.
+    last = chosen.randint(1, whole_lives[kills % 2] // 4)
+    if child(Lines(places[kills % 2], last), folder / "killed") is not None:
         break
     kills += 1
-resumed = fit_critics(
-    replace(base, run=replace(base.run, checkpoint=folder)), task, folds, backup=None, seeds=[1, 2, 3]
-)
-whole = fit_critics(base, task, folds, backup=None, seeds=[1, 2, 3])
+resumed = train(folder / "killed")
+whole = train()
 assert (resumed.critics.q.flat == whole.critics.q.flat).all()
 assert (resumed.critics.v.flat == whole.critics.v.flat).all()
 for name, series in whole.training.series.items():
@@ -264,18 +298,10 @@ print(kills)
 """
 
 
-def test_killed_at_random_moments_training_ends_in_the_same_bits(tmp_path):
+def test_killed_at_random_lines_training_ends_in_the_same_bits(tmp_path):
+    here, seed = str(Path(__file__).parent), "2"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error",
-            "-c",
-            KILLED,
-            str(Path(__file__).parent),
-            str(tmp_path),
-            str(random.SystemRandom().randrange(10**6)),
-        ],
+        [sys.executable, "-W", "error", "-c", KILLED, here, str(tmp_path), seed],
         capture_output=True,
         text=True,
         check=False,

@@ -27,7 +27,10 @@ def browser():
     module = _load_browser()
     path, why = module.find_or_install()
     if path is None:
-        pytest.skip(f"the report was not opened in a browser: {why}")
+        pytest.skip(
+            f"No report was opened in a browser: {why}. Install Chromium, or name a browser in "
+            f"TAILPROOF_BROWSER, and run: pytest tests/report"
+        )
     with module.Browser(path) as running:
         yield running
 

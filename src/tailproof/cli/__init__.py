@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
+
+from tailproof.cli.interrupt import exit_on_interrupt
 
 __all__ = ["app", "main"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the commands on first use, so that `main` can handle an interrupt meanwhile."""
+    """Import the commands on first use, so that `main` can prepare for an interrupt before."""
     if name == "app":
         from tailproof.cli.application import app
 
@@ -18,13 +19,10 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Run the command line; an interrupt, even during imports, ends it with a message."""
-    try:
-        from tailproof.cli.application import app
-        from tailproof.cli.terminal import degrade_streams
+    """Run the command line; see `tailproof.cli.interrupt` for Ctrl-C."""
+    exit_on_interrupt()
+    from tailproof.cli.application import app
+    from tailproof.cli.terminal import degrade_streams
 
-        degrade_streams()
-        app()
-    except KeyboardInterrupt:
-        sys.stderr.write("Error: Interrupted.\n")
-        raise SystemExit(130) from None
+    degrade_streams()
+    app()

@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 import typer
 
+from tailproof.cli import interrupt
 from tailproof.cli.hints import as_options
 from tailproof.cli.session import Session
 from tailproof.errors import TailproofError
@@ -27,7 +28,7 @@ class ExitCode(IntEnum):
     UNEXPECTED = 1
     INPUT = 2  # also the code for an invalid option
     GATE = 3
-    INTERRUPTED = 130
+    INTERRUPTED = interrupt.EXIT_CODE
 
 
 EXIT_CODES = (
@@ -81,7 +82,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
 def _run(call: Callable[[], int | None], session: Session) -> int:
     try:
-        with warnings.catch_warnings():
+        with interrupt.raise_on_interrupt(), warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = session.warned
             code = int(call() or ExitCode.OK)
@@ -90,7 +91,7 @@ def _run(call: Callable[[], int | None], session: Session) -> int:
     except typer.Exit as stop:
         return stop.exit_code
     except KeyboardInterrupt:
-        session.error("Interrupted.")
+        session.error(interrupt.MESSAGE)
         return ExitCode.INTERRUPTED
     except TailproofError as error:
         return _fail(session, error, str(error), ExitCode.INPUT)
