@@ -1,4 +1,5 @@
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,19 @@ def linear() -> LinearMDP:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def wait_until():
+    """A function that returns when a condition holds; the limit ends a hang and measures no speed."""
+
+    def wait(condition, seconds=600.0):
+        until = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < until, "what was waited for did not happen"
+            time.sleep(0.02)
+
+    return wait
 
 
 @pytest.fixture(scope="session")

@@ -33,13 +33,6 @@ def alive(pid):
         return False
 
 
-def wait_until(condition, seconds=20.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=30), st.integers(1, 4))
 def test_results_are_combined_from_first_to_last(numbers, workers):
     total = numbers[0]
@@ -50,16 +43,16 @@ def test_results_are_combined_from_first_to_last(numbers, workers):
     assert engine.map(str, numbers) == list(map(str, numbers))
 
 
-def test_processes_combine_in_the_same_order(processes):
-    slow_first = [0.05, 0.0, 0.02, 0.0, 0.0, 0.01]
+@pytest.mark.parametrize("shared", ["x", "y"])
+def test_processes_combine_in_the_same_order(processes, tmp_path, shared):
+    def task(shared, item):
+        while item == 0 and not (tmp_path / "3").exists():  # the first to begin ends last
+            time.sleep(0.01)
+        (tmp_path / f"{item}").touch()
+        return f"{shared}{item}"
 
-    def task(shared, pause):
-        time.sleep(pause)
-        return f"{shared}{pause}"
-
-    wanted = Local().map_reduce(task, slow_first, operator.add, shared="x")
-    assert processes.map_reduce(task, slow_first, operator.add, shared="x") == wanted
-    assert processes.map_reduce(task, slow_first, operator.add, shared="y") != wanted
+    wanted = "".join(f"{shared}{item}" for item in range(6))
+    assert processes.map_reduce(task, range(6), operator.add, shared=shared) == wanted
 
 
 METHODS = [
@@ -143,36 +136,46 @@ def test_a_task_that_always_kills_its_worker_is_given_up(processes):
     assert processes.map(abs, [-1]) == [1]
 
 
-def test_closing_or_abandoning_ends_the_workers():
+def test_closing_or_abandoning_ends_the_workers(tmp_path, wait_until):
     engine = Local(workers=2, kind="processes")
-    results = engine.results(lambda x: (os.getpid(), time.sleep(x))[0], [0, 60, 60, 60])
+
+    def task(x):
+        (tmp_path / f"{os.getpid()} {x}").touch()
+        time.sleep(x)
+        return os.getpid()
+
+    def busy():
+        return [int(each.name.split()[0]) for each in tmp_path.glob("* 3600")]
+
+    results = engine.results(task, [0, 3600, 3600, 3600])
     first = next(results)
     assert alive(first)
-    pids = [worker.process.pid for worker in engine._pool._workers]
-    results.close()  # two tasks of a minute are under way
-    busy = [pid for pid in pids if not alive(pid)]
-    assert busy
+    wait_until(lambda: len(busy()) == 2)
+    results.close()  # two tasks of an hour are under way
+    wait_until(lambda: not any(map(alive, busy())))
     engine.close()
-    assert not any(map(alive, pids))
+    assert not alive(first)
+    assert len(busy()) == 2
     assert engine.map(abs, [-2]) == [2]
     engine.close()
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from tailproof.engines import Local
 
 def task(x):
     with open(sys.argv[1], "a") as file:
         file.write(f"{os.getpid()}\\n")
-    time.sleep(60)
+    time.sleep(3600)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 Local(workers=2, kind=sys.argv[2]).map(task, range(4))
 """
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_runs_on_after_an_interrupt_or_a_kill(end, tmp_path):
+def test_nothing_runs_on_after_an_interrupt_or_a_kill(end, tmp_path, wait_until):
     """A script without a main guard, ended from outside in the middle of its tasks."""
     script, notes = tmp_path / "script.py", tmp_path / "pids"
     script.write_text(SCRIPT.replace("sys.argv[1]", repr(str(notes))))
@@ -186,7 +189,7 @@ def test_nothing_runs_on_after_an_interrupt_or_a_kill(end, tmp_path):
     assert all(map(alive, pids))
     assert run.pid not in pids
     os.kill(run.pid, end)
-    run.wait(timeout=20)
+    run.wait()
     wait_until(lambda: not any(map(alive, pids)))
 
 

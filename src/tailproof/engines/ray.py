@@ -156,10 +156,13 @@ def _run(
 
 
 def _cancel(ray: Any, references: list[Any]) -> None:
-    """Cancel tasks, repeatedly, as Ray ignores a cancellation while a task starts."""
+    """Cancel tasks, repeatedly, as Ray ignores a cancellation while a task starts.
+
+    The last first: if a running one ends, none that waits takes its place.
+    """
     until = time.monotonic() + _PATIENCE
     while references and time.monotonic() < until:
-        for reference in references:
+        for reference in reversed(references):
             ray.cancel(reference, force=True)
         references = ray.wait(references, num_returns=len(references), timeout=0.2)[1]
 
