@@ -19,7 +19,7 @@ from parts.options import print_json
 
 from tailproof import evaluate, method
 from tailproof.noise import Contaminated, Gaussian, LogNormal, Noise, Pareto, StudentT
-from tailproof.statistics.means import AdaptiveHuber, Catoni, MedianOfMeans
+from tailproof.robust.means import AdaptiveHuber, Catoni, MedianOfMeans
 from tailproof.worlds import CartPole
 
 GRID = [StudentT(df=2**power) for power in (0.0, 0.15, 0.3, 0.45, 0.6)]

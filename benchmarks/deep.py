@@ -30,7 +30,7 @@ from tailproof.deep import IQL, SAC
 from tailproof.deep.actor_critic import ActorCriticLearner
 from tailproof.deep.cloning import CloningLearner
 from tailproof.deep.critic_learner import ImplicitLearner
-from tailproof.ensemble.aggregate import Quantile
+from tailproof.robust.aggregates import Quantile
 
 #: How much caches and neighbours leave of the gain differs between machines: 2.2 was seen against the
 #: loop on a quiet one, 1.5 on a crowded one.

@@ -36,8 +36,8 @@ from parts.options import print_json
 from scipy.stats import binom
 
 from tailproof import evaluate, method
-from tailproof.engines import Local
 from tailproof.noise import StudentT
+from tailproof.parallel import Local
 from tailproof.studies.battery import Battery, Findings, Leaderboard, leaderboard, run
 from tailproof.studies.battery.cells import NOISES
 from tailproof.studies.battery.entrants import LEVELS, Named

@@ -24,7 +24,7 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
 
 from tailproof import Absolute, Log, evaluate, method
-from tailproof.data.partition import Split
+from tailproof.log.folds import Split
 from tailproof.noise import StudentT
 from tailproof.worlds import CartPole
 

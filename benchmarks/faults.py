@@ -45,13 +45,13 @@ learned = learn(log, method=row, gamma=0.9)
 answer = learned.policy.stack.flat.numpy().tobytes() + learned.members.q.flat.numpy().tobytes()
 """,
     "lazy": """
-import tailproof.engines.checkpoint, tailproof.sources.lazily
+import tailproof.parallel, tailproof.io.mapped
 from tailproof import evaluate, method
-from tailproof.engines import Local
-from tailproof.sources import read_log
+from tailproof.parallel import Local
+from tailproof.io import read_log
 from tailproof.worlds import CartPole
-tailproof.engines.checkpoint._EVERY = 0.0
-tailproof.sources.lazily.PART = 500
+tailproof.parallel._EVERY = 0.0
+tailproof.io.mapped.PART = 500
 world = CartPole()
 if not (folder / "log.parquet").exists():
     world.log(episodes=120, steps=40, seed=0).to_parquet(folder / "log.parquet")

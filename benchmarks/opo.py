@@ -51,7 +51,7 @@ from tailproof import (
 )
 from tailproof.errors import FoldError, FoldWarning
 from tailproof.noise import Contaminated, Noise, Pareto, StudentT, add_noise
-from tailproof.policies.simple import Uniform
+from tailproof.policies.forms import Uniform
 from tailproof.worlds import CartPole, TabularMDP
 
 Table = dict[str, dict[str, tuple[float, float]]]

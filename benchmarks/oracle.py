@@ -23,8 +23,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import agreement  # noqa: E402
 import oracle  # noqa: E402
-from tailproof.engines import Local  # noqa: E402
 from tailproof.errors import TailproofWarning  # noqa: E402
+from tailproof.parallel import Local  # noqa: E402
 
 
 def main() -> int:

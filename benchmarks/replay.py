@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from tailproof import Log, learn, method
-from tailproof.data.spaces import as_space
 from tailproof.deep.tasks import make_environment
 from tailproof.errors import ConvergenceWarning
+from tailproof.log.spaces import as_space
 from tailproof.policies.text import policy_from_text
 from tailproof.worlds.rollout import rollout
 

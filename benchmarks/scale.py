@@ -44,10 +44,10 @@ from parts.options import parser as options_parser
 from parts.options import print_json
 
 from tailproof import Method, evaluate, method
-from tailproof.engines import Engine, Local
+from tailproof.io import read_log
 from tailproof.noise import StudentT
-from tailproof.sources import read_log
-from tailproof.statistics.means import AdaptiveHuber
+from tailproof.parallel import Engine, Local
+from tailproof.robust.means import AdaptiveHuber
 from tailproof.worlds import CartPole
 
 GAMMA, MILLION, STEPS = 0.99, 1_000_000, 100
@@ -251,7 +251,7 @@ def cluster(nodes: int) -> Iterator[Any]:
 
 def killed_workers(folder: Path, millions: int) -> Results:
     """Kill two of three workers when each has begun its second part, and compare the bits."""
-    from tailproof.engines.ray import Ray
+    from tailproof.parallel import Ray
 
     data = generated(folder, 4, millions)
     log, chosen = opened(data), METHODS["roam-dm"]()
@@ -284,7 +284,7 @@ def killed_workers(folder: Path, millions: int) -> Results:
 
 def two_workers(folder: Path, variables: int, millions: int, repeats: int) -> Results:
     """Compare two workers with one, opening and evaluating: the best of some runs of each."""
-    from tailproof.engines.ray import Ray
+    from tailproof.parallel import Ray
 
     data, small = generated(folder, variables, millions), folder / "warm"
     warm(folder, variables)

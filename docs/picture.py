@@ -6,9 +6,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from tailproof.plotting.marks import COLOURS, colour_of, page_axes
-from tailproof.plotting.svg import as_svg
 from tailproof.report.page import stylesheet
+from tailproof.report.plots import COLOURS, as_svg, colour_of, page_axes
 from tailproof.studies.storm.page import TONES, estimates_axes
 from tailproof.studies.storm.story import DAYS, HUB, PLAIN, STORMY, WEEKS, season_of
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from tailproof import Log, PerAction, Polynomial, evaluate, learn, load_policy, method
 from tailproof.errors import TailproofError
-from tailproof.sources import read_log
+from tailproof.io import read_log
 
 MEMORY = 6 << 30  # bytes of address space: more is a bomb that went off
 SECONDS = 60
@@ -133,7 +133,7 @@ def write_progress(path: Path) -> None:
 
 
 def summed(folder: Path) -> bytes:
-    from tailproof.engines import Local
+    from tailproof.parallel import Local
 
     engine = Local(checkpoint=folder)
     found: Any = engine.map_reduce(squares, [1, 2, 3], operator.add)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tailproof import Log, compare, diagnose, evaluate
+from tailproof.doors.learn import choose_learner
 from tailproof.errors import LevelError, TailproofError, TailproofWarning
-from tailproof.judgement.shape import reward_shape
-from tailproof.learning.choosing import choose_learner
+from tailproof.profile.shape import reward_shape
 
 KINDS = ("light", "heavy", "skewed", "clustered", "zero-inflated", "bandit", "sequential")
 

@@ -22,7 +22,7 @@ from tailproof import (
     Whole,
     evaluate,
 )
-from tailproof.statistics.means import AdaptiveHuber
+from tailproof.robust.means import AdaptiveHuber
 
 BASES = [FQE(iterations=20), LSTD(), MIS(), MIS(mean=AdaptiveHuber(), unit="episode"), DR()]
 PARTITIONS = [Whole(), Split(3), Bootstrap(3), Replicate(2)]

@@ -7,7 +7,7 @@ claims it; the last tests measure the failures that the docstrings name.
 import numpy as np
 import pytest
 
-from tailproof.statistics.intervals import (
+from tailproof.robust.intervals import (
     fold_t_interval,
     order_statistic_interval,
     order_statistic_lower_bound,

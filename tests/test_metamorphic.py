@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tailproof import Discrete, Log, compare, diagnose, evaluate, learn, method
-from tailproof.sources import read_log
+from tailproof.io import read_log
 
 EVALUATORS = [
     *("lstd", "fqe", "mis", "dr", "roam-dm", "roam-variant", "roam-fqe", "roam-mis", "roam-dr"),

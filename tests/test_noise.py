@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import quad
 
-from tailproof.data.log import Log
 from tailproof.errors import TailproofError
+from tailproof.log.log import Log
 from tailproof.noise import (
     AlphaStable,
     Contaminated,

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailproof.data.partition import Split
-from tailproof.engines import Local
 from tailproof.errors import TailproofWarning
+from tailproof.log.folds import Split
+from tailproof.parallel import Local
 
 
 def beside(name):

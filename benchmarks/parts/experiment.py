@@ -18,7 +18,7 @@ from parts.populations import Population, full_information, made_populations, re
 from parts.records import Records
 from tailproof import Log, confidence_sequence, evaluate, returns_under
 from tailproof.arrays import FloatArray
-from tailproof.statistics.quantiles import tail_mean, weighted_quantile
+from tailproof.robust.intervals import tail_mean, weighted_quantile
 
 SIZES = (500, 2000, 10_000)
 LEVEL, LEAST, CHANCE = 0.9, 0.88, 1e-3

@@ -28,7 +28,7 @@ from parts.records import Records
 from parts.worlds import WORLDS, ABTest, SkewByAction, Tabular, World, draw_log, truth
 from tailproof import Log, compare, learn
 from tailproof.errors import TailproofError
-from tailproof.policies.simple import Always, action_probabilities
+from tailproof.policies.forms import Always, action_probabilities
 
 LEVEL = 0.9
 HARM, WORSE, BETTER, KEPT, HELD, SECONDS = 0.05, 0.03, 0.7, 0.9, 0.85, 30.0

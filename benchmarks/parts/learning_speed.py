@@ -20,7 +20,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from parts.records import Records
 from tailproof import Absolute, Log, learn, method
-from tailproof.data.partition import Split
+from tailproof.log.folds import Split
 from tailproof.methods.catalogue import LEARNING
 from tailproof.noise import StudentT
 from tailproof.worlds import CartPole

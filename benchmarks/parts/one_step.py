@@ -25,7 +25,7 @@ from parts.populations import Population, made_populations, real_populations
 from parts.records import Records
 from tailproof import compare, evaluate
 from tailproof.arrays import FloatArray
-from tailproof.policies.simple import Always
+from tailproof.policies.forms import Always
 
 SIZES = (500, 2000, 10_000)
 LEVEL = 0.9

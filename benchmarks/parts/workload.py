@@ -13,7 +13,7 @@ from tailproof import Log, Replicate, Split
 from tailproof.deep.data import Scaling
 from tailproof.deep.fitting import MemberGroup
 from tailproof.deep.settings import DeepSettings
-from tailproof.ensemble.aggregate import Aggregate
+from tailproof.robust.aggregates import Aggregate
 
 STATES, ACTIONS, ROWS, BATCH = 17, 6, 20_000, 256
 

@@ -4,49 +4,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tailproof.algorithms.bandit import IPS, BanditDR
-    from tailproof.algorithms.dr import DR
-    from tailproof.algorithms.fitted_q import FQE, FQI
-    from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
-    from tailproof.algorithms.learners.cloning import Cloning
-    from tailproof.algorithms.linear.statistics import Absolute
-    from tailproof.algorithms.lstd import LSPI, LSTD
-    from tailproof.algorithms.mis import MIS
-    from tailproof.algorithms.rewards import ConstantRewards, HuberRewards
-    from tailproof.algorithms.weighting import (
+    from tailproof.critics.fitted_q import FQE, FQI
+    from tailproof.critics.greedy import GreedyPolicy, SoftmaxPolicy
+    from tailproof.critics.linear import Absolute
+    from tailproof.critics.lstd import LSPI, LSTD
+    from tailproof.critics.rewards import ConstantRewards, HuberRewards
+    from tailproof.doors.compare import Comparison, compare
+    from tailproof.doors.diagnose import Diagnosis, diagnose
+    from tailproof.doors.estimate import Estimate
+    from tailproof.doors.evaluate import evaluate, k_path
+    from tailproof.doors.learn import learn
+    from tailproof.doors.learned import Learned
+    from tailproof.doors.returns import Returns, confidence_sequence, returns_under
+    from tailproof.estimators.dr import DR
+    from tailproof.estimators.importance import (
+        IPS,
+        BanditDR,
         Clip,
+        EpisodeDR,
+        EpisodeIS,
         ExponentialSmoothing,
         ImplicitExploration,
         LogSumExp,
         PowerMean,
         Shrink,
     )
-    from tailproof.comparison.compare import compare
-    from tailproof.comparison.comparison import Comparison
-    from tailproof.data.log import Log
-    from tailproof.data.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
-    from tailproof.data.spaces import Continuous, Discrete
-    from tailproof.data.view import LogView
-    from tailproof.diagnosis.diagnose import diagnose
-    from tailproof.diagnosis.diagnosis import Diagnosis
-    from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
-    from tailproof.evaluation.estimate import Estimate
-    from tailproof.evaluation.evaluate import evaluate, k_path
-    from tailproof.evaluation.looks import confidence_sequence
-    from tailproof.evaluation.returns import Returns, returns_under
-    from tailproof.export.load import load as load_policy
+    from tailproof.estimators.mis import MIS
+    from tailproof.export.onnx import load as load_policy
     from tailproof.features import Joint, PerAction, Polynomial
-    from tailproof.learning.learn import learn
-    from tailproof.learning.learned import Learned
+    from tailproof.io import read_log
+    from tailproof.learners.cloning import Cloning
+    from tailproof.log.folds import Bootstrap, OutOfBag, Replicate, Split, Whole
+    from tailproof.log.log import Log, LogView
+    from tailproof.log.spaces import Continuous, Discrete
     from tailproof.methods.catalogue import method
     from tailproof.methods.method import Method
-    from tailproof.policies.by_row import Column, Logged
-    from tailproof.policies.greedy import GreedyPolicy, SoftmaxPolicy
-    from tailproof.policies.naming import Policy
-    from tailproof.policies.rules import on_frame
-    from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform
-    from tailproof.report.writing import write_report
-    from tailproof.sources import read_log
+    from tailproof.policies.binding import Policy, on_frame
+    from tailproof.policies.forms import Always, EpsilonGreedy, Mixture, Uniform
+    from tailproof.policies.rows import Column, Logged
+    from tailproof.report.pages import write_report
+    from tailproof.robust.aggregates import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
     from tailproof.worlds.rollout import rollout
 
 __all__ = [
@@ -62,46 +59,42 @@ __all__ = [
 ]  # fmt: skip
 
 _NAMES = {
-    "algorithms.bandit": "BanditDR IPS",
-    "algorithms.dr": "DR",
-    "algorithms.fitted_q": "FQE FQI",
-    "algorithms.importance": "EpisodeDR EpisodeIS",
-    "algorithms.learners.cloning": "Cloning",
-    "algorithms.linear.statistics": "Absolute",
-    "algorithms.lstd": "LSPI LSTD",
-    "algorithms.mis": "MIS",
-    "algorithms.rewards": "ConstantRewards HuberRewards",
-    "algorithms.weighting": "Clip ExponentialSmoothing ImplicitExploration LogSumExp PowerMean Shrink",
-    "comparison.compare": "compare",
-    "comparison.comparison": "Comparison",
-    "data.log": "Log",
-    "data.partition": "Bootstrap OutOfBag Replicate Split Whole",
-    "data.spaces": "Continuous Discrete",
-    "data.view": "LogView",
-    "diagnosis.diagnose": "diagnose",
-    "diagnosis.diagnosis": "Diagnosis",
-    "ensemble.aggregate": "Mean MeanMinusStd Median Quantile TrimmedMean",
-    "evaluation.estimate": "Estimate",
-    "evaluation.evaluate": "evaluate k_path",
-    "evaluation.looks": "confidence_sequence",
-    "evaluation.returns": "Returns returns_under",
+    "critics.fitted_q": "FQE FQI",
+    "critics.greedy": "GreedyPolicy SoftmaxPolicy",
+    "critics.linear": "Absolute",
+    "critics.lstd": "LSPI LSTD",
+    "critics.rewards": "ConstantRewards HuberRewards",
+    "doors.compare": "Comparison compare",
+    "doors.diagnose": "Diagnosis diagnose",
+    "doors.estimate": "Estimate",
+    "doors.evaluate": "evaluate k_path",
+    "doors.learn": "learn",
+    "doors.learned": "Learned",
+    "doors.returns": "Returns confidence_sequence returns_under",
+    "estimators.dr": "DR",
+    "estimators.importance": (
+        "BanditDR Clip EpisodeDR EpisodeIS ExponentialSmoothing IPS ImplicitExploration LogSumExp "
+        "PowerMean Shrink"
+    ),
+    "estimators.mis": "MIS",
     "features": "Joint PerAction Polynomial",
-    "learning.learn": "learn",
-    "learning.learned": "Learned",
+    "io": "read_log",
+    "learners.cloning": "Cloning",
+    "log.folds": "Bootstrap OutOfBag Replicate Split Whole",
+    "log.log": "Log LogView",
+    "log.spaces": "Continuous Discrete",
     "methods.catalogue": "method",
     "methods.method": "Method",
-    "policies.by_row": "Column Logged",
-    "policies.greedy": "GreedyPolicy SoftmaxPolicy",
-    "policies.naming": "Policy",
-    "policies.rules": "on_frame",
-    "policies.simple": "Always EpsilonGreedy Mixture Uniform",
-    "report.writing": "write_report",
-    "sources": "read_log",
+    "policies.binding": "Policy on_frame",
+    "policies.forms": "Always EpsilonGreedy Mixture Uniform",
+    "policies.rows": "Column Logged",
+    "report.pages": "write_report",
+    "robust.aggregates": "Mean MeanMinusStd Median Quantile TrimmedMean",
     "worlds.rollout": "rollout",
 }
 #: The module that defines each public name; it is imported on first use.
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-_HOMES["load_policy"] = "export.load:load"
+_HOMES["load_policy"] = "export.onnx:load"
 
 
 def __getattr__(name: str) -> Any:

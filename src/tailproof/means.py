@@ -1,4 +1,4 @@
-"""Robust means, under the name that users import: see `tailproof.statistics.means`."""
+"""Robust means, under the name that users import: see `tailproof.robust.means`."""
 
-from tailproof.statistics.means import *  # noqa: F403
-from tailproof.statistics.means import __all__ as __all__
+from tailproof.robust.means import *  # noqa: F403
+from tailproof.robust.means import __all__ as __all__

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import scipy
 
 from tailproof.arrays import AnyArray, FloatArray, require_fraction
-from tailproof.data.log import Log
 from tailproof.errors import TailproofError
+from tailproof.log.log import Log
 
 Size = int | tuple[int, ...]
 #: c(s, a): states (n, p) and actions (n,) or (n, q) to factors (n,).

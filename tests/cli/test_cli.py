@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from tailproof import evaluate
 from tailproof.cli import app
-from tailproof.cli.hints import KEYWORDS, as_options
-from tailproof.sources import read_log
+from tailproof.cli.session import KEYWORDS, as_options
+from tailproof.io import read_log
 
 runner = CliRunner()
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from tailproof.cli import app
-from tailproof.cli.terminal import Visible, visible
+from tailproof.cli.session import Visible, visible
 
 ODD = [
     "[/held]",

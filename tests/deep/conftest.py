@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tailproof import Continuous, Log
-from tailproof.algorithms.task import Task
+from tailproof.critics.task import Task
 
 
 def make_log(n=600, episodes=12, discrete=False, seed=0):

@@ -227,7 +227,7 @@ from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
 from conftest import make_log
 from tailproof import Split
-from tailproof.algorithms.task import Task
+from tailproof.critics.task import Task
 from tailproof.deep import IQL, Run
 from tailproof.deep.fitting import fit_critics
 from tailproof.files import atomic

@@ -44,7 +44,7 @@ def arrays(*, episodes=60, steps=20, noise=None, good=0.34, seed=0):
 
 
 def make_log(**given):
-    from tailproof.sources import read_rollouts
+    from tailproof.io import read_rollouts
 
     return read_rollouts(arrays(**given))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tailproof import Continuous, Log, Mean, Quantile, Replicate, Split, Whole, learn, method
-from tailproof.algorithms.task import Task
+from tailproof.critics.task import Task
 from tailproof.deep import IQL, SAC, SQL, TD3BC, EarlyStopping, History, NeuralFQE, Run
 from tailproof.deep.history import horizon_of, returns_to_go
 from tailproof.errors import ConvergenceWarning, MethodError

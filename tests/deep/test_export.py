@@ -55,7 +55,7 @@ def test_policies(task, fitted, discrete_task, discrete_fitted, tmp_path):
 def test_a_saved_graph_is_a_policy_of_the_library(
     task, fitted, discrete_task, discrete_fitted, tmp_path
 ):
-    from tailproof.export.onnx_policy import load_onnx
+    from tailproof.export.onnx import load_onnx
 
     for (_, policy), states in (
         (fitted, task.log.states),

@@ -8,7 +8,7 @@ import pytest
 from tailproof import Learned, learn, load_policy, method
 from tailproof.deep import EarlyStopping, Run
 from tailproof.errors import MethodError, PolicyError, TailproofError
-from tailproof.files.container import SavedFileError
+from tailproof.files import SavedFileError
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")

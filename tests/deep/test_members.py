@@ -21,9 +21,9 @@ from tailproof import (
 )
 from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
 from tailproof.deep.fitting import fit_critics, member_seeds
-from tailproof.engines import Local
 from tailproof.errors import EngineWarning, MethodError
 from tailproof.methods.catalogue import deep
+from tailproof.parallel import Local
 
 #: What these tests train has no time to converge, and need not.
 pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")

@@ -9,7 +9,7 @@ from tailproof.deep import IQL, Evaluation, Run, play
 from tailproof.deep.rows import deep_rows
 from tailproof.deep.tasks import PRESETS, REFERENCE, normalised, preset, scorer
 from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
-from tailproof.sources import read_rollouts
+from tailproof.io import read_rollouts
 from tailproof.studies.paper.deep_rows import (
     clipped,
     implicit_study,

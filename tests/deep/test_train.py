@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tailproof import Log, Median, Quantile, Replicate, Split, Whole, evaluate, method
-from tailproof.algorithms.task import Task
+from tailproof.critics.task import Task
 from tailproof.deep import (
     IQL,
     SAC,

@@ -28,13 +28,13 @@ from tailproof import (
     learn,
     load_policy,
 )
-from tailproof.algorithms.learners.cloning import TreeCloning
-from tailproof.engines import Local
-from tailproof.ensemble.critics import Ensemble, LinearCritics
+from tailproof.critics.ensembles import Ensemble, LinearCritics
 from tailproof.errors import PolicyError, StorageError, TaughtWarning
-from tailproof.export.onnx_policy import OnnxPolicy, OnnxStochasticPolicy
+from tailproof.export.onnx import OnnxPolicy, OnnxStochasticPolicy
 from tailproof.features import Additive, Basis
-from tailproof.files.container import SavedFileError
+from tailproof.files import SavedFileError
+from tailproof.learners.cloning import TreeCloning
+from tailproof.parallel import Local
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

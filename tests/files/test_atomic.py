@@ -4,7 +4,7 @@ import os
 import pytest
 
 from tailproof.errors import StorageError
-from tailproof.files.atomic import write_whole, written_whole
+from tailproof.files import write_whole, written_whole
 
 
 def test_a_file_is_replaced_whole(tmp_path):

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from tailproof.files.container import (
+from tailproof.files import (
     SavedFileError,
     opened_page,
     read_file,

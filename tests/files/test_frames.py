@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow
 import pytest
 
-from tailproof.files.frames import as_frame, plain, scalar
+from tailproof.files import as_frame, plain, scalar
 
 
 @dataclass(frozen=True)

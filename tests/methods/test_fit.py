@@ -9,8 +9,8 @@ import pytest
 
 from tailproof import Log, compare, diagnose, evaluate, learn, method
 from tailproof.errors import HorizonWarning, LogError
-from tailproof.policies.simple import Uniform
-from tailproof.sources import read_log, write_log
+from tailproof.io import read_log, write_log
+from tailproof.policies.forms import Uniform
 
 EPISODES, STEPS = 60, 6
 SAID = (

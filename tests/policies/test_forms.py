@@ -23,9 +23,9 @@ from tailproof import (
     read_log,
 )
 from tailproof.errors import PolicyError, TailproofWarning
-from tailproof.policies.naming import for_log
-from tailproof.policies.simple import action_probabilities
-from tailproof.sources import write_log
+from tailproof.io import write_log
+from tailproof.policies.binding import for_log
+from tailproof.policies.forms import action_probabilities
 
 
 def frame(n=400, seed=0):

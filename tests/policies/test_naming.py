@@ -22,8 +22,8 @@ from tailproof import (
     read_log,
 )
 from tailproof.errors import PolicyError
-from tailproof.policies.naming import for_log, for_names
-from tailproof.policies.simple import UniformBox
+from tailproof.policies.binding import for_log, for_names
+from tailproof.policies.forms import UniformBox
 
 
 def table(n=600, *, labels=("email", "phone"), names=("x_age", "x_income"), seed=0):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from tailproof.data.spaces import Continuous, Discrete
 from tailproof.errors import PolicyError
-from tailproof.policies.simple import (
+from tailproof.log.spaces import Continuous, Discrete
+from tailproof.policies.forms import (
     EpsilonGreedy,
     Uniform,
     UniformBox,

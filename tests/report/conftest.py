@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tailproof import Log, evaluate, method
-from tailproof.diagnosis.diagnose import diagnose
+from tailproof.doors.diagnose import diagnose
 from tailproof.report.answers import Answer
 from tailproof.report.pages import Context, diagnosis_page, evaluation_page
 from tailproof.worlds import CartPole

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof import Log, compare, diagnose, evaluate, learn
+from tailproof.doors.learned import ConstantAction
 from tailproof.errors import LevelError
-from tailproof.learning.constants import ConstantAction
 from tailproof.report.answers import (
     Answer,
     comparison_line,

@@ -3,8 +3,8 @@
 import pytest
 
 from tailproof import compare, diagnose, evaluate, learn
-from tailproof.learning.constants import best_constant
-from tailproof.policies.simple import Uniform
+from tailproof.doors.learned import best_constant
+from tailproof.policies.forms import Uniform
 from tailproof.report.answers import Answer, learned_verdict
 from tailproof.report.pages import Context, comparison_page, learning_page
 from tailproof.report.text import minus, number, percent, signed

@@ -3,8 +3,8 @@
 import pytest
 
 from tailproof import compare, diagnose, evaluate, learn
-from tailproof.policies.simple import Uniform
-from tailproof.report.notebook import comparison_html, diagnosis_html, estimate_html, learned_html
+from tailproof.policies.forms import Uniform
+from tailproof.report.page import comparison_html, diagnosis_html, estimate_html, learned_html
 
 
 @pytest.fixture(scope="module")

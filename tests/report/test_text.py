@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof import FQI, Method, PerAction, Polynomial, method
-from tailproof.algorithms.learners.cloning import TreeCloning
 from tailproof.deep.settings import Run
+from tailproof.learners.cloning import TreeCloning
 from tailproof.report.text import method_text, minus, number, percent
 
 

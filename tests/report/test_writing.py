@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tailproof import Log, compare, diagnose, evaluate, learn, write_report
-from tailproof.algorithms.default.gain import difference
 from tailproof.errors import LevelError, MethodError, TailproofError
 from tailproof.report.answers import Answer
+from tailproof.robust.gains import difference
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from scipy import stats
 
 from tailproof.errors import TailproofError
 from tailproof.noise import StudentT
-from tailproof.policies.simple import Uniform
+from tailproof.policies.forms import Uniform
 from tailproof.worlds import CartPole
 from tailproof.worlds.cartpole import (
     TARGET_TRUTH,

@@ -3,7 +3,7 @@ import pytest
 from scipy import integrate, stats
 
 from tailproof import evaluate
-from tailproof.policies.simple import Always
+from tailproof.policies.forms import Always
 from tailproof.worlds.insurance import Insurance
 
 WORLD = Insurance()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.noise import Gaussian
-from tailproof.policies.simple import EpsilonGreedy, Uniform
+from tailproof.policies.forms import EpsilonGreedy, Uniform
 from tailproof.worlds import LinearMDP
 from tailproof.worlds.rollout import simulated_returns
 

@@ -5,9 +5,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof.data.spaces import Continuous, Discrete
 from tailproof.errors import PolicyError, TailproofError
-from tailproof.policies.simple import Uniform
+from tailproof.log.spaces import Continuous, Discrete
+from tailproof.policies.forms import Uniform
 from tailproof.worlds import CartPole, TabularMDP
 from tailproof.worlds.cartpole import fallen, push, shipped_policy
 from tailproof.worlds.rollout import draw, draw_actions, rollout, simulated_returns

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.errors import LogError, PolicyError
-from tailproof.policies.simple import Uniform, action_probabilities
+from tailproof.policies.forms import Uniform, action_probabilities
 from tailproof.worlds import storage
 from tailproof.worlds.prices import HUBS, read_prices
 from tailproof.worlds.storage import BEHAVIOUR, CANDIDATES, Schedule

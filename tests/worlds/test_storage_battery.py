@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tailproof.errors import MethodError
-from tailproof.policies.simple import Uniform, action_probabilities
+from tailproof.policies.forms import Uniform, action_probabilities
 from tailproof.worlds import storage
 from tailproof.worlds.prices import read_prices
 from tailproof.worlds.storage import (

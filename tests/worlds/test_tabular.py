@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tailproof.errors import TailproofError
 from tailproof.noise import StudentT
-from tailproof.policies.simple import EpsilonGreedy, Uniform
+from tailproof.policies.forms import EpsilonGreedy, Uniform
 from tailproof.worlds import TabularMDP
 from tailproof.worlds.rollout import simulated_returns
 from tailproof.worlds.tabular import TabularPolicy

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tailproof.cli import doors, learning, studies
-from tailproof.cli.command import EXIT_CODES, command
+from tailproof.cli import doors, learn, studies
 from tailproof.cli.data import data
-from tailproof.cli.session import FULL, Session
-from tailproof.report.versions import versions
+from tailproof.cli.session import EXIT_CODES, FULL, Session, command
+from tailproof.report.text import versions
 
 
 class Commands(TyperGroup):
@@ -35,7 +34,7 @@ app.command()(studies.demo)
 app.command()(doors.diagnose)
 app.command()(doors.evaluate)
 app.command()(doors.compare)
-app.command()(learning.learn)
+app.command()(learn.learn)
 app.command()(doors.methods)
 app.command()(studies.bench)
 app.command()(studies.reproduce)

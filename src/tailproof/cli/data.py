@@ -9,13 +9,11 @@ from typing import Any
 import typer
 
 from tailproof import noise as noises
-from tailproof.cli.command import command
 from tailproof.cli.options import SEED
-from tailproof.cli.session import Session
-from tailproof.cli.terminal import plain_table
-from tailproof.data.log import Log
-from tailproof.data.spaces import as_space
+from tailproof.cli.session import Session, command, plain_table
 from tailproof.errors import TailproofError
+from tailproof.log.log import Log
+from tailproof.log.spaces import as_space
 from tailproof.policies.text import policy_from_text
 
 data = typer.Typer(
@@ -156,8 +154,8 @@ def _played(asked: MakeOptions) -> Log:
 def _write_csv(log: Log, path: Path) -> None:
     from pyarrow import csv
 
-    from tailproof.files.atomic import written_whole
-    from tailproof.sources.parquet import log_table
+    from tailproof.files import written_whole
+    from tailproof.io.parquet import log_table
 
     with written_whole(path) as unfinished:
         csv.write_csv(log_table(log), unfinished)

@@ -10,10 +10,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from tailproof.algorithms.bandit import IPS, BanditDR
-from tailproof.cli.case import POLICY_HELP, opened
-from tailproof.cli.command import ExitCode, command
-from tailproof.cli.experiment import ExperimentOptions, experiment_findings, sentences
+from tailproof.cli.case import (
+    POLICY_HELP,
+    ExperimentOptions,
+    experiment_findings,
+    opened,
+    sentences,
+)
 from tailproof.cli.options import (
     AUTO,
     GAMMA,
@@ -25,12 +28,12 @@ from tailproof.cli.options import (
     MethodOptions,
     option,
 )
-from tailproof.cli.session import Session
-from tailproof.cli.terminal import as_rich, plain_table, points
-from tailproof.comparison.compare import compare as run_compare
-from tailproof.diagnosis.diagnosis import Diagnosis
+from tailproof.cli.session import ExitCode, Session, as_rich, command, plain_table, points
+from tailproof.doors.compare import compare as run_compare
+from tailproof.doors.diagnose import Diagnosis
+from tailproof.doors.evaluate import evaluate as run_evaluate
 from tailproof.errors import PolicyError
-from tailproof.evaluation.evaluate import evaluate as run_evaluate
+from tailproof.estimators.importance import IPS, BanditDR
 from tailproof.methods.catalogue import EVALUATION, LEARNING, deep
 from tailproof.policies.text import name_and_policy
 from tailproof.report.answers import (

@@ -12,11 +12,11 @@ from typing import Any
 import typer
 
 from tailproof import means
-from tailproof.engines import Engine, Local
 from tailproof.errors import EngineError, LogError, MethodError
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.catalogue import names
 from tailproof.methods.method import Method
+from tailproof.parallel import Engine, Local
 
 COLUMNS = "Columns of the log (guessed from usual names, and said, where not given)"
 METHOD = "Method"
@@ -300,7 +300,7 @@ class ClusterOptions:
         if self.engine != "ray":
             yield None
             return
-        from tailproof.engines.ray import Ray
+        from tailproof.parallel import Ray
 
         with (
             redirect_stdout(sys.stderr) if aside else nullcontext(),

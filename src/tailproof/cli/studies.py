@@ -14,10 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli import options
-from tailproof.cli.command import command
 from tailproof.cli.options import SEED, ClusterOptions
-from tailproof.cli.session import Session
-from tailproof.cli.terminal import as_rich, plain_table
+from tailproof.cli.session import Session, as_rich, command, plain_table
 from tailproof.report.text import count
 from tailproof.studies.paper.command import EXPERIMENTS, GROUPS
 from tailproof.studies.paper.command import reproduce as run_reproduce
@@ -209,7 +207,7 @@ def bench(
 
     Example: tailproof bench --quick --entrant mine.py:estimate --out bench
     """
-    from tailproof.engines import Local
+    from tailproof.parallel import Local
     from tailproof.studies.battery.report import report
     from tailproof.studies.battery.run import run
     from tailproof.studies.battery.select import chosen_battery

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.critics.task import Task
 from tailproof.deep.critic_learner import CriticLearner
 from tailproof.deep.critics import LOG_STD, NeuralPolicy, split_policies
 from tailproof.deep.data import Transitions, normal_draws
@@ -25,8 +25,8 @@ from tailproof.deep.losses import (
 )
 from tailproof.deep.networks import Adam, Parameters, Pass, Shape, initialise
 from tailproof.deep.reductions import derivative, picked, reduce
-from tailproof.ensemble.aggregate import Aggregate, Mean
 from tailproof.errors import MethodError
+from tailproof.robust.aggregates import Aggregate, Mean
 
 
 class Actor(ABC):

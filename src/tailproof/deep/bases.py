@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from tailproof.algorithms.base import LEARNER, PLACES, Capabilities, Fitted
-from tailproof.algorithms.learners.ranking import Rank
-from tailproof.algorithms.task import Task
-from tailproof.data.partition import Folds
+from tailproof.critics.base import LEARNER, PLACES, Capabilities, Fitted
+from tailproof.critics.task import Task
 from tailproof.deep.settings import DeepSettings, require_torch
-from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
+from tailproof.learners.cloning import Rank
+from tailproof.log.folds import Folds
+from tailproof.robust.aggregates import Aggregate
 
 if TYPE_CHECKING:
     from torch import Tensor

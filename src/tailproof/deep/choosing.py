@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom, rankdata
 
-from tailproof.algorithms.learners.ranking import Rank, choose_rank, episode_scores
 from tailproof.arrays import FloatArray
-from tailproof.data.log import Log, discounted_returns
-from tailproof.data.spaces import menu
-from tailproof.data.stored import AnyLog, in_memory
 from tailproof.deep.settings import Run
-from tailproof.engines import Engine
-from tailproof.evaluation.evaluate import evaluate
-from tailproof.learning.learn import learn, split_off
-from tailproof.learning.learned import Learned
+from tailproof.doors.evaluate import evaluate
+from tailproof.doors.learn import learn, split_off
+from tailproof.doors.learned import Learned
+from tailproof.learners.cloning import Rank, choose_rank, episode_scores
+from tailproof.log.log import Log, discounted_returns
+from tailproof.log.spaces import menu
+from tailproof.log.stored import AnyLog, in_memory
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
-from tailproof.policies.simple import DeterministicPolicy
+from tailproof.parallel import Engine
+from tailproof.policies.forms import DeterministicPolicy
 
 _ROOM_FOLDS = 5
 _OPENING = 20  # largest number of first steps used to compare an episode with the policies

@@ -11,12 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.algorithms.base import Fitted
-from tailproof.algorithms.learners.ranking import imitated_episodes
-from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.data.log import Log
-from tailproof.data.partition import Folds
+from tailproof.critics.base import Fitted
+from tailproof.critics.task import Task
 from tailproof.deep.checkpoint import training_fingerprint
 from tailproof.deep.critics import LOG_STD, NeuralCritics, NeuralPolicy, split_policies
 from tailproof.deep.data import Scaling, Transitions, row_draws
@@ -33,8 +30,11 @@ from tailproof.deep.networks import Adam, Parameters, Pass, Shape, Stack, cosine
 from tailproof.deep.reductions import reduce
 from tailproof.deep.settings import DeepSettings, Run
 from tailproof.deep.train import Learner, train
-from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
+from tailproof.learners.cloning import imitated_episodes
+from tailproof.log.folds import Folds
+from tailproof.log.log import Log
+from tailproof.robust.aggregates import Aggregate
 
 if TYPE_CHECKING:
     from tailproof.deep.bases import BehaviourCloning, Implicit

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
+from tailproof.critics.task import Task
 from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.data import Scaling, Transitions
 from tailproof.deep.fitting import MemberGroup
@@ -20,8 +20,8 @@ from tailproof.deep.losses import error_gradient, error_loss
 from tailproof.deep.networks import Adam, Parameters, Pass, Shape, initialise
 from tailproof.deep.reductions import reduce
 from tailproof.deep.train import Learner
-from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import MethodError
+from tailproof.robust.aggregates import Aggregate
 
 if TYPE_CHECKING:
     from tailproof.deep.bases import NeuralFQE

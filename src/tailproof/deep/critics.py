@@ -15,10 +15,10 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, one_or_m
 from tailproof.deep.data import Scaling
 from tailproof.deep.networks import Shape, Stack
 from tailproof.errors import MethodError
-from tailproof.files.container import SavedFileError, read_file, write_file
+from tailproof.files import SavedFileError, read_file, write_file
 
 if TYPE_CHECKING:
-    from tailproof.export.graph import Graph, Output
+    from tailproof.export.onnx import Graph, Output
 
 POLICY_KIND, POLICY_VERSION = "neural policy", 1
 LOG_STD = (-5.0, 2.0)  # beyond these a squashed Gaussian is constant, or takes extreme values only
@@ -164,7 +164,7 @@ class NeuralPolicy:
 
     def _save_graph(self, path: Path) -> None:
         """Write an ONNX graph from states (n, p) to actions, both in the log's units."""
-        from tailproof.export.graph import Graph
+        from tailproof.export.onnx import Graph
 
         graph = Graph()
         mean, scale = (

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, checked_states
-from tailproof.data.log import Log
-from tailproof.data.spaces import Continuous, Discrete
 from tailproof.deep.settings import DeepSettings, RewardScale
 from tailproof.errors import LogError, TailproofError
+from tailproof.log.log import Log
+from tailproof.log.spaces import Continuous, Discrete
 
 _CHUNK = 64  # number of steps whose draws are generated together
 

@@ -12,10 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.data.partition import Folds
+from tailproof.critics.task import Task
 from tailproof.deep.bases import TrainsCritics
 from tailproof.deep.checkpoint import training_fingerprint
 from tailproof.deep.cloning import DeepFitted
@@ -25,9 +23,11 @@ from tailproof.deep.history import History, horizon_of, warn_unless_converged
 from tailproof.deep.networks import concatenate
 from tailproof.deep.settings import Run
 from tailproof.deep.train import train
-from tailproof.engines import Local
-from tailproof.ensemble.aggregate import Aggregate
 from tailproof.errors import EngineWarning, FoldError, FoldWarning, MethodError
+from tailproof.log.folds import Folds
+from tailproof.log.log import Log
+from tailproof.parallel import Local
+from tailproof.robust.aggregates import Aggregate
 
 _LARGEST = 1e16  # beyond this, squared gradients overflow float32
 _WATCHED = 512  # number of rows to compare the members' Q, and V with returns, during training

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.log import Log
 from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
 from tailproof.errors import ConvergenceWarning
-from tailproof.files.frames import as_frame
+from tailproof.files import as_frame
+from tailproof.log.log import Log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,7 +213,7 @@ class History:
 
         Returns the Axes of one quantity, or an array of Axes. `ax` is the Axes for a single one.
         """
-        from tailproof.plotting.results import plot_history  # imports matplotlib
+        from tailproof.report.plots import plot_history  # imports matplotlib
 
         return plot_history(self.series, quantities or self.quantities, ax=ax)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Quantile, order_weights
 from tailproof.errors import MethodError
+from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, Quantile, order_weights
 
 
 def reduce(aggregate: Aggregate, values: Tensor) -> Tensor:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailproof.algorithms.base import Algorithm, At
-from tailproof.data.partition import Partition, Replicate, Split, Whole
+from tailproof.critics.base import Algorithm, At
 from tailproof.deep.bases import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE
-from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
+from tailproof.log.folds import Partition, Replicate, Split, Whole
 from tailproof.methods.catalogue import Row
 from tailproof.methods.method import Method
+from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, Median, Quantile
 
 #: The bases that train networks, by name: ``method("room-vm", base="iql")``.
 DEEP_BASES: dict[str, Algorithm] = {

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tailproof.algorithms.learners.ranking import require_imitation
 from tailproof.arrays import require_fraction
 from tailproof.errors import MethodError, TailproofError
+from tailproof.learners.cloning import require_imitation
 from tailproof.parameters import Configurable
 
 if TYPE_CHECKING:
     from tailproof.deep.history import History
     from tailproof.deep.loggers import Logger
-    from tailproof.engines import Engine
+    from tailproof.parallel import Engine
 
 RewardScale = float | Literal["auto"]
 TargetRate = float | Literal["auto"]
@@ -133,7 +133,7 @@ class Run(_Checked):
         Number of parallel tasks into which the members are divided; only for members without a
         common backup.
     engine
-        Where these tasks run: an engine of `tailproof.engines`, such as one for a Ray cluster; by
+        Where these tasks run: an engine of `tailproof.parallel`, such as one for a Ray cluster; by
         default the engine of `learn` or `evaluate`, or else one local process per task. With a
         checkpoint, a task resumes after its worker died.
     checkpoint

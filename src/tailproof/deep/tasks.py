@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.data.log import Log
-from tailproof.data.spaces import ActionSpace, Discrete
 from tailproof.deep.settings import Evaluation, require_count, require_module
 from tailproof.errors import TailproofError
+from tailproof.log.log import Log
+from tailproof.log.spaces import ActionSpace, Discrete
 
 #: The environment of each domain's logs, in its original version.
 ENVIRONMENTS = {
@@ -194,7 +194,7 @@ class Preset:
             D4RL's HDF5 file or its folder; by default the local Minari data set.
         """
         if source is not None:
-            from tailproof.sources import read_d4rl
+            from tailproof.io import read_d4rl
 
             path = Path(source)
             path = path / self.d4rl if path.is_dir() else path
@@ -208,7 +208,7 @@ class Preset:
             raise TailproofError(
                 f"Minari has no data set for {self.name}. Give load the path of D4RL's {self.d4rl}."
             )
-        from tailproof.sources.minari import read_minari
+        from tailproof.io.minari import read_minari
 
         return read_minari(self.minari)
 

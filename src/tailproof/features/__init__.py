@@ -1,19 +1,24 @@
 """Feature maps φ(s, a): the paper's, and richer ones for logs that need them."""
 
-from tailproof.features.base import (
+from tailproof.features.ladder import NAMES, as_features, named_features, table_for
+from tailproof.features.maps import (
     Additive,
+    Basis,
     Blocks,
     Dense,
     Features,
+    Fourier,
     Joint,
     PerAction,
+    Polynomial,
+    Standardise,
+    Table,
+    Trees,
     at_actions,
     at_every_action,
     default_features,
     mixed_features,
 )
-from tailproof.features.ladder import NAMES, as_features, named_features, table_for
-from tailproof.features.state_maps import Basis, Fourier, Polynomial, Standardise, Table, Trees
 
 __all__ = [
     "NAMES",

@@ -12,10 +12,19 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
-from tailproof.data.spaces import Discrete
 from tailproof.errors import MethodError
-from tailproof.features.base import Additive, Features, PerAction, default_features, joined
-from tailproof.features.state_maps import Basis, Fourier, Table, Trees
+from tailproof.features.maps import (
+    Additive,
+    Basis,
+    Features,
+    Fourier,
+    PerAction,
+    Table,
+    Trees,
+    default_features,
+    joined,
+)
+from tailproof.log.spaces import Discrete
 
 #: Valid names for `features=`.
 NAMES = ("polynomial", "splines", "fourier", "table", "trees")

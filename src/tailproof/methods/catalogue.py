@@ -7,30 +7,32 @@ from functools import cache
 from math import ceil, log
 from typing import Any
 
-from tailproof.algorithms.bandit import IPS, BanditDR
-from tailproof.algorithms.base import At
-from tailproof.algorithms.default.auto import Auto
-from tailproof.algorithms.dr import DR
-from tailproof.algorithms.fitted_q import FQE, FQI
-from tailproof.algorithms.importance import EpisodeDR, EpisodeIS
-from tailproof.algorithms.learners.cloning import Cloning
-from tailproof.algorithms.learners.improvement import Constant, ForestFQI, OneStep
-from tailproof.algorithms.lstd import LSPI, LSTD
-from tailproof.algorithms.mis import MIS
-from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
-from tailproof.algorithms.weighting import (
+from tailproof.critics.base import At
+from tailproof.critics.fitted_q import FQE, FQI
+from tailproof.critics.lstd import LSPI, LSTD
+from tailproof.errors import MethodError, did_you_mean
+from tailproof.estimators.dr import DR
+from tailproof.estimators.importance import (
+    IPS,
+    BanditDR,
     Clip,
+    EpisodeDR,
+    EpisodeIS,
     ExponentialSmoothing,
     ImplicitExploration,
     LogSumExp,
     PowerMean,
     Shrink,
 )
-from tailproof.data.partition import Bootstrap, OutOfBag, Partition, Split, Whole
-from tailproof.ensemble.aggregate import Aggregate, Mean, MeanMinusStd, Median, Quantile
-from tailproof.errors import MethodError, did_you_mean
+from tailproof.estimators.mis import MIS
+from tailproof.estimators.sequential import Auto
+from tailproof.learners.cloning import Cloning
+from tailproof.learners.improvement import Constant, ForestFQI, OneStep
+from tailproof.learners.one_step import PolicyScores, PolicyTree
+from tailproof.log.folds import Bootstrap, OutOfBag, Partition, Split, Whole
 from tailproof.methods.method import Method
-from tailproof.statistics.means import TrimmedMean
+from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, Median, Quantile
+from tailproof.robust.means import TrimmedMean
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.base import CriticAlgorithm, Fitted, Numbers
-from tailproof.algorithms.task import Task
 from tailproof.arrays import BoolArray, FloatArray
-from tailproof.data.horizon import ends_by_the_clock, time_limit, unknown_rest
-from tailproof.data.partition import Folds
-from tailproof.data.stored import AnyLog, LazyLog, in_memory, sample_to_budget
-from tailproof.data.view import LogView
-from tailproof.engines import Engine, Local
-from tailproof.engines.threads import one_thread
+from tailproof.critics.base import CriticAlgorithm, Fitted, Numbers
+from tailproof.critics.task import Task
 from tailproof.errors import (
     FoldError,
     FoldWarning,
@@ -28,9 +22,14 @@ from tailproof.errors import (
     MethodError,
     TailproofError,
 )
+from tailproof.log.folds import Folds
+from tailproof.log.horizon import ends_by_the_clock, time_limit, unknown_rest
+from tailproof.log.log import LogView
+from tailproof.log.stored import AnyLog, LazyLog, in_memory, sample_to_budget
 from tailproof.methods.method import Method
-from tailproof.statistics.caps import Cap
-from tailproof.statistics.streaming import Reduction, converse, quantiles
+from tailproof.parallel import Engine, Local, one_thread
+from tailproof.robust.means import Cap
+from tailproof.robust.streaming import Reduction, converse, quantiles
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from tailproof.algorithms.base import PLACES, Algorithm, At, CriticAlgorithm, ValueAlgorithm
 from tailproof.arrays import require_fraction
-from tailproof.data.partition import Partition, Whole
-from tailproof.ensemble.aggregate import Aggregate, Mean
+from tailproof.critics.base import PLACES, Algorithm, At, CriticAlgorithm, ValueAlgorithm
 from tailproof.errors import MethodError
+from tailproof.log.folds import Partition, Whole
 from tailproof.parameters import Configurable
-from tailproof.statistics.caps import Cap
+from tailproof.robust.aggregates import Aggregate, Mean
+from tailproof.robust.means import Cap
 
 
 @dataclass(frozen=True)

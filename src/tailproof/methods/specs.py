@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.fitted_q import FQI
-from tailproof.algorithms.learners.cloning import Cloning, RegressionCloning, TreeCloning
-from tailproof.algorithms.learners.improvement import Constant, ForestFQI, OneStep, WithinSupport
-from tailproof.algorithms.linear.statistics import Absolute, PerObservation
-from tailproof.algorithms.lstd import LSPI
-from tailproof.algorithms.one_step.learners import PolicyScores, PolicyTree
-from tailproof.algorithms.rewards import ConstantRewards, HuberRewards, TamedRewards
-from tailproof.data.partition import Bootstrap, OutOfBag, Replicate, Split, Whole
-from tailproof.data.spaces import Continuous, Discrete
-from tailproof.ensemble.aggregate import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
+from tailproof.critics.fitted_q import FQI
+from tailproof.critics.linear import Absolute, PerObservation
+from tailproof.critics.lstd import LSPI
+from tailproof.critics.rewards import ConstantRewards, HuberRewards, TamedRewards
 from tailproof.errors import MethodError
 from tailproof.features import Additive, Basis, Joint, PerAction, Polynomial, Standardise
-from tailproof.files.container import SavedFileError
+from tailproof.files import SavedFileError
+from tailproof.learners.cloning import Cloning, RegressionCloning, TreeCloning
+from tailproof.learners.improvement import Constant, ForestFQI, OneStep, WithinSupport
+from tailproof.learners.one_step import PolicyScores, PolicyTree
+from tailproof.log.folds import Bootstrap, OutOfBag, Replicate, Split, Whole
+from tailproof.log.spaces import Continuous, Discrete
 from tailproof.methods.method import Method
+from tailproof.robust.aggregates import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
 
 _TYPES: tuple[type, ...] = (
     *(Mean, Median, Quantile, TrimmedMean, MeanMinusStd),

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.data.spaces import ActionSpace, Continuous, Discrete
 from tailproof.errors import PolicyError, TailproofError, did_you_mean, listed
-from tailproof.policies.answers import labels_of
-from tailproof.policies.by_row import Column, Logged
-from tailproof.policies.simple import Always, EpsilonGreedy, Mixture, Uniform, UniformBox
+from tailproof.log.spaces import ActionSpace, Continuous, Discrete
+from tailproof.policies.forms import Always, EpsilonGreedy, Mixture, Uniform, UniformBox
+from tailproof.policies.rows import Column, Logged, labels_of
 
 POLICY_FORMS = (
     "always:ACTION (always:0.5 for real numbers), uniform, logged, column:NAME or column:p_* (what "
@@ -167,7 +166,7 @@ def _load(text: str, space: ActionSpace) -> Any:
             raise PolicyError(
                 f"{text} is code: say which policy in it is meant, as in {text}:policy."
             )
-        from tailproof.export.load import load
+        from tailproof.export.onnx import load
 
         return load(path)
     module, colon, name = text.rpartition(":")

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tailproof.data.spaces import Discrete
 from tailproof.errors import LevelError, MethodError
-from tailproof.report.tables import ResultTable, table
-from tailproof.report.text import count, method_text, number, percent, signed
-from tailproof.statistics.intervals import Bound, Interval
-from tailproof.statistics.tails.index import TailIndex
+from tailproof.log.spaces import Discrete
+from tailproof.report.text import ResultTable, count, method_text, number, percent, signed, table
+from tailproof.robust.intervals import Bound, Interval
+from tailproof.robust.tails import TailIndex
 
 if TYPE_CHECKING:
-    from tailproof.comparison.comparison import Candidate, Comparison
-    from tailproof.diagnosis.diagnosis import Diagnosis
-    from tailproof.evaluation.estimate import Estimate
-    from tailproof.learning.constants import ConstantAction
-    from tailproof.learning.learned import Learned
+    from tailproof.doors.compare import Candidate, Comparison
+    from tailproof.doors.diagnose import Diagnosis
+    from tailproof.doors.estimate import Estimate
+    from tailproof.doors.learned import ConstantAction, Learned
 
 _SURELY = 1 - 1e-9  # share of the rows in which a constant takes its action
 

@@ -1,4 +1,4 @@
-"""The report page: one self-contained HTML file that needs neither network nor JavaScript."""
+"""Pages and notebook cells: self-contained HTML that needs neither network nor JavaScript."""
 
 from __future__ import annotations
 
@@ -8,15 +8,39 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from tailproof.files.atomic import write_whole
-from tailproof.report.blocks import Facts, Mood, Section
-from tailproof.report.record import as_json
-from tailproof.report.text import minus
-from tailproof.report.versions import versions
+from tailproof.files import write_whole
+from tailproof.report.answers import (
+    Answer,
+    comparison_line,
+    comparison_notes,
+    learned_by,
+    ranking_table,
+    tail_table,
+)
+from tailproof.report.figures import (
+    Block,
+    Bullets,
+    Facts,
+    Mood,
+    Prose,
+    Section,
+    Wide,
+    fold_figure,
+    gain_figure,
+    influence_figure,
+    interval_figure,
+)
+from tailproof.report.text import as_json, count, minus, versions
+
+if TYPE_CHECKING:
+    from tailproof.doors.compare import Comparison
+    from tailproof.doors.diagnose import Diagnosis
+    from tailproof.doors.estimate import Estimate
+    from tailproof.doors.learned import Learned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,3 +129,63 @@ def _asset(name: str) -> str:
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+
+
+def estimate_html(estimate: Estimate) -> str:
+    """Return an estimate with its folds and intervals.
+
+    >>> from tailproof import evaluate
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> estimate = evaluate(world.log(episodes=20), world.target(), method="roam-dm", gamma=0.9)
+    >>> "<svg" in estimate_html(estimate)
+    True
+    """
+    found = Answer(estimate)
+    said = (str(found.estimate.on_log), found.value_ends(), *found.caveats())
+    blocks: list[Block] = [Prose(each) for each in said if each]
+    if estimate.choice is not None:
+        blocks.append(Bullets(estimate.choice.reasons))
+    if len(estimate.fold_values) > 1:
+        blocks += [fold_figure(found), interval_figure(found)]
+    value, _, rest = found.first_line().partition(" ")
+    return fragment(value, rest, blocks)
+
+
+def diagnosis_html(diagnosis: Diagnosis) -> str:
+    """Return a diagnosis: the verdict, its reasons, and the most influential episodes."""
+    verdict, influence = diagnosis.verdict, diagnosis.influence
+    said = f"{count(diagnosis.transitions, 'row')}, {count(diagnosis.episodes, 'episode')}"
+    blocks: list[Block] = [Prose(said), Bullets(verdict.reasons), Wide(tail_table(diagnosis))]
+    if influence.episodes:
+        blocks.append(influence_figure(diagnosis))
+    return fragment("Diagnosis:", verdict.summary, blocks)
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Return a comparison: the ranking, the gate, and every candidate's gain."""
+    notes = Bullets(comparison_notes(comparison))
+    name = comparison.proposed.name
+    said = comparison_line(comparison).removeprefix(name)
+    return fragment(name, said, [Wide(ranking_table(comparison)), gain_figure(comparison), notes])
+
+
+def learned_html(learned: Learned) -> str:
+    """Return a summary of a learned policy."""
+    said = f"{learned_by(learned)}, γ = {learned.gamma:g}"
+    if learned.improves is None:
+        return fragment("Not judged:", f"{said}; see its evaluate()", [])
+    verdict, _, rest = learned.advice().partition(" ")
+    return fragment(verdict, f"{rest} {said}.", [Bullets(learned.reasons)])
+
+
+def fragment(title: str, note: str, blocks: list[Block]) -> str:
+    """Return blocks as HTML with their own style, which does not affect the rest of the page."""
+    # The class is repeated to have priority over the notebook's own rules for tables.
+    style = Markup(stylesheet(scope=".tailproof.tailproof.tailproof"))
+    return str(
+        Markup(
+            '<div class="tailproof"><style>{}</style><p><strong class="big">{}</strong> {}</p>{}'
+            "</div>"
+        ).format(style, title, note, Markup("").join(blocks))
+    )

@@ -1,20 +1,24 @@
-"""Complete reports of an evaluation, a diagnosis, a comparison and a learned policy."""
+"""Complete reports, in the order of a reader's questions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tailproof.comparison.comparison import Comparison
-from tailproof.data.log import Log
-from tailproof.data.stored import action_counts
-from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.learning.constants import ConstantAction
-from tailproof.learning.learned import Learned
+from tailproof.doors.compare import Comparison
+from tailproof.doors.diagnose import Diagnosis, diagnose
+from tailproof.doors.estimate import Estimate
+from tailproof.doors.evaluate import evaluate
+from tailproof.doors.learned import ConstantAction, Learned, best_constant
+from tailproof.errors import TailproofError
+from tailproof.files import require_replaceable
+from tailproof.log.log import Log, discounted_returns
+from tailproof.log.stored import AnyLog, action_counts, sample_to_budget
 from tailproof.report.answers import (
     Answer,
     comparison_how,
@@ -23,29 +27,218 @@ from tailproof.report.answers import (
     gain_bound_of,
     gain_of,
     gate_line,
+    influence_sentence,
     learned_by,
     learned_verdict,
     logged_by,
     rank_of,
     ranking_table,
     rivals_of,
+    tail_table,
 )
-from tailproof.report.blocks import Block, Bullets, Fact, Facts, Prose, Section, Wide
-from tailproof.report.figures import finite, gain_figure, share_figure
+from tailproof.report.figures import (
+    Block,
+    Bullets,
+    Fact,
+    Facts,
+    Prose,
+    Section,
+    Wide,
+    finite,
+    fold_figure,
+    gain_figure,
+    hill_figure,
+    influence_figure,
+    interval_figure,
+    k_path_figure,
+    residual_figure,
+    returns_figure,
+    share_figure,
+    survival_figure,
+    weights_figure,
+)
 from tailproof.report.page import Page
-from tailproof.report.sections import (
-    clustering_section,
-    influence_section,
-    k_path_section,
-    offers_section,
-    residual_section,
-    settings_section,
-    tails_section,
-    verdict_section,
-    weights_section,
-)
-from tailproof.report.tables import table
-from tailproof.report.text import count, number, percent, signed
+from tailproof.report.text import count, number, percent, signed, table, versions
+
+
+def verdict_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> Section:
+    """Return why the method (of an estimate, if given) was chosen, and how to improve the answer."""
+    verdict = diagnosis.verdict
+    chosen = None if estimate is None else estimate.choice
+    blocks: list[Block] = [Bullets(verdict.reasons if chosen is None else chosen.reasons)]
+    if verdict.improvements:
+        blocks += [Prose("What would make the answer better:"), Bullets(verdict.improvements)]
+    return Section("verdict", "What the log shows", tuple(blocks), "The log")
+
+
+def offers_section(found: Answer) -> Section:
+    """Return the fold values, all intervals and bounds, and the estimates of other means."""
+    estimate = found.estimate
+    blocks: list[Block] = [fold_figure(found)] if len(estimate.fold_values) > 1 else []
+    blocks.append(interval_figure(found))
+    if estimate.bad_folds:
+        named = ", ".join(map(str, estimate.bad_folds))
+        blocks.append(Bullets((f"Folds that diverged and were left out: {named}.",), "warn"))
+    if (chosen := estimate.choice) is not None and chosen.alternatives:
+        rows = [(f"chosen: {chosen.estimator}", chosen.value), *chosen.alternatives.items()]
+        blocks.append(Wide(table(("mean of the same weighted rewards", "estimate"), rows)))
+    return Section("folds", "Other estimates and intervals", tuple(blocks))
+
+
+def tails_section(log: Log, diagnosis: Diagnosis) -> Section:
+    """Return how heavy the tails are."""
+    report = diagnosis.tails["rewards"]
+    indices = {"right": report.right, "left": report.left}
+    paths = [path for path in (report.right_path, report.left_path) if path is not None]
+    blocks: list[Block] = [Wide(tail_table(diagnosis))]
+    if paths:
+        blocks.append(hill_figure(paths, indices))
+    blocks.append(survival_figure(log.rewards, (report.right, report.left)))
+    blocks.append(Wide(_tail_table(diagnosis.tails.values()), "Every estimate of every tail"))
+    return Section("tails", "How heavy the tails are", tuple(blocks), "Tails")
+
+
+def clustering_section(diagnosis: Diagnosis) -> Section:
+    """Return whether extremes occur in clusters."""
+    clusters = diagnosis.clustering
+    where = {
+        "steps of an episode": clusters.within,
+        "neighbouring episodes": clusters.across,
+        "episodes of a group": clusters.groups,
+    }
+    rows = [
+        (name, index.theta, index.low, index.high, index.exceedances)
+        if index.estimable
+        else (name, None, None, None, index.exceedances)
+        for name, index in where.items()
+        if index is not None
+    ]
+    said = (
+        "Extremes come together: what follows them in the same episode or group is the same event, "
+        "so sums are robustified, not single steps, and folds keep groups whole."
+        if clusters.in_episodes or clusters.in_groups
+        else "There is no sign that extremes come together."
+    )
+    shown = table(
+        ("extremes among", "extremal index", "low", "high", "extremes"),
+        rows,
+        caption="1 means alone, ½ pairs on average; – where there are too few extremes.",
+        digits=3,
+    )
+    return Section(
+        "clusters", "Whether extremes come alone", (Prose(said), Wide(shown)), "Clusters"
+    )
+
+
+def k_path_section(diagnosis: Diagnosis) -> Section:
+    """Return the estimate against the number of folds."""
+    path = diagnosis.k_path
+    drift = (
+        f"From five folds on the median drifts by {number(path.drift, 3)}, more than chance "
+        f"explains: medians of many folds are biased here."
+        if path.drifts
+        else "From five folds on the median stays within its error."
+    )
+    title = "The estimate against the number of folds"
+    return Section("k-path", title, (Prose(drift), k_path_figure(path)), "Number of folds")
+
+
+def weights_section(diagnosis: Diagnosis) -> Section | None:
+    """Return how well the log covers the policy."""
+    overlap = diagnosis.overlap
+    if overlap is None:
+        return None
+    found = overlap.weights
+    share = found.effective / found.n
+    facts = [
+        Fact(
+            "effective rows",
+            f"{number(found.effective, 3)} of {found.n:,}",
+            "of equal weight",
+            "warn" if share < 0.1 else "plain",
+        ),
+        Fact("largest weight", percent(found.largest_share), "of all weight"),
+        Fact(
+            "Pareto k",
+            number(found.pareto.k, 2),
+            f"harmless below {found.reliable_k:.2f}",
+            "good" if found.reliable else "warn",
+        ),
+        Fact(
+            "never logged",
+            percent(overlap.unlogged),
+            "of the policy's actions",
+            "warn" if overlap.unlogged > 0.01 else "good",
+        ),
+        Fact("leverage", number(overlap.leverage, 3), "1 is the log itself"),
+    ]
+    blocks: list[Block] = [Facts(tuple(facts))]
+    if diagnosis.weights is not None:
+        blocks.append(weights_figure(diagnosis.weights, effective=found.effective))
+    return Section("weights", "Weights and overlap", tuple(blocks), "Weights")
+
+
+def influence_section(log: Log, diagnosis: Diagnosis) -> Section:
+    """Return the most influential episodes."""
+    influence = diagnosis.influence
+    ids = [each.episode for each in influence.episodes]
+    blocks: list[Block] = []
+    if influence.episodes:
+        blocks += [Prose(influence_sentence(diagnosis)), influence_figure(diagnosis)]
+    if not log.is_bandit or log.n_episodes > 1:
+        returns = discounted_returns(log, diagnosis.gamma)
+        noun = diagnosis.noun
+        blocks.append(returns_figure(returns, log.episode_ids, marked=ids, noun=noun))
+    return Section("influence", f"Which {diagnosis.noun}s decide", tuple(blocks), "Influence")
+
+
+def residual_section(log: Log, diagnosis: Diagnosis) -> Section | None:
+    """Return the largest Bellman residuals over time."""
+    found = diagnosis.residuals
+    if found is None:
+        return None
+    worst = []
+    for each in found.worst:
+        episode = int(np.flatnonzero(log.episode_ids == each.episode)[0])
+        worst.append((int(log.starts[episode]) + each.step, str(each.episode), each.residual))
+    return Section(
+        "residuals",
+        "Residuals over the rows",
+        (residual_figure(found.monitor, worst),),
+        "Residuals",
+    )
+
+
+def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) -> Section:
+    """Return the settings that reproduce the numbers, and how the log was read."""
+    rows = [(name, str(value)) for name, value in settings.items() if value is not None]
+    rows += list(versions().items())
+    blocks: list[Block] = [Bullets(tuple(notes))] if notes else []
+    blocks.append(Wide(table(("setting", "value"), rows)))
+    return Section("settings", "Settings and versions", tuple(blocks), "Settings")
+
+
+def _tail_table(reports: Any) -> Any:
+    rows = [
+        (
+            report.name,
+            tail.side,
+            tail.method,
+            *(
+                (tail.alpha, tail.low, tail.high, tail.k)
+                if tail.estimable
+                else (None, None, None, None)
+            ),
+        )
+        for report in reports
+        for tail in (report.left, report.right, *report.others)
+    ]
+    return table(
+        ("of", "tail", "estimator", "index α", "low", "high", "extremes"),
+        rows,
+        caption="Moments of an order below α exist.",
+        digits=3,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,3 +533,104 @@ def evidence_sections(log: Log, diagnosis: Diagnosis) -> list[Section]:
 def today() -> str:
     """Return the current time as text."""
     return datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+
+
+#: The results that have a report.
+Result = Estimate | Comparison | Diagnosis | Learned
+
+
+def write_report(
+    result: Result,
+    path: str | Path,
+    *,
+    log: AnyLog | None = None,
+    level: float = 0.9,
+    name: str = "the policy",
+) -> Path:
+    """Write the report of a result to one HTML file, which opens offline.
+
+    Parameters
+    ----------
+    result
+        What `evaluate`, `compare`, `diagnose` or `learn` returned.
+    path
+        The file; it is replaced if it exists.
+    log
+        The log of the result. Needed for a `Diagnosis` and for a result that was stored; others have
+        it. That of a `Learned` are its held-out episodes.
+    level
+        Confidence of the intervals.
+    name
+        The name of the policy in the title.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tailproof import evaluate, write_report
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> estimate = evaluate(world.log(episodes=40, seed=1), world.target(), gamma=0.9)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(estimate, f"{folder}/report.html").name
+    'report.html'
+    """
+    require_replaceable(Path(path))
+    return _page_writing(result, log, level, name).write(path)
+
+
+def _page_writing(result: Result, log: AnyLog | None, level: float, name: str) -> Page:
+    if isinstance(result, Diagnosis):
+        shown = _shown(log, 0)
+        return diagnosis_page(shown, result, _context(result, shown, level))
+    if isinstance(result, Comparison):
+        shown = _shown(log or _log_of(result.best.estimate), result.seed)
+        diagnosis = diagnose(shown, gamma=result.gamma, seed=result.seed)
+        return comparison_page(shown, result, diagnosis, _context(result, shown, level))
+    if isinstance(result, Learned):
+        shown = _shown(log or result.held_out, result.seed)
+        asked: dict[str, Any] = {"gamma": result.gamma, "seed": result.seed}
+        found = Answer(evaluate(shown, result.policy, **asked), level)
+        diagnosis = diagnose(shown, result.policy, estimate=found.estimate, **asked)
+        context = _context(result, shown, level)
+        best = best_constant(shown, **asked)
+        return learning_page(shown, result, found, diagnosis, context, constant=best)
+    if isinstance(result, Estimate):
+        shown = _shown(log or _log_of(result), result.seed)
+        policy = None if result.task is None else result.task.policy
+        diagnosis = diagnose(shown, policy, gamma=result.gamma, seed=result.seed)
+        context = _context(result, shown, level)
+        return evaluation_page(shown, Answer(result, level), diagnosis, context, name=name)
+    raise TailproofError(
+        f"A report is of a result of evaluate, compare, diagnose or learn. Got "
+        f"{type(result).__name__} instead."
+    )
+
+
+def _log_of(estimate: Estimate) -> Any:
+    return None if estimate.task is None else estimate.task.log
+
+
+def _shown(log: AnyLog | None, seed: int) -> Log:
+    if log is None:
+        raise TailproofError(
+            "A report shows the log, which this result does not have. Pass log=..., the log of the "
+            "result."
+        )
+    return sample_to_budget(log, "The report", seed=seed)
+
+
+def _context(result: Result, log: Log, level: float) -> Context:
+    table = log.table_rows.table
+    numbers = result.to_dict(level=level) if isinstance(result, Estimate) else result.to_dict()
+    settings = {
+        "method": str(getattr(result, "method", "")) or None,
+        "gamma": result.gamma,
+        "level": level,
+        "seed": getattr(result, "seed", None),
+    }
+    return Context(
+        source="the log" if table is None else table.label,
+        settings={key: each for key, each in settings.items() if each is not None},
+        warnings=result.cautions if isinstance(result, Estimate) else (),
+        record={**settings, **numbers, "versions": versions()},
+    )

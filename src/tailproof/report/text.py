@@ -1,13 +1,21 @@
-"""Numbers and short phrases as readable text."""
+"""Numbers, short phrases and tables as readable text; results as JSON."""
 
 from __future__ import annotations
 
+import json
 import math
+import platform
 import re
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy as np
+from markupsafe import Markup
+
 from tailproof.features import PerAction
+from tailproof.files import plain
 from tailproof.methods.method import Method
 
 
@@ -79,7 +87,7 @@ def method_text(method: Method) -> str:
     """Return a method as text, with those settings of its base that are not defaults.
 
     >>> from tailproof import method
-    >>> from tailproof.statistics.means import AdaptiveHuber
+    >>> from tailproof.robust.means import AdaptiveHuber
     >>> method_text(method("mis", mean=AdaptiveHuber(), unit="episode"))
     'MIS (mean AdaptiveHuber(), unit episode)'
     >>> method_text(method("roam-dm", folds=7))
@@ -106,3 +114,145 @@ def _setting(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return name if value else f"not {name}"
     return f"{name} {value}"
+
+
+Cell = str | float | int | None
+_NUMBER = Markup(' class="number"')
+_FIGURES = re.compile(r"[-+][\d.,]+( \([-+][\d.,]+ %\))?")  # a signed number and percentage
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows with named columns. The HTML has the full value of each number beside the rounded one.
+
+    Parameters
+    ----------
+    columns
+        The titles.
+    rows
+        Cells: text is escaped, numbers are rounded.
+    caption
+        What the table shows.
+    digits
+        Significant digits of numbers.
+
+    Examples
+    --------
+    >>> Markup.escape(ResultTable(("id",), (("<b>",),)))
+    Markup('<table><thead><tr><th scope="col">id</th></tr></thead><tbody><tr><td>&lt;b&gt;</td>\
+</tr></tbody></table>')
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    digits: int = 4
+
+    def __html__(self) -> str:
+        columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
+        # a smaller number is a rounding error in its column
+        noise = [1e-12 * max(map(abs, _finite(column)), default=0.0) for column in columns]
+        head = Markup("").join(
+            Markup('<th scope="col"{}>{}</th>').format(
+                _NUMBER if _is_numeric(column) else "", title
+            )
+            for title, column in zip(self.columns, columns, strict=True)
+        )
+        body = Markup("").join(
+            Markup("<tr>{}</tr>").format(Markup("").join(map(self._cell, row, noise)))
+            for row in self.rows
+        )
+        caption = Markup("<caption>{}</caption>").format(self.caption) if self.caption else ""
+        return Markup("<table>{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
+            caption, head, body
+        )
+
+    def lines(self) -> list[str]:
+        """Return the table as lines of plain text; all cells must be text.
+
+        >>> ResultTable(("id", "gain"), (("a", "+1"), ("long", ""))).lines()
+        ['id    gain', 'a     +1', 'long']
+        """
+        rows = [self.columns, *(tuple(map(str, row)) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+
+    def _cell(self, cell: Cell, noise: float) -> Markup:
+        if cell is None:
+            return Markup('<td class="number">–</td>')
+        if isinstance(cell, str):
+            text = minus(cell) if _FIGURES.fullmatch(cell) else cell
+            return Markup("<td>{}</td>").format(text)
+        value = float(cell)
+        shown = minus(number(0.0 if abs(value) < noise else value, self.digits))
+        return Markup('<td class="number" data-value="{}">{}</td>').format(repr(value), shown)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any) -> ResultTable:
+    """Return a table from any sequences, with numpy scalars as Python numbers."""
+    return ResultTable(
+        tuple(columns),
+        tuple(
+            tuple(cell.item() if isinstance(cell, np.generic) else cell for cell in row)
+            for row in rows
+        ),
+        **options,
+    )
+
+
+def _finite(cells: Iterable[Cell]) -> list[float]:
+    return [each for each in cells if isinstance(each, int | float) and abs(each) < float("inf")]
+
+
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    return any(each is not None for each in cells) and not any(
+        isinstance(each, str | bool) for each in cells
+    )
+
+
+PACKAGES = ("tailproof", "numpy", "scipy", "scikit-learn", "pyarrow")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from a source folder without installation
+            found[name] = "unknown"
+    return {**found, "python": platform.python_version()}
+
+
+#: Version of the keys that docs/json.md lists: raised when one is renamed, removed or changes meaning.
+SCHEMA = 1
+#: Keys that only ``--json=full`` prints, at any depth.
+EVIDENCE = ("fold_values", "bad_folds", "choice", "diagnosis", "estimate")
+
+
+def as_json(record: dict[str, Any]) -> str:
+    """Return standard JSON; `frames.plain` converts NaN and infinity.
+
+    >>> import numpy as np
+    >>> print(as_json({"alpha": float("nan"), "k": np.int64(3)}))
+    {
+      "schema": 1,
+      "alpha": null,
+      "k": 3
+    }
+    """
+    return json.dumps(plain({"schema": SCHEMA, **record}), indent=2, allow_nan=False)
+
+
+def page_of(record: Any) -> Any:
+    """Return the part of a full record that ``--json`` prints, without the evidence.
+
+    >>> page_of({"value": 1.0, "fold_values": [1.0, 2.0], "gain": {"value": 0.5, "fold_values": []}})
+    {'value': 1.0, 'gain': {'value': 0.5}}
+    """
+    if isinstance(record, dict):
+        return {key: page_of(each) for key, each in record.items() if key not in EVIDENCE}
+    return [page_of(each) for each in record] if isinstance(record, list) else record

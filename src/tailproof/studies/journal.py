@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from tailproof.errors import StorageError
-from tailproof.files.atomic import sync_folder
+from tailproof.files import sync_folder
 
 
 class Journal(dict[str, Any]):

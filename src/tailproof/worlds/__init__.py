@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray
-from tailproof.data.spaces import ActionSpace
+from tailproof.log.spaces import ActionSpace
 from tailproof.worlds.cartpole import CartPole
 from tailproof.worlds.linear import LinearMDP
 from tailproof.worlds.tabular import TabularMDP

@@ -11,11 +11,11 @@ import numpy as np
 from scipy.special import softmax
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.data.spaces import Discrete
 from tailproof.errors import TailproofError
+from tailproof.log.log import Log
+from tailproof.log.spaces import Discrete
 from tailproof.noise import Noise
-from tailproof.policies.simple import EpsilonGreedy, Policy
+from tailproof.policies.forms import EpsilonGreedy, Policy
 from tailproof.worlds.rollout import Seed, noisy_rollout, simulated_returns
 
 GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH = 9.8, 1.0, 0.1, 0.5

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.data.spaces import Discrete
-from tailproof.policies.simple import action_probabilities
+from tailproof.log.log import Log
+from tailproof.log.spaces import Discrete
+from tailproof.policies.forms import action_probabilities
 from tailproof.worlds.rollout import draw
 
 _AGES = np.arange(18, 81)

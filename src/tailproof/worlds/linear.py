@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import softmax
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.spaces import Discrete
-from tailproof.policies.simple import Policy, action_probabilities
+from tailproof.log.spaces import Discrete
+from tailproof.policies.forms import Policy, action_probabilities
 from tailproof.worlds.rollout import Seed, draw
 from tailproof.worlds.tabular import ExactWorld, TabularMDP, TabularPolicy
 

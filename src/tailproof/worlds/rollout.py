@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.data.spaces import ActionSpace, Discrete, as_space
 from tailproof.errors import PolicyError, TailproofError
+from tailproof.log.log import Log
+from tailproof.log.spaces import ActionSpace, Discrete, as_space
 from tailproof.noise import Noise, add_noise
-from tailproof.policies.simple import Policy, action_draws, action_probabilities, log_densities
+from tailproof.policies.forms import Policy, action_draws, action_probabilities, log_densities
 
 if TYPE_CHECKING:
     from tailproof.worlds import World

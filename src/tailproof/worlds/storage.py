@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.data.spaces import Discrete
 from tailproof.errors import MethodError, PolicyError
-from tailproof.policies.simple import EpsilonGreedy, Policy, action_probabilities
+from tailproof.log.log import Log
+from tailproof.log.spaces import Discrete
+from tailproof.policies.forms import EpsilonGreedy, Policy, action_probabilities
 from tailproof.worlds.prices import HOURS, HUBS, Prices, read_prices
 from tailproof.worlds.rollout import draw
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, require_fraction
-from tailproof.data.log import Log
-from tailproof.data.spaces import Discrete
 from tailproof.errors import TailproofError
+from tailproof.log.log import Log
+from tailproof.log.spaces import Discrete
 from tailproof.noise import Noise
-from tailproof.policies.simple import Policy, Uniform, action_probabilities
+from tailproof.policies.forms import Policy, Uniform, action_probabilities
 from tailproof.worlds.rollout import Seed, draw, noisy_rollout
 
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from tailproof.algorithms.lstd import LSTD
+from tailproof.critics.lstd import LSTD
+from tailproof.doors.evaluate import evaluate
 from tailproof.errors import TailproofError
-from tailproof.evaluation.evaluate import evaluate
 from tailproof.features import PerAction, Polynomial
 from tailproof.methods.method import Method
-from tailproof.policies.simple import Mixture, Uniform
+from tailproof.policies.forms import Mixture, Uniform
 from tailproof.studies.battery.cells import (
     GROUNDS,
     NOISES,

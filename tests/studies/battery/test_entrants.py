@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from tailproof.doors.evaluate import evaluate
 from tailproof.errors import MethodError
-from tailproof.evaluation.evaluate import evaluate
 from tailproof.methods.catalogue import method
 from tailproof.studies.battery.cells import NOISES, Problem, ground
 from tailproof.studies.battery.entrants import (

@@ -10,8 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tailproof.data.log import Log
 from tailproof.errors import LogError
+from tailproof.log.log import Log
 from tailproof.studies.battery import rivals
 from tailproof.studies.battery.cells import Problem, ground
 from tailproof.studies.battery.entrants import reply_of

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from tailproof.engines import Local
 from tailproof.errors import TailproofError
 from tailproof.methods.catalogue import method
+from tailproof.parallel import Local
 from tailproof.studies.battery.cells import Setting
 from tailproof.studies.battery.entrants import Named, Reply, Taught
 from tailproof.studies.battery.run import Battery, CellLog, run

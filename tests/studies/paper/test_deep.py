@@ -99,7 +99,7 @@ def test_folders_without_data_are_refused(tmp_path):
 
 
 def test_a_log_of_our_own_is_read(rollouts, tmp_path):
-    from tailproof.sources import write_log
+    from tailproof.io import write_log
 
     settings = D4RL_SQL.settled(quick=True, data=rollouts)
     name = next(iter(settings["datasets"]))

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray
-from tailproof.data.log import Log
 from tailproof.errors import TailproofError
+from tailproof.log.log import Log
 from tailproof.noise import (
     AlphaStable,
     Contaminated,
@@ -24,7 +24,7 @@ from tailproof.noise import (
     StudentT,
     add_noise,
 )
-from tailproof.policies.simple import EpsilonGreedy, Mixture, Policy, Uniform
+from tailproof.policies.forms import EpsilonGreedy, Mixture, Policy, Uniform
 from tailproof.worlds import CartPole, LinearMDP, TabularMDP
 from tailproof.worlds.rollout import rollout
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.rewards import HuberRewards
+from tailproof.critics.rewards import HuberRewards
+from tailproof.doors.estimate import Estimate
+from tailproof.doors.evaluate import evaluate
+from tailproof.doors.learn import learn
+from tailproof.doors.learned import Learned
 from tailproof.errors import LevelError, MethodError, TailproofWarning
-from tailproof.evaluation.estimate import Estimate
-from tailproof.evaluation.evaluate import evaluate
 from tailproof.features import default_features
-from tailproof.learning.learn import learn
-from tailproof.learning.learned import Learned
 from tailproof.methods.catalogue import CATALOGUE, method
 from tailproof.methods.method import Method
-from tailproof.policies.simple import Policy
-from tailproof.statistics.means import AdaptiveHuber, Catoni, PermutedMedianOfMeans
+from tailproof.policies.forms import Policy
+from tailproof.robust.means import AdaptiveHuber, Catoni, PermutedMedianOfMeans
 from tailproof.studies.battery.cells import Problem
 
 LEVELS = (0.9, 0.95)

@@ -12,9 +12,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
 from tailproof.arrays import BoolArray, FloatArray
-from tailproof.plotting.marks import COLOURS, FONT, Tone, colour_of, mark, page_axes
-from tailproof.plotting.svg import as_svg
 from tailproof.report.page import stylesheet
+from tailproof.report.plots import COLOURS, FONT, Tone, as_svg, colour_of, mark, page_axes
 from tailproof.report.text import number
 
 ROW, LEFT, TOP = 24.0, 190.0, 96.0

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.files.atomic import write_whole
-from tailproof.report.blocks import Block, Bullets, Fact, Facts, Figure, Prose, Section, Wide
+from tailproof.files import write_whole
+from tailproof.report.figures import Block, Bullets, Fact, Facts, Figure, Prose, Section, Wide
 from tailproof.report.page import Page
-from tailproof.report.record import as_json
-from tailproof.report.tables import ResultTable, table
-from tailproof.report.text import count, number, percent
-from tailproof.report.versions import versions
+from tailproof.report.text import ResultTable, as_json, count, number, percent, table, versions
 from tailproof.studies.battery.cells import NOISES
 from tailproof.studies.battery.entrants import LEVELS
 from tailproof.studies.battery.heatmap import heat_map, ratio_text

@@ -16,8 +16,8 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.errors import LogError
-from tailproof.policies.simple import action_probabilities
-from tailproof.sources.d3rlpy import to_d3rlpy
+from tailproof.io.d3rlpy import to_d3rlpy
+from tailproof.policies.forms import action_probabilities
 from tailproof.studies.battery.cells import Problem
 from tailproof.studies.battery.entrants import LEVELS, Estimator, Reply
 from tailproof.worlds.rollout import draw

@@ -11,11 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.engines import Engine, running
-from tailproof.engines.fingerprint import fingerprint
-from tailproof.engines.threads import one_thread
 from tailproof.errors import TailproofError
-from tailproof.policies.simple import Policy
+from tailproof.parallel import Engine, fingerprint, one_thread, running
+from tailproof.policies.forms import Policy
 from tailproof.studies.battery.cells import (
     NOISES,
     Cell,

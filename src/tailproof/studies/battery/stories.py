@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.data.log import Log
 from tailproof.errors import TailproofError
-from tailproof.policies.simple import Policy
+from tailproof.log.log import Log
+from tailproof.policies.forms import Policy
 from tailproof.worlds import storage
 
 #: The candidate schedules: all but the dispatcher's, which is the logging policy.

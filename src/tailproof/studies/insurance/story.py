@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from tailproof.data.log import Log
-from tailproof.evaluation.evaluate import evaluate
-from tailproof.evaluation.returns import returns_under
-from tailproof.statistics.caps import Cap
+from tailproof.doors.evaluate import evaluate
+from tailproof.doors.returns import returns_under
+from tailproof.log.log import Log
+from tailproof.robust.means import Cap
 from tailproof.studies.paper.summary import Summary
 from tailproof.worlds.insurance import Insurance
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.ensemble.aggregate import Quantile
 from tailproof.noise import Gaussian, Noise, StudentT
+from tailproof.robust.aggregates import Quantile
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.drawing import Look
 from tailproof.studies.paper.experiment import (

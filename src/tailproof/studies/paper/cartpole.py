@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.linear.statistics import Absolute
-from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.data.partition import Split
-from tailproof.ensemble.aggregate import Aggregate, Mean, TrimmedMean
-from tailproof.ensemble.critics import Ensemble
+from tailproof.critics.ensembles import Ensemble
+from tailproof.critics.greedy import GreedyPolicy
+from tailproof.critics.linear import Absolute
+from tailproof.critics.task import Task
+from tailproof.doors.estimate import Estimate
+from tailproof.doors.evaluate import evaluate
+from tailproof.doors.learn import learn
 from tailproof.errors import FoldError, TailproofWarning
-from tailproof.evaluation.estimate import Estimate
-from tailproof.evaluation.evaluate import evaluate
-from tailproof.learning.learn import learn
+from tailproof.log.folds import Split
+from tailproof.log.log import Log
 from tailproof.methods.catalogue import method
 from tailproof.methods.fit import fit_members
 from tailproof.methods.method import Method
 from tailproof.noise import StudentT
-from tailproof.policies.greedy import GreedyPolicy
+from tailproof.robust.aggregates import Aggregate, Mean, TrimmedMean
 from tailproof.studies.paper.experiment import Cell, Job, Results, Row, Settings
 from tailproof.worlds.cartpole import TARGET_TRUTH, CartPole
 from tailproof.worlds.rollout import simulated_returns

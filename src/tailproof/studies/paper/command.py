@@ -14,12 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tailproof.engines import Engine, Local, running
-from tailproof.engines.threads import one_thread
 from tailproof.errors import TailproofError
-from tailproof.files.atomic import write_whole
-from tailproof.files.frames import plain
-from tailproof.report.versions import versions
+from tailproof.files import plain, write_whole
+from tailproof.parallel import Engine, Local, one_thread, running
+from tailproof.report.text import versions
 from tailproof.studies.journal import Journal
 from tailproof.studies.paper.drawing import STYLE, write_figure
 from tailproof.studies.paper.experiment import (

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.data.log import Log
 from tailproof.deep.settings import Evaluation
 from tailproof.deep.tasks import ENVIRONMENTS, PRESETS, scorer
 from tailproof.errors import TailproofError
-from tailproof.sources import read
+from tailproof.io import read
+from tailproof.log.log import Log
 from tailproof.studies.paper.experiment import Cell, Experiment, Job, Settings
 
 NEEDED = {"torch": "deep", "mujoco": "mujoco", "imageio": "mujoco"}

@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
-from tailproof.algorithms.learners.ranking import Rank, best_episodes
-from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.data.partition import Folds, Split
+from tailproof.critics.task import Task
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.cloning import DeepFitted, clone, effective_share, policy_weights
 from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.data import Scaling
 from tailproof.deep.fitting import fit_critics, member_seeds
-from tailproof.ensemble.aggregate import Aggregate, Mean, Median, Quantile
 from tailproof.errors import FoldError
+from tailproof.learners.cloning import Rank, best_episodes
+from tailproof.log.folds import Folds, Split
+from tailproof.log.log import Log
 from tailproof.noise import StudentT, add_noise
+from tailproof.robust.aggregates import Aggregate, Mean, Median, Quantile
 
 RANKS: tuple[Rank, ...] = ("sum", "median")
 _GAMMA = 0.99

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailproof.files.atomic import write_whole
+from tailproof.files import write_whole
 from tailproof.studies.paper.summary import Summary
 
 if TYPE_CHECKING:

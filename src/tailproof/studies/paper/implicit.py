@@ -12,9 +12,9 @@ import numpy as np
 from scipy.stats import binom
 
 from tailproof.arrays import FloatArray
-from tailproof.data.log import Log
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.settings import TIME_CONSTANTS, Run
+from tailproof.log.log import Log
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.datasets import (
     BUDGET,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tailproof.ensemble.aggregate import Mean, Quantile
+from tailproof.robust.aggregates import Mean, Quantile
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.cartpole import LEARNING, Learners, grid
 from tailproof.studies.paper.drawing import Look

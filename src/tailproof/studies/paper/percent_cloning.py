@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailproof.algorithms.learners.ranking import best_episodes
-from tailproof.algorithms.task import Task
-from tailproof.data.partition import Whole
+from tailproof.critics.task import Task
 from tailproof.deep.bases import BehaviourCloning
 from tailproof.deep.settings import Run
 from tailproof.deep.tasks import play
+from tailproof.learners.cloning import best_episodes
+from tailproof.log.folds import Whole
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.datasets import cells, deep_experiment, evaluation, read_data
 from tailproof.studies.paper.drawing import Look

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailproof.algorithms.task import Task
 from tailproof.arrays import FloatArray
-from tailproof.data.partition import Replicate
+from tailproof.critics.task import Task
 from tailproof.deep.bases import SAC
 from tailproof.deep.settings import TIME_CONSTANTS, Run
-from tailproof.ensemble.aggregate import Aggregate, MeanMinusStd, Quantile
 from tailproof.errors import FoldError
+from tailproof.log.folds import Replicate
 from tailproof.noise import StudentT, add_noise
+from tailproof.robust.aggregates import Aggregate, MeanMinusStd, Quantile
 from tailproof.studies.paper import drawing
 from tailproof.studies.paper.datasets import deep_experiment, evaluation, origins, read_data
 from tailproof.studies.paper.drawing import Look

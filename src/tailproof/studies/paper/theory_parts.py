@@ -7,14 +7,14 @@ import math
 import numpy as np
 import scipy
 
-from tailproof.algorithms.lstd import LSTD
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.data.log import Log
-from tailproof.evaluation.evaluate import evaluate
+from tailproof.critics.lstd import LSTD
+from tailproof.doors.evaluate import evaluate
+from tailproof.log.log import Log
 from tailproof.methods.catalogue import method
 from tailproof.noise import Gaussian, Noise, Pareto, StudentT, winsorised_std
-from tailproof.policies.simple import Uniform
-from tailproof.statistics.intervals import theory_folds
+from tailproof.policies.forms import Uniform
+from tailproof.robust.intervals import theory_folds
 from tailproof.studies.paper.cartpole import unheard
 from tailproof.studies.paper.experiment import Job, Row
 from tailproof.worlds.tabular import TabularMDP

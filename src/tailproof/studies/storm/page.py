@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailproof.data.log import discounted_returns
-from tailproof.plotting.marks import Tone, dots, name_axes, rule
-from tailproof.plotting.rows import draw_bars, name_rows, rows_axes
-from tailproof.plotting.svg import as_svg
-from tailproof.report.blocks import Block, Fact, Facts, Figure, Prose, Section
-from tailproof.report.figures import returns_figure
+from tailproof.log.log import discounted_returns
+from tailproof.report.figures import Block, Fact, Facts, Figure, Prose, Section, returns_figure
 from tailproof.report.page import Page
-from tailproof.report.pages import evidence_sections, today
-from tailproof.report.sections import settings_section, verdict_section
-from tailproof.report.tables import table
-from tailproof.report.text import count, minus, number, percent
-from tailproof.report.versions import versions
+from tailproof.report.pages import evidence_sections, settings_section, today, verdict_section
+from tailproof.report.plots import (
+    Tone,
+    as_svg,
+    dots,
+    draw_bars,
+    name_axes,
+    name_rows,
+    rows_axes,
+    rule,
+)
+from tailproof.report.text import count, minus, number, percent, table, versions
 from tailproof.studies.storm.story import (
     AUTO,
     CLIPPED,

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.algorithms.linear.statistics import Absolute
 from tailproof.arrays import BoolArray
-from tailproof.data.log import Log
-from tailproof.data.partition import Split
-from tailproof.diagnosis.diagnose import diagnose
-from tailproof.diagnosis.diagnosis import Diagnosis
-from tailproof.evaluation.evaluate import evaluate
-from tailproof.learning.learn import learn
+from tailproof.critics.linear import Absolute
+from tailproof.doors.diagnose import Diagnosis, diagnose
+from tailproof.doors.evaluate import evaluate
+from tailproof.doors.learn import learn
+from tailproof.log.folds import Split
+from tailproof.log.log import Log
 from tailproof.methods.catalogue import method
 from tailproof.methods.method import Method
 from tailproof.studies.battery.stories import STORIES, Story

@@ -1,1 +1,0 @@
-"""The base algorithms: each fits K members on K folds."""

@@ -1,1 +1,0 @@
-"""Bases that learn policies: trees, clones, constants and improvements over the behaviour."""

@@ -1,1 +1,0 @@
-"""Additive statistics of linear algorithms, and the solutions computed from them."""

@@ -1,1 +1,0 @@
-"""The default of one-step logs: propensities, outcome models, scores, intervals, and the choice."""

@@ -1,1 +1,0 @@
-"""`compare` and its result."""

@@ -1,0 +1,246 @@
+"""Forest FQE: trees as an averaging operator, and the policy's occupancy from its transpose.
+
+With the trees fixed, Q(s, a) is the mean over trees of the mean of r + γ V(s') in the leaf of (s, a).
+That is an average of targets with weights that do not depend on them, so that its fixed point exists,
+is unique, and stays within the range of the rewards (Gordon, 1995; Ormoneit and Sen, 2002). The
+transposed averages propagate the starting distribution through the log and give each row a
+non-negative share of the policy's visits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, bicgstab
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.critics.task import Pairs, PolicyActions, Target
+from tailproof.critics.trees import averages, teaching_rows
+from tailproof.features import Standardise
+from tailproof.log.log import Log
+
+_TREES = 15
+_ROUNDS = 2  # the first trees fit rewards and state changes, the second the fitted values
+_PARTS = 3
+_TAUGHT = 20_000  # training rows of one forest; more rows make it slower, not much better
+_SETTLED = 1e-8
+_DIGITS = 5  # decimals of the inputs and targets, so that rounding errors do not change the trees
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Q(s, a) as the mean of leaf values."""
+
+    inputs: Inputs
+    trees: Any
+    values: FloatArray = field(default_factory=lambda: np.empty(0))  # (nodes,)
+
+    @cached_property
+    def roots(self) -> IntArray:
+        """The index of the first node of each tree, then the number of nodes, (T + 1,)."""
+        return np.cumsum([0, *(each.tree_.node_count for each in self.trees.estimators_)])
+
+    def leaves(self, pairs: Pairs) -> IntArray:
+        """Return the leaves of state-action pairs, (P, T)."""
+        if not len(pairs.row):  # all rows of a part may be terminal; scikit-learn refuses none
+            return np.empty((0, _TREES), dtype=np.intp)
+        return np.asarray(self.trees.apply(self.inputs(pairs)) + self.roots[:-1])
+
+    def at(self, pairs: Pairs) -> FloatArray:
+        """Return Q at state-action pairs, (P,)."""
+        return np.asarray(self.values[self.leaves(pairs)].mean(axis=1))
+
+    def under(self, actions: PolicyActions) -> FloatArray:
+        """Return E_π Q(s, ·), (n,)."""
+        pairs = actions.pairs()
+        own = self.at(pairs) * pairs.weights
+        return np.bincount(pairs.row, weights=own, minlength=len(actions.states)).astype(float)
+
+    def averages(self, leaves: IntArray) -> Any:
+        """Return the matrix that averages rows within each leaf, (nodes, n)."""
+        return averages(leaves, self.roots[-1])
+
+    def spreads(self, pairs: Pairs, rows: int, kept: BoolArray | None = None) -> Any:
+        """Return the matrix from leaf values to E_π over rows, (rows, nodes).
+
+        Where some leaves hold no row (`kept` is false), a pair's weight goes to its other leaves.
+        """
+        leaves = self.leaves(pairs)
+        own = np.full(leaves.shape, 1 / leaves.shape[1])
+        if kept is not None:
+            found = kept[leaves]
+            own = found / np.maximum(found.sum(axis=1, keepdims=True), 1)
+        weight = (own * pairs.weights[:, None]).ravel()
+        places = np.repeat(pairs.row, leaves.shape[1]), leaves.ravel()
+        return sparse.csr_matrix((weight, places), shape=(rows, self.roots[-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The trees' inputs: standardised state, action, and the policy's agreement with the action."""
+
+    standardise: Standardise
+    n_actions: int | None  # None for continuous ones
+    actions: tuple[int, ...] = ()  # actions that have an indicator, rarest first
+
+    @classmethod
+    def fit(cls, log: Log) -> Inputs:
+        """Return the inputs of this log; they do not depend on the order of columns or labels."""
+        standardise = Standardise.fit(log.states, tame=True)
+        if not log.is_discrete:
+            return cls(standardise, None)
+        count = np.bincount(log.actions, minlength=log.n_actions)
+        ranks = np.unique(log.rewards, return_inverse=True)[1]
+        paid = np.bincount(log.actions, ranks, minlength=log.n_actions)
+        order = np.lexsort((paid, count))
+        seen = order if log.n_actions > 2 else order[:1]  # of two actions, one indicator suffices
+        return cls(standardise, log.n_actions, tuple(seen.tolist()))
+
+    def __call__(self, pairs: Pairs) -> FloatArray:
+        """Return the inputs, (P, p + A + 1) or (P, p + q + 1)."""
+        taken: AnyArray = pairs.actions
+        if self.n_actions is not None:
+            taken = np.eye(self.n_actions)[:, list(self.actions)][taken]
+        z = self.standardise(pairs.states)
+        return np.column_stack([z, taken, pairs.agreement]).round(_DIGITS).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """Predictions for each row by a forest that was fitted without the row's episode."""
+
+    occupancy: FloatArray  # (n,) ω ≥ 0: the policy's discounted visits over the log's, of mean Σ γᵗ
+    values: FloatArray  # (n,) Q(s, a)
+    next_values: FloatArray  # (n,) V(s')
+    first_values: FloatArray  # (m,) V(s₀)
+    lost: float  # share of the policy's visits with no logged row in the same leaf
+
+    def residuals(self, rewards: FloatArray, gamma: float) -> FloatArray:
+        """Return the Bellman residuals r + γ V(s') − Q(s, a), (n,)."""
+        return np.asarray(rewards + gamma * self.next_values - self.values)
+
+
+def cross_fit_forests(target: Target, rewards: FloatArray, *, seed: int = 0) -> CrossFitted:
+    """Fit a forest on each two thirds of the groups of episodes, and evaluate it on the other third."""
+    log, rng = target.log, np.random.default_rng(seed)
+    parts = min(_PARTS, log.n_groups)
+    part, part_of_first = target.dealt(seed + 1, parts)
+    n, m = log.n_transitions, len(target.first.states)
+    occupancy, values, following = np.empty(n), np.empty(n), np.zeros(n)
+    first, lost = np.empty(m), 0.0
+    inputs = Inputs.fit(log)
+    for k in range(parts):
+        taught = teaching_rows(log, np.flatnonzero(part != k) if parts > 1 else np.arange(1), rng)
+        forest = _grown(target, inputs, rewards, taught[: 2 * _TAUGHT], seed=seed + k)
+        own, starts = log.rows(np.flatnonzero(part == k)), np.flatnonzero(part_of_first == k)
+        if len(starts) == 0:
+            starts = np.arange(m)
+        values[own] = forest.at(_logged_pairs(target, own))
+        following[own] = forest.under(target.next.take(own))
+        first[starts] = forest.under(target.first.take(starts))
+        occupancy[own], gone = _visits(forest, target, own, starts, rng)
+        lost += gone * len(own) / n
+    return CrossFitted(occupancy, values, following, first, lost)
+
+
+def _logged_pairs(target: Target, rows: IntArray) -> Pairs:
+    log, count = target.log, len(rows)
+    logged = log.states[rows], log.actions[rows], target.agreement[rows]
+    return Pairs(np.arange(count), *logged, np.ones(count))
+
+
+def _grown(
+    target: Target, inputs: Inputs, rewards: FloatArray, rows: IntArray, *, seed: int
+) -> Forest:
+    """Grow trees on some rows and solve for the values of their leaves."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    log, gamma = target.log, target.gamma
+    seen = inputs(_logged_pairs(target, rows))
+    order = np.lexsort((*seen.T, rewards[rows]))  # sums then do not depend on the file's order
+    rows, seen = rows[order], seen[order]
+    here, following = _logged_pairs(target, rows), target.next.take(rows).pairs()
+    reward = rewards[rows]
+    change = inputs.standardise(log.next_states[rows]) - inputs.standardise(log.states[rows])
+    # the first trees are grown on rewards and changes of state
+    targets = np.column_stack([_standard(reward), _scaled(change)])
+    targets = targets if targets.shape[1] > 1 else targets[:, 0]
+    for number in range(_ROUNDS if gamma > 0 else 1):
+        trees = ExtraTreesRegressor(
+            _TREES,
+            min_samples_leaf=int(np.clip(len(rows) // 400, 5, 30)),
+            max_features=1.0,
+            random_state=(seed * _ROUNDS + number) % 2**32,
+            n_jobs=1,
+        ).fit(seen, _standard(targets if gamma > 0 else reward))
+        forest = Forest(inputs, trees)
+        average = forest.averages(forest.leaves(here))
+        after = forest.spreads(following, len(rows))
+        values = _solve(
+            lambda v, a=average, f=after: v - gamma * (a @ (f @ v)), average @ reward, gamma
+        )
+        targets = reward + gamma * (after @ values)
+    return replace(forest, values=values)
+
+
+def _scaled(columns: FloatArray) -> FloatArray:
+    scale = columns.std(axis=0)
+    return np.asarray(columns / np.where(scale > 0, scale, 1.0))
+
+
+def _standard(targets: FloatArray) -> FloatArray:
+    """Return targets standardised and rounded, so that trees do not split on rounding errors."""
+    return _scaled(targets - targets.mean(axis=0)).round(_DIGITS)
+
+
+def _visits(
+    forest: Forest, target: Target, own: IntArray, starts: IntArray, rng: np.random.Generator
+) -> tuple[FloatArray, float]:
+    """Return the occupancy of held-out rows, of mean Σ γᵗ, and the share of visits without a row.
+
+    The mass ℓ of the leaves solves ℓ = ℓ₀ + γ Σ_rows (share of the row in its leaves' mass) · (leaves
+    of the next state). With many rows, ℓ is solved on a sample of them and then divided over all.
+    """
+    leaves, gamma = forest.leaves(_logged_pairs(target, own)), target.gamma
+    some = slice(None) if len(own) <= _TAUGHT else np.sort(rng.choice(len(own), _TAUGHT, False))
+    share = forest.averages(leaves[some])  # (nodes, rows): 1 / count in the leaf
+    reached = np.asarray(share.sum(axis=1)).ravel() > 0
+    entering = forest.spreads(target.first.take(starts).pairs(), len(starts), reached)
+    after, count = target.next.take(own[some]).pairs(), len(own[some])
+    onward = forest.spreads(after, count, reached)
+    begin = np.asarray(entering.sum(axis=0)).ravel() / len(starts)
+    back, rows_of = onward.T.tocsr(), share.T.tocsr()
+    mass = _solve(lambda m: m - gamma * (back @ (rows_of @ m)), begin, gamma)
+    mass = np.maximum(mass, 0.0)
+    row_mass = rows_of @ mass
+    lacking = 1 - np.asarray(onward.sum(axis=1)).ravel() / np.maximum(
+        np.bincount(after.row, weights=after.weights, minlength=count), 1e-12
+    )
+    alive = np.bincount(after.row, minlength=count) > 0
+    gone = 1 - float(begin.sum()) + gamma * float((row_mass * lacking * alive).sum())
+    lost = gone / max(gone + float(row_mass.sum()) * max(1 - gamma, 1e-6), 1e-12)
+    every = row_mass if isinstance(some, slice) else forest.averages(leaves).T @ mass
+    return np.asarray(every * len(own)), min(max(lost, 0.0), 1.0)
+
+
+def _solve(apply: Any, right: FloatArray, gamma: float) -> FloatArray:
+    """Return x with apply(x) = right, where `apply` is the identity less γ times an average."""
+    if gamma == 0 or not right.any():
+        return right
+    size = len(right)
+    start = right / max(1 - gamma, 1e-3)
+    operator = LinearOperator((size, size), matvec=apply, dtype=float)
+    found, failed = bicgstab(operator, right, x0=start, rtol=_SETTLED, atol=0.0, maxiter=400)
+    if failed == 0 and np.isfinite(found).all():
+        return np.asarray(found)
+    values = start
+    for _ in range(2_000):  # the plain iteration always converges, if slowly
+        step = right - apply(values)
+        values = values + step
+        if np.abs(step).max() <= _SETTLED * max(np.abs(values).max(), 1e-300):
+            break
+    return values

@@ -1,0 +1,925 @@
+"""A log as rows of features, the additive statistics of linear algorithms, and their solutions."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_products
+from tailproof.critics.ensembles import Critics
+from tailproof.critics.task import Task
+from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
+from tailproof.features import Blocks, Dense, Features, PerAction, at_actions
+from tailproof.log.folds import Folds, Split
+from tailproof.log.log import CHUNK, Chunk, Log, physical_memory
+from tailproof.parallel import Local
+from tailproof.parameters import Configurable
+from tailproof.robust.means import Mean
+from tailproof.robust.streaming import Reduction, converse, streamed
+
+
+class Segment(NamedTuple):
+    """Rows of one member whose features lie in one block."""
+
+    member: int
+    block: int
+    rows: slice
+    counts: FloatArray | None  # (m,) multiplicity of each row for the member; None for 1
+    following: tuple[tuple[int, slice], ...]  # blocks of φ', and their rows in the segment
+
+    def within(self, span: slice) -> slice:
+        """Convert a slice within the segment to one of all rows."""
+        return slice(self.rows.start + span.start, self.rows.start + span.stop)
+
+    def weighed(self, values: FloatArray) -> FloatArray:
+        """Return values of the segment's rows, (…, m), times their multiplicity."""
+        return values if self.counts is None else values * self.counts
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A chunk of a log in feature space."""
+
+    chunk: Chunk
+    order: IntArray | None  # (m,) the chunk's row of each row here; None for the same order
+    rewards: FloatArray  # (m,)
+    inner: FloatArray  # (w, m) the block of φ(s, a) that is not zero
+    n_blocks: int
+    segments: tuple[Segment, ...]
+    after: Any  # φ(s', ·) as Blocks or Dense, 0 where terminated; None without `with_next_states`
+    chosen: IntArray | None  # (m,) a deterministic policy's action in s'
+    next_weights: FloatArray | None  # (L, m) π(·|s') of a stochastic one; None without a policy
+
+    def block(self, number: int) -> slice:
+        """Return the positions of a block's features."""
+        return slice(number * len(self.inner), (number + 1) * len(self.inner))
+
+    @cached_property
+    def next_inner(self) -> FloatArray:
+        """ψ(s') for features in blocks, else φ' = Σ_a π(a|s') φ(s', a), (w, m)."""
+        if isinstance(self.after, Blocks):
+            return np.asarray(self.after.psi.T)
+        if self.next_weights is not None:
+            return np.asarray(self.after.mix(self.next_weights.T).T)
+        return np.asarray(self.after.phi[:, 0].T)
+
+    def following(self, block: int, rows: Any) -> FloatArray:
+        """Return the part of φ' in one block, for rows where it may lie there, (w, m)."""
+        inner: FloatArray = self.next_inner[:, rows]
+        if self.n_blocks > 1 and self.next_weights is not None:
+            return np.asarray(inner * self.next_weights[block, rows])
+        return inner
+
+    def values(self, segment: Segment, theta: FloatArray) -> FloatArray:
+        """Return φᵀθ in the rows of a segment, (…, m), for θ of shape (…, d)."""
+        return np.asarray(theta[..., self.block(segment.block)] @ self.inner[:, segment.rows])
+
+    def add_moment(self, total: FloatArray, segment: Segment, values: FloatArray) -> None:
+        """Add Σφv over the rows of a segment to the total of its member, (K, d)."""
+        weighed = self.inner[:, segment.rows] @ segment.weighed(values)
+        total[segment.member, self.block(segment.block)] += weighed
+
+    def next_values(self, theta: FloatArray, rows: Any = slice(None)) -> FloatArray:
+        """Return φ'ᵀθ in some rows, (…, m), for θ of shape (…, d)."""
+        inner = self.next_inner[:, rows]
+        if self.n_blocks == 1:
+            return np.asarray(theta @ inner)
+        values = np.zeros((*theta.shape[:-1], inner.shape[1]))
+        for number in range(self.n_blocks):
+            own = theta[..., self.block(number)] @ inner
+            if self.next_weights is not None:
+                values += own * self.next_weights[number, rows]
+            elif self.chosen is not None:
+                np.copyto(values, own, where=self.chosen[rows] == number)
+        return values
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """The members of each episode, in the form that `arrange` needs."""
+
+    members: int
+    fold_of_episode: IntArray | None  # (E,) −1 for none; None if one member has all episodes
+    counts: IntArray | None  # (K, E), where members share episodes
+
+    @classmethod
+    def of(cls, folds: Folds) -> Dealing:
+        """Convert folds to this form."""
+        if folds.count == 1 and (folds.counts == 1).all():
+            return cls(1, None, None)
+        if folds.are_disjoint:
+            return cls(folds.count, folds.fold_of_episode().astype(np.int16), None)
+        return cls(folds.count, None, folds.counts)
+
+
+def arrange(
+    chunk: Chunk, task: Task, features: Features, dealing: Dealing, *, with_next_states: bool = True
+) -> Rows:
+    """Return a chunk of a log in feature space, with next states if `with_next_states`."""
+    n_blocks = features.n_actions if isinstance(features, PerAction) else 1
+    following, every, weights = task.following(chunk) if with_next_states else (None, None, None)
+    keys: list[tuple[AnyArray, int]] = []
+    groups = 1
+    if dealing.fold_of_episode is not None:
+        groups = dealing.members
+        keys.append((dealing.fold_of_episode.take(chunk.episode), groups))
+    if chunk.kept is not None:  # rows that are no transitions belong to no member
+        member = keys[0][0] if keys else np.zeros(len(chunk), dtype=np.int16)
+        nobody = np.full(len(chunk), -1, dtype=np.int16)
+        nobody[chunk.kept] = member[chunk.kept]
+        keys[:1] = [(nobody, groups)]
+    if n_blocks > 1:
+        keys.append((chunk.actions, n_blocks))
+        if following is not None:
+            keys.append((following, n_blocks))
+    order, borders = _sorted(keys, len(chunk))
+    borders = borders.reshape(groups, n_blocks, -1, 2)
+    towards = range(n_blocks if with_next_states and task.policy is not None else 0)
+    if dealing.counts is None:
+        segments = _dealt(borders, towards)
+    else:
+        segments = _shared(borders, towards, dealing.counts[:, _take(chunk.episode, order)])
+    ends = chunk.terminated if with_next_states and chunk.terminated.any() else None
+    terminated = None if ends is None else _take(ends, order)
+    states = _take(chunk.states, order)
+    if isinstance(features, PerAction):
+        inner = features.state_features(states)
+    else:
+        inner = features(states, _take(chunk.actions, order))
+    after: Blocks | Dense | None = None
+    if with_next_states:
+        after = at_actions(features, _take(chunk.next_states, order), _take(every, order))
+        after = _without(after, terminated)
+    return Rows(
+        chunk=chunk,
+        order=order,
+        rewards=_take(chunk.rewards, order).astype(float, copy=False),
+        inner=inner.T,
+        n_blocks=n_blocks,
+        segments=tuple(segments),
+        after=after,
+        chosen=None if following is None else _take(following, order),
+        next_weights=None if weights is None else _take(weights, order).T,
+    )
+
+
+def _sorted(keys: list[tuple[AnyArray, int]], m: int) -> tuple[IntArray | None, IntArray]:
+    """Return the sorting order by keys in 0..size−1, and the range of each combination in it.
+
+    Rows with a negative first key come before all combinations. Without keys the order is None.
+    """
+    if not keys:
+        return None, np.array([[0, m]])
+    combinations = int(np.prod([size for _, size in keys]))
+    # small integers, because numpy sorts those in linear time
+    kind: Any = np.int8 if combinations < 2**7 else np.int16 if combinations < 2**15 else np.int64
+    code: Any = keys[0][0].astype(kind)
+    for values, size in keys[1:]:
+        code = code * kind(size) + values.astype(kind)
+    order = np.argsort(code, kind="stable")
+    edges = np.searchsorted(code, np.arange(combinations + 1, dtype=kind), sorter=order)
+    return order, np.column_stack([edges[:-1], edges[1:]])
+
+
+def _take(values: Any, order: IntArray | None) -> Any:
+    """Return rows in another order, fast for either memory layout."""
+    if order is None:
+        return values
+    if values.ndim == 2 and not values.flags.c_contiguous:
+        return values.T.take(order, axis=1).T
+    return values.take(order, axis=0)
+
+
+def _without(after: Blocks | Dense, terminated: BoolArray | None) -> Blocks | Dense:
+    """Return φ(s', ·) with zeros after terminal transitions."""
+    if terminated is None:
+        return after
+    if isinstance(after, Blocks):
+        return Blocks(np.where(terminated, 0.0, after.psi.T).T)
+    return Dense(np.where(terminated[:, None, None], 0.0, after.phi))
+
+
+def _dealt(borders: IntArray, towards: range) -> Iterator[Segment]:
+    """Yield the segments if every row has one member; borders are (K, blocks, next blocks, 2)."""
+    for member, of_member in enumerate(borders.tolist()):
+        for block, spans in enumerate(of_member):
+            first, last = spans[0][0], spans[-1][1]
+            if first == last:
+                continue
+            if len(spans) == 1:
+                spans = [(first, last) for _ in towards]
+            following = tuple(
+                (number, slice(start - first, stop - first))
+                for number, (start, stop) in enumerate(spans)
+                if start < stop
+            )
+            yield Segment(member, block, slice(first, last), None, following)
+
+
+def _shared(borders: IntArray, towards: range, counts: IntArray) -> Iterator[Segment]:
+    """Yield the segments if members share rows; `counts`, (K, m), are the multiplicities."""
+    for segment in _dealt(borders, towards):
+        for member, times in enumerate(counts[:, segment.rows]):
+            yield segment._replace(member=member, counts=times.astype(float))
+
+
+T = TypeVar("T")
+_KEPT = 1 << 29  # most bytes of feature rows that are kept between passes
+_WIDEST = 1 << 22  # most numbers in the features of one chunk
+
+
+@dataclass(frozen=True)
+class Absolute(Configurable):
+    """A ridge penalty λ that does not depend on the number of rows, as in the paper."""
+
+    value: float
+
+    def penalty(self, count: FloatArray) -> FloatArray:
+        """Return λ for folds of these numbers of rows, (K,)."""
+        return np.full(len(count), float(self.value))
+
+
+@dataclass(frozen=True)
+class PerObservation(Configurable):
+    """A ridge penalty λ = value · n: equally strong for a fold and the whole log."""
+
+    value: float
+
+    def penalty(self, count: FloatArray) -> FloatArray:
+        """Return λ for folds of these numbers of rows, (K,)."""
+        return self.value * np.asarray(count, dtype=float)
+
+
+Ridge = Absolute | PerObservation
+
+
+def as_ridge(ridge: Any) -> Ridge:
+    """Return a number as a penalty per observation; refuse anything that is not a penalty."""
+    penalty = ridge if isinstance(ridge, Absolute | PerObservation) else None
+    if isinstance(ridge, int | float | np.number) and not isinstance(ridge, bool):
+        penalty = PerObservation(float(ridge))
+    if penalty is None or not (np.isfinite(penalty.value) and penalty.value >= 0):
+        raise MethodError(
+            f"ridge must be a number of at least 0 (per observation), Absolute(number) or 'cv'. "
+            f"Got {ridge!r} instead."
+        )
+    return penalty
+
+
+@dataclass(frozen=True)
+class Design:
+    """A task in feature space, divided among K members, as an iterable of rows.
+
+    Algorithms that pass over the data more than once set `keep`; rows that are too large are still
+    computed in every pass. Algorithms that need no next states set `with_next_states` to False.
+    """
+
+    task: Task
+    features: Features
+    folds: Folds
+    keep: bool = False
+    with_next_states: bool = True
+
+    def __iter__(self) -> Iterator[Rows]:
+        return (rows for part in self.task.log.parts for rows in self.rows(part))
+
+    def rows(self, part: Any) -> Iterable[Rows]:
+        """Return the rows of one part of the log."""
+        if not self._keeps:
+            return self._make(part)
+        if part not in self._kept:
+            self._kept[part] = list(self._make(part))
+        return self._kept[part]
+
+    def reduce(self, function: Callable[[Design, Any], T], combine: Callable[[T, T], T]) -> T:
+        """Return ``function(design, part)`` for all parts of the log, combined in their order.
+
+        The task's engine decides where this runs, so the function must be picklable with its data.
+        Without a policy, kept rows stay in this process.
+        """
+        engine = Local() if self._stays else self.task.engine
+        return engine.map_reduce(function, self.task.log.parts, combine, shared=self._portable)
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The statistics of all rows, from one pass over the data."""
+        summary: PartSummary = self.reduce(summarise_part, operator.add)
+        if self.task.log.stays_on_disk:
+            self.task.first_met[:] = [summary.first_states]
+        require_products(summary.statistics.gram, LogError)
+        return summary.statistics
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether several members see the same rows."""
+        return self._dealing.counts is not None
+
+    @property
+    def _stays(self) -> bool:
+        return self._keeps and self.task.policy is None
+
+    @cached_property
+    def _keeps(self) -> bool:
+        if not self.keep:
+            return False
+        log = self.task.log
+        copies = 4 if self.task.policy is not None else 1 + log.n_actions
+        size = 8 * log.n_transitions * self.features.size * copies
+        if log.stays_on_disk and size + log.bytes_in_memory > log.memory_budget:
+            return False
+        return bool(size <= _KEPT)
+
+    @cached_property
+    def _portable(self) -> Design:
+        """The design without the log's parts, which are sent to workers one by one."""
+        log = self.task.log.without_parts()
+        return self if log is self.task.log else replace(self, task=replace(self.task, log=log))
+
+    @cached_property
+    def _kept(self) -> dict[Any, list[Rows]]:
+        return {}
+
+    @cached_property
+    def _dealing(self) -> Dealing:
+        return Dealing.of(self.folds)
+
+    def _make(self, part: Any) -> Iterator[Rows]:
+        blocks = self.features.n_actions if isinstance(self.features, PerAction) else 1
+        # one matrix product per member, action and next action: enough rows to make each efficient
+        wanted = 512 * self.folds.count * blocks**2
+        size = max(CHUNK, min(wanted, _WIDEST * blocks // self.features.size))
+        log = self.task.log
+        if self._stays:
+            size = log.n_transitions
+        # continuous policies draw actions for each row, so rows without a transition are dropped
+        for chunk in log.chunks(
+            part, size, with_next_states=self.with_next_states, compact=not log.is_discrete
+        ):
+            yield arrange(
+                chunk,
+                self.task,
+                self.features,
+                self._dealing,
+                with_next_states=self.with_next_states,
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Σφφᵀ, Σφφ'ᵀ, Σφr and the number of rows, for each member; they add up over rows."""
+
+    gram: FloatArray  # (K, d, d)
+    cross: FloatArray  # (K, d, d)
+    moment: FloatArray  # (K, d)
+    count: FloatArray  # (K,)
+
+    @classmethod
+    def zeros(cls, members: int, size: int) -> Statistics:
+        """Return zero statistics; raise if they need more than a quarter of the memory."""
+        needed, allowed = 2 * 8 * members * size**2, physical_memory() // 4
+        if needed > allowed:
+            raise MethodError(
+                f"{size} features of {members} members need matrices of {needed / 1e9:.1f} GB, and may "
+                f"take {allowed / 1e9:.1f} GB. Use fewer state columns, actions or folds, or features "
+                f"of a lower degree."
+            )
+        square = (members, size, size)
+        return cls(np.zeros(square), np.zeros(square), np.zeros(square[:2]), np.zeros(members))
+
+    def map(self, function: Callable[..., FloatArray], *others: Statistics) -> Statistics:
+        """Apply a function to each of the four arrays, together with those of `others`."""
+        return Statistics(*map(function, *(vars(each).values() for each in (self, *others))))
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return self.map(operator.add, other)
+
+
+def accumulate(rows: Rows, total: Statistics) -> None:
+    """Add the rows' statistics to a total; without a policy there is no φ' and no `cross`."""
+    for segment in rows.segments:
+        member, block, inner = (
+            segment.member,
+            rows.block(segment.block),
+            rows.inner[:, segment.rows],
+        )
+        weighted = segment.weighed(inner)  # (w, m)
+        total.gram[member, block, block] += weighted @ inner.T
+        total.moment[member, block] += weighted @ rows.rewards[segment.rows]
+        total.count[member] += inner.shape[1] if segment.counts is None else segment.counts.sum()
+        for number, span in segment.following:
+            after = rows.following(number, segment.within(span))
+            total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
+
+
+@dataclass(frozen=True)
+class PartSummary:
+    """The results of one pass over some parts of a log."""
+
+    statistics: Statistics
+    first_states: FloatArray  # (e, p) for a log on disk; empty for one in memory
+
+    def __add__(self, other: PartSummary) -> PartSummary:
+        both = [self.first_states, other.first_states]
+        return PartSummary(self.statistics + other.statistics, np.concatenate(both))
+
+
+def summarise_part(design: Design, part: Any) -> PartSummary:
+    """Return the statistics of one part of the log."""
+    log = design.task.log
+    total = Statistics.zeros(design.folds.count, design.features.size)
+    first: list[FloatArray] = [np.empty((0, len(log.state_names)))]
+    for rows in design.rows(part):
+        accumulate(rows, total)
+        if log.stays_on_disk:
+            first.append(log.first_states_in(rows.chunk))
+    return PartSummary(total, np.concatenate(first))
+
+
+def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
+    """Return Σφφᵀ + λI, (K, d, d), after checking its rank.
+
+    A rank-deficient Gram matrix raises a `SingularError` without a ridge. With a ridge it gives a
+    `SingularWarning` if the policy needs the missing directions, where the ridge sets θ to zero.
+    """
+    gram, d = stats.gram, stats.gram.shape[-1]
+    require_products(gram, LogError)
+    spectrum = np.linalg.eigvalsh(gram)  # (K, d) ascending
+    ranks = (spectrum > 1e-13 * np.maximum(spectrum[:, -1:], 1e-300)).sum(axis=1)
+    if (ranks < d).any():
+        worst = int(ranks.argmin())
+        found = (
+            f"The feature matrix of fold {worst} has rank {ranks[worst]} of {d}: some features are "
+            f"constant, repeated, or belong to an action that the fold never takes."
+        )
+        if penalty[worst] == 0:
+            raise SingularError(f"{found} Use a positive ridge, or drop those features.")
+        if _goes_beyond(design, stats, worst, d - int(ranks[worst])):
+            warnings.warn(
+                f"{found} The ridge decides about them: it sets their weights to zero.",
+                SingularWarning,
+                stacklevel=2,
+            )
+    return gram + penalty[:, None, None] * np.eye(d)
+
+
+def _goes_beyond(design: Design, stats: Statistics, fold: int, missing: int) -> bool:
+    """Return whether the policy's features leave the span of the fold's features."""
+    null = np.linalg.eigh(stats.gram[fold])[1][:, :missing]  # (d, missing)
+    log = design.task.log
+    if design.task.policy is None:  # a greedy policy may take any logged action in any state
+        if not isinstance(log, Log):
+            return True
+        some = log.next_states[:: max(1, log.n_transitions // 2_000)]
+        reached = [
+            np.abs(design.features(some, np.full(len(some), action)) @ null).max()
+            for action in np.unique(log.actions)
+        ]
+        return bool(max(reached) > 1e-6)
+    points = design.task.initial_points()
+    start = design.features(points.states, points.actions)
+    later = stats.cross[fold].T @ null / stats.count[fold]
+    return bool(max(np.abs(start @ null).max(), np.abs(later).max()) > 1e-6)
+
+
+def solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """Return matrix⁻¹ right for each member, NaN for a member whose system is singular."""
+    try:
+        return np.linalg.solve(matrix, right)
+    except np.linalg.LinAlgError:
+        solution = np.full(right.shape, np.nan)
+        for k, (one, vector) in enumerate(zip(matrix, right, strict=True)):
+            if np.linalg.matrix_rank(one) == len(one):
+                solution[k] = np.linalg.solve(one, vector)
+        return solution
+
+
+def robust_scale(residuals: FloatArray) -> float:
+    """Return 1.4826 · median |u|, a robust standard deviation.
+
+    If most residuals are zero, the median is over the non-zero ones. If all are zero, the scale is
+    infinite, because there is no noise to clip.
+
+    Examples
+    --------
+    >>> round(robust_scale(np.array([-1.0, 1.0, 1.0, -1.0, 1e9])), 4)
+    1.4826
+    >>> robust_scale(np.zeros(3))
+    inf
+    """
+    size = np.abs(residuals)
+    middle = float(np.median(size))
+    if middle == 0:
+        size = size[size > 0]
+        middle = float(np.median(size)) if len(size) else np.inf
+    return 1.4826 * middle
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A robust linear fit of y on φ, with the terms needed for its standard error."""
+
+    beta: FloatArray  # (d,)
+    residuals: FloatArray  # (n,) y − φᵀβ
+    scores: FloatArray  # (n,) ψ_τ(residual)
+    inverse: FloatArray  # (d, d) of mean φφᵀ1{|residual| < τ}: β̂ − β is the mean of inverse · φψ_τ
+
+
+def huber_regression(
+    phi: FloatArray,
+    target: FloatArray,
+    *,
+    threshold: float = 1.345,
+    ridge: float = 1e-10,
+    iterations: int = 100,
+    tolerance: float = 1e-4,
+) -> Regression:
+    """Return β with Σφψ_τ(y − φᵀβ) = nλβ, ψ_τ(u) = clip(u, ±τ), on one factorisation.
+
+    τ is `threshold` times the `robust_scale` of y − φᵀβ, updated in each step. The start is least
+    squares on targets clipped at three robust standard deviations from their median.
+
+    Parameters
+    ----------
+    phi, target
+        (n, d) and (n,).
+    ridge
+        λ relative to mean ‖φ‖²: only large enough to determine β where the data do not.
+    tolerance
+        The iteration ends if a step changes the fit by less than this share of τ.
+
+    Examples
+    --------
+    >>> x = np.column_stack([np.ones(9), np.arange(9.0)])
+    >>> y = 2 * np.arange(9.0)
+    >>> y[3] += 1e6
+    >>> huber_regression(x, y).beta.round(3) + 0.0
+    array([0., 2.])
+    """
+    n = len(phi)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = phi.T @ phi / n
+    require_products(gram, LogError)
+    inverse = np.linalg.inv(gram + ridge * np.trace(gram) * np.eye(len(gram)))
+    centre = float(np.median(target))
+    reach = 3 * robust_scale(target - centre)
+    beta = inverse @ (np.clip(target, centre - reach, centre + reach) @ phi) / n
+    for _ in range(iterations):
+        fitted = phi @ beta
+        residuals = target - fitted
+        # rounding errors count as zero; compared with each row's own size, as others may be outliers
+        residuals[np.abs(residuals) <= 1e-12 * (np.abs(target) + np.abs(fitted))] = 0.0
+        limit = threshold * robust_scale(residuals)
+        inside = max(float(np.mean(np.abs(residuals) < limit)), 1 / n)
+        pulled = np.clip(residuals, -limit, limit)
+        # Newton's step is 1/inside times Huber's; Huber's converges for factors below 2
+        step = inverse @ (pulled @ phi) / n * min(1 / inside, 1.9)
+        if 2 * np.count_nonzero(residuals) < n:  # the fit passes through most points
+            break
+        beta = beta + step
+        if np.isinf(limit) or np.abs(phi @ step).max() <= tolerance * limit:
+            break
+    # the share of residuals within τ may depend on φ, so use the curvature of those rows
+    within = phi[np.abs(residuals) < limit]
+    curvature = within.T @ within / n + gram / n  # add 1/n of the full Gram matrix for stability
+    slope = np.linalg.inv(curvature + ridge * np.trace(gram) * np.eye(len(gram)))
+    return Regression(beta, target - phi @ beta, pulled, slope)
+
+
+CANDIDATES = tuple(10.0**power for power in range(-8, 1))
+
+
+def require_ridge(ridge: Any) -> None:
+    """Raise unless `ridge` is a penalty, or ``"cv"`` to choose it by `choose_ridge`."""
+    if ridge != "cv":
+        as_ridge(ridge)
+
+
+def regularised_statistics(
+    design: Design, ridge: Any, rng: np.random.Generator
+) -> tuple[FloatArray, Statistics]:
+    """Return Σφφᵀ + λI for each fold, (K, d, d), and the statistics it came from."""
+    penalty = choose_ridge(design, rng=rng) if ridge == "cv" else as_ridge(ridge)
+    stats = design.statistics
+    return regularised(design, stats, penalty.penalty(stats.count)), stats
+
+
+def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) -> PerObservation:
+    """Return the penalty per observation whose critics predict held-out episodes best.
+
+    Episodes (or groups) are split in `parts`; for each candidate a critic is fitted without one part
+    and scored by the mean absolute Bellman error Σ|r + γφ'ᵀθ − φᵀθ| on it. The absolute error is
+    used because a few heavy-tailed rewards would dominate a squared one. Without a policy the critic
+    is the ridge regression of the reward.
+
+    The penalty is chosen once on the whole log and used for all folds.
+    """
+    log = design.task.log
+    if log.n_groups < 2:
+        return PerObservation(1e-6)
+    folds = Split(min(parts, log.n_groups)).assign(log, rng)
+    held_out = Design(design.task, design.features, folds)
+    rest = held_out.statistics.map(total_without)
+    theta = np.stack([_fit(rest, value, design.task.gamma) for value in CANDIDATES])
+    errors = held_out.reduce(partial(_held_out_errors, theta), operator.add)
+    errors[~np.isfinite(errors)] = np.inf
+    return PerObservation(CANDIDATES[int(errors.argmin())])
+
+
+def _held_out_errors(theta: FloatArray, design: Design, part: Any) -> FloatArray:
+    """Return Σ|r + γφ'ᵀθ − φᵀθ| of each candidate over one part of the log, (C,)."""
+    errors = np.zeros(len(theta))
+    for rows in design.rows(part):
+        for segment in rows.segments:
+            own = theta[:, segment.member]
+            residual = rows.rewards[segment.rows] - rows.values(segment, own)
+            if design.task.policy is not None:
+                residual += design.task.gamma * rows.next_values(own, segment.rows)
+            errors += np.abs(residual).sum(axis=1)
+    return errors
+
+
+def total_without(per_part: FloatArray) -> FloatArray:
+    """Return, for each part, the sum of all the others."""
+    return np.asarray(per_part.sum(axis=0) - per_part)
+
+
+def _fit(stats: Statistics, ridge: float, gamma: float) -> FloatArray:
+    penalty = PerObservation(ridge).penalty(stats.count)
+    matrix = (
+        stats.gram - gamma * stats.cross + penalty[:, None, None] * np.eye(stats.gram.shape[-1])
+    )
+    return solve(matrix, stats.moment[..., None])[..., 0]
+
+
+Unit = Literal["step", "episode", "group"]
+UNITS: tuple[Unit, ...] = ("step", "episode", "group")
+
+
+@dataclass(frozen=True)
+class EpisodeLengths:
+    """The lengths and groups of some episodes: the part of a log that means need."""
+
+    lengths: IntArray  # (E,)
+    group_ids: AnyArray | None  # (E,)
+
+    @classmethod
+    def of(cls, log: Any) -> EpisodeLengths:
+        """Return the lengths and groups of a log's episodes."""
+        return cls(np.diff(log.starts), log.group_ids)
+
+    def take(self, episodes: IntArray) -> EpisodeLengths:
+        """Return these episodes, by index, in the given order."""
+        groups = None if self.group_ids is None else self.group_ids[episodes]
+        return EpisodeLengths(self.lengths[episodes], groups)
+
+    def rows(self, episodes: IntArray) -> IntArray:
+        """Return the row numbers of these episodes, in the given order."""
+        lengths = self.lengths[episodes]
+        ends = np.cumsum(lengths)
+        first = np.repeat(self.starts[episodes] - ends + lengths, lengths)
+        return np.asarray(first + np.arange(ends[-1]))
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """The first row of each episode, then the number of rows, (E + 1,)."""
+        return np.append(0, np.cumsum(self.lengths))
+
+    @cached_property
+    def group_of_episode(self) -> IntArray:
+        """The index of the group of each episode, (E,); without groups, each episode is its own."""
+        if self.group_ids is None:
+            return np.arange(len(self.lengths))
+        return np.unique(self.group_ids, return_inverse=True)[1]
+
+    @property
+    def episode_of_row(self) -> IntArray:
+        """The index of the episode of each row, (n,)."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+
+Grouped = Log | EpisodeLengths
+
+
+def unit_mean(
+    samples: FloatArray, log: Grouped, *, mean: Mean, unit: Unit, rng: np.random.Generator
+) -> float:
+    """Return the robust mean of per-step samples, taken over steps or sums of episodes or groups.
+
+    If samples are not finite (the fold's system is singular), the mean is NaN.
+    """
+    if unit != "step":
+        sums = np.add.reduceat(samples, log.starts[:-1])
+        return mean_of_sums(sums, log, mean=mean, unit=unit, rng=rng)
+    if not np.isfinite(samples).all():
+        return float("nan")
+    named = log.group_ids is not None  # steps count as independent unless the log has groups
+    groups = log.group_of_episode[log.episode_of_row] if named else None
+    return float(mean(samples, groups=groups, rng=rng))
+
+
+def mean_of_sums(
+    sums: FloatArray, log: Grouped, *, mean: Mean, unit: Unit, rng: np.random.Generator
+) -> float:
+    """Return the robust mean per step, from sums over episodes.
+
+    With E units of n steps, mean(samples) = (E / n) · mean(sums), so the mean of sums is scaled back.
+    """
+    if not np.isfinite(sums).all():
+        return float("nan")
+    groups = log.group_of_episode
+    if unit == "group":
+        sums = np.bincount(groups, weights=sums).astype(float)
+        groups = np.arange(len(sums))
+    return float(mean(sums, groups=groups, rng=rng)) * len(sums) / int(log.starts[-1])
+
+
+def check_mean(mean: Any, unit: Any) -> None:
+    """Refuse a mean that cannot be called and a unit that does not exist."""
+    if not callable(mean):
+        raise MethodError(
+            f"mean must be one of tailproof.means, for instance AdaptiveHuber(). Got {mean!r}."
+        )
+    if unit not in UNITS:
+        raise MethodError(f"unit must be one of {', '.join(UNITS)}. Got {unit!r} instead.")
+
+
+HELD = 1 << 20  # most samples kept in memory, if the mean can be computed in passes
+MOST_HELD = 1 << 26  # the same for other means, which need several times 8 bytes per sample
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Defines a sample: w = φᵀdirection times the reward, or times the residual of φᵀθ, or w alone."""
+
+    direction: FloatArray  # (J, d) n A⁻ᵀg of each member
+    theta: FloatArray | None = None  # (J, d)
+    alone: bool = False
+
+    def samples(self, rows: Rows, gamma: float) -> Iterator[tuple[Segment, FloatArray]]:
+        """Yield each segment of the rows with its samples."""
+        for segment in rows.segments:
+            samples = rows.values(segment, self.direction[segment.member])
+            if not self.alone:
+                target = rows.rewards[segment.rows]
+                if self.theta is not None:
+                    own = self.theta[segment.member]
+                    target = target + gamma * rows.next_values(own, segment.rows)
+                    target = target - rows.values(segment, own)
+                samples = samples * target
+            yield segment, samples
+
+
+def mean_weights(design: Design, direction: FloatArray) -> FloatArray:
+    """Return Σφᵀdirection over the rows of each member, (K,): the mean weight."""
+    questions: list[Reduction | None] = [np.sum] * design.folds.count
+    design = replace(design, keep=False, with_next_states=False)
+    return np.array(_ask(design, Weighing(direction, alone=True), 1, questions))
+
+
+def robust_means(
+    design: Design,
+    weighing: Weighing,
+    folds: Folds,
+    *,
+    mean: Mean,
+    unit: Unit,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the mean of the samples of each fold, (K,).
+
+    The members of the design are the folds, or their parts, in the order of the folds; every fold has
+    the same number of parts.
+    """
+    log, parts = design.task.log, design.folds.count // folds.count
+    design = replace(design, keep=False, with_next_states=weighing.theta is not None)
+    every = EpisodeLengths.of(log)
+    if not np.isfinite(weighing.direction).all():
+        return np.full(folds.count, np.nan)
+    conversations = [streamed(mean, int(count)) for count in folds.counts @ every.lengths]
+    if unit == "step" and log.n_transitions > HELD:
+        if all(each is not None for each in conversations):
+            ask = partial(_ask, design, weighing, parts)
+            return np.array(converse(conversations, ask))  # type: ignore[arg-type]
+        if log.n_transitions > MOST_HELD:
+            raise MethodError(
+                f"{mean} must have all {log.n_transitions} samples in memory at once. Use a mean "
+                f"that is found in passes, such as AdaptiveHuber() or Catoni(), or unit='episode'."
+            )
+    found: Found = design.reduce(partial(find_samples, weighing, unit), operator.add)
+    values = np.empty(folds.count)
+    for k in range(folds.count):
+        chosen = folds.episodes(k)
+        own = found.values if len(found.values) == 1 else found.values[k * parts : (k + 1) * parts]
+        samples, shape = own.sum(axis=0), every.take(chosen)  # each row is in one part of the fold
+        if unit == "step":
+            samples = samples[every.rows(chosen)]
+            values[k] = unit_mean(samples, shape, mean=mean, unit=unit, rng=rng)
+        else:
+            values[k] = mean_of_sums(samples[chosen], shape, mean=mean, unit=unit, rng=rng)
+    return values
+
+
+@dataclass(frozen=True)
+class Found:
+    """Samples of consecutive steps, or sums over consecutive episodes, from `first` on."""
+
+    first: int
+    values: FloatArray  # (J, m), or (1, m) where every row has one member
+
+    def __add__(self, other: Found) -> Found:
+        """Join two results; values of the same episode are added. An empty result changes nothing."""
+        if not self.values.shape[1] or not other.values.shape[1]:
+            return other if not self.values.shape[1] else self
+        size = other.first + other.values.shape[1] - self.first
+        both = np.zeros((len(self.values), size))
+        both[:, : self.values.shape[1]] = self.values
+        both[:, other.first - self.first :] += other.values
+        return Found(self.first, both)
+
+
+def find_samples(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
+    """Return the samples of one part, or their sums over episodes."""
+    members = design.folds.count if design.shares_rows else 1
+    found = Found(0, np.zeros((members, 0)))
+    for rows in design.rows(part):
+        values = np.zeros((members, len(rows.chunk)))
+        for segment, own in weighing.samples(rows, design.task.gamma):
+            places = segment.rows if rows.order is None else rows.order[segment.rows]
+            seen = 1.0 if segment.counts is None else segment.counts > 0
+            values[segment.member if members > 1 else 0, places] = own * seen
+        first, episode = rows.chunk.first, rows.chunk.episode
+        if rows.chunk.kept is not None:
+            values, episode = values[:, rows.chunk.kept], episode[rows.chunk.kept]
+        if unit != "step":
+            first = int(episode[0])
+            values = np.stack([np.bincount(episode - first, weights=each) for each in values])
+        found += Found(first, values)
+    return found
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The results of the reductions over some rows, one for each fold."""
+
+    found: tuple[Any, ...]
+
+    def __add__(self, other: Answers) -> Answers:
+        pairs = zip(self.found, other.found, strict=True)
+        return Answers(tuple(b if a is None else a if b is None else a + b for a, b in pairs))
+
+
+def _ask(
+    design: Design, weighing: Weighing, parts: int, questions: list[Reduction | None]
+) -> tuple[Any, ...]:
+    """Return the result of one reduction for each fold, in one pass over the data."""
+    answers: Answers = design.reduce(partial(_answer, weighing, parts, questions), operator.add)
+    return answers.found
+
+
+def _answer(
+    weighing: Weighing, parts: int, questions: list[Reduction | None], design: Design, part: Any
+) -> Answers:
+    total = Answers((None,) * len(questions))
+    for rows in design.rows(part):
+        own: list[list[FloatArray]] = [[] for _ in questions]
+        for segment, values in weighing.samples(rows, design.task.gamma):
+            if segment.counts is not None:
+                values = np.repeat(values, segment.counts.astype(np.intp))
+            own[segment.member // parts].append(values)
+        found = (
+            question(np.concatenate(values)) if question is not None and values else None
+            for question, values in zip(questions, own, strict=True)
+        )
+        total += Answers(tuple(found))
+    return total
+
+
+def bellman_residuals(critic: Critics, task: Task, rows: Any = slice(None)) -> FloatArray:
+    """Return δ of a critic with one member at these rows of the task's log, (m,).
+
+    Terminal transitions have no next value.
+    """
+    log = task.log
+    actions, weights = task.next_actions(rows)
+    after = (_values(critic, task, log.next_states[rows], actions) * weights).sum(axis=1)
+    after[log.terminated[rows]] = 0.0
+    now = _values(critic, task, log.states[rows], log.actions[rows][:, None])[:, 0]
+    return np.asarray(log.rewards[rows] + task.gamma * after - now)
+
+
+def _values(critic: Critics, task: Task, states: FloatArray, actions: AnyArray) -> FloatArray:
+    """Return Q at L actions of each state, (m, L); `actions` is (m, L) or (m, L, q)."""
+    if task.log.is_discrete:  # one call for all actions computes the features of each state once
+        every = critic.action_values(states, task.log.n_actions)[0]  # (A, m)
+        return np.take_along_axis(every.T, actions, axis=1)
+    columns = [critic.values(states, actions[:, i])[0] for i in range(actions.shape[1])]
+    return np.stack(columns, axis=1)

@@ -1,0 +1,356 @@
+"""The input of an algorithm: a log, a policy, a discount, and what the policy does on the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.features import Standardise
+from tailproof.log.folds import shuffled_groups
+from tailproof.log.horizon import with_step
+from tailproof.log.log import Chunk, Log
+from tailproof.log.spaces import ActionSpace, Discrete
+from tailproof.parallel import Engine, Local
+from tailproof.policies.forms import action_draws, action_probabilities, chosen_actions
+
+
+@dataclass(frozen=True)
+class Task:
+    """Evaluate `policy` from `log`; without a policy, learn one."""
+
+    log: Any  # a `LazyLog` only for algorithms that read it in chunks
+    gamma: float
+    policy: Any
+    initial_states: FloatArray | None = None  # (m, p); None for the log's first states
+    draws: int = 16  # sampled actions per state of a continuous stochastic policy
+    seed: int = 0  # of those draws, and of trees
+    engine: Engine = field(default_factory=Local)  # where passes over the log run
+    initial_rows: IntArray | None = None  # (m,) rows of the initial states in the log's table
+    #: First states of a log on disk, stored in the first pass over it so that they are read once.
+    first_met: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
+    known_next: tuple[AnyArray, FloatArray] | None = None  # `next_actions` of all rows
+
+    def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
+        """Return the policy's actions and weights in the next states of these rows, (m, L)."""
+        if self.known_next is not None:
+            actions, weights = self.known_next
+            return actions[rows], weights[rows]
+        return self._draws(self.log.next_states[rows], self.log.table_rows.next_rows[rows], 0)
+
+    def with_next_actions(self) -> Task:
+        """Return the task with the policy's actions in all next states of a log in memory.
+
+        The draws of a sampled policy then do not depend on the requested rows.
+        """
+        return replace(self, known_next=self.next_actions(slice(None)))
+
+    @cached_property
+    def action_probabilities(self) -> FloatArray:
+        """π(a|s) in the states of a log in memory, (n, A)."""
+        log, places = self.log, self.log.table_rows.rows
+        return action_probabilities(self.policy, log.states, log.n_actions, rows=places)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"first_met": []}
+
+    def following(self, piece: Chunk) -> Following:
+        """Return the policy's actions in the next states of a chunk of the log."""
+        if self.policy is None:
+            every = np.arange(self.log.n_actions)
+            return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
+        own = slice(piece.first, piece.first + len(piece))
+        rows = self.log.table_rows.next_rows[own] if isinstance(self.log, Log) else None
+        known = None if self.known_next is None else self.next_actions(own)
+        if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
+            if known is not None:
+                chosen = known[1].argmax(axis=1)
+            else:
+                space = self.log.n_actions
+                chosen = chosen_actions(self.policy, piece.next_states, space, rows=rows)
+            return Following(chosen, chosen[:, None], None)
+        return Following(None, *(known or self._draws(piece.next_states, rows, 0, piece.first)))
+
+    def starts(self) -> tuple[FloatArray, IntArray | None]:
+        """Return the initial states, (m, p), and their rows in the log's table, if known."""
+        if self.initial_states is not None:
+            return self.initial_states, self.initial_rows
+        if isinstance(self.log, Log):
+            return self.log.first_states, self.log.first_rows
+        if not self.first_met:
+            self.first_met.append(self.log.first_states)
+        return self.first_met[0], None
+
+    def initial_points(self) -> Points:
+        """Return weighted state-action pairs for the mean of Q over initial states and policy."""
+        states, rows = self.starts()
+        if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
+            chosen = chosen_actions(self.policy, states, self.log.n_actions, rows=rows)
+            even = np.full(len(states), 1 / len(states))
+            return Points(states, chosen, even, np.arange(len(states)))
+        actions, weights = self._draws(states, rows, 1)
+        n, length = weights.shape
+        flat_weights = (weights / n).ravel()
+        kept = flat_weights > 0
+        return Points(
+            np.repeat(states, length, axis=0)[kept],
+            actions.reshape(n * length, *actions.shape[2:])[kept],
+            flat_weights[kept],
+            np.repeat(np.arange(n), length)[kept],
+        )
+
+    def _draws(
+        self, states: FloatArray, rows: IntArray | None, *stream: int
+    ) -> tuple[AnyArray, FloatArray]:
+        rng = np.random.default_rng([self.seed, *stream])
+        space = self.log.action_space
+        return action_draws(self.policy, states, space, draws=self.draws, rng=rng, rows=rows)
+
+
+class Following(NamedTuple):
+    """A policy's actions in the next states of some rows."""
+
+    chosen: IntArray | None  # (m,) the discrete actions of a deterministic policy
+    actions: AnyArray  # (m, L) or (m, L, q) the actions to average over; all without a policy
+    weights: FloatArray | None  # (m, L) of a stochastic policy
+
+
+@dataclass(frozen=True)
+class Points:
+    """Weighted state-action pairs: Σ_i weight_i Q(s_i, a_i) = E_{s, a ~ π} Q(s, a)."""
+
+    states: FloatArray  # (P, p)
+    actions: AnyArray  # (P,) or (P, q)
+    weights: FloatArray  # (P,), summing to one
+    start: IntArray  # (P,), the index of the initial state
+
+
+_MOST = 8  # actions in a sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOnLog:
+    """A policy's actions in the states of a log.
+
+    Attributes
+    ----------
+    shares
+        The mean probability of each action, by its label; empty where actions are continuous.
+    agreement
+        The share of rows in which the policy takes the logged action; NaN where actions are continuous.
+    rows
+        Number of rows.
+    effective_rows
+        (Σw)² / Σw² of the rows' weights: the number of equally weighted rows with the same information.
+        NaN for methods without row weights.
+    """
+
+    shares: dict[str, float] = field(default_factory=dict)
+    agreement: float
+    rows: int
+    effective_rows: float
+
+    def __str__(self) -> str:
+        """Return a summary in words, with the most frequent actions."""
+        taken = sorted(self.shares.items(), key=lambda each: -each[1])
+        shown = [f"{name} {_percent(share)}" for name, share in taken if share > 0]
+        if len(shown) > _MOST:
+            shown = [*shown[:_MOST], f"{len(shown) - _MOST} others"]
+        parts = [", ".join(shown)] if shown else []
+        if not np.isnan(self.agreement):
+            parts.append(f"agrees with the log in {_percent(self.agreement)} of rows")
+        if not np.isnan(self.effective_rows):
+            parts.append(f"{self.effective_rows:,.0f} effective rows of {self.rows:,}")
+        return "; ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1g} %"
+
+
+def on_log(
+    space: ActionSpace,
+    *,
+    shares: FloatArray | None,
+    agreement: float,
+    rows: int,
+    weights: FloatArray | None = None,
+) -> PolicyOnLog:
+    """Build a `PolicyOnLog` from mean probabilities of actions, (A,), and weights of rows, (n,)."""
+    named = {}
+    if isinstance(space, Discrete) and shares is not None:
+        named = {space.label(action): float(share) for action, share in enumerate(shares)}
+    return PolicyOnLog(
+        shares=named,
+        agreement=agreement if named else float("nan"),
+        rows=rows,
+        effective_rows=float("nan") if weights is None else effective(weights),
+    )
+
+
+def effective(weights: FloatArray) -> float:
+    """Return (Σw)² / Σw², 0 if all weights are 0.
+
+    >>> effective(np.array([1.0, 1.0, 0.0]))
+    2.0
+    """
+    return float(weights.sum()) ** 2 / (float((weights**2).sum()) or np.inf)
+
+
+def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
+    """Evaluate the policy in the states of the log, in one pass, and summarise its actions."""
+    log, n, shares, agreed = task.log, task.log.n_transitions, None, 0.0
+    for part in log.parts if log.is_discrete else ():
+        for piece in log.chunks(part, with_next_states=False):
+            own = slice(piece.first, piece.first + len(piece))
+            places = log.table_rows.rows[own] if isinstance(log, Log) else None
+            chances = action_probabilities(task.policy, piece.states, log.n_actions, rows=places)
+            logged: IntArray = np.asarray(piece.actions, dtype=np.intp)
+            shares = chances.sum(axis=0) / n + (0.0 if shares is None else shares)
+            agreed += float(chances[np.arange(len(logged)), logged].sum()) / n
+    found = on_log(log.action_space, shares=shares, agreement=agreed, rows=n, weights=weights)
+    return without_copies(found, log, weights) if isinstance(log, Log) else found
+
+
+def without_copies(found: PolicyOnLog, log: Log, weights: FloatArray | None) -> PolicyOnLog:
+    """Return the rows and effective rows of the table, where sample weights made copies of episodes."""
+    if log.once is log:
+        return found
+    summed = None
+    if weights is not None:
+        _, place = np.unique(log.table_rows.rows, return_inverse=True)
+        summed = np.bincount(place.ravel(), weights).astype(float)
+    known = float("nan") if summed is None else effective(summed)
+    return replace(found, rows=log.once.n_transitions, effective_rows=known)
+
+
+_DRAWS = 4  # sampled actions per state, if the policy can only be sampled
+
+
+class PolicyActions(NamedTuple):
+    """Weighted actions of the policy in some states: Σ_l weight_l f(s, a_l) = E_π f(s, ·)."""
+
+    states: FloatArray  # (n, p)
+    actions: AnyArray  # (n, L) or (n, L, q)
+    weights: FloatArray  # (n, L), zero after a terminal transition
+    agreement: FloatArray  # (n, L) probability that the policy takes (nearly) this action
+
+    def take(self, rows: Any) -> PolicyActions:
+        """Return some of the states."""
+        return PolicyActions(*(each[rows] for each in self))
+
+    def pairs(self) -> Pairs:
+        """Return the state-action pairs with positive weight as one flat list."""
+        row, place = np.nonzero(self.weights > 0)
+        own = (each[row, place] for each in (self.actions, self.agreement, self.weights))
+        return Pairs(row, self.states[row], *own)
+
+
+class Pairs(NamedTuple):
+    """State-action pairs, the row that each belongs to and its weight there."""
+
+    row: IntArray  # (P,)
+    states: FloatArray  # (P, p)
+    actions: AnyArray  # (P,) or (P, q)
+    agreement: FloatArray  # (P,)
+    weights: FloatArray  # (P,)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A log, and the policy's actions in its next states and where episodes start.
+
+    The agreement of an action with the policy is π(a|s) if actions are discrete, and a Gaussian kernel
+    of the distance to the policy's actions if they are continuous.
+    """
+
+    task: Task
+    log: Log  # the task's log, or a copy with the step added to its states
+    next: PolicyActions  # in the next states, (n, …)
+    first: PolicyActions  # where episodes start, (m, …)
+    agreement: FloatArray  # (n,) of the logged actions
+    shares: FloatArray | None  # (A,) mean probability of each discrete action in the logged states
+
+    @classmethod
+    def of(cls, task: Task) -> Target:
+        """Compute the policy's actions in the states of the task."""
+        log = task.log
+        alike, places = _alikeness(log), log.table_rows
+
+        def act(states: FloatArray, rows: Any, stream: int) -> tuple[AnyArray, FloatArray]:
+            rng = np.random.default_rng([task.seed, stream])
+            draws, space = min(task.draws, _DRAWS), log.action_space
+            return action_draws(task.policy, states, space, draws=draws, rng=rng, rows=rows)
+
+        def actions(states: FloatArray, rows: Any, stream: int) -> PolicyActions:
+            chosen, weights = act(states, rows, stream)
+            return PolicyActions(states, chosen, weights, alike(chosen, chosen, weights))
+
+        after = actions(log.next_states, places.next_rows, 0)
+        if log.terminated.any():
+            after = after._replace(weights=after.weights * ~log.terminated[:, None])
+        if log.is_discrete:
+            shares = task.action_probabilities.mean(axis=0)
+            here = task.action_probabilities[np.arange(log.n_transitions), log.actions]
+        else:
+            shares, here = None, alike(log.actions[:, None], *act(log.states, places.rows, 2))[:, 0]
+        return cls(task, log, after, actions(*task.starts(), 1), here, shares)
+
+    def with_step(self) -> Target:
+        """Return a copy with the step added to the states; the policy's actions stay the same."""
+        log, starts = with_step(self.log), self.first.states
+        after = self.next._replace(states=log.next_states)
+        first = self.first._replace(states=np.column_stack([starts, np.zeros(len(starts))]))
+        return replace(self, log=log, next=after, first=first)
+
+    @property
+    def gamma(self) -> float:
+        """The discount."""
+        return self.task.gamma
+
+    @property
+    def starts_with_episodes(self) -> bool:
+        """Whether the starts are those of the log's episodes."""
+        return len(self.first.states) == self.log.n_episodes
+
+    @cached_property
+    def endless(self) -> bool:
+        """Whether no transition is terminal and γ < 1, so that Σ γᵗ = 1 / (1 − γ)."""
+        return self.gamma < 1 and not self.log.terminated.any()
+
+    def dealt(self, seed: int, count: int) -> tuple[IntArray, IntArray]:
+        """Split the groups of episodes; return the part of each episode, (E,), and start, (m,)."""
+        part = place_of_group(self.log, seed) % count
+        m = len(self.first.states)
+        return part, part if self.starts_with_episodes else np.arange(m) % count
+
+
+def place_of_group(log: Log, seed: int) -> IntArray:
+    """Return the rank of each episode's group in a random order set by labels and seed, (E,)."""
+    return np.asarray(np.argsort(shuffled_groups(log, seed))[log.group_of_episode])
+
+
+def _alikeness(log: Log) -> Any:
+    """Return a function: actions (n, M), policy actions (n, L), weights (n, L) → agreement (n, M)."""
+    if log.is_discrete:
+        return lambda actions, _, weights: np.take_along_axis(weights, actions, axis=1)
+    scale = Standardise.fit(np.asarray(log.actions, dtype=float).reshape(log.n_transitions, -1))
+    width = 0.5 * np.sqrt(max(len(scale.columns), 1))
+
+    def scaled(actions: AnyArray) -> FloatArray:
+        n, length = actions.shape[:2]
+        flat = np.asarray(actions, dtype=float).reshape(n * length, -1)
+        return scale(flat).reshape(n, length, -1)
+
+    def near(actions: AnyArray, own: AnyArray, weights: FloatArray) -> FloatArray:
+        first, second = scaled(actions), scaled(own)
+        agreement = np.zeros(first.shape[:2])
+        for place in range(second.shape[1]):
+            squares = ((first - second[:, place : place + 1]) ** 2).sum(axis=2)
+            agreement += weights[:, place : place + 1] * np.exp(-0.5 * squares / width**2)
+        return agreement
+
+    return near

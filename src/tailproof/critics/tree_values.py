@@ -1,0 +1,219 @@
+"""Fitted values and advantages by averages in trees, which cannot diverge.
+
+With the trees fixed, Q(s, a) is the mean over trees of the mean target in the leaf of (s, a): an
+average with weights that do not depend on the targets, so that every backup is a contraction and no
+value leaves the range of the returns (Gordon, 1995; Ernst, Geurts and Wehenkel, 2005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log
+from typing import Any, Self
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.critics.behaviour import fit_behaviour
+from tailproof.critics.rewards import with_rewards
+from tailproof.critics.task import Task
+from tailproof.critics.trees import (
+    TreeArrays,
+    TreeValues,
+    averages,
+    grown,
+    halves,
+    predicts,
+    teaching_rows,
+    with_action,
+)
+from tailproof.features import Standardise
+
+_TREES = 20
+_ADVANTAGE_TREES = 30
+_ROUNDS = 2  # the first trees fit rewards and state changes, the second the fitted values
+_LEFT = 0.02  # iterations stop when γ^count, the weight of the starting values, falls below this
+_MOST = 250
+_UNDISCOUNTED = 60
+_SETTLED = 1e-3
+_APART = 1000  # seed offset, so that errors are independent of those of the evaluator's trees
+
+#: Maps Q(s', ·), (m, A), and the rows that these next states belong to, to v(s'), (m,).
+Backup = Callable[[FloatArray, Any], FloatArray]
+
+
+@dataclass(frozen=True)
+class LearningTask(Task):
+    """A policy-learning task, with quantities that learners share, each computed on first use."""
+
+    known_behaviour: TreeValues | None = None  # if fitted to more rows than the log's
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Return the task itself if it is a `LearningTask`, else a new one."""
+        return task if isinstance(task, cls) else cls(**task.__getstate__())
+
+    @cached_property
+    def behaviour(self) -> TreeValues:
+        """The estimated behaviour b̂(a|s)."""
+        return self.known_behaviour or fit_behaviour(self.log, seed=self.seed)
+
+    @cached_property
+    def tamed(self) -> FloatArray:
+        """The rewards with outliers clipped, (n,)."""
+        return self.rewards("tamed")
+
+    @cached_property
+    def lesson(self) -> Lesson:
+        """The training rows with tamed rewards."""
+        return Lesson.of(self, self.tamed)
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """The doubly robust score of every action in the rows of a one-step log, (n, A)."""
+        from tailproof.learners.one_step import doubly_robust_scores
+
+        return doubly_robust_scores(self)
+
+    def rewards(self, given: Any) -> FloatArray:
+        """Return the log's rewards as changed by a reward model, (n,)."""
+        rewards: FloatArray = with_rewards(self, given, None).log.rewards
+        return rewards
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """Training rows with standardised states, and the tree models fitted to them."""
+
+    task: LearningTask
+    z: FloatArray  # (n, p)
+    next_z: FloatArray  # (n, p)
+    actions: IntArray  # (n,)
+    rewards: FloatArray  # (n,)
+    alive: BoolArray  # (n,) whether the next state has a value: not terminal, and γ > 0
+    rows: IntArray  # (n,) row numbers in the log
+    standardise: Standardise
+
+    @classmethod
+    def of(cls, task: LearningTask, rewards: FloatArray) -> Lesson:
+        """Return the rows of a task's log, or of a random subset of episodes if there are many."""
+        log = task.log
+        rows = teaching_rows(log, np.arange(log.n_episodes), np.random.default_rng([task.seed, 8]))
+        standardise = Standardise.fit(log.states, tame=True)
+        return cls(
+            task,
+            standardise(log.states[rows]),
+            standardise(log.next_states[rows]),
+            log.actions[rows],
+            rewards[rows],
+            ~log.terminated[rows] & (task.gamma > 0),
+            rows,
+            standardise,
+        )
+
+    @property
+    def inputs(self) -> AnyArray:
+        """The logged states and actions as inputs of trees."""
+        return with_action(self.z, self.actions, self.task.log.n_actions)
+
+    @cached_property
+    def values(self) -> TreeValues:
+        """Q of the estimated behaviour."""
+        following = self.task.behaviour(self.task.log.next_states[self.rows])
+        return fit_values(self, lambda q, rows: np.asarray((q * following[rows]).sum(axis=1)))
+
+    @cached_property
+    def advantages(self) -> tuple[TreeArrays, FloatArray, FloatArray]:
+        """Trees fitted to advantages, the means of their nodes, and the standard errors of these.
+
+        The advantage is r + γ V(s') − V(s), with V(s) of the behaviour fitted to the other half of the
+        groups. Trees then split on differences between actions, not on those between states.
+        """
+        log, seed = self.task.log, self.task.seed + _APART
+        own = halves(log, np.random.default_rng([seed, 3]))[log.episode_of_row[self.rows]]
+        here, after = np.zeros(len(own)), np.zeros(len(own))
+        for k in (0, 1):
+            taught = own != k if log.n_groups > 1 else np.ones(len(own), dtype=bool)
+            trees, values = self._state_values(taught)
+            here[own == k] = trees.means(values, self.z[own == k])
+            after[own == k] = trees.means(values, self.next_z[own == k])
+        change = self.rewards + self.task.gamma * np.where(self.alive, after, 0.0) - here
+        smallest = int(np.clip(len(own) // 100, 10, 100))
+        trees = grown(self.inputs, change, trees=_ADVANTAGE_TREES, smallest=smallest, seed=seed)
+        leaves = trees.leaves(self.inputs)
+        average = averages(leaves, trees.nodes)
+        means = average @ change
+        count = np.maximum(np.bincount(leaves.ravel(), minlength=trees.nodes), 1)
+        squares = np.maximum(average @ change**2 - means**2, 0.0)
+        return trees, means, np.sqrt(squares / count)
+
+    def first_targets(self) -> FloatArray:
+        """Return standardised rewards and state changes, the targets of the first trees."""
+        if self.task.gamma == 0:
+            return self.rewards
+        targets = np.column_stack([self.rewards, self.next_z - self.z])
+        targets -= targets.mean(axis=0)
+        scale = targets.std(axis=0)
+        return np.asarray(targets / np.where(scale > 0, scale, 1.0))
+
+    def _state_values(self, taught: BoolArray) -> tuple[TreeArrays, FloatArray]:
+        """Return trees on states, and V of the logged behaviour in their nodes."""
+        rewards, alive = self.rewards[taught], self.alive[taught]
+
+        def target(after: Sequence[FloatArray]) -> FloatArray:
+            return np.asarray(rewards + self.task.gamma * alive * after[0])
+
+        targets = self.first_targets()[taught]
+        inputs, following = self.z[taught], [self.next_z[taught]]
+        return _fixed_point(inputs, following, targets, rewards, target, self.task)
+
+
+def fit_values(lesson: Lesson, backup: Backup) -> TreeValues:
+    """Return the fixed point of Q = average of r + γ backup(Q(s', ·))."""
+    task, alive, n_actions = lesson.task, lesson.alive, lesson.task.log.n_actions
+    after = lesson.next_z[alive]
+    following = [with_action(after, action, n_actions) for action in range(n_actions)]
+
+    def target(after: Sequence[FloatArray]) -> FloatArray:
+        found = lesson.rewards.copy()
+        if after:
+            found[alive] += task.gamma * backup(np.stack(after, axis=1), alive)
+        return found
+
+    targets = lesson.first_targets()
+    trees, values = _fixed_point(lesson.inputs, following, targets, lesson.rewards, target, task)
+    return TreeValues(lesson.standardise, trees, values, n_actions)
+
+
+def _fixed_point(
+    inputs: AnyArray,
+    following: Sequence[AnyArray],
+    targets: FloatArray,
+    rewards: FloatArray,
+    target: Callable[[Sequence[FloatArray]], FloatArray],
+    task: Task,
+) -> tuple[TreeArrays, FloatArray]:
+    """Return trees and node values v that solve v = average of target(v) in each leaf.
+
+    Values start from averages of r / (1 − γ), and iterate until these have little weight. The trees
+    are grown on `targets`, then once more on the fitted targets; `target` maps the values at
+    `following` to Bellman targets.
+    """
+    gamma = task.gamma
+    smallest = int(np.clip(len(inputs) // 400, 5, 30))
+    count = 1 if gamma == 0 else _UNDISCOUNTED if gamma == 1 else ceil(log(_LEFT) / log(gamma))
+    for number in range(_ROUNDS if gamma > 0 else 1):
+        seed = task.seed + _APART + number
+        trees = grown(inputs, targets, trees=_TREES, smallest=smallest, seed=seed)
+        average = averages(trees.leaves(inputs), trees.nodes)
+        after = [predicts(trees.leaves(each), trees.nodes) for each in following if len(each)]
+        values: FloatArray = average @ (rewards / (1 - gamma) if gamma < 1 else rewards)
+        for _ in range(min(count, _MOST)):
+            targets = target([each @ values for each in after])
+            previous, values = values, average @ targets
+            if np.abs(values - previous).max() <= _SETTLED * np.abs(values).max():
+                break
+        targets = target([each @ values for each in after])
+    return trees, values

@@ -1,0 +1,1 @@
+"""The front doors `evaluate`, `compare`, `diagnose` and `learn`, and their results."""

@@ -1,0 +1,613 @@
+"""`compare`: which of these policies is best, and does any of them beat the logged policy?"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.doors.estimate import Estimate, LoggedValue
+from tailproof.doors.evaluate import evaluate
+from tailproof.doors.source import LogSource, as_log
+from tailproof.errors import (
+    CoverageWarning,
+    FoldError,
+    FoldWarning,
+    LevelError,
+    PolicyError,
+    TaughtWarning,
+    WeightWarning,
+)
+from tailproof.files import as_frame, plain
+from tailproof.log.folds import Split
+from tailproof.methods.catalogue import as_method
+from tailproof.methods.fit import check_gamma, prepare
+from tailproof.methods.method import Method
+from tailproof.parallel import Engine, running
+from tailproof.parameters import one_setting, seed_of
+from tailproof.policies.binding import Policy
+from tailproof.policies.text import policy_columns
+from tailproof.robust.gains import FoldGain, PairedGain, difference
+from tailproof.robust.intervals import Bound, Interval, folds_for
+from tailproof.robust.spreads import Hall
+from tailproof.robust.tails import check_level
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+#: Name of the policy that made the log.
+LOGGED = "logged policy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One policy against another, on the same folds or the same rows."""
+
+    first: str
+    second: str
+    gain: PairedGain | FoldGain = field(repr=False)  # with its own interval at any level
+    level: float  # of the lower bound
+
+    @property
+    def value(self) -> float:
+        """The difference of the two estimates."""
+        return self.gain.value
+
+    @property
+    def relative(self) -> float:
+        """The difference divided by the second's |value|; NaN if that is 0."""
+        return self.gain.relative
+
+    @property
+    def lower_bound(self) -> Bound:
+        """A lower bound of the difference; −∞, with the reason, if there is none."""
+        return bound_or_reason(self.gain.lower_bound, self.level)
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the difference."""
+        return self.gain.interval(level)
+
+    @property
+    def fold_values(self) -> FloatArray:
+        """The differences on the folds, (K,), if differences are paired by folds."""
+        return self.gain.fold_values if isinstance(self.gain, FoldGain) else np.empty(0)
+
+    @property
+    def won(self) -> int:
+        """Number of folds in which the first is ahead."""
+        return int(np.count_nonzero(self.fold_values > 0))
+
+    def __str__(self) -> str:
+        return f"{self.first} over {self.second}: {self.gain}"
+
+
+def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain | FoldGain:
+    """Return the gain of an estimate over another, a number, or the logged policy (None)."""
+    if rival is None:
+        return estimate.gain
+    value = rival if isinstance(rival, float) else rival.value
+    own, other = estimate.choice, None if isinstance(rival, float) else rival.choice
+    if own is not None and other is not None:
+        gain = own.ahead_of(value, other.spread, other.influence)
+        return replace(gain, declined=own.declined or other.declined)
+    if own is not None and isinstance(rival, float):
+        return replace(own.ahead_of(value, Hall(value), None), declined=own.declined)
+    paired = estimate.all_folds - (value if isinstance(rival, float) else rival.all_folds)
+    return FoldGain(
+        value=difference(estimate.value, value),
+        reference=value,
+        fold_values=paired[np.isfinite(paired)],
+        declined=estimate.why_no_folds,
+    )
+
+
+def bound_or_reason(ask: Callable[[float], Bound], level: float) -> Bound:
+    """Return a lower bound; −∞, with the reason, if there is none."""
+    try:
+        return ask(level)
+    except LevelError as error:
+        return Bound(value=-np.inf, level=level, requested=level, kind="none", note=str(error))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One policy of a comparison."""
+
+    name: str
+    value: float  # the estimate that ranks it
+    lower_bound: Bound
+    gain: Difference  # over the baseline; the bounds of all candidates hold jointly
+    estimate: Estimate = field(repr=False)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the lower bound of the gain over the baseline is above 0."""
+        return self.gain.lower_bound.value > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Policies ranked by their estimates, and a gate.
+
+    Attributes
+    ----------
+    candidates
+        Highest estimate first.
+    baseline, baseline_value, baseline_folds
+        The baseline's name, value and, if the method has folds, fold values.
+    baseline_rival
+        The baseline as an estimate or a number; None for the logged policy.
+    probability_best
+        Probability that the first is best, also against the baseline; see `compare`.
+    level, gate_level
+        Level of each candidate's bound, and of each gain's bound: the latter is higher, so that all of
+        them hold jointly with `level`.
+    method, gamma, seed
+        What to pass to `compare` to get the same numbers again.
+    notes
+        Cautions and remarks on the result.
+    """
+
+    candidates: tuple[Candidate, ...]
+    baseline: str
+    baseline_value: float
+    baseline_folds: FloatArray = field(repr=False)
+    probability_best: float
+    level: float
+    gate_level: float
+    method: Method
+    gamma: float
+    seed: int
+    notes: tuple[str, ...]
+    baseline_rival: Estimate | float | None = field(default=None, repr=False)
+
+    @property
+    def has_folds(self) -> bool:
+        """Whether differences are paired by folds."""
+        return len(self.baseline_folds) > 1
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the highest estimate."""
+        return self.candidates[0]
+
+    @property
+    def proposed(self) -> Candidate:
+        """The candidate with the highest estimate of those that pass the gate; `best` if none does."""
+        return next((each for each in self.candidates if each.passes), self.best)
+
+    @property
+    def passes(self) -> bool:
+        """Whether any candidate beats the baseline: the gate."""
+        return any(each.passes for each in self.candidates)
+
+    def __getitem__(self, name: str) -> Candidate:
+        for each in self.candidates:
+            if each.name == name:
+                return each
+        names = ", ".join(each.name for each in self.candidates)
+        raise KeyError(f"There is no candidate {name!r}. There are {names}.")
+
+    def difference(self, first: str, second: str | None = None) -> Difference:
+        """Return the difference of one candidate from another, or from the baseline."""
+        rival, second = self.baseline_rival, second or self.baseline
+        if second != self.baseline:
+            rival = self[second].estimate
+        gain = gain_over(self[first].estimate, rival)
+        return Difference(first=first, second=second, gain=gain, level=self.level)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
+        from tailproof.report.plots import plot_comparison  # matplotlib is slow to import
+
+        return plot_comparison(self, ax=ax)
+
+    def _repr_html_(self) -> str:
+        from tailproof.report.page import comparison_html  # imported only when needed
+
+        return comparison_html(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        of_gain = ("value", "relative", "lower_bound", "fold_values", "won")
+        candidates = [
+            {
+                "name": each.name,
+                "value": each.value,
+                "lower_bound": each.lower_bound,
+                "gain": {name: getattr(each.gain, name) for name in of_gain},
+                "passes": each.passes,
+                "cautions": each.estimate.cautions,
+                "fold_values": each.estimate.all_folds,
+            }
+            for each in self.candidates
+        ]
+        baseline = {"name": self.baseline, "value": self.baseline_value}
+        converted: dict[str, Any] = plain(
+            {
+                "passes": self.passes,
+                "best": self.best.name,
+                "probability_best": self.probability_best,
+                "level": self.level,
+                "gate_level": self.gate_level,
+                "baseline": {**baseline, "fold_values": self.baseline_folds},
+                "candidates": candidates,
+                "method": str(self.method),
+                "gamma": self.gamma,
+                "seed": self.seed,
+                "notes": self.notes,
+            }
+        )
+        return converted
+
+    def to_frame(self) -> Any:
+        """Return one row per candidate: a pandas frame, or a pyarrow table where pandas is missing."""
+        return as_frame(
+            [
+                {
+                    "policy": each.name,
+                    "value": each.value,
+                    "lower_bound": each.lower_bound.value,
+                    "gain": each.gain.value,
+                    "relative_gain": each.gain.relative,
+                    "gain_lower_bound": each.gain.lower_bound.value,
+                    **({"folds_won": each.gain.won} if self.has_folds else {}),
+                    "passes": each.passes,
+                }
+                for each in self.candidates
+            ]
+        )
+
+    def __repr__(self) -> str:
+        gate = "passed" if self.passes else "closed"
+        return (
+            f"<Comparison of {len(self.candidates)}: {self.best.name} first, {self.best.value:.4g}; "
+            f"{self.baseline} {self.baseline_value:.4g}; gate {gate}>"
+        )
+
+    def __str__(self) -> str:
+        from tailproof.report.answers import comparison_text  # the text of the command line
+
+        return comparison_text(self)
+
+
+_DRAWS = 20_000
+_UNITS = 1 << 16  # units whose scores are multiplied at a time
+_CONTINUED = (
+    "The log was cut off before its episodes ended: the logged policy's value continues them with a "
+    "value function of the state, fitted by the same method."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The baseline: an estimate, a number, or the logged policy (`rival` is None).
+
+    `folds` are its values on the folds of the method, (K,), empty if there are none.
+    """
+
+    name: str
+    value: float
+    rival: Estimate | float | None
+    folds: FloatArray
+    notes: tuple[str, ...] = ()
+
+    def probability(self, candidates: Sequence[Candidate], seed: int) -> float:
+        """Return the probability that the first candidate is best; NaN without folds or scores."""
+        estimates = [each.estimate for each in candidates]
+        if len(self.folds) > 1:
+            everyone = [*(each.all_folds for each in estimates), self.folds]
+            return probability_first_is_best(np.stack(everyone), seed=seed)  # (m + 1, K)
+        choices = [each.choice for each in estimates if each.choice is not None]
+        if len(choices) < len(estimates):
+            return float("nan")
+        means = np.array([*(each.value for each in choices), self.value])
+        first = choices[0]
+        last: tuple[float, FloatArray] = (0.0, np.zeros(len(first.influence)))  # a known number
+        if isinstance(self.rival, Estimate) and self.rival.choice is not None:
+            last = self.rival.choice.standard_error, self.rival.choice.influence
+        elif self.rival is None:
+            last = first.logged_spread.error, first.logged_influence
+        errors = np.array([*(each.standard_error for each in choices), last[0]])
+        scores = [*(each.influence for each in choices), last[1]]
+        return probability_highest(means, errors, scores, seed=seed)
+
+
+def baseline_of(
+    policies: Mapping[str, Any],
+    baseline: Any,
+    estimates: Mapping[str, Estimate],
+    run: Callable[[Any], Estimate],
+) -> tuple[Baseline, dict[str, Estimate]]:
+    """Return the baseline, and the estimates, which then share the logged policy's value.
+
+    `run` evaluates a policy.
+    """
+    first, found = next(iter(estimates.values())), dict(estimates)
+    rival: Estimate | float | None = None
+    notes: tuple[str, ...] = ()
+    own: FloatArray = np.empty(0)
+    if baseline is None and first.choice is not None:
+        name, value = LOGGED, first.logged_value
+    elif baseline is None:
+        logged = first.logged_folds
+
+        def known(**_: Any) -> LoggedValue:
+            return logged
+
+        found = {each: replace(estimate, logged=known) for each, estimate in estimates.items()}
+        notes = () if logged.how != "continued" else (_CONTINUED,)
+        name, value, own = LOGGED, logged.value, logged.fold_values
+    elif isinstance(baseline, Real):
+        rival = value = float(baseline)
+        name, own = f"{value:g}", np.full(len(first.all_folds), value)
+    else:
+        named = isinstance(baseline, str)
+        rival = run(policies[baseline] if named else baseline)
+        name, value, own = baseline if named else "baseline", rival.value, rival.all_folds
+    own = own if first.choice is None else np.empty(0)
+    return Baseline(name=name, value=value, rival=rival, folds=own, notes=notes), found
+
+
+def probability_highest(
+    means: FloatArray, errors: FloatArray, scores: Sequence[FloatArray], *, seed: int = 0
+) -> float:
+    """Return the probability that the first of some values is the highest; ties count as half.
+
+    `means` and their standard `errors` are (m,); `scores`, (U,) each, are the influences of the
+    units on each value, for the correlations.
+
+    >>> scores = np.eye(2, 100)
+    >>> round(probability_highest(np.zeros(2), np.ones(2), scores), 1)
+    0.5
+    """
+    products = np.zeros((len(scores), len(scores)))
+    for start in range(0, len(scores[0]), _UNITS):
+        some = np.stack([each[start : start + _UNITS] for each in scores]).astype(float)
+        products += some @ some.T
+    norms = np.sqrt(np.diag(products))
+    unit = 1 / np.where(norms > 0, norms, 1.0)
+    correlation = products * np.outer(unit, unit)
+    np.fill_diagonal(correlation, 1.0)
+    spread, basis = np.linalg.eigh(correlation)
+    rng = np.random.default_rng([seed, len(means)])
+    draws = rng.standard_normal((_DRAWS, len(means))) @ (basis * np.sqrt(np.maximum(spread, 0))).T
+    values = means + draws * errors
+    lead = values[:, 0] - values[:, 1:].max(axis=1)
+    tiny = 1e-9 * float(np.abs(means).max())
+    return float((lead > tiny).mean() + 0.5 * (np.abs(lead) <= tiny).mean())
+
+
+def probability_first_is_best(fold_values: FloatArray, *, seed: int = 0) -> float:
+    """Return the probability that the first of some policies is the best; see `compare`.
+
+    `fold_values` are those of each policy on the same K folds, (policies, K). Ties count as half a win.
+
+    >>> ahead = np.array([[2.0, 3.0, 2.0], [1.0, 1.0, 1.0]])  # in three folds of three
+    >>> abs(probability_first_is_best(ahead) - (1 - 2**-4)) < 0.01
+    True
+    """
+    kept = np.isfinite(fold_values).all(axis=0)
+    lead = fold_values[0, kept] - fold_values[1:, kept]  # (rivals, K)
+    wins = (lead > 0) + 0.5 * (lead == 0)
+    rng = np.random.default_rng([seed, len(fold_values)])
+    weights = rng.dirichlet(np.ones(wins.shape[1] + 2), size=_DRAWS)  # (draws, K + 2)
+    share = weights[:, :-2] @ wins.T + weights[:, -2:-1]  # the fictitious win; the loss adds none
+    return float((share > 0.5).all(axis=1).mean())
+
+
+#: Warnings about a policy; others are about the log.
+_OF_THE_POLICY = (CoverageWarning, FoldWarning, TaughtWarning, WeightWarning)
+_EVIDENCE = 1 << 28  # most bytes for the evidence of all candidates
+
+
+def compare(
+    log: LogSource,
+    policies: Mapping[str, Policy],
+    *,
+    gamma: float | None = None,
+    method: str | Method = "auto",
+    level: float = 0.9,
+    baseline: Any = None,
+    seed: int | None = None,
+    random_state: int | None = None,
+    engine: str | Engine | None = None,
+    n_jobs: int | None = None,
+    **columns: Any,
+) -> Comparison:
+    """Rank policies by their estimates, and test whether any beats the logged policy.
+
+    Every policy is evaluated as by `evaluate`; value, gain and bounds come from one estimator, so that
+    value = baseline + gain and no bound exceeds its value. Policies are ranked by value.
+
+    By default, and with `snips` and other methods that score rows or episodes, the bound of a
+    difference combines both values' own bounds with the correlation of their scores
+    (`tailproof.robust.gains`).
+
+    Methods with folds evaluate all policies on the same folds, so that differences are paired: an
+    extreme event in one fold affects all policies. With D_k = Ĵ_k(first) − Ĵ_k(second), a bound of the
+    difference is an order statistic of D_1, …, D_K, whose level is exact for the median of their
+    distribution. Methods without folds or scores rank policies too, but nothing passes the gate.
+
+    The gate uses Bonferroni's correction: with m candidates each difference from the baseline is
+    bounded at level 1 − (1 − level)/m, so that all bounds hold jointly with `level`, and the best of
+    many does not pass by chance.
+
+    The probability that the first is best is simulated. With scores, values are drawn from the normal
+    distribution with their standard errors and correlations. With folds, each fold is a win or a loss
+    against each rival, and one fictitious win and one fictitious loss against all rivals are added; the
+    K + 2 weights are drawn from a flat Dirichlet distribution, and the first is best in a draw if its
+    wins have more than half of the weight against every rival. Against one rival this is the posterior
+    of "ahead in most folds" under a uniform prior: K wins of K give 1 − 2^−(K+1), never 1. The baseline
+    is a rival too.
+
+    Parameters
+    ----------
+    log
+        The logged transitions, in memory or on disk.
+    policies
+        By name; each as in `evaluate`.
+    gamma
+        The discount; a log of one-step episodes needs none.
+    method
+        As in `evaluate`, with the same default. A method with folds given by name gets as many folds as
+        the gate needs; a `Method` is used as it is, and raises a `LevelError` if it has too few.
+    level
+        Level of the bounds.
+    baseline
+        What to compare with: the logged policy by default (for its value see
+        `tailproof.doors.evaluate`); the name of one of the policies; another policy; or a number.
+    seed
+        Seeds the folds.
+    random_state
+        Another name for `seed`, as in scikit-learn.
+    engine
+        Where passes over the log run; see `evaluate`.
+    n_jobs
+        Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tailproof import Log
+    >>> rng = np.random.default_rng(1)
+    >>> states, actions = rng.normal(size=4000), rng.integers(2, size=4000)
+    >>> rewards = actions + rng.standard_t(1.5, size=4000)
+    >>> log = Log.from_arrays(states, actions, rewards, states, episode=range(4000))
+    >>> result = compare(log, {"one": lambda s: np.ones(len(s)), "zero": lambda s: np.zeros(len(s))})
+    >>> result.best.name, result.passes, result.baseline
+    ('one', True, 'logged policy')
+    """
+    log = as_log(log, columns, compare, beside=policy_columns([policies, baseline]))
+    seed = seed_of(seed, random_state)
+    _check_policies(policies, baseline)
+    against = baseline if isinstance(baseline, str) else None
+    rivals = {name: policy for name, policy in policies.items() if name != against}
+    if not rivals:
+        raise PolicyError(
+            f"compare needs a candidate beside the baseline. Got only {baseline!r}; pass more "
+            f"policies, or leave baseline out to compare with the logged policy."
+        )
+    check_level(level)
+    gate_level = 1 - (1 - level) / len(rivals)
+    notes: list[str] = []
+    chosen = _with_folds(method, gate_level, notes)
+    with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
+        # a log needed in memory is read once; each evaluation clips the rewards itself
+        data = prepare(log, replace(chosen, clip=0.0), where, seed=seed)
+        discount = check_gamma(gamma, data)
+
+        def run(policy: Any) -> Estimate:
+            return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
+
+        estimates = _estimates(rivals, run, notes)
+        beaten, estimates = baseline_of(policies, baseline, estimates, run)
+    notes += beaten.notes
+    first = next(iter(estimates.values()))
+    if first.choice is None and first.why_no_folds:
+        notes.append(f"No bound is given, and nothing can pass the gate. {first.why_no_folds}")
+    candidates = sorted(
+        (_candidate(name, each, beaten, level, gate_level) for name, each in estimates.items()),
+        key=lambda each: (-each.value, each.name),
+    )
+    return Comparison(
+        candidates=tuple(candidates),
+        baseline=beaten.name,
+        baseline_value=beaten.value,
+        baseline_folds=beaten.folds,
+        baseline_rival=beaten.rival,
+        probability_best=beaten.probability(candidates, seed),
+        level=level,
+        gate_level=gate_level,
+        method=chosen,
+        gamma=discount,
+        seed=seed,
+        notes=tuple(notes),
+    )
+
+
+def _candidate(
+    name: str, estimate: Estimate, beaten: Baseline, level: float, gate_level: float
+) -> Candidate:
+    gain = gain_over(estimate, beaten.rival)
+    return Candidate(
+        name=name,
+        value=estimate.value,
+        lower_bound=bound_or_reason(estimate.lower_bound, level),
+        gain=Difference(first=name, second=beaten.name, gain=gain, level=gate_level),
+        estimate=estimate,
+    )
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Add the name of a policy to the warnings about it."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        yield
+    for each in heard:
+        own = issubclass(each.category, _OF_THE_POLICY)
+        warnings.warn(f"{name}: {each.message}" if own else each.message, each.category, 5)
+
+
+def _estimates(
+    rivals: Mapping[str, Any], run: Callable[[Any], Estimate], notes: list[str]
+) -> dict[str, Estimate]:
+    """Return the estimates of the policies that can be evaluated, and note the others."""
+    found: dict[str, Estimate] = {}
+    for name, policy in rivals.items():
+        try:
+            with _naming(name):
+                first = next(iter(found.values()), None)
+                found[name] = run(policy).within(_EVIDENCE // len(rivals), like=first)
+        except FoldError as error:
+            if len(rivals) == 1:
+                raise
+            notes.append(f"{name} is left out, because it could not be evaluated. {error}")
+    if not found:
+        raise FoldError(f"No policy could be evaluated. {' '.join(notes)}")
+    return found
+
+
+def _check_policies(policies: Any, baseline: Any) -> None:
+    if not isinstance(policies, Mapping) or not policies:
+        raise PolicyError(
+            f"policies must be a mapping from names to policies, with one or more of them: "
+            f"{{'new': policy}}. Got {policies!r} instead."
+        )
+    for name in policies:
+        if not isinstance(name, str) or not name:
+            raise PolicyError(f"Policies need names that are texts. Got {name!r} instead.")
+    if isinstance(baseline, str) and baseline not in policies:
+        raise PolicyError(
+            f"baseline must name one of the policies ({', '.join(policies)}), or be a policy, a "
+            f"number or None. Got {baseline!r} instead."
+        )
+
+
+def _with_folds(method: str | Method, gate_level: float, notes: list[str]) -> Method:
+    """Return the method with enough folds for the gate, or raise if a `Method` has too few."""
+    chosen = as_method(method)
+    if not isinstance(chosen.partition, Split) or chosen.at == "backup":
+        return chosen  # its estimates show whether it scores rows
+    needed = folds_for(gate_level, "order-statistic-bound")
+    if chosen.folds >= needed:
+        return chosen
+    if not isinstance(method, str):
+        raise LevelError(
+            f"For all bounds to hold at once each must reach {gate_level:.4%}, and {chosen.folds} "
+            f"folds reach {1 - 2.0**-chosen.folds:.4%}. Use {needed} folds or more, fewer "
+            f"candidates or a lower level."
+        )
+    notes.append(f"{needed} folds instead of {chosen.folds}, so that the gate's level is in reach.")
+    return replace(chosen, partition=Split(needed))

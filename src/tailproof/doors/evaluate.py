@@ -1,0 +1,353 @@
+"""`evaluate`: the value of a policy, with its uncertainty."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.arrays import AnyArray, FloatArray, IntArray, as_array, require_finite
+from tailproof.critics.base import Numbers
+from tailproof.critics.linear import Found
+from tailproof.critics.task import Task, without_copies
+from tailproof.doors.estimate import Estimate, LoggedValue, ValueUnit, combine
+from tailproof.doors.source import LogSource, as_log
+from tailproof.errors import CoverageWarning, StateWarning, TailproofError
+from tailproof.estimators.ladder import is_settled
+from tailproof.features import Features, Joint, PerAction
+from tailproof.log.folds import Split, warn_of_taught_episodes
+from tailproof.log.log import Log, discounted_returns
+from tailproof.log.stored import AnyLog, LazyLog, action_counts, with_one_action
+from tailproof.methods.catalogue import as_method
+from tailproof.methods.fit import (
+    check_gamma,
+    fit_members,
+    prepare,
+    require_healthy,
+    require_known_rest,
+    warn_of_a_hidden_horizon,
+)
+from tailproof.methods.method import Method
+from tailproof.parallel import Engine, Local, running
+from tailproof.parameters import one_setting, seed_of
+from tailproof.policies.binding import Policy, for_log
+from tailproof.policies.text import policy_columns
+from tailproof.profile.checks import coverage, misleading_states, too_few_rows
+from tailproof.robust.means import Mean, SampleMean
+
+
+def estimate_of(task: Task, method: Method) -> Estimate:
+    """Evaluate the policy of a task whose log is already prepared for the method."""
+    members = fit_members(task, method, np.random.default_rng(task.seed))
+    critics = point_values = point_weights = None
+    values: FloatArray
+    if members.fitted is not None:
+        critics, points = members.fitted.critics, task.initial_points()
+        point_weights = points.weights
+        with np.errstate(invalid="ignore", over="ignore"):  # diverged members are removed below
+            point_values = critics.values(points.states, points.actions)  # (K, P)
+            values = point_values @ point_weights
+        healthy = critics.healthy() & np.isfinite(values)
+    else:
+        assert members.numbers is not None
+        values = members.numbers.values
+        healthy = np.isfinite(values)
+    require_healthy(healthy, values, task.log, members.folds)
+    if critics is not None and point_values is not None and not healthy.all():
+        critics, point_values = critics.subset(np.flatnonzero(healthy)), point_values[healthy]
+    counted = task.log.once if isinstance(task.log, Log) else task.log
+    return Estimate(
+        value=combine(method, values[healthy], point_values, point_weights),
+        fold_values=values[healthy],
+        bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
+        method=method,
+        gamma=task.gamma,
+        seed=task.seed,
+        n_transitions=counted.n_transitions,
+        n_episodes=counted.n_episodes,
+        unit=ValueUnit.of(task.log, task.gamma),
+        critics=critics,
+        numbers=_counted_once(members.numbers, task.log),
+        point_values=point_values,
+        point_weights=point_weights,
+    )
+
+
+def _counted_once(numbers: Numbers | None, log: AnyLog) -> Numbers | None:
+    """Return the numbers with effective rows of the table, not of the copies that weights made."""
+    choice = None if numbers is None else numbers.choice
+    if numbers is None or choice is None or choice.on_log is None or choice.weights is None:
+        return numbers
+    if not isinstance(log, Log) or len(choice.weights) != log.n_transitions:
+        return numbers
+    found = without_copies(choice.on_log, log, choice.weights)
+    return replace(numbers, choice=replace(choice, on_log=found))
+
+
+_REPRESENTATIVES = 16  # number of logged continuous actions over which features are averaged
+
+
+def logged_value(
+    log: AnyLog, *, method: Method, gamma: float, seed: int = 0, engine: Engine | None = None
+) -> LoggedValue:
+    """Estimate E Σ_t γ^t r_t of the logged policy on the folds of a method.
+
+    The folds are those that `evaluate` makes with the same method and seed.
+    """
+    data = prepare(log, method, engine, seed=seed)
+    if not is_settled(data, gamma):
+        return _continued(data, method=method, gamma=gamma, seed=seed, engine=engine)
+    partition_rng, rng = np.random.default_rng(seed).spawn(2)
+    folds = method.partition.assign(data, partition_rng)
+    returns = _returns(data, gamma, engine or Local())
+    mean: Mean = getattr(method.base, "mean", SampleMean())
+    by_group = getattr(method.base, "unit", "step") == "group"
+    values = np.empty(folds.count)
+    for k in range(folds.count):
+        own = folds.episodes(k)
+        samples, groups = returns[own], data.group_of_episode[own]
+        if by_group:
+            groups, place = np.unique(groups, return_inverse=True)
+            samples = np.bincount(place, samples).astype(float)
+        values[k] = mean(samples, groups=groups, rng=rng) * len(samples) / len(own)
+    return LoggedValue(value=float(method.aggregate(values)), fold_values=values, how="returns")
+
+
+def _returns(log: AnyLog, gamma: float, engine: Engine) -> FloatArray:
+    if not log.stays_on_disk:
+        return discounted_returns(log, gamma)
+    found: Found = engine.map_reduce(
+        partial(_part_returns, gamma), log.parts, operator.add, shared=log.without_parts()
+    )
+    return np.asarray(found.values[0])
+
+
+def _part_returns(gamma: float, log: LazyLog, part: Any) -> Found:
+    """Return Σ γ^t r_t over the rows of each episode in one part."""
+    found = []
+    for piece in log.chunks(part, with_next_states=False):
+        first = int(piece.episode[0])
+        step = piece.first + np.arange(len(piece)) - log.starts[piece.episode]
+        terms = piece.rewards * np.power(gamma, step)
+        sums = np.bincount(piece.episode - first, weights=terms).astype(float)
+        found.append(Found(first, sums[None]))
+    return reduce(operator.add, found)
+
+
+def _continued(
+    log: AnyLog, *, method: Method, gamma: float, seed: int, engine: Engine | None
+) -> LoggedValue:
+    done = with_one_action(log, "what was done")
+    starts = done.first_states if isinstance(done, Log) else None
+    estimate = estimate_of(
+        Task(done, gamma, _only_action, starts, seed=seed, engine=engine or Local()),
+        replace(method, base=_for_states(method.base, log), clip=0.0),
+    )
+    return LoggedValue(value=estimate.value, fold_values=estimate.all_folds, how="continued")
+
+
+def _only_action(states: FloatArray) -> IntArray:
+    return np.zeros(len(states), dtype=np.intp)
+
+
+def _for_states(base: Any, log: AnyLog) -> Any:
+    """Return a base that learns V(s) with the state's part of the features of Q(s, a)."""
+    changes: dict[str, Any] = {}
+    features = getattr(base, "features", None)
+    if isinstance(features, PerAction):
+        changes["features"] = replace(features, n_actions=1)
+    elif isinstance(features, Joint):
+        changes["features"] = None  # the default: products of the state, without the action
+    elif features is not None:
+        changes["features"] = AverageFeatures(features, *_usual_actions(log))
+    if hasattr(base, "critic"):
+        changes["critic"] = _for_states(base.critic, log)
+    return replace(base, **changes) if changes else base
+
+
+def _usual_actions(log: AnyLog) -> tuple[AnyArray, FloatArray]:
+    """Return actions and weights that represent those of the log."""
+    if log.is_discrete:
+        return np.arange(log.n_actions), action_counts(log) / log.n_transitions
+    every = max(1, log.n_transitions // _REPRESENTATIVES)
+    chosen = np.concatenate(
+        [
+            piece.actions[-piece.first % every :: every]
+            for part in log.parts
+            for piece in log.chunks(part, with_next_states=False)
+        ]
+    )
+    return chosen, np.full(len(chosen), 1 / len(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class AverageFeatures:
+    """ψ(s) = Σ_a weight_a φ(s, a): features of the state from those of state and action."""
+
+    features: Features
+    actions: AnyArray  # (A,) or (A, q)
+    weights: FloatArray  # (A,)
+
+    @property
+    def size(self) -> int:
+        """Number of features, d."""
+        return self.features.size
+
+    def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:  # noqa: ARG002
+        """Return ψ at n states, (n, d); there is only one action."""
+        psi = np.zeros((len(states), self.size))
+        for action, weight in zip(self.actions, self.weights, strict=True):
+            if weight > 0:
+                psi += weight * self.features(states, np.repeat(action[None], len(states), axis=0))
+        return psi
+
+
+def evaluate(
+    log: LogSource,
+    policy: Policy,
+    *,
+    method: str | Method = "auto",
+    gamma: float | None = None,
+    initial_states: npt.ArrayLike | None = None,
+    seed: int | None = None,
+    random_state: int | None = None,
+    engine: str | Engine | None = None,
+    n_jobs: int | None = None,
+    **columns: Any,
+) -> Estimate:
+    """Estimate J(π) = E[Σ γᵗ rₜ] of a policy from logged data.
+
+    Parameters
+    ----------
+    log
+        The logged transitions, in memory or on disk (`read_log(..., lazy=True)`). The default method
+        and others that need all transitions at once load a log that is on disk if its budget allows;
+        beyond it, the default works on a sample of episodes and warns, and others refuse.
+    policy
+        A callable states → actions, an object with ``probabilities(states)``, or, for continuous
+        actions, one with ``sample(states, rng)``. Actions are codes 0..A−1, or the log's labels as
+        text. Also a column of the log's table (`Column`), an array with one action per row, a rule
+        over named columns (`on_frame`), a fitted scikit-learn model, or text as on the command line
+        (``"always:email"``, ``"0.1*always:email + 0.9*logged"``). A policy that names its states and
+        actions is matched with the log by these names, see `tailproof.policies.binding`; it gets copies
+        of the states, which it may change.
+    method
+        A name of the catalogue (`tailproof methods` lists them), `method(name, ...)` or a `Method`.
+    gamma
+        The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
+    initial_states
+        Where the policy starts, (m, p); by default the first states of the episodes.
+    seed
+        Seeds the partition and everything else that is drawn.
+    random_state
+        Another name for `seed`, as in scikit-learn.
+    engine
+        Where passes over the log run: ``"local"`` for one thread per core, ``"ray"`` for a cluster, or
+        an `Engine`; by default the calling thread. It changes the running time, never the
+        result.
+    n_jobs
+        Instead of `engine`: the number of threads, −1 for one per core, as in scikit-learn.
+    columns
+        Where `log` is a frame, a file or another source of a log: how to read it, as in `read_log`
+        (``action="offer", reward="spend", state=["age", "shop"]``).
+
+    Examples
+    --------
+    >>> from tailproof import evaluate
+    >>> from tailproof.noise import StudentT
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> log = world.log(episodes=60, noise=StudentT(df=1.2), seed=1)
+    >>> estimate = evaluate(log, world.target(), method="roam-dm", gamma=0.99)
+    >>> estimate.fold_values.shape
+    (5,)
+    """
+    log = as_log(log, columns, evaluate, beside=policy_columns([policy]))
+    seed = seed_of(seed, random_state)
+    chosen = as_method(method)
+    with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
+        data = prepare(log, chosen, where, seed=seed)
+        discount = check_gamma(gamma, data)
+        if chosen.base.capabilities.bootstraps:
+            require_known_rest(data, discount)
+        if not chosen.base.capabilities.counts_steps:
+            warn_of_a_hidden_horizon(data, discount)
+        starts = _starts(data, initial_states)
+        rows = data.first_rows if initial_states is None and isinstance(data, Log) else None
+        acts = for_log(policy, data)
+        task = Task(data, discount, acts, starts, seed=seed, engine=where, initial_rows=rows)
+        cautions: list[tuple[str, type[Warning]]] = [
+            (text, CoverageWarning) for text in coverage(task)
+        ]
+        cautions += [(text, StateWarning) for text in misleading_states(data)]
+        for text, category in cautions:
+            warnings.warn(text, category, stacklevel=2)
+        warn_of_taught_episodes(acts, data)
+        estimate = estimate_of(task, chosen)
+    choice = estimate.choice
+    extrapolated: tuple[str, ...] = ()
+    if choice is not None and choice.declined is None:
+        extrapolated = too_few_rows(choice.on_log)
+    for text in extrapolated:
+        warnings.warn(text, CoverageWarning, stacklevel=2)
+    return replace(
+        estimate,
+        cautions=(*(text for text, _ in cautions), *extrapolated),
+        # `on_log` does not need the initial states, so they are not stored with every estimate
+        task=replace(task, engine=Local(), initial_states=None, initial_rows=None),
+        logged=partial(logged_value, data, gamma=discount, seed=seed),
+    )
+
+
+def k_path(
+    log: AnyLog,
+    policy: Policy,
+    *,
+    method: str | Method = "roam-dm",
+    folds: Sequence[int] = (1, 3, 5, 9, 15, 21, 31),
+    **options: Any,
+) -> dict[int, float]:
+    """Return the estimate for each number of folds that the log allows.
+
+    A flat path indicates that the folds' distribution is symmetric, so that robustness adds no bias; a
+    path that drifts with K indicates that the rewards are skewed and that a large K is biased.
+
+    Parameters
+    ----------
+    log, policy, method, options
+        As in `evaluate`.
+    folds
+        The numbers of folds to try.
+    """
+    chosen = as_method(method)
+    return {
+        count: evaluate(
+            log, policy, method=replace(chosen, partition=Split(count)), **options
+        ).value
+        for count in folds
+        if count <= log.n_groups
+    }
+
+
+def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:
+    """Return the initial states; None for a log on disk, where they are found during a pass."""
+    if initial_states is None:
+        return log.first_states if isinstance(log, Log) else None
+    starts = as_array("initial_states", initial_states, TailproofError)
+    if starts.dtype.kind not in "fiub":
+        raise TailproofError(f"initial_states must be numbers. Got dtype {starts.dtype} instead.")
+    starts = starts.astype(float)
+    dimension = len(log.state_names)
+    if starts.ndim != 2 or starts.shape[1] != dimension or len(starts) == 0:
+        raise TailproofError(
+            f"initial_states must have the shape (m, {dimension}) with m ≥ 1. "
+            f"Got {starts.shape} instead."
+        )
+    require_finite("initial_states", starts, TailproofError)
+    return starts

@@ -1,0 +1,541 @@
+"""The result of `learn`: a policy, its critics, and its file."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.arrays import AnyArray, IntArray
+from tailproof.critics.base import CriticAlgorithm, ExtractingAlgorithm, Fitted
+from tailproof.critics.ensembles import Critics, Ensemble, LinearCritics
+from tailproof.critics.greedy import (
+    CriticPolicy,
+    GreedyPolicy,
+    SoftmaxPolicy,
+    critic_policy,
+    require_discrete,
+)
+from tailproof.critics.task import Task
+from tailproof.critics.trees import StateCritics
+from tailproof.doors.estimate import Estimate
+from tailproof.doors.evaluate import evaluate
+from tailproof.errors import (
+    LevelError,
+    MethodError,
+    PartitionError,
+    TailproofError,
+    TailproofWarning,
+)
+from tailproof.files import SavedFileError, read_file, write_file
+from tailproof.learners.judge import Judgement
+from tailproof.log.spaces import ActionSpace, Discrete
+from tailproof.log.stored import AnyLog, action_counts
+from tailproof.methods.method import Method
+from tailproof.methods.specs import from_plain, to_plain
+from tailproof.policies.forms import Always, EpsilonGreedy, LinearPolicy
+from tailproof.robust.aggregates import Aggregate
+from tailproof.robust.intervals import Bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tailproof.deep.tasks import Score
+
+
+#: A description for JSON, and arrays.
+Parts = tuple[dict[str, Any], dict[str, AnyArray]]
+
+
+class Restored(NamedTuple):
+    """Critics, the policy if it is not their greedy one, and the training history."""
+
+    critics: Critics
+    policy: Any
+    history: Any
+    policy_history: Any
+
+
+def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
+    """Return header and arrays of a policy and its critics; raise if they cannot be saved."""
+    header: dict[str, Any]
+    if isinstance(members, StateCritics):
+        inner, arrays = members.parts()
+        header = {"scores": inner, "actions": list(policy.actions)}
+        if isinstance(policy, SoftmaxPolicy):
+            header["temperature"] = policy.temperature
+        return header, {**_under("scores", arrays), "history": history}
+    if hasattr(policy, "parts") and hasattr(members, "parts"):
+        return _neural_parts(policy, members, history, policy_history)
+    if not isinstance(members, LinearCritics) or not isinstance(
+        policy, GreedyPolicy | LinearPolicy
+    ):
+        raise MethodError(
+            f"Only linear critics, trees and networks can be saved. {type(members).__name__} need a "
+            f"format of their own (scikit-learn's is pickle, which would execute code when it is "
+            f"loaded). Keep the result in memory, save `policy` if it can be, or learn with ridge "
+            f"features."
+        )
+    header = {"features": to_plain(members.features)}
+    arrays = {"theta": members.theta, "diverged": members.diverged, "history": history}
+    if isinstance(policy, GreedyPolicy):
+        return {**header, "actions": list(policy.actions)}, arrays
+    named = _under("policy", {each.name: getattr(policy, each.name) for each in fields(policy)})
+    return {**header, "linear policy": sorted(named)}, {**arrays, **named}
+
+
+def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features: Any) -> Restored:
+    """Rebuild the arguments of `parts_of`; pass `features` if they were the user's own."""
+    if "neural" in header:
+        return _restored_neural(header, arrays)
+    if "scores" in header:
+        found = StateCritics.from_parts(header["scores"], _within(arrays, "scores"))
+        return Restored(found, None, arrays["history"], None)
+    known = from_plain(header["features"], features=features)
+    theta, diverged = arrays["theta"], arrays["diverged"]
+    if theta.ndim != 2 or theta.shape[1] != known.size or diverged.shape != theta.shape[:1]:
+        raise SavedFileError(
+            f"It does not fit together: {known.size} features, but parameters of shape "
+            f"{theta.shape}. Pass the features that it was learned with."
+        )
+    policy = None
+    if "linear policy" in header:
+        policy = LinearPolicy(**_within(arrays, "policy"))
+    return Restored(LinearCritics(known, theta, diverged), policy, arrays["history"], None)
+
+
+def _neural_parts(policy: Any, members: Any, history: Any, policy_history: Any) -> Parts:
+    header: dict[str, Any] = {}
+    arrays: dict[str, AnyArray] = {}
+    for name, thing in (("policy", policy), ("critics", members)):
+        header[name], inside = thing.parts()
+        arrays |= _under(name, inside)
+    for name, measured in (("history", history), ("policy history", policy_history)):
+        if measured is not None:
+            header[name] = True
+            arrays |= _under(name, measured.arrays())
+    return {"neural": header}, arrays
+
+
+def _restored_neural(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Restored:
+    from tailproof.deep.critics import NeuralCritics, policy_from_parts
+    from tailproof.deep.history import History
+
+    said = header["neural"]
+    measured = [
+        History.from_arrays(_within(arrays, name)) if said.get(name) else None
+        for name in ("history", "policy history")
+    ]
+    return Restored(
+        NeuralCritics.from_parts(said["critics"], _within(arrays, "critics")),
+        policy_from_parts(said["policy"], _within(arrays, "policy")),
+        *measured,
+    )
+
+
+def _under(name: str, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    return {f"{name}/{key}": value for key, value in arrays.items()}
+
+
+def _within(arrays: Mapping[str, AnyArray], name: str) -> dict[str, AnyArray]:
+    return {
+        key.removeprefix(f"{name}/"): np.asarray(value)
+        for key, value in arrays.items()
+        if key.startswith(f"{name}/")
+    }
+
+
+_LEAST = 0.05  # smallest share of the rows for an action to be evaluated
+
+
+class ConstantAction(NamedTuple):
+    """An action by its label, and the value of always taking it."""
+
+    action: str
+    value: float
+
+
+def best_constant(log: AnyLog, *, gamma: float, seed: int = 0) -> ConstantAction | None:
+    """Return the action whose value by `evaluate` is the highest; None if none can be evaluated.
+
+    The same rows choose and evaluate it, so its value is biased upwards.
+
+    Examples
+    --------
+    >>> from tailproof import Log
+    >>> rng = np.random.default_rng(1)
+    >>> states, actions = rng.normal(size=500), rng.integers(2, size=500)
+    >>> log = Log.from_arrays(states, actions, 1.0 * actions, states, episode=range(500))
+    >>> best_constant(log, gamma=0.0).action
+    '1'
+    """
+    space = log.action_space
+    if not isinstance(space, Discrete):
+        return None
+    shares = action_counts(log) / log.n_transitions
+    found = []
+    for action in np.flatnonzero(shares >= _LEAST).tolist():
+        try:
+            with warnings.catch_warnings():  # already given for the learned policy
+                warnings.simplefilter("ignore", TailproofWarning)
+                value = evaluate(log, Always(action, space.n), gamma=gamma, seed=seed).value
+        except TailproofError:  # always taking this action cannot be evaluated
+            continue
+        found.append(ConstantAction(space.label(action), value))
+    return max(found, key=lambda each: each.value, default=None)
+
+
+KIND, VERSION = "learned policy", 1
+_SIZES = ("n_transitions", "n_episodes", "bad_folds", "state_names")
+_SAVED = ("gamma", "seed", "reasons", "improves", *_SIZES)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The value of a learned policy, estimated from held-out episodes."""
+
+    estimate: Estimate
+    lower_bound: Bound | None  # of the value; None if there is no valid bound
+    why_no_bound: str | None = None
+
+    def __str__(self) -> str:
+        value, bound = f"{self.estimate.value:.4g}", self.lower_bound
+        by = f"({self.estimate.n_episodes} held-out episodes)"
+        if bound is None:
+            return f"{value} {by}. {self.why_no_bound}"
+        return f"{value}, above {bound.value:.4g} with confidence {bound.level:.3g} {by}"
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A policy learned by one method, with the K critics it was taken from.
+
+    Attributes
+    ----------
+    policy
+        The learned policy; a `GreedyPolicy` if actions are discrete and the base fits critics.
+    critic
+        The members and their aggregate, as one critic: ``critic(states, actions)``.
+    history
+        The change of each member in every iteration, (iterations, K); for neural bases their training
+        record.
+    bad_folds
+        Members that diverged or were not finite, and were left out.
+    method, gamma, seed
+        What to pass to `learn` to get the same policy again.
+    held_out
+        The episodes that `learn(..., holdout=...)` held out.
+    reasons
+        Why `learn` chose this method, with ``method="auto"``.
+    improves
+        Whether the policy is significantly better than the logged one, with ``method="auto"``; if
+        False, the policy is the logged behaviour. None if nothing was held out to test it.
+    judged
+        The evaluation of the best candidate on held-out episodes; None if no candidate was tested, and
+        for continuous actions, where `reasons` has the test.
+    taught
+        Marks of the training episodes (`tailproof.log.folds`).
+    log_size
+        Rows and episodes of the whole log; None if it was loaded.
+    """
+
+    policy: Any
+    critic: Ensemble
+    history: Any = field(repr=False)
+    bad_folds: tuple[int, ...]
+    method: Method
+    gamma: float
+    seed: int
+    n_transitions: int
+    n_episodes: int
+    action_space: ActionSpace
+    state_names: tuple[str, ...]
+    held_out: AnyLog | None = field(default=None, repr=False)
+    task: Task | None = field(default=None, repr=False)
+    policy_history: Any = field(default=None, repr=False)
+    reasons: tuple[str, ...] = ()
+    judged: Judgement | None = None
+    improves: bool | None = None
+    taught: IntArray | None = field(default=None, repr=False)
+    log_size: tuple[int, int] | None = None
+
+    @property
+    def members(self) -> Critics:
+        """The K critics."""
+        return self.critic.members
+
+    def with_aggregate(self, aggregate: Aggregate) -> Learned:
+        """Return the policy of another aggregate of the same critics: MA, ROOM-VM, P-ROOM-VM.
+
+        Examples
+        --------
+        >>> from tailproof import Mean, learn
+        >>> from tailproof.worlds import CartPole
+        >>> room = learn(CartPole().log(episodes=20), method="room-vm", gamma=0.99)
+        >>> print(room.with_aggregate(Mean()).method)
+        FQI, split in 5, mean at pointwise
+        """
+        if self.method.at == "backup":
+            raise MethodError(
+                "The aggregate stands inside every backup of this method, so another one needs "
+                "another fit: call learn with Method(..., aggregate=...) instead."
+            )
+        method = replace(self.method, aggregate=aggregate)
+        critic = Ensemble(self.members, aggregate)
+        policy, training = extract_policy(
+            method, critic, Fitted(self.members), self.task, seed=self.seed, like=self.policy
+        )
+        return replace(self, method=method, critic=critic, policy=policy, policy_history=training)
+
+    def evaluate(
+        self,
+        log: AnyLog | None = None,
+        *,
+        method: str | Method = "auto",
+        level: float = 0.9,
+        initial_states: npt.ArrayLike | None = None,
+        seed: int | None = None,
+    ) -> HeldOut:
+        """Estimate the policy's value from episodes that it was not learned from, with a bound.
+
+        On its training episodes a policy looks better than it is, because it has fitted their noise.
+
+        Parameters
+        ----------
+        log
+            Other episodes; by default those that ``learn(..., holdout=...)`` held out.
+        method, initial_states, seed
+            As in `evaluate`; the default seed is that of `learn`.
+        level
+            Confidence of the lower bound.
+
+        Examples
+        --------
+        >>> from tailproof import learn
+        >>> from tailproof.worlds import CartPole
+        >>> log = CartPole().log(episodes=60, seed=1)
+        >>> learned = learn(log, method="room-fqi", gamma=0.9, holdout=0.5)
+        >>> found = learned.evaluate(method="roam-dm", level=0.9)
+        >>> found.lower_bound.value <= found.estimate.value, found.estimate.n_episodes
+        (True, 30)
+        """
+        judging = self.held_out if log is None else log
+        if judging is None:
+            raise PartitionError(
+                "No episodes were held out to evaluate this policy with. Pass a log of other episodes, "
+                "or learn with holdout=0.2."
+            )
+        estimate = evaluate(
+            judging,
+            self.policy,
+            method=method,
+            gamma=self.gamma,
+            initial_states=initial_states,
+            seed=self.seed if seed is None else seed,
+        )
+        try:
+            return HeldOut(estimate, estimate.lower_bound(level))
+        except LevelError as error:
+            return HeldOut(estimate, None, str(error))
+
+    def score(
+        self, environment: str | Callable[[], Any], *, episodes: int = 20, seed: int = 0
+    ) -> Score:
+        """Play the policy in an environment, and return its mean return with a standard error.
+
+        Parameters
+        ----------
+        environment
+            A Gymnasium id such as ``"Hopper-v5"``, or a callable that makes an environment.
+        episodes
+            Number of episodes, from different starts. Returns vary much: a claim needs five training
+            seeds with twenty episodes each.
+        seed
+            Seeds the starts.
+
+        Examples
+        --------
+        >>> from tailproof import learn
+        >>> from tailproof.worlds import CartPole
+        >>> learned = learn(CartPole().log(episodes=100), method="bc", gamma=0.99)
+        >>> found = learned.score("CartPole-v1", episodes=5)
+        >>> found.mean > 100, len(found.returns)
+        (True, 5)
+        """
+        from tailproof.deep.tasks import require_alike, score_of  # imported only when needed
+
+        require_alike(environment, len(self.state_names), self.action_space)
+        return score_of(environment, self.policy, episodes=episodes, seed=seed)
+
+    def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
+        """Return the policy with uniform exploration: with probability ε a uniformly random action."""
+        return EpsilonGreedy(self.policy, epsilon, n_actions=require_discrete(self.action_space).n)
+
+    def softmax(self, temperature: float) -> CriticPolicy:
+        """Return π(a|s) ∝ exp(Q(s, a) / temperature)."""
+        actions = self.policy.actions if isinstance(self.policy, GreedyPolicy) else ()
+        named = {"state_names": self.state_names, "taught": self.taught}
+        return critic_policy(self.critic, self.action_space, actions, temperature, **named)
+
+    def save(self, path: str | Path) -> None:
+        """Write policy, critics and settings to one file, which `Learned.load` reads.
+
+        Linear and neural learners use the same format. The file contains numbers and text, with a
+        checksum; loading it executes no code. It contains neither held-out episodes nor the training
+        settings of networks (`Run`). Critics by scikit-learn regressors cannot be saved, because they
+        would need pickle.
+        """
+        if Path(path).suffix == ".onnx":
+            raise MethodError(
+                f"Learned.save writes tailproof's own format. Got {path}; learned.policy.save writes "
+                f"an ONNX graph."
+            )
+        described, arrays = parts_of(self.policy, self.members, self.history, self.policy_history)
+        header = {
+            **described,
+            **{name: getattr(self, name) for name in _SAVED},
+            "method": to_plain(self.method),
+            "action_space": to_plain(self.action_space),
+            "judged": None if self.judged is None else self.judged.to_dict(),
+        }
+        if self.taught is not None:
+            arrays = {**arrays, "taught": self.taught}
+        write_file(path, KIND, VERSION, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, features: Any = None) -> Learned:
+        """Read a file written by `save`. Pass `features` again if they were the user's own.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> from tailproof import Learned, learn
+        >>> from tailproof.worlds import CartPole
+        >>> log = CartPole().log(episodes=20)
+        >>> learned = learn(log, method="room-vm", gamma=0.99)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     learned.save(os.path.join(folder, "policy.tailproof"))
+        ...     again = Learned.load(os.path.join(folder, "policy.tailproof"))
+        >>> bool((again.policy(log.states) == learned.policy(log.states)).all())
+        True
+        """
+        header, arrays = read_file(path, KIND, VERSION)
+        if "neural" in header:
+            from tailproof.deep.settings import require_torch
+
+            require_torch()
+        try:
+            method = from_plain(header["method"], features=features)
+            space = from_plain(header["action_space"])
+            found = restored(header, arrays, features)
+            known = getattr(found.critics, "features", None)
+            if getattr(known, "n_actions", None) not in (None, getattr(space, "n", None)):
+                raise SavedFileError("It does not fit together: its actions are miscounted.")
+            critic = Ensemble(found.critics, method.aggregate)
+            header = {"improves": None, "judged": None, **header}  # older files lack these
+            saved = {name: _tuple(header[name]) for name in _SAVED}
+            named = {"state_names": saved["state_names"], "taught": arrays.get("taught")}
+            policy, judged = found.policy, header["judged"]
+            if policy is None:
+                actions, temperature = tuple(header["actions"]), header.get("temperature")
+                policy = critic_policy(critic, space, actions, temperature, **named)
+            return cls(
+                policy=policy,
+                critic=critic,
+                history=found.history,
+                method=method,
+                action_space=space,
+                policy_history=found.policy_history,
+                judged=None if judged is None else Judgement.from_dict(judged),
+                taught=named["taught"],
+                **saved,
+            )
+        except KeyError as error:
+            raise SavedFileError(f"{path} lacks {error}; learn and save again.") from error
+        except SavedFileError as error:
+            raise SavedFileError(f"{path} cannot be used. {error}") from error
+        except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+            raise SavedFileError(
+                f"{path} does not fit together: {error}. Learn and save again."
+            ) from error
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot the gain on held-out episodes, or else the training history; return the Axes."""
+        from tailproof.report.plots import plot_learned  # matplotlib is slow to import
+
+        return plot_learned(self, ax=ax)
+
+    def _repr_html_(self) -> str:
+        from tailproof.report.page import learned_html  # imported only when needed
+
+        return learned_html(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON."""
+        return {
+            "method": str(self.method),
+            "gamma": self.gamma,
+            "seed": self.seed,
+            "members": self.members.count,
+            "bad_folds": list(self.bad_folds),
+            "transitions": self.n_transitions,
+            "episodes": self.n_episodes,
+            "held_out_episodes": 0 if self.held_out is None else self.held_out.n_episodes,
+            "improves": self.improves,
+            "judged": None if self.judged is None else self.judged.to_dict(),
+            "reasons": list(self.reasons),
+        }
+
+    def __repr__(self) -> str:
+        better = {None: "not judged", True: "improves", False: "logged behaviour kept"}
+        judged = better[self.improves]
+        return f"<Learned by {self.method} from {self.n_episodes:,} episodes; {judged}>"
+
+    def __str__(self) -> str:
+        learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
+        said, judged = self.advice(), self.judged
+        if judged is not None:
+            value = f"Its value: {judged.value:.4g}; logged " if self.improves else "Logged value: "
+            by = "" if self.improves else f" by {judged.episodes:,} episodes"
+            said += f" {value}{judged.logged_value:.4g}{by}."
+        return f"{said}\n{learned}" if said else learned
+
+    def advice(self) -> str:
+        """Return whether to use the policy, in one sentence; empty if it was not tested."""
+        if self.improves is None:
+            return ""
+        if not self.improves:
+            return "No, nothing learned is credibly better than what was logged, which is kept."
+        if self.judged is None:
+            return "Yes, credibly better than imitating what was logged."
+        return (
+            f"Yes, better than what was logged: gain {self.judged.gain:+.4g}, above "
+            f"{self.judged.bound:+.4g} with {100 * self.judged.level:g} % confidence, by "
+            f"{self.judged.episodes:,} episodes."
+        )
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def extract_policy(
+    method: Method, critic: Ensemble, fitted: Fitted, task: Task | None, *, seed: int, like: Any
+) -> tuple[Any, Any]:
+    """Return the policy of an ensemble, and its training record, which is None if greedy."""
+    base: CriticAlgorithm | Any = method.base
+    if isinstance(base, ExtractingAlgorithm):
+        if task is None:
+            raise MethodError(
+                f"{type(base).__name__} trains its policy on the log, which a loaded result does not "
+                f"have; learn again."
+            )
+        rng = np.random.default_rng([seed, 1])
+        extracted = base.extract(task, fitted, aggregate=method.aggregate, rng=rng)
+        return extracted.policy, extracted.training
+    return replace(like, critic=critic), None

@@ -1,1 +1,0 @@
-"""K critics evaluated in one vectorised call, and aggregates of K values."""

@@ -1,0 +1,207 @@
+"""Doubly robust evaluation: a critic, corrected by reweighted Bellman residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.critics.base import (
+    Capabilities,
+    CriticAlgorithm,
+    Numbers,
+    require_evaluating_critic,
+)
+from tailproof.critics.ensembles import Critics, LinearCritics
+from tailproof.critics.linear import (
+    Design,
+    EpisodeLengths,
+    Grouped,
+    Statistics,
+    Unit,
+    Weighing,
+    bellman_residuals,
+    check_mean,
+    robust_means,
+    unit_mean,
+)
+from tailproof.critics.lstd import LSTD
+from tailproof.critics.task import Task
+from tailproof.errors import MethodError, PartitionError
+from tailproof.estimators.mis import marginal_direction, marginal_weights
+from tailproof.features import Features
+from tailproof.log.folds import Folds, shuffled_groups
+from tailproof.log.stored import AnyLog
+from tailproof.parameters import Configurable
+from tailproof.robust.means import Mean, SampleMean
+
+
+@dataclass(frozen=True, kw_only=True)
+class DR(Configurable):
+    """Double reinforcement learning: Ĵ = E Q(s₀, π) + mean(w_i δ_i).
+
+    δ is the Bellman residual of a critic and w the marginal weight of `MIS`, both fitted on other
+    episodes than those they are applied to. Consistent if either the critic or the weights are; useful
+    when they come from different function classes.
+
+    Parameters
+    ----------
+    critic
+        The base that fits Q: `LSTD`, `FQE` with any regressor, …
+    features, ridge
+        For the weights.
+    mean, unit
+        How the mean of w_i δ_i is taken; see `MIS`.
+    parts
+        Number of parts of a fold for cross-fitting: each is scored with models fitted to the others.
+        1 means no cross-fitting; then, with one feature map and no ridge, DR equals MIS and LSTD.
+    """
+
+    critic: CriticAlgorithm = field(default_factory=LSTD)
+    features: Features | str | None = None
+    ridge: Any = 1e-6
+    mean: Mean = SampleMean()
+    unit: Unit = "step"
+    parts: int = 2
+
+    def __post_init__(self) -> None:
+        check_mean(self.mean, self.unit)
+        LSTD(ridge=self.ridge)
+        require_evaluating_critic(self.critic)
+        if self.parts < 1:
+            raise MethodError(f"parts must be at least 1. Got {self.parts!r} instead.")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Needs all rows in memory if the critic's features differ from those of the weights."""
+        alike = getattr(self.critic, "features", self) == self.features
+        return Capabilities(needs=self.critic.capabilities.needs if alike else "memory")
+
+    def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
+        """Estimate the policy's value on each fold."""
+        parts, training = cross_fit(task.log, folds, self.parts, rng)
+        lstd = LSTD(features=self.features, ridge=self.ridge)
+        design = lstd.design(task, training)
+        if isinstance(self.critic, LSTD) and self.critic.features == self.features:
+            critics: Critics = self.critic.solved(design, rng).critics  # from the same statistics
+        else:
+            critics = self.critic.fit(task, training, backup=None, rng=rng).critics
+        matrix, stats = lstd.system(design, rng)
+        points = task.initial_points()
+        direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
+        if task.log.stays_on_disk:
+            if not isinstance(critics, LinearCritics) or critics.features != design.features:
+                raise MethodError(
+                    "A log that stays on disk needs a DR whose critic is linear in the features of "
+                    "its weights. Give critic= and DR the same features, or load the log."
+                )
+            direction = marginal_direction(design, matrix) * stats.count[:, None]
+            weighing = Weighing(direction, critics.theta)
+            scored = lstd.design(task, parts)
+            return Numbers(self._values(scored, weighing, direct, stats, folds, rng))
+        weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
+        average = partial(unit_mean, mean=self.mean, unit=self.unit, rng=rng)
+        return corrected(task, critics, folds, parts, weights, direct, average)
+
+    def _values(
+        self,
+        scored: Design,
+        weighing: Weighing,
+        direct: FloatArray,
+        stats: Statistics,
+        folds: Folds,
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        """Return the values for a log that is read in chunks, without storing samples or weights.
+
+        `stats` are those of each part's training rows: all rows of its fold outside the part.
+        """
+        shape = (folds.count, self.parts)
+        counts = (scored.folds.counts @ EpisodeLengths.of(scored.task.log).lengths).reshape(shape)
+        size = counts.sum(axis=1)
+        values: FloatArray = (direct.reshape(shape) * counts).sum(axis=1) / size
+        if not isinstance(self.mean, SampleMean):
+            return values + robust_means(
+                scored, weighing, folds, mean=self.mean, unit=self.unit, rng=rng
+            )
+        assert weighing.theta is not None
+        theta = weighing.theta[..., None]
+        own = _of_parts(stats, self.parts)
+        back = scored.task.gamma * own.cross - own.gram
+        residual = own.moment + (back @ theta)[..., 0]  # Σφδ over the rows of each part
+        correction = np.einsum("jd,jd->j", weighing.direction, residual).reshape(shape)
+        return np.asarray(values + correction.sum(axis=1) / size)
+
+
+def corrected(
+    task: Task,
+    critics: Critics,
+    folds: Folds,
+    parts: Folds,
+    weights: Sequence[FloatArray],
+    direct: FloatArray,
+    average: Callable[[FloatArray, Grouped], float],
+) -> Numbers:
+    """Return the critics' values plus the average of w δ in each fold.
+
+    Each part of a fold has a critic, weights of its rows, and the critic's value E Q(s₀, π).
+    """
+    every, count = EpisodeLengths.of(task.log), parts.count // folds.count
+    values, samples, kept = np.empty(folds.count), [], []
+    for k in range(folds.count):
+        own = range(k * count, (k + 1) * count)
+        episodes = [parts.episodes(j) for j in own]
+        residuals = [
+            bellman_residuals(critics.subset(np.array([j])), task, task.log.rows(each))
+            for j, each in zip(own, episodes, strict=True)
+        ]
+        weight = np.concatenate([weights[j] for j in own])
+        correction = weight * np.concatenate(residuals)
+        share = np.array([len(weights[j]) for j in own]) / len(weight)
+        shape = every.take(np.concatenate(episodes))
+        values[k] = direct[own] @ share + average(correction, shape)
+        samples.append(correction)
+        kept.append(weight)
+    return Numbers(values, tuple(samples), tuple(kept))
+
+
+def _of_parts(trained_on: Statistics, parts: int) -> Statistics:
+    """Return the statistics of each part from those of the rest of its fold."""
+    if parts == 1:
+        return trained_on
+
+    def rest(each: FloatArray) -> FloatArray:
+        by_fold = each.reshape(-1, parts, *each.shape[1:])
+        # each part is in the training rows of all other parts of its fold
+        whole = by_fold.sum(axis=1, keepdims=True) / (parts - 1)
+        return np.asarray(whole - by_fold).reshape(each.shape)
+
+    return trained_on.map(rest)
+
+
+def cross_fit(
+    log: AnyLog, folds: Folds, parts: int, rng: np.random.Generator
+) -> tuple[Folds, Folds]:
+    """Split each fold into parts of whole groups; return the parts and, for each, the other parts."""
+    if parts == 1:
+        return folds, folds
+    scored, training = [], []
+    for k, counts in enumerate(folds.counts):
+        groups = np.unique(log.group_of_episode[counts > 0])
+        if len(groups) < parts:
+            raise PartitionError(
+                f"Cross-fitting in {parts} parts needs {parts} groups of episodes in every fold. "
+                f"Fold {k} has {len(groups)}; use fewer folds or a longer log."
+            )
+        part_of_group = np.full(log.n_groups, -1)
+        order = shuffled_groups(log, rng)
+        part_of_group[order[np.isin(order, groups)]] = np.arange(len(groups)) % parts
+        part: IntArray = part_of_group[log.group_of_episode]
+        for number in range(parts):
+            scored.append(np.where(part == number, counts, 0))
+            training.append(np.where(part == number, 0, counts))
+    return Folds(np.stack(scored)), Folds(np.stack(training))

@@ -1,0 +1,142 @@
+"""Marginal importance sampling: reweight logged rewards to the policy's visits."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.critics.base import Capabilities, Numbers
+from tailproof.critics.linear import (
+    Design,
+    EpisodeLengths,
+    Statistics,
+    Unit,
+    Weighing,
+    check_mean,
+    find_samples,
+    mean_weights,
+    robust_means,
+    solve,
+    unit_mean,
+)
+from tailproof.critics.lstd import LSTD
+from tailproof.critics.task import Task
+from tailproof.errors import MethodError
+from tailproof.features import Features
+from tailproof.log.folds import Folds
+from tailproof.parameters import Configurable
+from tailproof.robust.means import Mean, SampleMean
+
+_FEW = 1 << 16  # first states whose features are computed at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class MIS(Configurable):
+    """Linear marginal importance sampling (section 3.1, algorithm 3).
+
+    With A as in `LSTD` and g = E_{s₀, π} φ, the weights w_i = n·φ_iᵀA⁻ᵀg estimate
+    d^π(s, a) / ((1 − γ) d^D(s, a)), and Ĵ = mean(w_i r_i). (The paper's display omits 1/(1 − γ).)
+
+    A does not depend on rewards, so on the whole log only the scalar mean has heavy tails and any
+    robust mean can replace it. That is the *pooled-weight* estimator, ``method("mis", mean=Catoni())``.
+    It uses all n rows, while a fold of ROAM uses 1/K of them.
+
+    Parameters
+    ----------
+    mean
+        The mean of the samples w_i r_i.
+    unit
+        What a sample is: a ``"step"``, or the sum over an ``"episode"`` or ``"group"``. Where extreme
+        rewards come in clusters only sums are safe; where they are isolated, steps are far better.
+    self_normalised
+        Divide by the mean of (1 − γ) w, which should be one. Only for γ < 1 on logs without terminal
+        transitions, where that mean is one in expectation.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(needs="chunks")
+
+    features: Features | str | None = None
+    ridge: Any = 1e-6
+    mean: Mean = SampleMean()
+    unit: Unit = "step"
+    self_normalised: bool = False
+
+    def __post_init__(self) -> None:
+        check_mean(self.mean, self.unit)
+        LSTD(ridge=self.ridge)
+
+    def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
+        """Estimate the policy's value on each fold."""
+        if self.self_normalised and (task.gamma == 1 or task.log.ends.any()):
+            raise MethodError(
+                "self_normalised=True needs γ < 1 and a log without terminal transitions, because "
+                "only then is the mean weight known to be one. Use self_normalised=False."
+            )
+        lstd = LSTD(features=self.features, ridge=self.ridge)
+        design = lstd.design(task, folds, keep=not task.log.stays_on_disk)
+        matrix, stats = lstd.system(design, rng)
+        if task.log.stays_on_disk:
+            return Numbers(self._values(design, matrix, stats, rng))
+        weights = marginal_weights(design, matrix)
+        every = EpisodeLengths.of(task.log)
+        values, samples = np.empty(folds.count), []
+        for k, weight in enumerate(weights):
+            own = folds.episodes(k)
+            product = weight * task.log.rewards[every.rows(own)]
+            values[k] = unit_mean(product, every.take(own), mean=self.mean, unit=self.unit, rng=rng)
+            if self.self_normalised:
+                values[k] /= (1 - task.gamma) * weight.mean()
+            samples.append(product)
+        return Numbers(values, tuple(samples), tuple(weights))
+
+    def _values(
+        self, design: Design, matrix: FloatArray, stats: Statistics, rng: np.random.Generator
+    ) -> FloatArray:
+        """Return the values for a log that is read in chunks, without storing samples or weights."""
+        direction = marginal_direction(design, matrix)
+        values: FloatArray
+        if isinstance(self.mean, SampleMean):  # mean(w r) = Σ_i r_i φ_iᵀA⁻ᵀg, for any unit
+            values = np.einsum("kd,kd->k", direction, stats.moment)
+        else:
+            weighing = Weighing(direction * stats.count[:, None])
+            values = robust_means(
+                design, weighing, design.folds, mean=self.mean, unit=self.unit, rng=rng
+            )
+        if self.self_normalised:
+            values /= (1 - design.task.gamma) * mean_weights(design, direction)
+        return values
+
+
+def marginal_direction(design: Design, matrix: FloatArray) -> FloatArray:
+    """Return A⁻ᵀg for each member, (K, d): the marginal weights are w_i = n φ_iᵀA⁻ᵀg."""
+    points = design.task.initial_points()
+    start = np.zeros(design.features.size)  # g
+    for first in range(0, len(points.weights), _FEW):  # the features of all may not fit in memory
+        rows = slice(first, first + _FEW)
+        start += points.weights[rows] @ design.features(points.states[rows], points.actions[rows])
+    right = np.broadcast_to(start[:, None], (*matrix.shape[:2], 1))
+    return solve(np.swapaxes(matrix, 1, 2), right)[..., 0]
+
+
+def marginal_weights(
+    design: Design, matrix: FloatArray, *, trained_on: FloatArray | None = None
+) -> list[FloatArray]:
+    """Return w_i = n_k φ_iᵀA_k⁻ᵀg for the rows of each member, in the order of its rows.
+
+    `trained_on` is n_k, if A_k was fitted to other rows than the design's.
+    """
+    weighing = Weighing(marginal_direction(design, matrix), alone=True)
+    log, folds = design.task.log, design.folds
+    found = reduce(
+        operator.add, (find_samples(weighing, "step", design, each) for each in log.parts)
+    )
+    result = []
+    for k in range(folds.count):
+        own = found.values[k if design.shares_rows else 0][log.rows(folds.episodes(k))]
+        result.append(own * (len(own) if trained_on is None else trained_on[k]))
+    return result

@@ -1,0 +1,412 @@
+"""The default method: use critics as complex as the log requires, then choose the mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.critics.base import Capabilities, Numbers
+from tailproof.critics.linear import Regression, as_ridge, huber_regression, robust_scale
+from tailproof.critics.task import Target, Task, on_log, place_of_group
+from tailproof.estimators.choice import Choice
+from tailproof.estimators.ladder import Blend, LoggedReturns, Rung, climb, logged_rung, single
+from tailproof.estimators.one_step import is_one_step, one_step_numbers
+from tailproof.features import Features, as_features
+from tailproof.log.folds import Folds
+from tailproof.log.horizon import ends_by_the_clock, time_limit
+from tailproof.log.log import Log, discounted_returns
+from tailproof.parallel import Local
+from tailproof.parameters import Configurable
+from tailproof.profile.rules import RULES
+from tailproof.profile.shape import RewardFit, RewardShape, measure, sums
+from tailproof.robust.gains import possible_values
+from tailproof.robust.huber_path import Nuisance, Path, huber_estimates
+from tailproof.robust.means import adaptive_huber, catoni, median_of_means
+from tailproof.robust.spreads import Hall, hall_spread
+
+
+@dataclass(frozen=True, eq=False)
+class MeanChoice:
+    """The mean of the weighted residuals w·(r − r̃), chosen by their tails, skew and clustering.
+
+    `doubt` is the distance of the adaptive Huber mean from this one where the log is too small to
+    decide whether heavy-tailed residuals are symmetric; otherwise 0.
+    """
+
+    value: float
+    how: str
+    shape: RewardShape  # of the log's rewards, with the units of the mean
+    asymmetry: float  # the evidence of skew
+    skewed: bool  # whether the asymmetry is significant
+    doubt: float
+    error: float  # of this mean, the regression's noise included
+    plain_error: float  # of the plain mean
+    influence: FloatArray  # (U,) of each unit on the estimate, the transitions' noise included
+    path: Path  # the Huber means of all thresholds
+    samples: FloatArray  # (U,) the averaged samples
+
+    def others(self, rng: np.random.Generator) -> dict[str, float]:
+        """Return the values of other means."""
+        samples = self.samples
+        return {
+            "plain LSTD": float(self.path.estimates[-1]),
+            "adaptive Huber": adaptive_huber(samples),
+            "Catoni": catoni(samples),
+            "median of 20 means": median_of_means(samples, blocks=min(20, len(samples)), rng=rng),
+            "Huber regression": 0.0,
+        }
+
+    def with_influence(self, rows: FloatArray) -> MeanChoice:
+        """Return the choice with these influences of the rows, (n,), in place of its own."""
+        count = self.shape.units
+        total = sums(self.shape.unit_of_row, rows, count) * count / len(rows)
+        total -= total.mean()
+        error = float(np.sqrt((total**2).sum())) / count
+        return replace(self, influence=total, error=error)
+
+
+def choose_mean(rewards: RewardFit, weights: FloatArray, transition: FloatArray) -> MeanChoice:
+    """Choose the mean of w·(r − r̃), with weights w, (n,).
+
+    `transition` is w·δ with r̃ in place of the rewards, (n,): noise that every mean shares.
+    """
+    fit, shape = rewards.fit, rewards.shape
+    unit, count = shape.unit_of_row, shape.units
+    n = len(weights)
+    samples = sums(unit, weights * fit.residuals, count) * count / n
+    common = sums(unit, transition, count) * count / n
+    nuisance = _nuisance(unit, count, rewards.phi, weights, fit)
+    path = huber_estimates(samples, nuisance=nuisance, common=common)
+    asymmetry = max(path.asymmetry(), shape.asymmetry)
+    skewed = asymmetry > RULES.skewed
+    adaptive, plain = adaptive_huber(samples), float(path.estimates[-1])
+    last = len(path.estimates) - 1
+    if skewed:
+        nearest = int(np.abs(path.estimates - adaptive).argmin())
+        gap = np.sqrt(path.differences[nearest, -1])
+        keep_all = shape.sparse or abs(adaptive - plain) > RULES.caution * gap + 1e-12
+        chosen, mean = last, plain if keep_all else adaptive
+        how = "plain mean" if keep_all else "adaptive Huber mean"
+    else:
+        robust = shape.worthwhile and not shape.sparse
+        chosen = path.choose(RULES.caution) if robust else last
+        mean = float(path.estimates[chosen])
+        how = "plain mean" if chosen == last else "Huber mean"
+    matters = path.variances[-1] > 2 * path.variances[chosen]
+    unsure = not skewed and count < RULES.settling and asymmetry > RULES.unsure and bool(matters)
+    return MeanChoice(
+        value=mean,
+        how=how,
+        shape=shape,
+        asymmetry=asymmetry,
+        skewed=skewed,
+        doubt=abs(adaptive - mean) if unsure else 0.0,
+        error=float(np.sqrt(path.variances[chosen])),
+        plain_error=float(np.sqrt(path.variances[-1])),
+        influence=_influence(samples, path, chosen) + common,
+        path=path,
+        samples=samples,
+    )
+
+
+def _influence(samples: FloatArray, path: Path, chosen: int) -> FloatArray:
+    """Return the influence of each sample on a Huber mean, (U,)."""
+    off = samples - path.estimates[chosen]
+    limit = path.thresholds[chosen]
+    if limit == 0:
+        return np.zeros_like(samples)
+    inside = max(float(np.mean(np.abs(off) < limit)), 1 / len(samples))
+    return np.asarray(np.clip(off, -limit, limit) / inside)
+
+
+def _nuisance(
+    unit: IntArray, count: int, phi: FloatArray, weights: FloatArray, fit: Regression
+) -> Nuisance:
+    """Return the derivatives of samples in the regression's β, and of β; see `huber_estimates`."""
+    n = len(phi)
+    if count == n:  # units are steps: summing would only copy the features twice
+        return Nuisance(phi, weights, phi, fit.scores, fit.inverse)
+    scale = np.full(count, count / n)
+    falls = sums(unit, weights[:, None] * phi, count)
+    responses = sums(unit, fit.scores[:, None] * phi, count)
+    return Nuisance(falls, scale, responses, scale, fit.inverse)
+
+
+LADDER_ROWS = 200_000  # more rows take much longer and gain little accuracy
+FEWEST = RULES.fewest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(Configurable):
+    """A critic as complex as the log requires, and a mean chosen from the rewards' distribution.
+
+    The critic is a mixture of rungs (`climb`), each linear in the rewards, so that with its weights w
+    Ĵ = J(r̃) + mean(w (r − r̃)), where r̃ is a Huber regression of the reward on φ; the second
+    mean corrects its error. That mean is taken over steps, or over sums of episodes or groups where
+    extremes come in clusters (`choose_mean`). If no skew of the residuals is detected, it is the Huber
+    mean with the threshold of least estimated risk (`lepski`); if they are skewed, the adaptive Huber
+    mean, or the plain mean where even that is biased.
+
+    One-step logs use their own estimator, `one_step`.
+
+    Parameters
+    ----------
+    features
+        A feature map, or a name of `tailproof.features.NAMES`, to use instead of the ladder.
+    ridge
+        The penalty of given features, per observation or `Absolute`; by default a small one in units of
+        each feature that does not penalise the constant.
+    """
+
+    features: Features | str | None = None
+    ridge: Any = None
+
+    def __post_init__(self) -> None:
+        if self.ridge is not None:
+            as_ridge(self.ridge)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Large logs are sampled; the step is added to the states unless features are given."""
+        return Capabilities(needs="sample", counts_steps=self.features is None)
+
+    def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
+        """Estimate the policy's value on each fold; with one fold, also record the choices made."""
+        if is_one_step(task):
+            return one_step_numbers(task, folds, rng=rng)
+        found = []
+        for k in range(folds.count):
+            own = task if folds.count == 1 else _on(task, folds.log(task.log, k))
+            found.append(evaluate_log(own, self.features, rng, ridge=self.ridge))
+        return Numbers(
+            np.array([choice.value for choice, _ in found]),
+            tuple(blend.weights * blend.log.rewards for _, blend in found),
+            tuple(blend.weights for _, blend in found),
+            choice=found[0][0] if folds.count == 1 else None,
+        )
+
+
+def evaluate_log(
+    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
+) -> tuple[Choice, Blend]:
+    """Return the default method's estimate for one log.
+
+    A log with more than 200,000 rows is reduced to random groups of episodes with about that many. If
+    the first rung suffices on these, it is refitted to all rows. Where episodes end by the clock, the
+    step is added to the critics' states; the policy never sees it.
+    """
+    log = task.log
+    timed = features is None and ends_by_the_clock(log)
+    if features is not None or log.n_transitions <= LADDER_ROWS:
+        return _evaluate(task, features, rng, ridge=ridge, timed=timed)
+    some = _on(task, _some_groups(log, LADDER_ROWS, task.seed))
+    choice, blend = _evaluate(some, None, rng, timed=timed)
+    if len(blend.rungs) == 1:
+        return _evaluate(task, blend.features, rng, timed=timed)
+    used = f"{some.log.n_transitions:,} of {log.n_transitions:,} rows"
+    return replace(choice, critic=f"{choice.critic}; on {used}"), blend
+
+
+def _some_groups(log: Log, rows: int, seed: int) -> Log:
+    """Return a random subset of whole groups of episodes with about this many rows."""
+    place = place_of_group(log, seed)
+    order = np.argsort(place, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
+    last = place[order[min(enough, len(order)) - 1]]
+    return log.take(np.flatnonzero(place <= last))
+
+
+def _evaluate(
+    task: Task,
+    features: Features | str | None,
+    rng: np.random.Generator,
+    *,
+    ridge: Any = None,
+    timed: bool = False,
+) -> tuple[Choice, Blend]:
+    target = Target.of(task).with_step() if timed else Target.of(task)
+    log = target.log
+    # a constant reward c is worth c / (1 − γ) where nothing ends, so the median can be subtracted
+    level = float(np.median(log.rewards)) if target.endless else 0.0
+    offset = level / (1 - task.gamma) if target.endless else 0.0
+    rewards, by_log = log.rewards - level, measure(log)
+    measured = by_log  # the logged value is by the log alone, the same for every policy
+    tamed = _clipped(rewards, measured.fit)
+    if features is None:
+        blend = climb(target, tamed, measured.features, seed=task.seed)
+    else:
+        penalty = None if ridge is None else as_ridge(ridge)
+        blend = single(target, as_features(features, log), tamed, ridge=penalty, seed=task.seed)
+    if blend.features is not measured.features:
+        phi = blend.features(log.states, log.actions)
+        measured = replace(measured, phi=phi, fit=huber_regression(phi, rewards))
+    valued = partial(_valued, target, rewards, offset)
+    own = valued(measured, blend, paired=target.starts_with_episodes, floor=blend.error)
+    logged = valued(by_log, logged_rung(target, blend.rungs[0].system.groups), paired=True)
+    mean, shape = own.mean, measured.shape
+    choice = Choice(
+        value=own.value,
+        measured=shape,
+        weights=blend.weights,
+        estimator=mean.how,
+        unit=shape.unit,
+        units=shape.units,
+        asymmetry=mean.asymmetry,
+        skewed=mean.skewed,
+        spread=replace(own.spread, allowance=blend.allowance + mean.doubt),
+        plain_error=mean.plain_error,
+        critic=blend.words() + (f"; it knows the step, as {time_limit(log)}" if timed else ""),
+        allowance=blend.allowance,
+        disagreement=blend.disagreement,
+        lost=blend.lost,
+        logged_value=logged.value,
+        logged_spread=logged.spread,
+        influence=own.influence,
+        logged_influence=logged.influence,
+        limits=_limits(blend, own.spread.error, log.n_groups),
+        possible=possible_values(log.rewards),
+        declined=_why_not(target, blend, own.value, logged.value),
+        alternatives={name: own.base + value for name, value in mean.others(rng).items()},
+        on_log=on_log(
+            log.action_space,
+            shares=target.shares,
+            agreement=float(target.agreement.mean()),
+            rows=log.n_transitions,
+            weights=blend.weights,
+        ),
+    )
+    return choice, blend
+
+
+class Valued(NamedTuple):
+    """A value = base + mean of residuals, with its influences and its spread."""
+
+    value: float
+    base: float
+    mean: MeanChoice
+    influence: FloatArray  # (groups,)
+    spread: Hall
+
+
+def _valued(
+    target: Target,
+    rewards: FloatArray,
+    offset: float,
+    measured: RewardFit,
+    estimator: Blend | Rung | LoggedReturns,
+    *,
+    paired: bool,
+    floor: float = 0.0,
+) -> Valued:
+    """Estimate a value with the weights of `estimator`, for the target or the logged policy.
+
+    `paired`: whether the starts are those of the log's episodes, so that their errors are correlated.
+    """
+    base, rows, starts = estimator.influences(rewards - measured.fit.residuals)
+    mean = choose_mean(measured, estimator.weights, rows)
+    if mean.skewed:  # r̃ is then not a mean: use the influence of transitions on the full rewards
+        _, rows, starts = estimator.influences(rewards)
+        mean = mean.with_influence(rows)
+    influence = _influence_auto(target.log, mean, starts if paired else None)
+    base += offset
+    spread = _spread(base, influence, mean, floor=floor)
+    return Valued(base + mean.value, base, mean, influence, spread)
+
+
+def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
+    """Return rewards with clipped residuals of a robust regression, for comparing critics."""
+    return _clipped(rewards, huber_regression(features(log.states, log.actions), rewards))
+
+
+def _clipped(rewards: FloatArray, fit: Regression) -> FloatArray:
+    size = np.abs(fit.residuals)
+    scale = robust_scale(fit.residuals)
+    limit = max(6 * scale if np.isfinite(scale) else 0.0, float(np.quantile(size, 0.995)))
+    clipped: FloatArray = rewards - fit.residuals + np.clip(fit.residuals, -limit, limit)
+    return clipped
+
+
+def _influence_auto(log: Log, mean: MeanChoice, starts: FloatArray | None) -> FloatArray:
+    """Return the influence of each independent group of episodes on the estimate, (groups,)."""
+    group, units = log.group_of_episode, mean.shape.units
+    of_unit = np.zeros(units, dtype=np.intp)
+    of_unit[mean.shape.unit_of_row] = group[log.episode_of_row]
+    sums = np.bincount(of_unit, mean.influence, minlength=log.n_groups) / units
+    sums -= sums.mean()
+    if starts is not None:
+        sums += np.bincount(group, (starts - starts.mean()) / len(starts), minlength=log.n_groups)
+    return np.asarray(sums * log.n_groups)
+
+
+def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: float) -> Hall:
+    """Return the spread of a value, with an unseen-tail term where the mean is not robust.
+
+    For skewed samples the centre is the plain mean, because clipping would bias it.
+    """
+    value = base + (float(mean.path.estimates[-1]) if mean.skewed else mean.value)
+    robust, count = mean.how == "Huber mean", len(influence)
+    spread = hall_spread(value, influence, np.ones(count, dtype=bool), look_beyond=not robust)
+    # `floor` is a jackknife error of the plain mean, so it does not apply to a robust one
+    least = max(mean.error, 0.0 if robust else floor)
+    error = max(spread.error if np.isfinite(spread.error) else 0.0, least)
+    # Student's t quantile in place of the normal one, for few groups, at the usual level
+    widening = float(stdtrit(max(count - 1, 1), 0.95) / ndtri(0.95))
+    known = spread if isinstance(spread, Hall) else Hall(value)
+    return replace(known, error=error * widening)
+
+
+def _limits(blend: Blend, error: float, groups: int) -> str:
+    """Return what determines the width of the interval, in words."""
+    words = ["from the influence of each episode (or group) on the estimate"]
+    if blend.allowance > error:
+        words.append("mostly an allowance for critics that disagree: the critic is the limit")
+    elif blend.allowance > 0.2 * error:
+        words.append("with an allowance for critics that disagree")
+    if blend.lost > RULES.poor:
+        words.append(
+            f"{blend.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
+        )
+    if groups < RULES.few:
+        words.append(f"only {groups} independent episodes or groups")
+    return "; ".join(words)
+
+
+def reachable(target: Target) -> tuple[float, float]:
+    """Return the smallest and largest value possible with rewards in the logged range."""
+    low, high = float(target.log.rewards.min()), float(target.log.rewards.max())
+    if not target.endless:  # episodes may end after any step, with no further reward
+        low, high = min(low, 0.0), max(high, 0.0)
+    steps = 1 / (1 - target.gamma) if target.gamma < 1 else np.inf
+    return (low * steps if low else 0.0), (high * steps if high else 0.0)
+
+
+def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str | None:
+    """Return the reason why no valid interval can be given, or None."""
+    log = target.log
+    least, most = reachable(target)
+    slack = 1e-9 * max(abs(value), 1.0)
+    if not least - slack <= value <= most + slack:
+        return (
+            f"the estimate, {value:.4g}, lies outside what rewards like the logged ones allow, "
+            f"{least:.4g} to {most:.4g}: the critic extrapolates; log more episodes like the policy's"
+        )
+    if log.n_groups < FEWEST:
+        few = f"there are only {log.n_groups} independent episodes or groups"
+        return f"{few}; at least {FEWEST} are needed"
+    at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
+    if blend.disagreement > RULES.apart and blend.allowance > RULES.matters * at_stake:
+        return (
+            f"the critics disagree by {blend.disagreement:.0f} standard errors, so that the critic and "
+            f"not the rewards limits the answer; log more episodes like the policy's, or pass "
+            f"features= that can express its value"
+        )
+    return None
+
+
+def _on(task: Task, log: Log) -> Task:
+    return replace(task, log=log, engine=Local())

@@ -1,1 +1,0 @@
-"""`evaluate` and its result."""

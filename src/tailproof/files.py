@@ -1,0 +1,272 @@
+"""Files written whole, with checksums, that hold numbers and text only; results as JSON and frames."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import secrets
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray
+from tailproof.errors import StorageError, TailproofError
+
+
+@contextmanager
+def written_whole(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path to write to; it replaces `path` when the ``with`` block ends.
+
+    After a crash, a full disk or an error the old file is unchanged. Only regular files are
+    replaced, never a device, a pipe or a folder. For a symbolic link, its target is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with written_whole(f"{folder}/answer.txt") as unfinished:
+    ...         _ = unfinished.write_text("42")
+    ...     Path(folder, "answer.txt").read_text()
+    '42'
+    """
+    target = require_replaceable(path)
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield unfinished
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(unfinished, target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be written: {error.strerror or error}. Check that the folder exists, "
+            f"may be written to and has room; what was there before is untouched."
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_whole(path: str | Path, content: bytes | str) -> None:
+    """Write a file atomically; see `written_whole`."""
+    with written_whole(path) as unfinished:
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def require_replaceable(path: str | Path) -> Path:
+    """Return the resolved path; raise if it exists and is not a regular file."""
+    target = Path(os.path.realpath(path))
+    try:
+        mode = target.stat().st_mode
+    except OSError:
+        return target  # it does not exist, or writing will raise the error
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise StorageError(
+            f"{path} could not be written: it is {kind}, and only files are replaced. Name a file."
+        )
+    return target
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder to disk, so that a new file survives a power failure, where supported."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_LONGEST_LINE = 200
+#: Limit on the unpacked size: MOST_EXPANSION times the size of the file, plus MOST_EXTRA bytes.
+MOST_EXPANSION, MOST_EXTRA = 100, 1 << 24
+_CHECKSUM = "sha256"
+
+
+class SavedFileError(TailproofError):
+    """A saved file that cannot be used."""
+
+
+def write_file(
+    path: str | Path, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> None:
+    """Write a header and arrays to a file, atomically."""
+    inside = io.BytesIO()
+    with zipfile.ZipFile(inside, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("header.json", json.dumps(header, indent=1, ensure_ascii=False))
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, np.asarray(values), allow_pickle=False)
+    rest = inside.getvalue()
+    lines = f"{_title(kind)} {version}\n{hashlib.sha256(rest).hexdigest()}\n"
+    write_whole(path, lines.encode() + rest)
+
+
+def read_file(
+    path: str | Path, kind: str, version: int
+) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Return the header and arrays of a file of `write_file`; raise a `SavedFileError` if invalid."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise SavedFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    first, _, content = content.partition(b"\n")
+    found = _version(path, first, kind)
+    if found != version:
+        raise SavedFileError(
+            f"{path} has format {found} of a {kind}; this tailproof reads format {version}. "
+            f"{'Update tailproof' if found > version else 'Use the tailproof that wrote it'}, or "
+            f"learn again."
+        )
+    checksum, _, rest = content.partition(b"\n")
+    if hashlib.sha256(rest).hexdigest().encode() != checksum:
+        raise SavedFileError(
+            f"{path} is damaged: its content does not match its checksum. It was truncated or "
+            f"changed after it was written; copy it again, or learn again."
+        )
+    try:
+        with zipfile.ZipFile(io.BytesIO(rest)) as archive:
+            _refuse_bombs(archive, len(rest))
+            header = json.loads(archive.read("header.json"))
+            arrays = {
+                name.removesuffix(".npy"): _array(archive.read(name))
+                for name in archive.namelist()
+                if name.endswith(".npy")
+            }
+        if not isinstance(header, dict):
+            raise ValueError("its header is no JSON object")
+    except Exception as error:  # parsers of untrusted bytes raise errors of any type
+        raise SavedFileError(f"{path} is no {kind} that tailproof wrote: {error}.") from error
+    return header, arrays
+
+
+def is_file_of(path: str | Path, kind: str) -> bool:
+    """Return whether the first line of a file names this kind."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_LONGEST_LINE).startswith(_title(kind).encode() + b" ")
+    except OSError:
+        return False
+
+
+def sealed_page(page: Mapping[str, Any]) -> bytes:
+    """Return a page as JSON with its own SHA-256.
+
+    If the page lists the checksums of other files, its checksum protects those files too.
+
+    >>> opened_page(sealed_page({"step": 3}), "The page")
+    {'step': 3}
+    """
+    return json.dumps({**page, _CHECKSUM: _digest(page)}, indent=1).encode()
+
+
+def opened_page(content: bytes, label: str) -> dict[str, Any]:
+    """Return the page that `sealed_page` wrote; raise an error if it is damaged."""
+    try:
+        page = json.loads(content)
+        seal = page.pop(_CHECKSUM)
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        raise SavedFileError(f"{label} is no page that tailproof wrote: {error}.") from error
+    if not isinstance(page, dict) or seal != _digest(page):
+        raise SavedFileError(
+            f"{label} is damaged: it does not match its checksum. Copy it again, or write it anew."
+        )
+    return page
+
+
+def _digest(page: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(page, sort_keys=True).encode()).hexdigest()
+
+
+def _title(kind: str) -> str:
+    return f"tailproof {kind}"
+
+
+def _version(path: str | Path, line: bytes, kind: str) -> int:
+    title, _, number = line[:_LONGEST_LINE].rpartition(b" ")
+    if title != _title(kind).encode() or not number.isdigit():
+        raise SavedFileError(
+            f"{path} is no {kind} that tailproof wrote: it starts with {bytes(line[:40])!r}."
+        )
+    return int(number)
+
+
+def _refuse_bombs(archive: zipfile.ZipFile, size: int) -> None:
+    """Raise if an archive would unpack to more than the limit."""
+    claimed = sum(entry.file_size for entry in archive.infolist())
+    limit = MOST_EXPANSION * size + MOST_EXTRA
+    if claimed > limit:
+        raise ValueError(f"it would unpack to {claimed} bytes, and may have {limit}")
+
+
+def _array(content: bytes) -> AnyArray:
+    """Return the array of a ``.npy`` file; its size is checked before memory is allocated."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"it holds an array of format {version}")
+    header = (
+        np.lib.format.read_array_header_1_0(file)
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0(file)
+    )
+    shape, fortran, dtype = header
+    if dtype.hasobject:
+        raise ValueError("it holds an array of objects")
+    rest = content[file.tell() :]
+    if len(rest) != math.prod(shape) * dtype.itemsize:
+        raise ValueError("an array of it has another size than it says")
+    values = np.frombuffer(rest, dtype=dtype).reshape(shape, order="F" if fortran else "C")
+    return values.copy()
+
+
+def plain(value: Any) -> Any:
+    """Return dataclasses, arrays and numpy numbers as dicts, lists, numbers and strings.
+
+    JSON has no NaN and no infinity: NaN becomes None, ±∞ the strings "inf" and "-inf".
+
+    >>> plain({"a": np.array([1.0, np.nan]), "b": (np.int64(2), math.inf)})
+    {'a': [1.0, None], 'b': [2, 'inf']}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [plain(each) for each in value.tolist()]
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    value = scalar(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+
+def scalar(value: Any) -> Any:
+    """Return a numpy scalar as the Python one, anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def as_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return rows as a pandas frame, or as a pyarrow table where pandas is not installed.
+
+    >>> as_frame([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]).shape
+    (2, 2)
+    """
+    try:
+        import pandas
+    except ImportError:
+        import pyarrow
+
+        return pyarrow.Table.from_pylist([dict(row) for row in rows])
+    return pandas.DataFrame(list(rows))

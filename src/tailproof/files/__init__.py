@@ -1,1 +1,0 @@
-"""Atomically written files with checksums that contain numbers and text only."""

@@ -1,0 +1,325 @@
+"""Logs from D4RL's arrays, in HDF5 or .npz files, and from the HDF5 files that d3rlpy writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, as_array, require_finite
+from tailproof.errors import LogError
+from tailproof.io.d3rlpy import Recorded, flat, log_of_recorded, one_flag
+from tailproof.io.steps import Notes, Steps, assemble
+from tailproof.io.tables import blaming, require_own_data
+from tailproof.io.values import Labelled
+from tailproof.log.log import Log
+from tailproof.log.spaces import Continuous
+
+_PARTS = ("observations", "actions", "rewards", "terminals")
+_OPTIONAL = ("timeouts", "next_observations", "final_observations", "episode_terminals")
+
+
+def read_d4rl(source: str | Path | Mapping[str, Any], *, max_steps: int | None = None) -> Log:
+    """Read a D4RL file, or the mapping of arrays that D4RL's ``env.get_dataset()`` returns.
+
+    An episode ends at a row of `terminals` (it terminated) or `timeouts` (time ran out). Without
+    `next_observations` the next state is that of the next row; a timeout then has none, and its
+    transition is left out, as in D4RL.
+
+    Files of the first version have neither `timeouts` nor `next_observations`: they need
+    `max_steps`. With only `next_observations`, an episode ends where they differ from the next row's
+    observations.
+
+    Parameters
+    ----------
+    source
+        An HDF5 file with `observations`, `actions`, `rewards`, `terminals`, and possibly `timeouts`
+        and `next_observations`; or a mapping with these.
+    max_steps
+        The environment's time limit (1000 in the locomotion tasks). Used only where the file has no
+        `timeouts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> log = read_d4rl({
+    ...     "observations": np.arange(6.0), "actions": np.zeros((6, 2)), "rewards": np.ones(6),
+    ...     "terminals": [0, 0, 1, 0, 0, 0], "timeouts": [0, 0, 0, 0, 0, 1],
+    ... })
+    >>> log.lengths, log.terminated
+    (array([3, 2]), array([False, False,  True, False, False]))
+    """
+    if isinstance(source, Mapping):
+        return d4rl_log(dict(source), max_steps, Notes())
+    return read_hdf5(source, Notes(), max_steps=max_steps)
+
+
+def read_rollouts(
+    source: str | Path | Mapping[str, Any],
+    notes: Notes | None = None,
+    *,
+    max_steps: int | None = None,
+) -> Log:
+    """Read rollouts in D4RL's format from an .npz file, or from a mapping of its arrays.
+
+    The arrays are those of `read_d4rl`; others are ignored. The optional `final_observations` hold
+    the last observation of each episode, one row per true entry of `terminals` or `timeouts`, so that
+    the step at a timeout is kept. If all continuous actions lie in [−1, 1], these are the bounds of
+    the action space, as in D4RL's environments. Nothing is unpickled.
+
+    Examples
+    --------
+    >>> log = read_rollouts({
+    ...     "observations": np.arange(4.0), "actions": np.zeros((4, 1)), "rewards": np.ones(4),
+    ...     "terminals": [0, 1, 0, 0], "timeouts": [0, 0, 0, 1], "final_observations": [9.0, 8.0],
+    ... })
+    >>> log.next_states.ravel().tolist(), log.action_space.low
+    ([1.0, 9.0, 3.0, 8.0], (-1.0,))
+    """
+    notes = notes or Notes()
+    arrays = dict(source) if isinstance(source, Mapping) else _load(source)
+    log = d4rl_log(_with_next_observations(arrays), max_steps, notes)
+    space = log.action_space
+    if isinstance(space, Continuous) and np.abs(log.actions).max() <= 1:
+        space = Continuous(space.dimension, (-1.0,) * space.dimension, (1.0,) * space.dimension)
+        return replace(log, action_space=space)
+    return log
+
+
+def is_hdf5(path: Path) -> bool:
+    """Return whether a path is an HDF5 file, by its content or its suffix."""
+    if path.suffix.lower() in (".hdf5", ".h5", ".hdf"):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(8) == b"\x89HDF\r\n\x1a\n"
+    except (OSError, ValueError):
+        return False
+
+
+def read_hdf5(path: str | Path, notes: Notes, *, max_steps: int | None = None) -> Log:
+    """Read an HDF5 file of D4RL or d3rlpy."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise LogError(
+            "Reading HDF5 files needs h5py, which is not installed. Install it with "
+            "pip install 'tailproof[minari]'."
+        ) from error
+    label = f"The file {path}"
+    advice = "The file is damaged or not HDF5; download or write it again."
+    with blaming(label, advice), h5py.File(path, "r") as file:
+        require_own_data(file, label)
+        if {"columns", "num_episodes"} <= set(file):
+            return log_of_recorded(_dumped_episodes(file), notes)
+        if not set(_PARTS) <= set(file):
+            folder = " Pass the Minari folder instead." if "episode_0" in file else ""
+            raise LogError(
+                f"{label} must hold observations, actions, rewards and terminals, as D4RL files do. "
+                f"Got {', '.join(sorted(file)[:10]) or 'nothing'}.{folder}"
+            )
+        arrays = {name: _value(file[name]) for name in (*_PARTS, *_OPTIONAL) if name in file}
+    return d4rl_log(arrays, max_steps, notes)
+
+
+def _value(item: Any) -> Any:
+    """Return the array of an HDF5 item; a group is a list of arrays in the order of its names."""
+    if hasattr(item, "keys"):
+        return [_value(item[key]) for key in sorted(item)]
+    return item[()]
+
+
+def _dumped_episodes(file: Any) -> list[Recorded]:
+    count = int(file["num_episodes"][()])
+    if count > len(file):
+        raise LogError(f"The file claims {count} episodes and holds {len(file)} items.")
+
+    def part(name: str, i: int) -> Any:
+        if f"{name}_{i}" in file:
+            return _value(file[f"{name}_{i}"])
+        several: list[Any] = []
+        while f"{name}_{i}_{len(several)}" in file:
+            several.append(_value(file[f"{name}_{i}_{len(several)}"]))
+        return several
+
+    return [
+        Recorded(
+            part("observations", i),
+            part("actions", i),
+            part("rewards", i),
+            one_flag(f"terminated of episode {i}", part("terminated", i)),
+        )
+        for i in range(count)
+    ]
+
+
+def d4rl_log(arrays: dict[str, Any], max_steps: int | None, notes: Notes) -> Log:
+    """Return the log of arrays with D4RL's names."""
+    states = _rows(arrays, "observations")
+    n = len(states)
+    rewards = _column(arrays, "rewards", n).astype(float)
+    require_finite("rewards", rewards, LogError)
+    terminals = _flags(arrays, "terminals", n)
+    next_states = None
+    if arrays.get("next_observations") is not None:
+        next_states = _rows(arrays, "next_observations")
+        if next_states.shape != states.shape:
+            raise LogError(
+                f"next_observations must have the shape of observations, {states.shape}. "
+                f"Got {next_states.shape}."
+            )
+    timeouts = _timeouts(arrays, terminals, states, next_states, max_steps, notes)
+    ends = terminals | timeouts
+    episode = np.concatenate([[0], np.cumsum(ends[:-1])]) if n else np.zeros(0, dtype=np.intp)
+    steps = Steps(
+        states=states,
+        actions=_actions(arrays, n),
+        rewards=rewards,
+        next_states=next_states,
+        episode=Labelled(episode, np.arange(int(ends[:-1].sum()) + 1)),
+        terminated=terminals,
+        truncated=~terminals & (timeouts | (np.arange(n) == n - 1)),
+    )
+    log = assemble(steps, Notes())
+    if log.n_transitions < n:
+        notes.notes.append(
+            f"{n - log.n_transitions} steps at a timeout left out: the state after it is not in the "
+            f"file."
+        )
+    return log
+
+
+def _timeouts(
+    arrays: dict[str, Any],
+    terminals: BoolArray,
+    states: FloatArray,
+    next_states: FloatArray | None,
+    max_steps: int | None,
+    notes: Notes,
+) -> BoolArray:
+    n = len(terminals)
+    if arrays.get("timeouts") is not None:
+        return _flags(arrays, "timeouts", n)
+    if arrays.get("episode_terminals") is not None:  # d3rlpy's first file format
+        return _flags(arrays, "episode_terminals", n)
+    if max_steps is not None:
+        if max_steps < 1:
+            raise LogError(f"max_steps must be at least 1. Got {max_steps}.")
+        before = np.concatenate([[0], np.flatnonzero(terminals) + 1])
+        run = np.concatenate([[0], np.cumsum(terminals)[:-1]]) if n else np.zeros(0, dtype=np.intp)
+        return np.asarray((np.arange(n) - before[run] + 1) % max_steps == 0)
+    if next_states is not None:
+        cut = np.zeros(n, dtype=bool)
+        cut[:-1] = (next_states[:-1] != states[1:]).any(axis=1)
+        notes.notes.append(
+            "The file records no timeouts: an episode also ends where the next observation is not "
+            "the next row's."
+        )
+        return cut
+    raise LogError(
+        "The file records neither timeouts nor next_observations, so where an episode ran out of "
+        "time is not known. Pass max_steps, the environment's time limit (1000 in D4RL's "
+        "locomotion tasks), or the number of rows if only terminals end an episode."
+    )
+
+
+def _required(arrays: dict[str, Any], name: str) -> Any:
+    if arrays.get(name) is None:
+        raise LogError(
+            f"A D4RL data set has observations, actions, rewards and terminals. There is no {name}; "
+            f"got {', '.join(sorted(arrays)) or 'nothing'}."
+        )
+    values = arrays[name]
+    if not isinstance(values, list | tuple) or any(isinstance(each, np.ndarray) for each in values):
+        return values  # several arrays are parts of one observation
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise LogError(f"The rows of {name} differ in length.") from error
+
+
+def _rows(arrays: dict[str, Any], name: str) -> FloatArray:
+    values = flat(name, _required(arrays, name))
+    require_finite(name, values, LogError)
+    return values
+
+
+def _column(arrays: dict[str, Any], name: str, n: int) -> AnyArray:
+    values = as_array(name, _required(arrays, name), LogError)
+    if values.size != n or values.ndim == 0 or len(values) != n or values.dtype.kind not in "fiub":
+        raise LogError(
+            f"{name} must hold {n} numbers, as many as observations has rows. Got dtype "
+            f"{values.dtype}, shape {values.shape}."
+        )
+    return values.reshape(n)
+
+
+def _flags(arrays: dict[str, Any], name: str, n: int) -> BoolArray:
+    values = _column(arrays, name, n)
+    if not np.isin(values, (0, 1)).all():
+        raise LogError(f"{name} must hold 0 and 1 only. Got other numbers as well.")
+    return values.astype(bool)
+
+
+def _actions(arrays: dict[str, Any], n: int) -> AnyArray:
+    actions = as_array("actions", _required(arrays, "actions"), LogError)
+    if actions.ndim == 0 or len(actions) != n or actions.dtype.kind not in "fiub":
+        raise LogError(
+            f"actions must hold {n} rows of numbers, as observations does. Got dtype "
+            f"{actions.dtype}, shape {actions.shape}."
+        )
+    if actions.dtype.kind != "f" and actions.size == n:
+        return actions.reshape(n)
+    return flat("actions", actions)
+
+
+def _load(path: str | Path) -> dict[str, AnyArray]:
+    if not isinstance(path, str | Path):
+        raise LogError(
+            f"Rollouts are an .npz file or a mapping of arrays. Got {type(path).__name__} instead."
+        )
+    if not Path(path).is_file():
+        raise LogError(f"There is no file {str(path)!r}.")
+    label = f"The file {path}"
+    advice = "It is damaged or not an .npz of numbers; write it again."
+    with blaming(label, advice), Path(path).open("rb") as opened:
+        file = np.load(opened, allow_pickle=False)
+        if not isinstance(file, Mapping):
+            raise LogError(f"{label} holds one array. Save several by name: np.savez(path, ...).")
+        missing = [name for name in _PARTS if name not in file]
+        if missing:
+            raise LogError(
+                f"{label} must hold {', '.join(_PARTS)}, as D4RL's do. There is no {missing[0]}; got "
+                f"{', '.join(sorted(file)[:10]) or 'nothing'}."
+            )
+        return {name: file[name] for name in (*_PARTS, *_OPTIONAL) if name in file}
+
+
+def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays with next observations, derived with the help of the final observations."""
+    final = arrays.get("final_observations")
+    if final is None or arrays.get("next_observations") is not None:
+        return arrays
+    if arrays.get("timeouts") is None:
+        raise LogError("final_observations belong to timeouts, which is not there.")
+    observations = _rows(arrays, "observations")
+    n = len(observations)
+    ends = _flags(arrays, "terminals", n) | _flags(arrays, "timeouts", n)
+    final = _rows(arrays, "final_observations")
+    expected = (int(ends.sum()), observations.shape[1])
+    if final.shape != expected:
+        raise LogError(
+            f"final_observations must hold an observation for each of the {expected[0]} ends of "
+            f"episodes, {expected}. Got {final.shape} instead."
+        )
+    if n and not ends[-1]:
+        raise LogError(
+            "The last row ends no episode, so that its next observation is unknown. Mark it as a "
+            "timeout and give the observation after it, or leave it out."
+        )
+    following = np.concatenate([observations[1:], observations[-1:]])
+    following[ends] = final
+    return {**arrays, "next_observations": following}

@@ -1,0 +1,356 @@
+"""Parts given by several columns, and what looks like a mistake in the steps of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.errors import LogError, listed
+from tailproof.io.columns import Choice, Columns, named_columns, resolve_columns
+from tailproof.io.encoder import table_layout
+from tailproof.io.steps import Notes, Steps, named_after
+from tailproof.io.tables import Source
+from tailproof.io.values import (
+    array,
+    dated,
+    missing_rows,
+    numbers,
+    order,
+    refuse_missing,
+    unwrapped,
+)
+from tailproof.log.folds import label_hash
+from tailproof.log.misfit import propensity_misfit
+from tailproof.log.spaces import ActionSpace, Discrete
+from tailproof.log.validation import require_laws
+
+
+def with_derived(
+    source: Source, parts: dict[str, Choice], categorical: Sequence[str]
+) -> tuple[Source, dict[str, Choice]]:
+    """Return the table with one column in place of several for a part, and the parts so named.
+
+    An episode is then a combination of their values; a propensity is the one in the column of the
+    action that was taken, where the columns are named after the actions. `categorical` are columns
+    whose numbers are labels.
+    """
+    for part in ("episode", "propensity"):
+        names = named_columns(part, parts.get(part), source.names)
+        if len(names) < 2:
+            continue
+        choice = parts[part]
+        name = choice if isinstance(choice, str) else ",".join(names)
+        values = partial(_joined, names=names)
+        needed = names
+        if part == "propensity":
+            others = {each: given for each, given in parts.items() if each != part}
+            action = resolve_columns(source.names, beside=(), merged=names, **others).action
+            named = not set(action).isdisjoint(categorical)
+            values = partial(_taken, names=names, action=action, named=named)
+            needed += action
+        source = _extended(source, name, names, needed, values)
+        parts = {**parts, part: name}
+    return source, parts
+
+
+def _extended(
+    source: Source,
+    name: str,
+    names: tuple[str, ...],
+    needed: tuple[str, ...],
+    values: Callable[[pa.Table], Any],
+) -> Source:
+    """Return the table with a column `name`, whose values are made of the `needed` columns."""
+
+    def read(columns: Sequence[str], labels: Sequence[str]) -> pa.Table:
+        if name not in columns:
+            return source.read(columns, labels)
+        every = [each for each in dict.fromkeys([*columns, *needed]) if each != name]
+        # joined labels keep the spelling of their parts
+        kept = dict.fromkeys([*labels, *names] if name in labels else labels)
+        table = source.read(every, [each for each in kept if each != name])
+        return table.append_column(name, values(table)).select(list(columns))
+
+    return replace(
+        source, names=(*source.names, name), read=read, schema=None, merged=(*source.merged, *names)
+    )
+
+
+def _joined(table: pa.Table, names: tuple[str, ...]) -> pa.ChunkedArray:
+    """Return the values of several columns as one text, (n,)."""
+    texts = []
+    for name in names:
+        column = unwrapped(table[name])
+        refuse_missing(name, column)
+        texts.append(column.cast(pa.large_string()))
+    return pc.binary_join_element_wise(*texts, pa.scalar(" / ", pa.large_string()))
+
+
+def _taken(
+    table: pa.Table, names: tuple[str, ...], action: tuple[str, ...], named: bool
+) -> pa.Array:
+    """Return the probability of each row's own action, (n,), from a column for each action.
+
+    Rows without an action have 1: they are refused or left out because of it.
+    """
+    law = np.column_stack([numbers(name, table[name], missing=True) for name in names])
+    known = np.asarray(~np.isnan(law).all(axis=1))
+    require_laws(f"The propensities in {', '.join(names)}", law, known, LogError)
+    acted = np.logical_and.reduce([~missing_rows(table[name]) for name in action])
+    rows = table.filter(pa.array(acted))
+    layout, _ = table_layout(action, rows, named=named)
+    if not isinstance(layout.space, Discrete):
+        raise LogError(
+            f"Propensities in several columns are those of discrete actions, and the actions of this "
+            f"log are continuous. Name one column of densities. Got {', '.join(names)}."
+        )
+    codes: Any = layout(rows)
+    place = _places(names, layout.space, np.unique(codes))
+    taken = np.ones(len(law))
+    taken[acted] = law[acted, place[codes]]
+    return pa.array(np.divide(taken, np.nansum(law, axis=1), out=taken, where=known & acted))
+
+
+def _places(names: tuple[str, ...], space: Discrete, codes: IntArray) -> IntArray:
+    """Return the place of each action's column, (A,), for the actions that occur."""
+    place = np.full(space.n, -1)
+    for code in codes:
+        label = space.label(int(code))
+        found = named_after(names, label)
+        if found is None:
+            raise LogError(
+                f"There must be one column of propensities for each action. Got {', '.join(names)}, of "
+                f"which none is named after {label!r}; name the column of a single probability, or "
+                f"rename them."
+            )
+        place[code] = names.index(found)
+    if len(set(place[codes])) < len(codes):
+        raise LogError(
+            f"Each action needs a column of propensities of its own. Got {', '.join(names)}; rename "
+            f"them after the actions."
+        )
+    return place
+
+
+_SAME = 0.999  # rank correlation with the reward from which a state is doubted
+_ENOUGH, _ROWS = 100, 20_000  # rows that say something, and rows that say enough
+_COPIED = 0.2  # share of rows that repeat a reward from which they are compared
+_VALUES, _TIMES = 50, 10  # how many rewards must be repeated, and how often at most, by the median
+_ALIKE = 0.75  # share of the repeated rewards that only copies repeat
+_BY_CHANCE = 0.7  # the largest chance that two rows have the same state and action
+_TINY = 1e-3  # what a propensity is of the median one if it is named
+_FEW = 0.01  # share of rows up to which tiny propensities are slips
+_PAIRS = 10  # rows that follow another of their episode from which an order is told
+_IN_A_ROW = 0.9  # share of them that are one more than the row before, for a column that counts
+
+#: Reads the columns that have no part in the log.
+Unused = Callable[[], Sequence[pa.ChunkedArray]]
+
+
+def say_what_is_odd(
+    steps: Steps, columns: Columns, unused: Unused, notes: Notes, *, ordered: bool
+) -> None:
+    """Report doubtful costs, labels, states, propensities and episodes, and copies of rows.
+
+    `ordered` says that the rows of an episode were said to be in order.
+    """
+    _say_what_is_a_cost(steps, columns, notes)
+    say_which_labels_are_alike(steps.action_space, notes)
+    _say_what_decides_the_reward(steps, columns, notes)
+    _doubt_propensities(steps, columns, notes)
+    if not (columns.episode or columns.group or columns.weight):
+        _say_what_is_copied(steps, unused, notes)
+    if steps.episode is not None:
+        say_that_rows_are_episodes(columns, len(steps.episode.labels), len(steps.rewards), notes)
+        if columns.step is None and not ordered and not columns.next_state:
+            _say_what_may_be_the_step(steps.episode.codes, columns, unused, notes)
+
+
+def say_that_rows_are_episodes(columns: Columns, episodes: int, rows: int, notes: Notes) -> None:
+    """Report an episode column that is different in every row."""
+    if columns.episode is not None and episodes == rows and not columns.next_state:
+        notes.notes.append(
+            f"Every episode of {columns.episode!r} has one row: its reward is all that counts, and a "
+            f"discount has no effect. If rows belong together, name the column that they share with "
+            f"episode=...."
+        )
+
+
+def say_which_labels_are_alike(space: ActionSpace | None, notes: Notes) -> None:
+    """Warn of actions whose labels differ only by case or blanks."""
+    if not isinstance(space, Discrete) or space.labels is None:
+        return
+    alike: dict[str, list[str]] = {}
+    for label in space.labels:
+        alike.setdefault(" ".join(label.split()).casefold(), []).append(label)
+    if several := [labels for labels in alike.values() if len(labels) > 1]:
+        shown = "; ".join(" and ".join(map(repr, labels)) for labels in several[:3])
+        notes.cautions.append(
+            f"Actions that differ only by case or blanks count as different actions: {shown}. If they "
+            f"are the same, write them alike (.str.strip().str.lower() in pandas)."
+        )
+
+
+def _say_what_is_a_cost(steps: Steps, columns: Columns, notes: Notes) -> None:
+    if columns.negative:
+        notes.notes.append(
+            f"Column {columns.reward!r} is read as a cost: less of it is better, and the reward its "
+            f"negative."
+        )
+    elif (steps.rewards > 0).any():
+        notes.cautions.extend(columns.doubts)
+
+
+def _say_what_decides_the_reward(steps: Steps, columns: Columns, notes: Notes) -> None:
+    """Warn of state variables whose order is that of the rewards.
+
+    In episodes of several steps that is usual, as with the cost of a queue, if the states were named.
+    """
+    step = -(-len(steps.rewards) // _ROWS)
+    rewards = _ranks(steps.rewards[::step])
+    named = (columns.episode or columns.terminated) and not columns.by_pattern
+    if named or len(rewards) < _ENOUGH or not np.ptp(rewards):
+        return
+    same = [
+        name
+        for name, values in zip(steps.state_names or (), steps.states[::step].T, strict=False)
+        if np.ptp(values) > 0 and abs(np.corrcoef(_ranks(values), rewards)[0, 1]) > _SAME
+    ]
+    if same:
+        notes.cautions.append(
+            f"The state {listed(same)} alone decides the reward, whatever the action. If it is known "
+            f"only after the action, leave it out: name the other state columns one by one."
+        )
+
+
+def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
+    """Warn if the propensities cannot be those of the logged actions."""
+    space, given = steps.action_space, steps.propensity
+    if given is None or not isinstance(space, Discrete) or not (given > 0).all():
+        return
+    _say_which_are_tiny(given, columns, notes)
+    misfit = propensity_misfit(
+        steps.states,
+        steps.state_names or (),
+        steps.actions,
+        given,
+        space,
+        everywhere=not columns.available,
+    )
+    if misfit is not None:
+        notes.cautions.append(
+            f"The propensities in {columns.propensity!r} do not fit the logged actions: {misfit}. They "
+            f"must be the probabilities of the actions that were taken; correct them, or pass "
+            f"propensity=False to have them estimated."
+        )
+
+
+def _say_what_may_be_the_step(
+    codes: IntArray, columns: Columns, unused: Unused, notes: Notes
+) -> None:
+    """Report a column without a part that counts the rows of episodes, or tells their time.
+
+    It grows along the rows of every episode; or, in another order of the rows, would.
+    """
+    along, at_odds = [], []
+    for name, column in zip(columns.ignored, unused(), strict=True):
+        plain = dated(unwrapped(column))
+        times = kinds.is_temporal(plain.type)
+        if missing_rows(plain).any() or not (times or kinds.is_integer(plain.type)):
+            continue
+        values = order(name, plain).astype(np.int64)  # unsigned differences would wrap
+        by_file, by_value = (
+            np.diff(values[rows])[codes[rows][1:] == codes[rows][:-1]]
+            for rows in (np.argsort(codes, kind="stable"), np.lexsort((values, codes)))
+        )
+        if len(by_file) < _PAIRS:
+            continue
+        if (by_file > 0).all():
+            along.append(name)
+        elif (by_value > 0).all() and (times or (by_value == 1).mean() > _IN_A_ROW):
+            at_odds.append(name)
+    if at_odds:
+        notes.cautions.append(
+            f"The rows of an episode are taken in the order of the file, but {listed(at_odds)} would "
+            f"put them in another. If it tells their order in time, pass step={at_odds[0]!r}; "
+            f"step=False keeps the order of the file."
+        )
+    elif along:
+        notes.notes.append(
+            f"The rows of an episode are taken in the order of the file, in which {listed(along)} "
+            f"grows."
+        )
+
+
+def _say_which_are_tiny(given: FloatArray, columns: Columns, notes: Notes) -> None:
+    """Warn if a few tiny propensities outweigh all other rows, whose weights are their inverses."""
+    tiny = given < _TINY * np.median(given)
+    if not 0 < tiny.mean() < _FEW or (1 / given[tiny]).sum() < (1 / given[~tiny]).sum():
+        return
+    row, several = int(given.argmin()), tiny.sum() > 1
+    notes.cautions.append(
+        f"Row {row} has the propensity {given[row]:.3g} in {columns.propensity!r} (the first row is 0"
+        f"{f'; {tiny.sum()} rows are alike' if several else ''}): where a policy takes "
+        f"{'their' if several else 'its'} action, {'they weigh' if several else 'it weighs'} more than "
+        f"all others together. Correct {'them' if several else 'it'} if this is a slip."
+    )
+
+
+def _say_what_is_copied(steps: Steps, unused: Unused, notes: Notes) -> None:
+    """Warn if rows are exact copies of others, beyond what rewards of few values make likely.
+
+    Where chance repeats a reward, the rows differ elsewhere: in the action, if in nothing else. And
+    rewards that the state and the action decide are repeated many times, or in rows that other
+    columns tell apart.
+    """
+    there = np.flatnonzero(steps.rewards != 0)
+    _, value, counts = np.unique(steps.rewards[there], return_inverse=True, return_counts=True)
+    repeated = counts > 1
+    few = repeated.sum() < _VALUES or len(counts) >= (1 - _COPIED) * len(there)
+    if few or np.median(counts[repeated]) > _TIMES:
+        return
+    features = [*steps.states.T, *np.atleast_2d(steps.actions.T)]
+    kind = _distinct(column[there] for column in features)
+    chance = ((np.bincount(kind) / len(kind)) ** 2).sum()
+    error = np.sqrt(chance * (1 - chance) / repeated.sum())
+    rows = np.flatnonzero(repeated[value])
+    pair = _distinct([value[rows], kind[rows]])
+    _, first = np.unique(pair, return_index=True)
+    alike = (np.bincount(value[rows[first]], minlength=len(counts))[repeated] == 1).mean()
+    if chance > _BY_CHANCE or alike < max(_ALIKE, chance + 4 * error):
+        return
+    copies = len(rows) - 1 - _distinct([pair, *_codes(unused(), there[rows])]).max()
+    if copies >= (len(rows) - len(first)) / 2:
+        notes.cautions.append(
+            f"{copies} of the {len(there)} rows with a reward other than 0 are exact copies of others, "
+            f"and count as if each were evidence of its own. If they were logged twice, drop them "
+            f"(table.drop_duplicates() in pandas)."
+        )
+
+
+def _distinct(columns: Iterable[AnyArray]) -> IntArray:
+    """Return codes of the distinct rows of columns of numbers, (n,)."""
+    marks = sum(label_hash(column.astype(float), key) for key, column in enumerate(columns))
+    return np.unique(marks, return_inverse=True)[1]
+
+
+def _codes(columns: Iterable[pa.ChunkedArray], rows: IntArray) -> list[AnyArray]:
+    """Return codes of the values of these rows, for each column that is not nested."""
+    plain = [unwrapped(column).take(pa.array(rows)).combine_chunks() for column in columns]
+    coded = [each.dictionary_encode() for each in plain if not kinds.is_nested(each.type)]
+    return [array(each.indices, absent=-1) for each in coded]
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Return ranks, (n,), the average rank where values are equal; SciPy's take long to import."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: FloatArray = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    return ranks

@@ -1,0 +1,509 @@
+"""Read a log from any source, and report how it was read."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray
+from tailproof.errors import ColumnError, LogError, TailproofWarning, did_you_mean, listed
+from tailproof.io import d3rlpy, d4rl, minari
+from tailproof.io.columns import (
+    Choice,
+    Columns,
+    chances,
+    resolve_columns,
+    say_what_is_left_out_of_the_state,
+)
+from tailproof.io.encoder import (
+    Missing,
+    Tidying,
+    Variable,
+    distinct_texts,
+    require_complete,
+    state_matrix,
+    state_pairs,
+    table_layout,
+)
+from tailproof.io.episodes import say_what_is_odd, with_derived
+from tailproof.io.mapped import data_set_to_stay, open_lazily
+from tailproof.io.parquet import chosen_columns, described_space, typed_labels
+from tailproof.io.steps import (
+    Notes,
+    Steps,
+    assemble,
+    available_actions,
+    with_weights,
+    without_timeouts,
+)
+from tailproof.io.tables import Source, naming_the_type, open_table
+from tailproof.io.values import Column, dated, identifiers, is_text, numbers, order, truth_values
+from tailproof.log.log import Log, OriginalTable
+from tailproof.log.spaces import ActionSpace, Discrete
+from tailproof.log.stored import in_memory
+from tailproof.parallel import Engine
+
+T = TypeVar("T")
+#: Name of the constant state variable of a table without state columns.
+NO_STATE = ("constant",)
+#: Parts that are unknown before the action, so that policies cannot use them.
+_LATER = {
+    "action": "the action",
+    "reward": "the reward",
+    "next_state": "a next state",
+    "terminated": "what ends the episode",
+    "truncated": "what ends the episode",
+    "propensity": "the propensity of the logged action",
+}
+
+
+def read_table(
+    source: Any,
+    parts: dict[str, Choice],
+    notes: Notes,
+    tidying: Tidying,
+    beside: Sequence[str] = (),
+) -> tuple[Log, Columns]:
+    """Read a log from any table; also return the columns of each part.
+
+    `beside` are columns (or patterns) of policies, which no pattern of states matches.
+    """
+    original, parts, columns, description, rows = _loaded(source, parts, beside, tidying, notes)
+    tidy = tidying if description is None else Tidying(missing="error")
+    with naming_the_type():
+        kept = require_complete(rows, columns, tidy, notes)
+        used = rows if kept is None else rows.filter(pa.array(kept))
+        steps = _steps(used, columns, description, tidy, notes)
+    if description is None:
+        unused = partial(_unused, original, columns, kept)
+        ordered = parts.get("step") is False
+        say_what_is_odd(steps, columns, unused, notes, ordered=ordered)
+    if parts.get("terminated") is True:
+        steps = replace(steps, terminated=True)
+    log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
+    if description is not None:
+        log = replace(
+            log,
+            episode_ids=typed_labels(log.episode_ids, description, "episode"),
+            group_ids=typed_labels(log.group_ids, description, "group"),
+        )
+    _say_what_is_no_state(columns, log, notes)
+    if columns.weight is not None:
+        log = with_weights(log, columns.weight, used[columns.weight], notes)
+    origin = log.table_rows
+    if kept is not None:
+        origin = origin.within(np.flatnonzero(kept), len(kept))
+    said = columns.parts()
+    hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}
+    known = tuple(name for name in original.names if name not in hidden)
+    table = OriginalTable(original.label, known, hidden, origin.count, original.read)
+    log = replace(log, origin=replace(origin, table=table, index=original.index))
+    if columns.available:
+        mask = available_actions(rows, columns.available, log)
+        log = replace(log, origin=replace(log.table_rows, available=mask))
+    return log, columns
+
+
+class _Loaded(NamedTuple):
+    """A table, and the columns of it that make up the log."""
+
+    original: Source
+    parts: dict[str, Choice]
+    columns: Columns
+    description: dict[str, Any] | None  # set if tailproof wrote the log
+    rows: pa.Table
+
+
+def _loaded(
+    source: Any, parts: dict[str, Choice], beside: Sequence[str], tidying: Tidying, notes: Notes
+) -> _Loaded:
+    original = open_table(source)
+    try:
+        table, parts = with_derived(original, parts, tidying.categorical)
+        columns, description = chosen_columns(
+            table.label, table.names, table.schema, parts, beside=beside, merged=table.merged
+        )
+    except ColumnError as error:
+        raise ColumnError(f"{error} {original.heading}".strip()) from error
+    rows = _load(table, columns, tidying.categorical)
+    with naming_the_type():
+        no_states = chances(columns, rows)
+    if no_states:
+        beside = (*beside, *no_states)
+        columns = resolve_columns(table.names, beside=beside, merged=table.merged, **parts)
+        say_what_is_left_out_of_the_state(no_states, notes)
+    return _Loaded(original, parts, columns, description, rows)
+
+
+def _load(source: Source, columns: Columns, categorical: Sequence[str]) -> pa.Table:
+    labels = [name for name in (columns.episode, columns.group) if name is not None]
+    table = source.read(columns.used(), labels)
+    if table.num_rows == 0:
+        raise LogError(f"{source.label} has columns but no rows. A log needs at least one.")
+    times = {*columns.state, *columns.next_state, columns.step} - {
+        *labels,
+        *columns.action,
+        *categorical,
+    }
+    with naming_the_type():
+        return pa.table(
+            {
+                name: dated(table[name]) if name in times else table[name]
+                for name in table.column_names
+            }
+        )
+
+
+def _unused(source: Source, columns: Columns, kept: BoolArray | None) -> list[pa.ChunkedArray]:
+    """Return the columns that have no part in the log, without the rows that are left out."""
+    if not (names := columns.ignored):
+        return []
+    table = source.read(names, names)
+    return list((table if kept is None else table.filter(pa.array(kept))).columns)
+
+
+def _steps(
+    table: pa.Table,
+    columns: Columns,
+    description: dict[str, Any] | None,
+    tidying: Tidying,
+    notes: Notes,
+) -> Steps:
+    """Return the columns of each part as arrays; `description` is set if tailproof wrote the log."""
+    names, states, next_states = _states(table, columns, tidying, notes)
+    named = not set(columns.action).isdisjoint(tidying.categorical)
+    described = None if description is None else described_space(description)
+    layout, about_actions = table_layout(columns.action, table, described, named=named)
+    notes.notes.extend(about_actions)
+    actions = layout(table)
+    rewards = numbers(columns.reward, table[columns.reward])
+    rewards = _net(-rewards if columns.negative else rewards, actions, layout.space, tidying.cost)
+    reward_name = f"minus {columns.reward}" if columns.negative else columns.reward
+    if description is not None:
+        types, names = description["types"], tuple(description["state_names"])
+        reward_name = description.get("reward_name", "reward")
+        states = states.astype(types["states"], copy=False)
+        next_states = np.asarray(next_states, dtype=types["next_states"])
+        actions = actions.astype(types["actions"], copy=False)
+    truncated = _optional(truth_values, columns.truncated, table)
+    return Steps(
+        states=states,
+        actions=actions,
+        rewards=rewards,
+        next_states=next_states,
+        episode=_optional(identifiers, columns.episode, table),
+        group=_optional(identifiers, columns.group, table),
+        step=_optional(order, columns.step, table),
+        terminated=without_timeouts(
+            columns.terminated, _optional(truth_values, columns.terminated, table), truncated, notes
+        ),
+        truncated=truncated,
+        propensity=_optional(numbers, columns.propensity, table),
+        action_space=layout.space,
+        state_names=names,
+        reward_name=reward_name,
+        keep_order=description is not None,
+    )
+
+
+def _states(
+    table: pa.Table, columns: Columns, tidying: Tidying, notes: Notes
+) -> tuple[tuple[str, ...], FloatArray, FloatArray | None]:
+    """Return the names of the state variables, the states (n, p) and the next states, if given."""
+    pairs = state_pairs(table, columns, tidying, notes)
+    if not pairs:
+        return NO_STATE, np.zeros((table.num_rows, 1)), None
+    variables = [
+        Variable.of(
+            pair.name,
+            pair.column,
+            distinct_texts(pair.name, pair.both) if is_text(pair.column.type) else None,
+        )
+        for pair in pairs
+    ]
+    names, befores, after_names, afters = zip(*pairs, strict=True)
+    states = state_matrix(variables, names, befores, order="F").T
+    next_states = None
+    if columns.next_state:
+        next_states = state_matrix(variables, after_names, afters, missing=True, order="F").T
+    return tuple(part for each in variables for part in each.parts), states, next_states
+
+
+def _net(
+    rewards: FloatArray, actions: AnyArray, space: ActionSpace, cost: Mapping[str, float]
+) -> FloatArray:
+    """Return the rewards minus the cost of the logged action."""
+    if not cost:
+        return rewards
+    if not isinstance(space, Discrete):
+        raise LogError("cost is given by action, and the actions of this log are continuous.")
+    labels = [space.label(code) for code in range(space.n)]
+    each = np.zeros(space.n)
+    for label, amount in cost.items():
+        if str(label) not in labels:
+            raise LogError(
+                f"cost names the action {label!r}, which the log does not have. It has "
+                f"{listed(labels)}.{did_you_mean(str(label), labels)}"
+            )
+        if not np.isfinite(amount):
+            raise LogError(f"The cost of {label!r} must be a number. Got {amount!r}.")
+        each[labels.index(str(label))] = amount
+    return rewards - each[actions]
+
+
+def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
+    """Report possible mistakes in the choice of the states: outcomes, and none at all."""
+    if columns.outcomes:
+        several = len(columns.outcomes) > 1
+        notes.cautions.append(
+            f"The state column{'s' if several else ''} {', '.join(columns.outcomes)} look"
+            f"{'' if several else 's'} like an outcome, known only after the action: a state must not "
+            f"hold it. Name the state columns one by one to leave it out."
+        )
+    if columns.state:
+        return
+    if not log.is_bandit or log.n_transitions < log.table_rows.count:
+        raise LogError(
+            f"No column looks like the state, and episodes of several steps need one. The log has: "
+            f"{listed((*columns.used(), *columns.ignored), 30)}. Name it, as in state='*'."
+        )
+    left = listed(columns.ignored)
+    notes.notes.append(
+        "No state columns: the actions are compared as in a plain A/B test."
+        + (f" Name some with state=... to adjust for them; not used: {left}." if left else "")
+    )
+
+
+def _optional(convert: Callable[[str, Column], T], name: str | None, table: pa.Table) -> T | None:
+    return None if name is None else convert(name, table[name])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A log, and how it was read.
+
+    Attributes
+    ----------
+    log
+        The log: a `Log`, or a `LazyLog` if it stays on disk.
+    columns
+        The columns of each part; None for sources that are not tables.
+    notes
+        Decisions made while reading.
+    cautions
+        Decisions that may change results: `read_log` warns about these.
+    """
+
+    log: Any
+    columns: Columns | None = None
+    notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Return a text about how the log was read."""
+        columns = [] if self.columns is None else [f"Read as {self.columns.describe()}."]
+        return " ".join([*columns, *self.notes, *self.cautions])
+
+
+def read_log(
+    source: Any,
+    *,
+    state: str | Sequence[str] | None = None,
+    action: str | Sequence[str] | None = None,
+    reward: str | None = None,
+    episode: str | Sequence[str] | bool | None = None,
+    step: str | bool | None = None,
+    next_state: Choice = None,
+    terminated: str | bool | None = None,
+    truncated: str | bool | None = None,
+    propensity: str | Sequence[str] | bool | None = None,
+    group: str | bool | None = None,
+    weight: str | None = None,
+    available: str | Sequence[str] | None = None,
+    missing: Missing = "category",
+    categorical: str | Sequence[str] = (),
+    categories: int = 32,
+    cost: Mapping[str, float] | None = None,
+    max_steps: int | None = None,
+    lazy: bool | None = None,
+    budget: int | None = None,
+    engine: str | Engine | None = None,
+) -> Any:
+    """Read a log from a file, a folder, a frame or a data set of another library.
+
+    Parts that are not named are guessed from conventional names; `read` also returns the guesses.
+    Pass False for a part that the table does not have, to prevent a guess.
+
+    A log without an episode column is a contextual bandit, one episode per row, unless flags mark the
+    ends of episodes. Rows are sorted by episode and step if there is a step column; otherwise they
+    keep the order of the file.
+
+    Without next-state columns, the next state of a step is the state of the next row of its
+    episode. The last row of an episode that did not terminate has none: it is left out, with a
+    warning. If the episode column was guessed, how episodes end is not given, and more than a tenth
+    of the rows would be left out, an error asks for these arguments. If all episodes have one row,
+    all rows are kept and terminate.
+
+    Parameters
+    ----------
+    source
+        A Parquet, CSV, JSON-lines, Excel, Arrow, HDF5 (D4RL or d3rlpy) or .npz file (D4RL's arrays); a
+        folder of Parquet files; a SQLite or DuckDB file with one table, or
+        ``"sqlite://shop.db?table=orders"`` or ``"duckdb://shop.db?query=SELECT ..."``; an Arrow table,
+        a pandas, polars or any other frame with Arrow's PyCapsule interface, or a mapping of
+        arrays; a Minari id or folder; a d3rlpy `MDPDataset` or `ReplayBuffer`; Parquet on any file
+        system (`open_data_set`).
+    state
+        Columns, or a pattern such as ``"x_*"``. Text is one-hot encoded, one variable
+        ``column=value`` per value; dates become days since 1970, hours and weekdays; a list
+        column becomes one variable per entry. A one-step log may have no state.
+    action
+        A column: text and true/false are discrete with labels, whole numbers discrete (codes if at
+        least half of those up to the highest occur, labels otherwise), decimals continuous. Several
+        columns, or a pattern, for continuous actions of several dimensions.
+    reward
+        A column of numbers; ``"-cost"`` for the negative of the column ``cost``.
+    episode, group
+        Columns of labels: text, whole numbers or dates. Several columns together may name the
+        episodes.
+    step
+        A column of numbers, dates or times that orders the rows of an episode.
+    next_state
+        As `state`; may be missing where an episode ends.
+    terminated
+        A column of booleans, or True (or ``"always"``) if every episode terminates at its last row.
+    truncated
+        A column of booleans.
+    propensity
+        A column of probabilities of the logged actions; or one column for each action, such as
+        ``"p_*"``, where the star is the action's label.
+    weight
+        A column of sample weights: a row (or episode) of weight 2 counts twice in every mean.
+    available
+        The available actions: boolean columns such as ``"available_*"``, where the star is the
+        action's label, or one column with lists of labels.
+    missing
+        How to treat missing states: ``"category"``, ``"median"``, ``"drop-episode"`` or
+        ``"error"``; see `tailproof.io.encoder.Tidying`. Missing actions and rewards are errors;
+        with ``"drop-episode"`` their episodes are left out, and states are filled in.
+    categorical
+        Numeric state columns that are categories, such as a site number, and the action column if its
+        numbers are labels, such as a menu of prices.
+    categories
+        Largest number of variables per text column; rarer values are merged.
+    cost
+        The cost of each action, by label: ``{"voucher": 2.5}``. It is subtracted from the reward of
+        rows with this action, so that values are net of costs.
+    max_steps
+        The longest episode length, for a D4RL file without timeouts.
+    lazy
+        Whether to leave the transitions on disk and return a `LazyLog`, which is read in chunks: for
+        Parquet files, folders of them, and URIs such as ``s3://bucket/folder``, sorted by episode
+        and step. By default only if a `Log` needs more than `budget` bytes.
+    budget
+        Bytes, by default a quarter of the machine's memory. It also limits how much of a `LazyLog`
+        is loaded.
+    engine
+        The engine for the first pass over a log on disk; see `evaluate`.
+
+    Examples
+    --------
+    >>> log = read_log(
+    ...     {"x_1": [0.5, 0.1, 0.7], "action": ["buy", "hold", "buy"], "reward": [1.0, 0.0, -8.0]}
+    ... )
+    >>> log.action_space.labels, log.is_bandit, log.state_names
+    (('buy', 'hold'), True, ('x_1',))
+    """
+    return read_aloud(**locals())
+
+
+def read_aloud(source: Any, **arguments: Any) -> Any:
+    """Return the log that `read` reads; log how, and warn about its cautions."""
+    reading = read(source, **arguments)
+    logging.getLogger(__name__).info(reading.describe())
+    for caution in reading.cautions:
+        warnings.warn(caution, TailproofWarning, stacklevel=3)
+    return reading.log
+
+
+def read(
+    source: Any,
+    *,
+    missing: Missing = "category",
+    categorical: str | Sequence[str] = (),
+    categories: int = 32,
+    cost: Mapping[str, float] | None = None,
+    max_steps: int | None = None,
+    lazy: bool | None = None,
+    budget: int | None = None,
+    engine: str | Engine | None = None,
+    beside: Sequence[str] = (),
+    **parts: Choice,
+) -> Reading:
+    """Read a log as `read_log` does, and return it with the guesses and decisions made.
+
+    `beside` are columns (or patterns) of policies to be judged: no pattern of states matches them.
+
+    Examples
+    --------
+    >>> reading = read({"x": [0.5, 0.1], "a": [0, 1], "r": [1.0, 0.0]})
+    >>> print(reading.describe())
+    Read as state: x (guessed); action: a (guessed); reward: r (guessed). No episode column: every \
+row is an episode of one step.
+    """
+    log: Any
+    columns: Columns | None = None
+    notes = Notes()
+    if parts.get("terminated") == "always":
+        parts["terminated"] = True
+    listed = (categorical,) if isinstance(categorical, str) else tuple(categorical)
+    tidying = Tidying(missing, listed, categories, dict(cost or {}))
+    data = data_set_to_stay(source, lazy, budget)
+    if data is not None:
+        if tidying != Tidying():
+            raise LogError(
+                "missing, categorical, categories and cost are for logs in memory. Read it with "
+                "lazy=False, or make these changes in the data."
+            )
+        log, columns = open_lazily(data, parts, notes, engine, beside)
+        log = in_memory(log, "lazy=False") if lazy is False else replace(log, budget=budget)
+    elif (adapter := _adapter(source)) is not None:
+        named = [part for part, choice in parts.items() if choice is not None]
+        if tidying != Tidying():
+            raise LogError("missing, categorical, categories and cost are for tables.")
+        if named:
+            raise LogError(
+                f"{', '.join(named)} name{'s' if len(named) == 1 else ''} columns of a table, but "
+                f"this source has its own names for them. Leave out the column names."
+            )
+        limited = adapter in (d4rl.read_hdf5, d4rl.read_rollouts)
+        log = adapter(source, notes, **({"max_steps": max_steps} if limited else {}))
+    elif max_steps is not None:
+        raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
+    else:
+        log, columns = read_table(source, parts, notes, tidying, beside)
+    return Reading(log, columns, tuple(notes.notes), tuple(notes.cautions))
+
+
+def _adapter(source: Any) -> Any:
+    """Return the reader for a source that is not a table; None for tables, see `open_table`."""
+    if hasattr(source, "iterate_episodes"):
+        return minari.read_dataset
+    if hasattr(source, "episodes") and not hasattr(source, "columns"):  # not a frame
+        return d3rlpy.read_episodes
+    if isinstance(source, str | Path):
+        if minari.is_dataset(source):
+            return minari.read_path
+        if d4rl.is_hdf5(Path(source)):
+            return d4rl.read_hdf5
+        if Path(source).suffix.lower() == ".npz":
+            return d4rl.read_rollouts
+    return None

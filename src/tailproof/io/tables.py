@@ -1,0 +1,551 @@
+"""Open tables as Arrow: files, folders, databases, workbooks, and frames of other libraries."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailproof.errors import LogError, TailproofError
+from tailproof.io.values import array, dated, may_be_thousands, require_no_thousands, require_utf8
+from tailproof.log.log import physical_memory
+
+
+@contextmanager
+def blaming(label: str, advice: str) -> Iterator[None]:
+    """Convert any error of a parser to a `LogError` that names the input."""
+    try:
+        yield
+    except TailproofError:
+        raise
+    except Exception as error:  # parsers of untrusted bytes raise errors of any type
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise LogError(f"{label} could not be read: {reason[:300]}. {advice}") from error
+
+
+#: Limit on the unpacked size: MOST_EXPANSION times the size of the file, plus MOST_EXTRA bytes.
+MOST_EXPANSION, MOST_EXTRA = 200, 1 << 26
+
+
+def require_own_data(file: Any, label: str) -> None:
+    """Raise unless an open HDF5 file contains all its data, within the limit on the unpacked size.
+
+    External links, external storage and virtual data sets would read other files of the machine.
+    """
+    import h5py
+
+    limit = MOST_EXPANSION * Path(file.filename).stat().st_size + MOST_EXTRA
+    total, seen, waiting = 0, set(), [file]
+    while waiting:
+        group = waiting.pop()
+        for name in group:
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                raise LogError(
+                    f"{label} is not read: {name!r} is a link to another file, {link.filename!r}. "
+                    f"Copy the data into the file itself."
+                )
+            item = group.get(name)
+            if item is None or item.id in seen:
+                continue
+            seen.add(item.id)
+            if hasattr(item, "keys"):
+                waiting.append(item)
+                continue
+            if item.external or item.is_virtual:
+                raise LogError(
+                    f"{label} is not read: the data of {item.name!r} lie in other files. Copy them "
+                    f"into the file itself."
+                )
+            total += item.nbytes
+            if total > limit:
+                raise LogError(
+                    f"{label} is not read: it claims over {limit} bytes, more than its file can hold. "
+                    f"It is damaged, or made to fill the memory."
+                )
+
+
+def require_room(label: str, rows: int, columns: int) -> None:
+    """Raise if a table needs more than half of the machine's memory."""
+    needed, allowed = 8 * rows * columns, physical_memory() // 2
+    if needed > allowed:
+        raise LogError(
+            f"{label} has {rows} rows: {columns} columns of them need {needed / 1e9:.1f} GB of memory, "
+            f"and may take {allowed / 1e9:.1f} GB. Pass lazy=True to leave it on disk."
+        )
+
+
+class LimitedStream(io.RawIOBase):
+    """A stream that raises an error after more bytes than allowed."""
+
+    def __init__(self, stream: Any, label: str, allowed: int | None = None) -> None:
+        super().__init__()
+        self._stream, self._label = stream, label
+        self._left = self._allowed = physical_memory() // 2 if allowed is None else allowed
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read some bytes."""
+        content = self._stream.read(len(buffer))
+        self._left -= len(content)
+        if self._left < 0:
+            raise LogError(
+                f"{self._label} is not read: it unpacks to more than {self._allowed / 1e9:.1f} GB. "
+                f"Write it as Parquet, which can be read in pieces."
+            )
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Close this and the underlying stream."""
+        self._stream.close()
+        super().close()
+
+
+KINDS = ("sqlite", "duckdb")
+
+
+class Database(NamedTuple):
+    """A database file and the table or query to read; both None for its only table."""
+
+    kind: str
+    path: Path
+    table: str | None = None
+    query: str | None = None
+
+
+def database(source: Any) -> Database | None:
+    """Return the database of a URI or file; None if the source is not a database.
+
+    >>> database("duckdb://shop.db?query=SELECT * FROM orders").query
+    'SELECT * FROM orders'
+    >>> database("sqlite:///data/shop.db?table=orders")[1:3]
+    (PosixPath('/data/shop.db'), 'orders')
+    """
+    if isinstance(source, str):
+        kind, _, rest = source.partition("://")
+        if kind in KINDS and rest:
+            path, _, asked = rest.partition("?")
+            key, equals, value = asked.partition("=")
+            if asked and (key not in ("query", "table") or not equals or not value):
+                raise LogError(
+                    f"After ? comes table=NAME or query=SELECT .... Got {asked!r} in {source!r}."
+                )
+            return Database(kind, Path(path), **({key: value} if asked else {}))
+    kind = _kind_of_file(Path(source)) if isinstance(source, str | Path) else ""
+    return Database(kind, Path(source)) if kind else None
+
+
+def _kind_of_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except (OSError, ValueError):
+        return ""
+    if head == b"SQLite format 3\0":
+        return "sqlite"
+    return "duckdb" if head[8:12] == b"DUCK" else ""
+
+
+def read_database(asked: Database) -> pa.Table:
+    """Return the requested table or query result."""
+    if not asked.path.is_file():
+        raise LogError(f"There is no file {str(asked.path)!r}. Check the path.")
+    opened = _sqlite if asked.kind == "sqlite" else _duckdb
+    with opened(asked.path) as run:
+        if asked.query is not None:
+            return run(asked.query)
+        listed = (
+            "SELECT name FROM sqlite_master "
+            "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+            if asked.kind == "sqlite"
+            else "SELECT table_name AS name FROM information_schema.tables"
+        )
+        names = sorted(run(listed).column("name").to_pylist())
+        name = asked.table or (names[0] if len(names) == 1 else None)
+        if name is None or name not in names:
+            wanted = f"no table {name!r}" if name else f"{len(names)} tables"
+            raise LogError(
+                f"{asked.path} has {wanted}: {', '.join(names[:20]) or 'it is empty'}. Say which, as "
+                f"in {asked.kind}://{asked.path}?table={names[0] if names else 'NAME'}, or ask with "
+                f"{asked.kind}://{asked.path}?query=SELECT ...."
+            )
+        quoted = name.replace('"', '""')
+        return run(f'SELECT * FROM "{quoted}"')
+
+
+@contextmanager
+def _sqlite(path: Path) -> Iterator[Any]:
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+
+        def run(query: str) -> pa.Table:
+            found = connection.execute(query)
+            names = [each[0] for each in found.description or ()]
+            rows = found.fetchall()
+            columns = zip(*rows, strict=True) if rows else [[] for _ in names]
+            return pa.table(
+                {name: pa.array(list(each)) for name, each in zip(names, columns, strict=True)}
+            )
+
+        yield run
+
+
+@contextmanager
+def _duckdb(path: Path) -> Iterator[Any]:
+    try:
+        import duckdb
+    except ModuleNotFoundError as error:
+        raise LogError(f"Reading {path} needs DuckDB: pip install 'tailproof[duckdb]'.") from error
+    with closing(duckdb.connect(str(path), read_only=True)) as connection:
+
+        def run(query: str) -> pa.Table:
+            found = connection.sql(query)
+            if found is None:
+                raise LogError(f"The query {query[:60]!r} gives no table. Ask with SELECT ....")
+            return found.to_arrow_table()
+
+        yield run
+
+
+#: How a sheet is named: ``excel://plan.xlsx?sheet=Data``.
+EXCEL = "excel://"
+
+
+def named_sheet(source: str) -> tuple[Path, str | None]:
+    """Return the workbook and the sheet of a URI; None for the first sheet.
+
+    >>> named_sheet("excel://plan.xlsx?sheet=Data 2024")
+    (PosixPath('plan.xlsx'), 'Data 2024')
+    """
+    path, mark, asked = source.removeprefix(EXCEL).partition("?")
+    key, _, sheet = asked.partition("=")
+    if mark and (key != "sheet" or not sheet):
+        raise LogError(f"After ? comes sheet=NAME. Got {asked!r} in {source!r}.")
+    return Path(path), sheet or None
+
+
+def read_excel(path: Path, label: str, sheet: str | None = None) -> tuple[pa.Table, str]:
+    """Return a sheet, by default the first one, and where its column names stand, in words."""
+    try:
+        from openpyxl import load_workbook
+    except ModuleNotFoundError as error:
+        raise LogError(f"{label} needs openpyxl: pip install 'tailproof[excel]'.") from error
+    with blaming(label, "An Excel log is one sheet with column names in its first row."):
+        book = load_workbook(path, read_only=True, data_only=True)
+        titles = [each.title for each in book.worksheets]
+        if sheet is not None and sheet not in titles:
+            raise LogError(f"{label} has no sheet {sheet!r}. It has {', '.join(titles)}.")
+        title = titles[0] if sheet is None else sheet
+        rows = list(book[title].iter_rows(values_only=True))
+        book.close()
+        while rows and all(cell is None for cell in rows[-1]):  # such as cells with a border only
+            rows.pop()
+        heading = _heading(path, title, titles, rows)
+        if not rows:
+            raise LogError(f"{label} has nothing in the sheet {title!r}. {heading}")
+        named = [j for j, name in enumerate(rows[0]) if name is not None]
+        columns = {str(rows[0][j]): _column([row[j] for row in rows[1:]]) for j in named}
+        if len(columns) < len(named):
+            raise ValueError("two columns have the same name")
+        return pa.table(columns), heading
+
+
+def _column(cells: Sequence[Any]) -> pa.Array:
+    """Return the cells of a column; if their types differ, as numbers or text, as in a CSV file."""
+    try:
+        return pa.array(cells)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        texts = pa.array([None if cell is None else str(cell) for cell in cells])
+    try:
+        return texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return texts
+
+
+def _heading(path: Path, title: str, titles: list[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return where the column names stand, and where they may stand instead, in words."""
+    said = [f"The names are those in the first row of the sheet {title!r}."]
+    cells = [sum(cell is not None for cell in row) for row in rows[:50]]
+    first = next((row for row, count in enumerate(cells) if count > 1), 0)
+    if first and cells[0] < 2:
+        said.append(
+            f"Row {first + 1} looks like column names: delete the rows above it, or convert the sheet: "
+            f"pandas.read_excel({str(path)!r}, sheet_name={title!r}, header={first})"
+            f".to_csv('log.csv', index=False)."
+        )
+    if others := [each for each in titles if each != title]:
+        said.append(
+            f"Other sheets are {', '.join(others[:5])}; name one as in "
+            f"'{EXCEL}{path}?sheet={others[0]}'."
+        )
+    return " ".join(said)
+
+
+CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".csv.bz2", ".csv.zst")
+ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened table: its columns are known, its rows not yet read.
+
+    `read` takes the columns to read, and those among them that are labels, which keep their spelling.
+    """
+
+    label: str  # its name in error messages
+    names: tuple[str, ...]
+    read: Callable[[Sequence[str], Sequence[str]], pa.Table]
+    schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
+    index: Any = None  # the row labels of a pandas frame
+    heading: str = ""  # where the names of its columns stand, if none of them fits
+    merged: tuple[str, ...] = ()  # columns that were merged into another
+
+
+def open_table(given: Any) -> Source:
+    """Open a path, a query, an Arrow table, any frame that Arrow can read, or a mapping of arrays."""
+    if asked := database(given):
+        label = f"The database {asked.path}"
+        with blaming(label, "Check the query, and that every column has one type."):
+            return _in_memory(label, read_database(asked))
+    if isinstance(given, str) and given.startswith(EXCEL):
+        path, sheet = named_sheet(given)
+        return _in_memory(f"The file {path}", *read_excel(path, f"The file {path}", sheet))
+    if isinstance(given, str | Path):
+        return _open_path(Path(given))
+    label = f"The {type(given).__module__.split('.')[0]} {type(given).__name__}"
+    with blaming(label, "Pass a table with a name and one type for each column."):
+        table = _as_table(given)
+    if table is None:
+        raise LogError(
+            f"A log is read from a file, a folder, an Arrow table, a pandas, polars or other frame, a "
+            f"Minari data set or a d3rlpy data set. Got {type(given).__name__} instead."
+        )
+    pandas = sys.modules.get("pandas")
+    is_pandas = pandas is not None and isinstance(given, pandas.DataFrame)
+    return replace(_in_memory(label, table), index=given.index if is_pandas else None)
+
+
+@contextmanager
+def naming_the_type(where: str = "") -> Iterator[None]:
+    """Convert Arrow's errors about types to a `LogError` with the location in the data set."""
+    try:
+        yield
+    except LogError as error:
+        raise type(error)(f"{where}{error}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        said = "a column" if where else "A column"
+        raise LogError(
+            f"{where}{said} cannot be read: {reason[:300]}. Convert it to numbers or UTF-8 text."
+        ) from error
+
+
+def _in_memory(label: str, table: pa.Table, heading: str = "") -> Source:
+    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+        return table.select(list(columns))
+
+    return Source(label, tuple(table.column_names), read, table.schema, heading=heading)
+
+
+def _as_table(given: Any) -> pa.Table | None:
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    if isinstance(given, pa.RecordBatchReader):
+        return given.read_all()
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if pandas is not None and isinstance(given, pandas.DataFrame):
+        named = any(name is not None for name in given.index.names)
+        frame = given.reset_index() if named else given
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    if polars is not None and isinstance(given, polars.DataFrame | polars.LazyFrame):
+        return given.lazy().collect().to_arrow()
+    if isinstance(given, Mapping):
+        return pa.table({str(name): pa.array(values) for name, values in given.items()})
+    if hasattr(given, "to_table") and hasattr(given, "schema"):  # pyarrow.dataset.Dataset
+        return given.to_table()
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.table(given)
+    return None
+
+
+def _open_path(path: Path) -> Source:
+    label = f"The file {path}"
+    try:
+        folder = path.is_dir()
+        with nullcontext(BytesIO()) if folder else path.open("rb") as file:
+            head = file.read(8)
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero character
+        raise LogError(f"{label} could not be opened: {error}. Check the path.") from error
+    if folder:
+        return _open_folder(path)
+    name = path.name.lower()
+    if head[:4] == b"PAR1":
+        return _open_parquet(path, label)
+    if head[:6] == b"ARROW1" or name.endswith(ARROW_SUFFIXES):
+        return _open_arrow(path, label)
+    if name.endswith(CSV_SUFFIXES):
+        return _open_csv(path, label)
+    if name.endswith(JSON_SUFFIXES):
+        return _open_json(path, label)
+    if name.endswith(".xlsx"):
+        return _in_memory(label, *read_excel(path, label))
+    raise LogError(
+        f"{label} is not a log that can be read"
+        + (": it does not begin as a Parquet file does" if name.endswith(".parquet") else "")
+        + ". Logs are Parquet, CSV (.csv, .tsv), JSON lines (.jsonl), Excel (.xlsx), Arrow (.arrow, "
+        ".feather), HDF5, SQLite or DuckDB files, or folders of Parquet files."
+    )
+
+
+def _open_parquet(path: Path, label: str) -> Source:
+    from pyarrow.parquet import ParquetFile
+
+    advice = "The file is damaged or not Parquet; write it again."
+
+    def opened() -> Any:
+        return ParquetFile(path, page_checksum_verification=True)
+
+    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+        with blaming(label, advice), opened() as file:
+            require_room(label, file.metadata.num_rows, len(columns))
+            return file.read(columns=list(columns)).select(list(columns))
+
+    with blaming(label, advice), opened() as file:
+        _refuse_miscounted(file)
+        schema = file.schema_arrow
+        names = tuple(schema.names)
+    return Source(label, names, read, schema)
+
+
+def _refuse_miscounted(file: Any) -> None:
+    """Raise unless a Parquet file's row counts agree; Arrow does not check this."""
+    metadata = file.metadata
+    rows = sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+    if rows != metadata.num_rows:
+        raise ValueError("its counts of rows contradict each other")
+
+
+def _open_folder(path: Path) -> Source:
+    from tailproof.io.mapped import open_data_set  # its errors name the file
+
+    label = f"The folder {path}"
+    advice = "It must hold Parquet files with the same columns, or a Minari data set."
+    with blaming(label, advice):
+        data = open_data_set(path)
+
+    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+        data.require_types(columns)
+        require_room(label, data.rows, len(columns))
+        with blaming(label, advice):
+            return data.table(columns)
+
+    # The metadata would be that of one file only, so the folder is read as a plain table.
+    return Source(label, tuple(data.schema.names), read)
+
+
+def _open_arrow(path: Path, label: str) -> Source:
+    with blaming(label, "The file is damaged or not Arrow IPC; write it again."):
+        with pa.OSFile(str(path)) as file:
+            if file.read(6) == b"ARROW1":
+                table = pa.ipc.open_file(file).read_all()
+            else:
+                file.seek(0)
+                table = pa.ipc.open_stream(file).read_all()
+        table.validate(full=True)  # damaged offsets would cause out-of-bounds reads
+        return _in_memory(label, table)
+
+
+def _open_json(path: Path, label: str) -> Source:
+    from pyarrow import json
+
+    with (
+        blaming(label, "A JSON log has one object in every line, with the same keys."),
+        LimitedStream(pa.input_stream(str(path)), label) as file,
+    ):
+        return _in_memory(label, _with_dates(json.read_json(file)))
+
+
+def _with_dates(table: pa.Table) -> pa.Table:
+    """Return the table with text columns of ISO dates converted to dates, as for CSV."""
+    columns = [dated(column) for column in table.columns]
+    return pa.table(columns, names=table.column_names)
+
+
+def _open_csv(path: Path, label: str) -> Source:
+    from pyarrow import csv
+
+    advice = (
+        "A CSV log is UTF-8 text with a first line of column names and as many fields in every "
+        "line."
+    )
+    with blaming(label, advice), pa.input_stream(str(path)) as file:
+        head = file.read(1 << 16)
+        delimiter = _delimiter(head)
+        require_utf8(label, path.name, head, delimiter)
+    # A label may contain a line break.
+    parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+    def converting(columns: Sequence[str], labels: Sequence[str]) -> Any:
+        return csv.ConvertOptions(
+            include_columns=list(columns),
+            column_types=dict.fromkeys(labels, pa.string()),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    def opened() -> Any:
+        if path.suffix.lower() in (".gz", ".bz2", ".zst"):
+            return LimitedStream(pa.input_stream(str(path)), label)
+        return pa.OSFile(str(path))
+
+    def read(columns: Sequence[str], labels: Sequence[str]) -> pa.Table:
+        with blaming(label, advice), opened() as file:
+            table = csv.read_csv(
+                file, parse_options=parsing, convert_options=converting(columns, labels)
+            )
+        for name in labels:
+            at = table.column_names.index(name)
+            table = table.set_column(at, name, _whole_numbers(table.column(name)))
+        for name in set(columns) - set(labels):
+            if pa.types.is_floating(table[name].type) and may_be_thousands(
+                array(table[name].drop_null())
+            ):
+                with blaming(label, advice), opened() as file:
+                    options = converting([name], [name])
+                    texts = csv.read_csv(file, parse_options=parsing, convert_options=options)
+                require_no_thousands(label, name, texts[name])
+        return table
+
+    with blaming(label, advice), csv.open_csv(path, parse_options=parsing) as file:
+        names = tuple(file.schema.names)
+    return Source(label, names, read, heading="A text file needs a first line with column names.")
+
+
+def _delimiter(head: bytes) -> str:
+    line = head.lstrip(b"\r\n").split(b"\n", 1)[0]
+    return max(",;\t|", key=lambda mark: line.count(mark.encode()))
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return labels as integers if that is lossless: 7 becomes an integer, 007 stays text."""
+    try:
+        numbers = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+    return numbers if pc.all(pc.equal(numbers.cast(pa.string()), column)).as_py() else column

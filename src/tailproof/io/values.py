@@ -1,0 +1,354 @@
+"""Arrow columns to arrays: numbers written as text, labels, flags, missing values."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, such
+from tailproof.errors import LogError
+
+#: Other ways to write numbers: in words, those written so, which of them show it, and what to do.
+_WAYS = (
+    (
+        "decimal commas",
+        re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d+)?"),
+        re.compile(r".*,.*"),
+        ".str.replace('.', '').str.replace(',', '.').astype(float)",
+    ),
+    (
+        "points between thousands",
+        re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"),
+        re.compile(r".*\..*\..*"),
+        ".str.replace('.', '').astype(float)",
+    ),
+    (
+        "units or commas between thousands",
+        re.compile(r"[-+]?[$€£¥]?\s?[-+]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?\s?([$€£¥]|EUR|USD|GBP)?"),
+        re.compile(r".*[^-+.\d].*"),
+        r".replace(r'[^\d.-]', '', regex=True).astype(float)",
+    ),
+)
+_SHARE = 0.9  # of the texts that must be numbers
+_FEW = 20  # so many texts with units may be categories, such as $10 and $20
+_DOTTED = 5  # numbers with three decimals that make a suspicion
+
+
+def other_spelling(name: str, texts: Sequence[str], *, category: bool = False) -> str | None:
+    """Return what is wrong with numbers that were written in another way, and what to do.
+
+    None if these are not numbers. Few texts may also be a `category`, unless they have decimal commas.
+    """
+    every = [text.strip() for text in texts if text.strip()]
+    for what, way, mark, remedy in _WAYS:
+        spelt = [text for text in every if way.fullmatch(text)]
+        shown = next((text for text in spelt if mark.fullmatch(text)), None)
+        others = {*every} - {*spelt}
+        if shown is None or len(spelt) < _SHARE * len(every) or any(map(is_number, others)):
+            continue
+        if category and what != "decimal commas" and len(every) <= _FEW:
+            return None
+        return (
+            f"Its numbers have {what}, such as {shown!r}. Convert them, in pandas: "
+            f"table[{name!r}] = table[{name!r}]{remedy}."
+        )
+    return None
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number as Python writes it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def may_be_thousands(values: AnyArray) -> bool:
+    """Return whether numbers, (n,), might have been written with points between thousands.
+
+    Those that are not whole have three decimals, none is 1000 or more, and some are above 100.
+    """
+    size = np.abs(values)
+    dotted = size[size != np.round(size)]
+    whole = size[size == np.round(size)]
+    return (
+        len(dotted) >= _DOTTED
+        and bool((size < 1000).all() and (dotted >= 1).all() and (whole >= 100).any())
+        and bool((np.abs(1000 * dotted - np.round(1000 * dotted)) < 1e-6).all())
+    )
+
+
+def require_no_thousands(label: str, name: str, texts: pa.ChunkedArray) -> None:
+    """Raise if all texts with a point have three decimals, and some without one have three digits."""
+    every = [text.strip() for text in texts.drop_null().unique().to_pylist()]
+    dotted = [text for text in every if "." in text]
+    dots = all(re.fullmatch(r"[-+]?[1-9]\d{0,2}\.\d{3}", text) for text in dotted)
+    if dots and any(re.fullmatch(r"[-+]?\d{3}", text) for text in every):
+        first = dotted[0]
+        raise LogError(
+            f"{label} has {first!r} in column {name!r}, which may be {float(first):g} or "
+            f"{first.replace('.', '')}: all its numbers with a point have three digits after it, and "
+            f"those without one have no more than three. If the points separate thousands, convert "
+            f"them: table = pandas.read_csv(FILE, dtype={{{name!r}: str}}); table[{name!r}] = "
+            f"table[{name!r}].str.replace('.', '').astype(float). If they are decimal points, write a "
+            f"format that has numbers, as pandas.read_csv(FILE).to_parquet('log.parquet') does."
+        )
+
+
+def require_utf8(label: str, name: str, head: bytes, delimiter: str) -> None:
+    """Raise if a text file does not begin with UTF-8."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError as error:
+        coding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+        raise LogError(
+            f"{label} is no UTF-8 text (byte {head[error.start]:#x} in line "
+            f"{head[: error.start].count(10) + 1}); spreadsheets often write {coding}. Convert it: "
+            f"pandas.read_csv({name!r}, sep={delimiter!r}, encoding={coding!r}, dtype=str)"
+            f".to_csv('log.csv', index=False)."
+        ) from error
+
+
+_TRUTH = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0"), False),
+}
+#: A `pyarrow.ChunkedArray`, or a `pyarrow.Array`.
+Column = Any
+
+
+class Labelled(NamedTuple):
+    """Values as codes into their sorted, distinct labels."""
+
+    codes: IntArray  # (n,) −1 where missing
+    labels: AnyArray  # (m,)
+
+
+def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
+    """Return a column of real numbers, (n,); NaN for missing values, if `missing` allows them."""
+    column = unwrapped(column)
+    kind = column.type
+    if not (
+        kinds.is_integer(kind)
+        or kinds.is_floating(kind)
+        or kinds.is_decimal(kind)
+        or kinds.is_boolean(kind)
+        or kinds.is_null(kind)
+    ):
+        got, advice = shown(column), _advice(kind)
+        if is_text(kind):
+            texts = column.to_pylist()
+            advice = other_spelling(name, [text for text in texts[:1000] if text]) or advice
+            odd = [row for row, text in enumerate(texts) if text and not is_number(text)]
+            if odd and len(odd) < len(texts) / 2:
+                got = f"Got {texts[odd[0]][:40]!r} at row {odd[0]} ({such(len(odd))})."
+        raise LogError(f"Column {name!r} must hold numbers. {got} {advice}")
+    if not missing and column.null_count:
+        refuse_missing(name, column)
+    if kinds.is_decimal(kind):
+        column = column.cast(pa.string())  # parsing rounds to nearest, Arrow's own cast may not
+    values: FloatArray = array(column.cast(pa.float64(), safe=False), absent=np.nan)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    if not np.isfinite(total):  # a finite sum proves every entry finite
+        if not missing:
+            refuse_missing(name, column)
+        infinite = np.isinf(values)
+        if infinite.any():
+            row = int(infinite.argmax())
+            raise LogError(
+                f"Column {name!r} must hold finite numbers. Got {values[row]} at row {row} "
+                f"({such(infinite.sum())}; the first row is 0); drop or replace these rows."
+            )
+    return values
+
+
+def truth_values(name: str, column: Column) -> BoolArray:
+    """Return a column of booleans, (n,): numbers or text in a usual spelling, such as yes and no."""
+    column = unwrapped(column)
+    refuse_missing(name, column)
+    wanted = f"Column {name!r} must hold true and false, yes and no, or 1 and 0."
+    if is_text(column.type):
+        found = labelled(column)
+        known = [_TRUTH.get(str(label).strip().lower()) for label in found.labels]
+        if None in known:
+            odd_code = known.index(None)
+            row = int((found.codes == odd_code).argmax())
+            got = str(found.labels[odd_code])[:40]
+            raise LogError(f"{wanted} Got {got!r} at row {row}; convert it.")
+        return np.array(known, dtype=bool)[found.codes]
+    if not (kinds.is_boolean(column.type) or kinds.is_primitive(column.type)):
+        raise LogError(f"{wanted} {shown(column)} Convert it.")
+    values = numbers(name, column)
+    odd = (values != 0) & (values != 1)
+    if odd.any():
+        row = int(odd.argmax())
+        raise LogError(f"{wanted} Got {values[row]:g} at row {row}; convert it.")
+    return np.asarray(values == 1)
+
+
+def order(name: str, column: Column) -> AnyArray:
+    """Return a sortable column, (n,): numbers, dates or times."""
+    column = unwrapped(column)
+    kind = column.type
+    if kinds.is_temporal(kind):
+        refuse_missing(name, column)
+        if kinds.is_date32(kind) or kinds.is_time32(kind):
+            column = column.cast(pa.int32())
+        return array(column.cast(pa.int64()))
+    if kinds.is_integer(kind):
+        refuse_missing(name, column)
+        return array(column)
+    if not (kinds.is_floating(kind) or kinds.is_decimal(kind)):
+        raise LogError(
+            f"Column {name!r} must hold numbers, dates or times to order the steps of an episode. "
+            f"{shown(column)} Convert it, or pass step=False to keep the order of the file."
+        )
+    return numbers(name, column)
+
+
+def dated(column: Column) -> Column:
+    """Return text that consists of ISO dates or times as timestamps; other columns unchanged.
+
+    All sources are read alike so: in files without types, dates are what is written like them.
+    """
+    plain = unwrapped(column)
+    if not is_text(plain.type) or plain.null_count == len(plain):
+        return column
+    if not pc.all(pc.match_substring_regex(plain, r"^\d{4}-\d{2}-\d{2}([T ]|$)")).as_py():
+        return column
+    for zone in (None, "UTC"):
+        try:
+            return plain.cast(pa.timestamp("us", zone))
+        except pa.ArrowInvalid:  # not all are dates, or they have a zone
+            continue
+    return column
+
+
+def identifiers(name: str, column: Column) -> Labelled:
+    """Return a column of labels, such as episode ids; whole numbers stay numeric."""
+    column = unwrapped(column)
+    refuse_missing(name, column)
+    kind = column.type
+    if kinds.is_floating(kind):
+        values = numbers(name, column)
+        if (np.abs(values) < 2**53).all() and (values == np.round(values)).all():
+            values = values.astype(np.int64)
+        labels, codes = np.unique(values, return_inverse=True)
+        return Labelled(codes, labels)
+    if kinds.is_temporal(kind) or kinds.is_decimal(kind) or kinds.is_boolean(kind):
+        column = column.cast(pa.string())
+    elif not (kinds.is_integer(kind) or is_text(kind)):
+        raise LogError(
+            f"Column {name!r} must hold labels: text, whole numbers or dates. {shown(column)} "
+            f"Convert it."
+        )
+    return labelled(column)
+
+
+def labelled(column: pa.ChunkedArray) -> Labelled:
+    """Return codes into the sorted distinct values of a plain column; −1 for missing ones."""
+    if is_text(column.type):
+        column = column.cast(pa.large_string())  # all chunks in one array may exceed 2 GB
+    encoded = column.combine_chunks().dictionary_encode()
+    codes = array(encoded.indices, absent=-1).astype(np.intp)
+    if is_text(column.type):
+        labels = text_array(encoded.dictionary.to_pylist())
+    else:
+        labels = array(encoded.dictionary)
+    ranks = np.argsort(labels, kind="stable")
+    place = np.empty(len(labels) + 1, dtype=np.intp)
+    place[ranks] = np.arange(len(labels))
+    place[-1] = -1
+    return Labelled(place[codes], labels[ranks])
+
+
+def text_array(values: list[str]) -> AnyArray:
+    """Return text as an array without losing characters."""
+    if max(map(len, values), default=0) <= 256:  # the longest text sets the width of all
+        array = np.array(values, dtype=np.str_)
+        if array.tolist() == values:  # fixed-width text loses trailing zero characters
+            return array
+    return np.array(values, dtype=object)
+
+
+def array(column: Column, *, absent: float | None = None, out: AnyArray | None = None) -> AnyArray:
+    """Return numbers, (n,), with `absent` for missing values.
+
+    Arrow's own `to_numpy` would import pandas if it is installed.
+    """
+    if column.null_count:
+        column = column.fill_null(absent)
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.concatenate([np.from_dlpack(chunk) for chunk in chunks], out=out)
+
+
+def unwrapped(column: Column) -> pa.ChunkedArray:
+    """Return a column converted from dictionary, view or extension types to plain types."""
+    if not isinstance(column, pa.ChunkedArray):
+        column = pa.chunked_array([column])
+    while True:
+        kind = column.type
+        if kinds.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        elif isinstance(kind, pa.BaseExtensionType):
+            column = column.cast(kind.storage_type)
+        elif kinds.is_string_view(kind):
+            column = column.cast(pa.large_string())
+        else:
+            return column
+
+
+def missing_rows(column: Column) -> BoolArray:
+    """Return which values of a column are missing, (n,)."""
+    column = unwrapped(column)
+    if not column.null_count and not kinds.is_floating(column.type):
+        return np.zeros(len(column), dtype=bool)
+    nothing = pc.is_null(column, nan_is_null=True)
+    return np.asarray(array(nothing.cast(pa.uint8())) == 1)
+
+
+def refuse_missing(name: str, column: pa.ChunkedArray) -> None:
+    """Raise if a column has missing values."""
+    missing = missing_rows(column)
+    if missing.any():
+        count = int(missing.sum())
+        raise LogError(
+            f"Column {name!r} has {count} missing value{'s' if count > 1 else ''}, the first at "
+            f"row {int(missing.argmax())} (the first row is 0). Empty cells, NA, NaN and null count as "
+            f"missing; drop these rows or fill them in."
+        )
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is text."""
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind))
+
+
+def is_list(kind: Any) -> bool:
+    """Return whether an Arrow type is a list."""
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+def shown(column: pa.ChunkedArray) -> str:
+    """Return a description of a column's type and values for error messages."""
+    example = next((value for value in column.slice(0, 50).to_pylist() if value is not None), None)
+    return f"Got {column.type}, such as {str(example)[:40]!r}."
+
+
+def _advice(kind: Any) -> str:
+    if kinds.is_temporal(kind):
+        return "Turn dates and times into numbers first, such as the hour or the day."
+    if is_text(kind):
+        return "Write numbers with a decimal point and no unit, or name another column."
+    if kinds.is_nested(kind):
+        return "Make columns of their own of its entries, or name another column."
+    return "Convert it, or name another column."

@@ -1,0 +1,1 @@
+"""Learners: policies by cloning, improvement and trees, and the careful default."""

@@ -1,0 +1,143 @@
+"""Policies from one-step logs: trees and linear models fitted to doubly robust scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailproof.arrays import FloatArray
+from tailproof.critics.base import Fitted
+from tailproof.critics.task import Task
+from tailproof.critics.tree_values import LearningTask
+from tailproof.critics.trees import (
+    LinearScores,
+    TreeArrays,
+    TreeValues,
+    averages,
+    grown,
+    with_action,
+)
+from tailproof.errors import MethodError
+from tailproof.estimators.one_step import gcv_ridge
+from tailproof.features import Basis, PerAction, Standardise
+from tailproof.learners.improvement import ScoreLearner
+from tailproof.log.folds import Folds
+from tailproof.log.log import Log
+
+_PARTS = 3
+_TREES = 20
+_RAREST = 0.02  # smaller propensities are raised to this, to limit the weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPolicy(ScoreLearner):
+    """Base of the learners from doubly robust scores.
+
+    Γ(s, a) = q̂(s, a) + 1{aᵢ = a} (r − q̂(s, a)) / μ(a|s), with q̂ from trees fitted without the
+    row, and the propensity μ as logged or estimated. The mean of Γ(s, π(s)) estimates π's value.
+    """
+
+    def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:
+        if not task.log.is_bandit:
+            raise MethodError(
+                f"{type(self).__name__} learns from one-step episodes. Got episodes of up to "
+                f"{int(task.log.lengths.max())} steps; use method='one-step'."
+            )
+        return super()._fit(task, folds, rng)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyTree(ScoredPolicy):
+    """A decision tree on the state; each leaf takes the action with the highest mean score.
+
+    Parameters
+    ----------
+    depth
+        Maximum depth; trees of depth 1 or 2 are easy to read.
+    """
+
+    depth: int = 2
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise MethodError(f"depth must be at least 1. Got {self.depth!r} instead.")
+
+    def _member(self, task: LearningTask) -> Any:
+        from sklearn.tree import DecisionTreeRegressor
+
+        scores = task.scores
+        standardise = Standardise.fit(task.log.states, tame=True)
+        z = standardise(task.log.states).astype(np.float32)
+        inputs = z if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
+        smallest = max(10, len(z) // 20)
+        # the mean over actions does not affect the choice between them
+        contrast = scores - scores.mean(axis=1, keepdims=True)
+        tree = DecisionTreeRegressor(
+            max_depth=self.depth, min_samples_leaf=smallest, random_state=0
+        ).fit(inputs, contrast)
+        arrays = TreeArrays.of(tree)
+        leaf = arrays.leaves(inputs)
+        values = averages(leaf, arrays.nodes) @ contrast
+        return TreeValues(standardise, arrays, np.asarray(values), task.log.n_actions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyScores(ScoredPolicy):
+    """A ridge regression of each action's score on the standardised state.
+
+    The ridge is chosen by generalised cross-validation: if states have no effect, the policy is close
+    to the best constant action.
+    """
+
+    def _member(self, task: LearningTask) -> Any:
+        scores = task.scores
+        log: Log = task.log
+        products = len(log.state_names) ** 2 * 20 <= log.n_transitions
+        basis = Basis.fit(log.states, products=products)
+        psi = basis(log.states)
+        varies = psi.std(axis=0) > 1e-12
+        theta = np.zeros((log.n_actions, psi.shape[1]))
+        constant = basis.constant()
+        for action in range(log.n_actions):
+            coefficients, intercept = gcv_ridge(psi[:, varies], scores[:, action])
+            theta[action, varies] = coefficients
+            theta[action] += intercept * constant
+        features = PerAction(basis, len(log.state_names), log.n_actions)
+        return LinearScores(features, theta.ravel())
+
+
+def doubly_robust_scores(task: LearningTask) -> FloatArray:
+    """Return Γ(s, a) of a one-step log, (n, A)."""
+    log: Log = task.log
+    rewards = task.tamed
+    q = _outcomes(log, rewards, task.seed)
+    propensity = log.propensity
+    taken = np.arange(log.n_transitions), log.actions
+    if propensity is None:
+        propensity = task.behaviour(log.states)[taken]
+    weight = 1 / np.maximum(propensity, _RAREST)
+    q[taken] += weight * (rewards - q[taken])
+    return q
+
+
+def _outcomes(log: Log, rewards: FloatArray, seed: int) -> FloatArray:
+    """Return q̂(s, a) at every action, from trees fitted without the row's group, (n, A)."""
+    z = Standardise.fit(log.states, tame=True)(log.states)
+    part = np.random.default_rng([seed, 11]).permutation(log.n_groups)[log.group_of_episode]
+    part %= min(_PARTS, log.n_groups)
+    inputs = with_action(z, log.actions, log.n_actions)
+    smallest = int(np.clip(log.n_transitions // 100, 10, 100))
+    found = np.empty((log.n_transitions, log.n_actions))
+    for k in range(int(part.max()) + 1):
+        asked = np.flatnonzero(part == k)
+        taught = np.flatnonzero(part != k) if part.any() else asked
+        trees = grown(
+            inputs[taught], rewards[taught], trees=_TREES, smallest=smallest, seed=seed + k
+        )
+        values = averages(trees.leaves(inputs[taught]), trees.nodes) @ rewards[taught]
+        for action in range(log.n_actions):
+            rows = with_action(z[asked], action, log.n_actions)
+            found[asked, action] = values[trees.leaves(rows)].mean(axis=1)
+    return found

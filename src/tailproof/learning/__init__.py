@@ -1,1 +1,0 @@
-"""`learn`, its careful default, and its result."""

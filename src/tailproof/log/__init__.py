@@ -1,0 +1,1 @@
+"""Logs: validated transitions by episode, and their partition into folds."""

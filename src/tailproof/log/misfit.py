@@ -1,0 +1,131 @@
+"""Whether logged propensities can be those with which the logged actions were taken.
+
+1{A = a} / p(A | s) has the mean P(p(a | s) > 0) ≤ 1 for every action a, in every part of the states.
+Means of positive, heavy-tailed numbers fall short by chance far more often than they exceed: only an
+excess is a contradiction. Falling short means that the action could not be taken everywhere, unless
+it does so alike in all parts of the states, as if it could be taken half everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.log.spaces import Discrete
+
+_ENOUGH = 100  # rows of an action from which a mean is judged
+_OFF = 0.1  # how far a mean may be from 1, or from 0
+_ERRORS = 5  # and how many standard errors
+_RARE = 0.01  # propensities below may hide what falls short: such weights may not have occurred yet
+_ROWS, _VARIABLES = 200_000, 50  # how many are looked at
+
+
+class _Part(NamedTuple):
+    """The rows of one part of the states, and 1 / p of one action in them."""
+
+    where: str
+    rows: int
+    taken: int
+    mean: float
+    error: float
+
+
+def propensity_misfit(
+    states: FloatArray,
+    names: Sequence[str],
+    actions: IntArray,
+    propensity: FloatArray,
+    space: Discrete,
+    *,
+    everywhere: bool = True,
+) -> str | None:
+    """Return in words how propensities contradict the logged actions, or None.
+
+    `everywhere` is whether all actions could be taken in all rows, as far as was said.
+    """
+    step = -(-len(actions) // _ROWS)
+    states, actions, propensity = states[::step], actions[::step], propensity[::step]
+    counts = np.bincount(actions, minlength=space.n)
+    whole = np.zeros(len(actions), dtype=np.intp)
+    found = [
+        (name, _strata(each)) for name, each in zip(names, states.T[:_VARIABLES], strict=False)
+    ]
+    strata = [("", whole), *((name, codes) for name, codes in found if codes.any())]
+    for code in np.flatnonzero(counts >= _ENOUGH):
+        label = repr(space.label(int(code)))
+        weights = np.where(actions == code, 1 / propensity, 0.0)
+        for each in (parts := _parts(weights, strata, np.zeros(len(weights)))):
+            if each.taken >= _ENOUGH and each.mean - 1 > max(_OFF, _ERRORS * each.error):
+                share = each.taken / each.rows
+                return (
+                    f"{label} was taken in {share:.1%} of {each.rows} rows{each.where}, and its "
+                    f"propensities make that {share / each.mean:.1%}"
+                )
+        if not (everywhere and len(strata) > 1 and propensity.min() >= _RARE):
+            continue
+        # Where another action had the probability q, this one had 1 − q at most, and 1 / p a variance
+        # of q / (1 − q) at least; with q near 1, it could not be taken.
+        certain = (actions != code) & (propensity > 1 - _RARE)
+        open_rows = (actions != code) & ~certain
+        unseen = np.divide(propensity, 1 - propensity, out=np.zeros(len(actions)), where=open_rows)
+        if _short(_parts(np.where(certain, 1.0, weights), strata, unseen)):
+            share = counts[code] / len(actions)
+            return (
+                f"{label} was taken in {share:.1%} of {len(actions)} rows, and its propensities make "
+                f"that {share / parts[0].mean:.1%}, unless it could not be taken in some rows: then "
+                f"say so with available=..."
+            )
+    return _too_certain(propensity)
+
+
+def _strata(values: FloatArray) -> IntArray:
+    """Return the part of a variable's range in which each value lies, (n,)."""
+    edges = np.unique(np.quantile(values, (0.2, 0.4, 0.6, 0.8)))
+    return np.searchsorted(edges, values, side="left")
+
+
+def _parts(
+    weights: FloatArray, strata: Sequence[tuple[str, IntArray]], unseen: FloatArray
+) -> list[_Part]:
+    """Return the parts, whose errors allow for variances that no row shows, (n,)."""
+    found = []
+    for name, codes in strata:
+        where = f" in a part of the range of {name}" if name else ""
+        rows = np.bincount(codes)
+        taken = np.bincount(codes, weights=weights > 0)
+        first, second = (np.bincount(codes, each) for each in (weights, weights**2 + unseen))
+        for part in np.flatnonzero(rows):
+            mean = first[part] / rows[part]
+            error = np.sqrt(max(second[part] / rows[part] - mean**2, 0.0) / rows[part])
+            found.append(_Part(where, int(rows[part]), int(taken[part]), float(mean), float(error)))
+    return found
+
+
+def _short(parts: Sequence[_Part]) -> bool:
+    """Return whether an action was taken too rarely in all parts, and in none of them never."""
+    return all(
+        each.mean > _OFF and 1 - each.mean > max(_OFF, _ERRORS * each.error)
+        for each in parts
+        if each.rows >= _ENOUGH
+    )
+
+
+def _too_certain(propensity: FloatArray) -> str | None:
+    """Return in words whether unlikely actions were taken too rarely.
+
+    Where an action has a probability p > ½, others are taken with 1 − p. So (1 − p) / p, over the
+    rows with p > ½, exceeds the share of rows with p ≤ ½ by chance only.
+    """
+    likely, n = propensity > 0.5, len(propensity)
+    expected = np.where(likely, (1 - propensity) / propensity, 0.0)
+    excess = expected - ~likely
+    error = float(excess.std()) / np.sqrt(n)
+    if n < _ENOUGH or excess.mean() <= max(_OFF / 2, _ERRORS * error):
+        return None
+    return (
+        f"by them, actions of a probability of at most 50 % were taken in {expected.mean():.1%} of {n} "
+        f"rows, and such propensities stand in {1 - likely.mean():.1%}"
+    )

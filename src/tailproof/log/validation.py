@@ -1,0 +1,216 @@
+"""Checks that convert raw columns to the arrays of a log, or raise a `LogError`."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_array,
+    require_finite,
+    such,
+)
+from tailproof.errors import LogError
+from tailproof.log.spaces import ActionSpace, Discrete, as_space
+
+_ROUNDED = 0.02  # how far sums of probabilities may be from 1
+
+
+def real_matrix(name: str, values: npt.ArrayLike) -> FloatArray:
+    """Return real values as (n, p); a single variable may be (n,)."""
+    array = as_array(name, values, LogError)
+    if array.dtype.kind not in "fiub":
+        raise LogError(
+            f"{name} must be real numbers. Got dtype {array.dtype}; encode categories, dates and "
+            f"times first."
+        )
+    if array.dtype.kind != "f":
+        array = array.astype(float)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise LogError(f"{name} must have the shape (n, p) with p ≥ 1. Got {array.shape} instead.")
+    return array
+
+
+def column(name: str, values: npt.ArrayLike, n: int, dtype: type) -> AnyArray:
+    """Return values as (n,) of this type."""
+    array = as_array(name, values, LogError)
+    if array.shape != (n,):
+        raise LogError(
+            f"{name} must have the shape ({n},), one entry per transition. Got {array.shape} instead."
+        )
+    numeric = array.dtype.kind in "fiub" or (
+        array.dtype.kind == "O" and all(isinstance(each, Real | Decimal) for each in array)
+    )
+    if not numeric:
+        raise LogError(f"{name} must be {dtype.__name__}s. Got dtype {array.dtype} instead.")
+    try:
+        return array.astype(dtype, copy=False)
+    except (TypeError, ValueError) as error:
+        raise LogError(
+            f"{name} must be {dtype.__name__}s. Got dtype {array.dtype} instead."
+        ) from error
+
+
+def check_actions(
+    actions: npt.ArrayLike, n: int, action_space: Any
+) -> tuple[AnyArray, ActionSpace]:
+    """Return the actions, checked against the action space, and that space."""
+    array = as_array("actions", actions, LogError)
+    if array.ndim == 0 or len(array) != n:
+        raise LogError(f"actions must have {n} rows, as states have. Got shape {array.shape}.")
+    if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iub":
+        array = array[:, 0]
+    space = as_space(action_space, array)
+    if isinstance(space, Discrete):
+        whole = array.dtype.kind in "iub" or (
+            array.dtype.kind == "f" and bool((array == np.round(array)).all())
+        )
+        if array.ndim != 1 or not whole:
+            raise LogError(
+                f"Discrete actions must be integers of shape ({n},). "
+                f"Got dtype {array.dtype}, shape {array.shape}."
+            )
+        array = array.astype(np.intp)
+        outside = np.flatnonzero((array < 0) | (array >= space.n))
+        if len(outside):
+            row = int(outside[0])
+            raise LogError(
+                f"actions must lie in 0..{space.n - 1}. Got {array[row]} at row {row} "
+                f"({such(len(outside))}); code actions 0..A-1 or pass a larger action_space."
+            )
+        return array, space
+    array = real_matrix("actions", array)
+    require_finite("actions", array, LogError)
+    if array.shape[1] != space.dimension:
+        raise LogError(
+            f"actions must have {space.dimension} columns, as the action space does. "
+            f"Got {array.shape[1]}."
+        )
+    for bound, outside_of in ((space.low, np.less), (space.high, np.greater)):
+        if bound is not None and (rows := outside_of(array, np.asarray(bound)).any(axis=1)).any():
+            row = int(np.flatnonzero(rows)[0])
+            raise LogError(
+                f"actions must lie within the action space's bounds. Got {array[row]} at row {row} "
+                f"({such(rows.sum())}); clip them or widen the space."
+            )
+    return array, space
+
+
+def labels(name: str, values: npt.ArrayLike, n: int) -> AnyArray:
+    """Return one label per row, (n,): none missing, all of one type."""
+    array = as_array(name, values, LogError)
+    if array.shape != (n,):
+        raise LogError(f"{name} must have the shape ({n},), one label per row. Got {array.shape}.")
+    kind = array.dtype.kind
+    if kind in "fmM":
+        missing = np.isnan(array) if kind == "f" else np.isnat(array)
+    elif kind == "O":
+        missing = np.array([each is None or each != each for each in array], dtype=bool)
+    else:
+        missing = np.zeros(n, dtype=bool)
+    if missing.any():
+        row = int(missing.argmax())
+        said = {"f": "NaN", "m": "NaT", "M": "NaT"}.get(kind, array[row])
+        raise LogError(f"{name} must label every row. Got {said} at row {row}.")
+    return array
+
+
+def runs(episode: npt.ArrayLike, n: int) -> tuple[IntArray, AnyArray]:
+    """Return the first row of each episode, then n, and the label of each; rows are contiguous."""
+    episode = labels("episode", episode, n)
+    borders = np.flatnonzero(episode[1:] != episode[:-1]) + 1
+    starts = np.concatenate([[0], borders, [n]])
+    ids = episode[starts[:-1]]
+    try:
+        unique, counts = np.unique(ids, return_counts=True)
+    except TypeError as error:
+        raise LogError(f"episode must have labels of one kind. Got a mixture: {error}.") from error
+    if len(unique) < len(ids):
+        again = unique[counts > 1][0]
+        raise LogError(
+            f"The rows of an episode must be contiguous. Episode {again!s} appears in "
+            f"{counts.max()} separate runs; sort the rows by episode and step first."
+        )
+    return starts, ids
+
+
+def end_flags(name: str, values: npt.ArrayLike | None, ends: BoolArray) -> BoolArray:
+    """Return booleans (n,) that are true only at last rows of episodes; by default all false."""
+    if values is None:
+        return np.zeros(len(ends), dtype=bool)
+    array = as_array(name, values, LogError)
+    odd = np.zeros(0) if array.dtype.kind == "b" else array[~np.isin(array, (0, 1))]
+    if array.dtype.kind not in "biufO" or odd.size:
+        shown = f", such as {odd.flat[0]}" if odd.size else ""
+        raise LogError(
+            f"{name} must be booleans. Got dtype {array.dtype}{shown} instead; use 0 and 1 only."
+        )
+    flags = column(name, array, len(ends), bool)
+    if (flags & ~ends).any():
+        row = int(np.flatnonzero(flags & ~ends)[0])
+        raise LogError(
+            f"{name} may be true only at the last row of an episode. Row {row} is {name} but its "
+            f"episode goes on; start a new episode after it."
+        )
+    return flags
+
+
+def check_groups(group: npt.ArrayLike, starts: IntArray, episode_ids: AnyArray) -> AnyArray:
+    """Return the group of each episode, (E,)."""
+    given = labels("group", group, int(starts[-1]))
+    changes = np.flatnonzero(given[1:] != given[:-1]) + 1
+    torn = changes[~np.isin(changes, starts)]
+    if len(torn):
+        at = int(np.searchsorted(starts, torn[0], side="right")) - 1
+        raise LogError(
+            f"A group holds whole episodes. Episode {episode_ids[at]!s} has the groups "
+            f"{given[torn[0] - 1]!s} and {given[torn[0]]!s}; give every row of it one group."
+        )
+    return given[starts[:-1]]
+
+
+def check_propensity(propensity: npt.ArrayLike, n: int, space: ActionSpace) -> FloatArray:
+    """Return positive probabilities (or densities) of the logged actions, (n,)."""
+    values = column("propensity", propensity, n, float)
+    require_finite("propensity", values, LogError)
+    highest = 1.0 if isinstance(space, Discrete) else np.inf
+    bad = np.flatnonzero((values <= 0) | (values > highest * (1 + 1e-9)))
+    if len(bad):
+        row = int(bad[0])
+        advice = "an action that was logged had a positive probability"
+        if values.max() > highest and values.min() > 0:
+            advice = "probabilities are at most 1"
+            if values.max() <= 100 and np.median(values) > 1:
+                advice = "these look like percentages: divide the column by 100"
+        raise LogError(
+            f"propensity must lie in (0, {highest:g}]. Got {values[row]:g} at row {row} "
+            f"({such(len(bad))}); {advice}."
+        )
+    return values
+
+
+def adds_up(law: FloatArray) -> BoolArray:
+    """Return which rows of (n, A) are probabilities: at least 0, and 1 together but for rounding."""
+    off = np.abs(np.nansum(law, axis=1) - 1)
+    return np.asarray((off <= _ROUNDED) & ~(law < 0).any(axis=1))
+
+
+def require_laws(what: str, law: FloatArray, rows: BoolArray, error: type[Exception]) -> None:
+    """Raise unless these rows of (n, A) are probabilities."""
+    wrong = rows & ~adds_up(law)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise error(
+            f"{what} must be at least 0 and add up to 1. Got {law[row]} in row {row} (the first row is "
+            f"0; {such(wrong.sum())})."
+        )

@@ -1,0 +1,120 @@
+"""Independent observations of a log, and the spreads of their means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailproof.arrays import BoolArray, FloatArray, IntArray
+from tailproof.log.log import Log
+from tailproof.profile.rules import RULES
+from tailproof.robust.spreads import Events, Rare, Spread, hall_spread
+
+_FEW = 10  # with fewer rows, an action may lack a common reward by chance
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """The independent observation of each sample: its group, or the sample itself."""
+
+    of_sample: IntArray  # (n,) the index of its observation
+    name: str  # "row", "episode" or "group"
+
+    @classmethod
+    def of(cls, log: Log) -> Observations:
+        """Return the observations of a log's episodes."""
+        alone = "row" if log.is_bandit else "episode"
+        return cls(log.group_of_episode, alone if log.group_ids is None else "group")
+
+    @property
+    def count(self) -> int:
+        """Number of observations, U."""
+        return int(self.of_sample.max()) + 1
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Return sums over observations, (U,)."""
+        if self.name != "group":
+            return values
+        return np.bincount(self.of_sample, weights=values, minlength=self.count).astype(float)
+
+    def influence(self, values: FloatArray) -> FloatArray:
+        """Return sums scaled so that their mean is that of the values, (U,)."""
+        return self.sums(values) * (self.count / len(values))
+
+    def events(self, differs: BoolArray) -> int:
+        """Return the number of observations with at least one differing sample."""
+        return int((self.sums(differs.astype(float)) > 0).sum())
+
+
+def common_value(samples: FloatArray) -> float | None:
+    """Return the value of more than 80 % of the samples, or None.
+
+    >>> common_value(np.array([0.0] * 9 + [3.0])), common_value(np.arange(9.0))
+    (0.0, None)
+    """
+    values, counts = np.unique(samples, return_counts=True)
+    most = int(np.argmax(counts))
+    return float(values[most]) if counts[most] > (1 - RULES.rare_share) * len(samples) else None
+
+
+def common_rewards(rewards: FloatArray, actions: IntArray, n_actions: int) -> FloatArray | None:
+    """Return the reward of more than 80 % of each action's rows, (A,), or None.
+
+    It may differ between actions, as prices and premiums do. An action with few rows uses its most
+    common reward, an action without rows that of all rows.
+    """
+    overall, found = common_value(rewards), np.empty(n_actions)
+    for action in range(n_actions):
+        own = rewards[actions == action]
+        common = common_value(own) if len(own) else overall
+        if common is None and len(own) >= _FEW:
+            return None
+        values, counts = np.unique(own if len(own) else rewards, return_counts=True)
+        found[action] = values[np.argmax(counts)] if common is None else common
+    shared = (rewards == found[actions]).mean()
+    return found if shared > 1 - RULES.rare_share else None
+
+
+def rare_spread(
+    observations: Observations,
+    common: float,
+    sizes: FloatArray,
+    weights: FloatArray,
+    *,
+    common_error: float = 0.0,
+) -> Rare:
+    """Return gamma intervals for differences `sizes` from a common value, with `weights`, (n,).
+
+    One more event is assumed to have the largest logged size and the mean weight. `common_error` is
+    the standard error of the common value, if it differs between rows.
+    """
+    n, mean_weight = len(sizes), float(weights[weights > 0].mean())
+    sides: list[Events] = []
+    for sign in (1, -1):
+        parts = observations.sums(np.maximum(sign * (weights * sizes), 0)) / n
+        largest = float(observations.sums(np.maximum(sign * sizes, 0)).max()) * mean_weight / n
+        sides.append(Events(float(parts.sum()), float((parts**2).sum()), largest))
+    return Rare(common, sides[0], sides[1], common_error)
+
+
+def logged_spread(
+    observations: Observations,
+    returns: FloatArray,
+    *,
+    common: FloatArray | None = None,
+    policy_is_rare: bool = False,
+) -> Spread:
+    """Return the spread of the logged mean.
+
+    `common` is the common reward of each sample's action, (n,), if there is one. If the policy's own
+    interval is one of rare events, no tail point is added here, because both intervals use the same
+    observed event sizes.
+    """
+    if common is not None and 0 < observations.events(returns != common) < RULES.rare_events:
+        usual, error = float(common.mean()), float(common.std()) / np.sqrt(len(common))
+        even = np.ones(len(common))
+        return rare_spread(observations, usual, returns - common, even, common_error=error)
+    mean, every = float(returns.mean()), np.ones(observations.count, dtype=bool)
+    influence = observations.influence(returns - mean)
+    return hall_spread(mean, influence, every, look_beyond=not policy_is_rare)

@@ -1,0 +1,1 @@
+"""Robust means, intervals, gains and tails: functions of samples, without logs or policies."""

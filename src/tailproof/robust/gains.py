@@ -1,0 +1,354 @@
+"""The difference and the ratio of two values from the same data, with their own intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, nan, pi, sqrt
+from typing import Any
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from tailproof.arrays import FloatArray
+from tailproof.errors import LevelError
+from tailproof.robust.intervals import (
+    Bound,
+    Interval,
+    order_statistic_interval,
+    order_statistic_lower_bound,
+)
+from tailproof.robust.spreads import AllEqual, Hall, Spread, ends_alone
+from tailproof.robust.tails import check_level, mad
+
+_QUANTILES = np.linspace(0, 4.5, 60)  # normal quantiles of the levels at which ends are compared
+_ROUNDING = 1e-12  # of the size of two values, below which they are equal
+_NOTE = "both values' own bounds, combined with the correlation of their scores"
+
+
+@dataclass(frozen=True)
+class Mover:
+    """The difference of two numbers from their own spreads (Zou and Donner 2008, MOVER).
+
+    With g the difference, D the distance from the first number to its lower end, U that from the second
+    to its upper end, and ρ the correlation of their scores, the lower end is g − √(D² + U² − 2ρDU). A
+    single interval of the paired differences would take its skew from outliers of the logged policy,
+    which enter with the opposite sign. Where both numbers depend on the same few rows D and U cancel,
+    more so at higher levels: an end is therefore never nearer than the normal one of the paired
+    differences, nor than that of a lower level. Ends that are stretched for heavy tails would not
+    cancel, and are used only if the second number is known.
+    """
+
+    ahead: Spread
+    behind: Spread
+    correlation: float
+    kind: str = "MOVER"
+
+    @property
+    def centre(self) -> float:
+        """The difference."""
+        return self.ahead.centre - self.behind.centre
+
+    @property
+    def error(self) -> float:
+        """Standard error of the difference."""
+        return float(_combined(self.ahead.error, self.behind.error, self.correlation))
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the interval ends with these error probabilities below and above."""
+        low, high = (self.reach(miss, side)(1.0) for side, miss in enumerate((below, above)))
+        return self.centre - low, self.centre + high
+
+    def reach(self, miss: float, side: int) -> Callable[[float], float]:
+        """Return the distance from θ₁ − r θ₂ to its lower (side 0) or upper end (1), by factor r."""
+        if isinstance(self.behind, AllEqual) or not self.behind.error:
+            end = ends_alone(self.ahead, miss, miss)[side]
+            known = max(end - self.ahead.centre if side else self.ahead.centre - end, 0.0)
+            return lambda _: known
+        quantile = max(float(ndtri(1 - miss)), 0.0)
+        within = quantile <= _QUANTILES[-1]
+        levels = _QUANTILES if within else np.append(_QUANTILES, quantile)
+        each = _distances(self, ndtr(-levels), side)
+
+        def distance(factor: float) -> float:
+            largest = np.maximum.accumulate(each(factor))
+            found = PchipInterpolator(levels, largest)(quantile) if within else largest[-1]
+            errors = _combined(self.ahead.error, factor * self.behind.error, self.correlation)
+            return max(float(found), quantile * float(errors))
+
+        return distance
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """The ratio of a number to a positive one, from their own spreads (Donner and Zou 2012, MOVER-R).
+
+    The ratio exceeds L where the difference θ₁ − L θ₂ exceeds 0: the lower end is the L at which the
+    lower end of that difference is 0, √(D₁² + L² E₂² − 2 ρ L D₁ E₂) below it, with D₁ and E₂ the
+    distances from the numbers to their own ends. With normal ends this is Fieller's interval. An end
+    is infinite where the second number may be 0. With the sign −1 the second number is negated first.
+    A `lift` has the ends of `Mover`, so that it says the same as the difference about being above 0.
+    """
+
+    ahead: Spread
+    behind: Spread
+    correlation: float
+    sign: int = 1
+    lift: bool = False  # whether it excludes 1 where the interval of the difference excludes 0
+    kind: str = "MOVER ratio"
+
+    @property
+    def centre(self) -> float:
+        """The ratio."""
+        return self.sign * self.ahead.centre / self.behind.centre
+
+    @property
+    def error(self) -> float:
+        """Standard error of the ratio, by the delta method."""
+        other = self.sign * self.centre * self.behind.error
+        reach = float(_combined(self.ahead.error, other, self.correlation))
+        return reach / abs(self.behind.centre)
+
+    def ends(self, below: float, above: float) -> tuple[float, float]:
+        """Return the interval ends with these error probabilities below and above."""
+        if not self.sign * self.behind.centre > 0:
+            return -inf, inf
+        return self._end(-1, below), self._end(+1, above)
+
+    def _end(self, side: int, miss: float) -> float:
+        """Return the ratio R at which the lower (side −1) or upper end of θ₁ − R θ₂ is 0."""
+        top, bottom = self.ahead.centre, self.sign * self.behind.centre
+        pair = Mover(self.ahead, self.behind, self.correlation)
+        end = int(side > 0)
+        known = isinstance(self.behind, AllEqual)
+        reach: Callable[[float], Any] = (
+            pair.reach(miss, end) if self.lift or known else _distances(pair, (miss,), end)
+        )
+
+        def beyond(ratio: float) -> float:
+            return side * (top - ratio * bottom) + float(np.max(reach(self.sign * ratio)))
+
+        start, one = self.centre, float(self.sign)
+        if self.lift and side * (one - start) > 0:  # there the difference is 0
+            if beyond(one) <= 0:
+                return float(brentq(beyond, start, one, rtol=1e-10))
+            start = one
+        return _root(beyond, start, side * (self.error or abs(self.centre) or 1.0))
+
+
+def _distances(
+    pair: Mover, misses: Sequence[float] | FloatArray, side: int
+) -> Callable[[float], FloatArray]:
+    """Return the distances at these error probabilities to an end of θ₁ − r θ₂, by r, (misses,)."""
+    own, other = (
+        np.maximum((np.array([each.ends(p, p) for p in misses]) - each.centre) * (-1, 1), 0.0)
+        for each in (pair.ahead, pair.behind)
+    )
+
+    def distances(factor: float) -> FloatArray:
+        # the lower end of a difference is at the upper end of what is subtracted
+        away = factor * other[:, side if factor < 0 else 1 - side]
+        return np.asarray(_combined(own[:, side], away, pair.correlation))
+
+    return distances
+
+
+def _combined(own: Any, other: Any, correlation: float) -> Any:
+    return np.sqrt(np.maximum(own**2 + other**2 - 2 * correlation * own * other, 0.0))
+
+
+def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
+    """Return where a function that is not negative at `start` falls to 0, or ±infinity."""
+    inside = start
+    for _ in range(60):
+        outside = start + step
+        if beyond(outside) <= 0:
+            return float(brentq(beyond, inside, outside, rtol=1e-10))
+        inside, step = outside, 2 * step
+    return inf if step > 0 else -inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class UncertainValue:
+    """A value with an interval and a lower bound at any level, or the reason why it has none."""
+
+    value: float
+    spread: Spread | Mover | Quotient
+    limits: str  # what determines the width of the interval, in words
+    declined: str | None = None  # why no interval is given
+    possible: tuple[float, float] = (-inf, inf)  # smallest and largest value that is possible
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the value."""
+        return self.spread.error
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return the interval with equal error probability on both sides; it contains the value."""
+        low, high = np.clip(self._ends(level, (1 - level) / 2, "interval"), *self.possible).tolist()
+        kind, note = self.spread.kind, self._note("lower", "upper")
+        found = Interval(low=low, high=high, level=level, requested=level, kind=kind, note=note)
+        return holding(found, self.value)
+
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a lower bound of the true value at this confidence level, never above the estimate."""
+        low, _ = self._ends(level, 1 - level, "lower bound")
+        found = Bound(
+            value=max(low, self.possible[0]),
+            level=level,
+            requested=level,
+            kind=self.spread.kind,
+            note=self._note("lower"),
+        )
+        return below(found, self.value)
+
+    def _ends(self, level: float, miss: float, what: str) -> tuple[float, float]:
+        check_level(level)
+        if self.declined is not None:
+            reason = f"exists for this log: {self.declined}"
+            raise LevelError(f"No honest {100 * level:g} % {what} {reason}.")
+        low, high = ends_alone(self.spread, miss, miss)
+        return float(low), float(high)
+
+    def _note(self, *sides: str) -> str:
+        """Return what limits the width, and on which of these sides a heavy tail stretches it."""
+        stretch = self.spread.stretch if isinstance(self.spread, Hall) else (1.0, 1.0)
+        heavy = [
+            s for s, by in zip(("lower", "upper"), stretch, strict=True) if by > 1 and s in sides
+        ]
+        more = f"; farther for the heavy {' and '.join(heavy)} tail of the samples"
+        return self.limits + more * bool(heavy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueGain:
+    """The difference of one value from another."""
+
+    value: float  # the difference of the two estimates
+    reference: float  # the value that it is compared with
+    declined: str | None = None  # why no interval is given
+
+    @property
+    def relative(self) -> float:
+        """The gain over |reference|; NaN where that is 0."""
+        return self.value / abs(self.reference) if self.reference else nan
+
+    def __str__(self) -> str:
+        share = f" ({100 * self.relative:+.2g} %)" if isfinite(self.relative) else ""
+        try:
+            found = self.interval()
+        except LevelError:
+            return f"{self.value:+.4g}{share}, without an interval"
+        ends = f"{found.low:+.4g} to {found.high:+.4g}"
+        return f"{self.value:+.4g}{share}, {100 * found.level:.4g} % interval {ends}"
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the gain."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedGain(UncertainValue, ValueGain):
+    """A gain paired by rows or episodes, with the spread of the difference.
+
+    The spread is that of the estimates before shrinkage towards a more stable one.
+    """
+
+    spread: Mover
+    limits: str = field(default=_NOTE, repr=False)
+
+    def relative_interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval of the gain over |reference|, the relative lift.
+
+        It comes from the ratio of the two values, so it includes the error of the reference, and it
+        excludes 0 if and only if `interval` does. An end is infinite where the reference may be 0.
+        """
+        if not self.reference:
+            raise LevelError("There is no relative gain over a reference that is 0.")
+        sign = 1 if self.reference > 0 else -1
+        ratio = Quotient(
+            self.spread.ahead, self.spread.behind, self.spread.correlation, sign, lift=True
+        )
+        asked = UncertainValue(
+            value=self.relative + sign, spread=ratio, limits=_NOTE, declined=self.declined
+        )
+        found = asked.interval(level)
+        return replace(found, low=found.low - sign, high=found.high - sign)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldGain(ValueGain):
+    """A gain paired by folds: `fold_values` are the differences where both are finite, (K,).
+
+    Its value is the difference of the two estimates, not the median of these.
+    """
+
+    fold_values: FloatArray = field(repr=False)
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the difference; NaN where there are no independent folds."""
+        return nan if self.declined else fold_error(self.fold_values)
+
+    @property
+    def won(self) -> int:
+        """Number of folds in which the difference is positive."""
+        return int(np.count_nonzero(self.fold_values > 0))
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return an interval from order statistics of the folds' differences; it contains the value."""
+        self._require()
+        return holding(order_statistic_interval(self.fold_values, level=level), self.value)
+
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a bound from order statistics of the folds' differences, never above the value."""
+        self._require()
+        return below(order_statistic_lower_bound(self.fold_values, level=level), self.value)
+
+    def _require(self) -> None:
+        if self.declined is not None:
+            raise LevelError(self.declined)
+
+
+def difference(value: float, reference: float) -> float:
+    """Return value − reference; 0 if it is only a rounding error of the two.
+
+    >>> difference(0.1 + 0.2, 0.3), difference(1.5, 1.0)
+    (0.0, 0.5)
+    """
+    found = value - reference
+    return 0.0 if abs(found) <= _ROUNDING * max(abs(value), abs(reference)) else found
+
+
+def fold_error(values: FloatArray) -> float:
+    """Return the standard error of the median of K folds, from their MAD; NaN for fewer than two.
+
+    π/2 is the variance of a Gaussian sample's median over that of its mean.
+    """
+    return sqrt(pi / 2 / len(values)) * mad(values) if len(values) > 1 else nan
+
+
+def possible_values(rewards: FloatArray) -> tuple[float, float]:
+    """Return the range of values of a policy: one side of 0 if all rewards are on that side."""
+    least, most = float(rewards.min()), float(rewards.max())
+    return (0.0 if 0 <= least < most else -inf), (0.0 if least < most <= 0 else inf)
+
+
+def holding(interval: Interval, value: float) -> Interval:
+    """Return the interval, widened to contain the value, which may lie outside the folds' range."""
+    return replace(interval, low=min(interval.low, value), high=max(interval.high, value))
+
+
+def below(bound: Bound, value: float) -> Bound:
+    """Return the bound, lowered to the value if it lies above."""
+    return replace(bound, value=min(bound.value, value))
+
+
+def correlation_of(first: FloatArray, second: FloatArray | None) -> float:
+    """Return the correlation of two values from the influences of the same units, (U,) each."""
+    if second is None:
+        return 0.0
+    sizes = float((first**2).sum() * (second**2).sum())
+    return float((first * second).sum()) / sizes**0.5 if sizes > 0 else 0.0

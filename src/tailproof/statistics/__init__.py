@@ -1,1 +1,0 @@
-"""Robust means, intervals and tails: functions of samples, without logs or policies."""

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+
+from tailproof import Log, diagnose, evaluate, read_log
+from tailproof.critics.task import Task
+from tailproof.errors import CoverageWarning
+from tailproof.profile.checks import coverage
+
+
+def site_log(n: int = 600, *, offered_everywhere: bool = False, steps: int = 1) -> Log:
+    """Two plans at four sites; the site 3 never offers the second one."""
+    rng = np.random.default_rng(5)
+    site, age = rng.integers(4, size=n).astype(float), rng.normal(50, 10, n)
+    plan = rng.integers(2, size=n)
+    if not offered_everywhere:
+        plan[site == 3] = 0
+    states = np.column_stack([site, age])
+    return Log.from_arrays(
+        states,
+        plan,
+        plan + 0.1 * age + rng.normal(size=n),
+        np.roll(states, -1, axis=0),
+        episode=np.arange(n) // steps,
+        terminated=np.arange(n) % steps == steps - 1,
+        action_space=None,
+        state_names=("site", "age"),
+    )
+
+
+def asked(policy, log) -> tuple[str, ...]:
+    return coverage(Task(log, 0.0, policy))
+
+
+def second(states: np.ndarray) -> np.ndarray:
+    return np.ones(len(states), dtype=int)
+
+
+def test_a_site_that_never_offers_the_plan_is_named_by_evaluate_and_diagnose():
+    log = site_log()
+    said = r"Where site is 3 \(\d+ rows\) the policy takes action 1 in 100%, but the log never does"
+    for method in ("auto", "lstd", "roam-dm"):
+        with pytest.warns(CoverageWarning, match=said):
+            estimate = evaluate(log, second, method=method)
+        assert len(estimate.cautions) == 1
+        assert estimate.cautions[0] in estimate.to_dict()["cautions"]
+    found = diagnose(log, second)
+    assert any("Where site is 3" in each for each in found.verdict.reasons)
+    assert any("Where site is 3" in each for each in found.notes)
+
+
+def test_nothing_is_said_where_every_site_offers_it_or_nobody_asks():
+    assert asked(second, site_log(offered_everywhere=True)) == ()
+    assert asked(lambda s: np.zeros(len(s), dtype=int), site_log()) == ()
+    avoids = lambda s: np.where(s[:, 0] == 3, 0, 1)  # noqa: E731
+    assert asked(avoids, site_log()) == ()
+
+
+def test_a_range_of_a_continuous_column_is_named():
+    rng = np.random.default_rng(2)
+    age = rng.uniform(20, 80, 2000)
+    actions = np.where(age > 65, 0, rng.integers(2, size=2000))
+    log = Log.from_arrays(
+        age, actions, rng.normal(size=2000), age, episode=range(2000), state_names=("age",)
+    )
+    (said,) = asked(second, log)
+    assert "Where age is 6" in said
+    assert "to 80" in said
+
+
+def test_few_rows_are_no_hole():
+    """One row in a hundred is at the fourth site: that none of six took the plan is chance."""
+    log = site_log(600)
+    rare = log.states.copy()
+    rare[:, 0] = np.where(np.arange(600) < 6, 3.0, 0.0)
+    plan = np.where(rare[:, 0] == 3, 0, log.actions)
+    plan[200:400] = 1
+    few = Log.from_arrays(rare, plan, log.rewards, rare, episode=range(600))
+    assert asked(second, few) == ()
+
+
+def test_stored_logs_are_probed_beyond_their_first_states(tmp_path):
+    """The policy takes an unlogged action in states that no episode starts in."""
+    log = site_log(offered_everywhere=True, steps=6)
+    states = log.states.copy()
+    states[::6, 0] = 0.0
+    wider = Log.from_arrays(
+        states, log.actions, log.rewards, log.next_states,
+        episode=log.episode_of_row, action_space=3, state_names=("site", "age"),
+    )  # fmt: skip
+    wider.to_parquet(tmp_path / "log.parquet")
+    policy = lambda s: np.where(s[:, 0] > 0, 2, 0)  # noqa: E731
+    for lazy in (False, True):
+        stored = read_log(tmp_path / "log.parquet", lazy=lazy)
+        (said,) = asked(policy, stored)
+        assert said.startswith("The policy takes action 2 with probability 0.")
+
+
+def test_the_policy_is_evaluated_once_in_the_states_of_the_log():
+    """Coverage and the default method share what it does there."""
+    for steps in (1, 5):
+        log, asked_at = site_log(steps=steps), []
+
+        def policy(states, asked_at=asked_at):
+            asked_at.append(len(states))
+            return second(states)
+
+        with pytest.warns(CoverageWarning):
+            evaluate(log, policy, gamma=0.0 if steps == 1 else 0.9)
+        # in the states, and of episodes in the next states and where these start
+        assert sorted(n for n in asked_at if n > 10) == ([600] if steps == 1 else [120, 600, 600])
+
+
+def test_a_policy_that_no_row_is_like_is_said_to_be_extrapolated():
+    rng = np.random.default_rng(3)
+    x, price = rng.normal(size=800), rng.uniform(10, 20, 800)
+    rewards = 30 - price + 10 * rng.normal(size=800)
+    log = Log.from_arrays(x, price, rewards, x, episode=np.arange(800))
+    with pytest.warns(CoverageWarning, match="The log does not cover this policy"):
+        far = evaluate(log, "always:35")
+    assert "The log does not cover" in far.cautions[-1]
+    assert far.on_log.effective_rows < 5
+    assert evaluate(log, "always:15").cautions == ()
+    assert "the critic extrapolates" in evaluate(log, "always:90").choice.declined
