@@ -958,8 +958,8 @@ def extremal_index(
     theta, low, high, clusters, reason = math.nan, math.nan, math.nan, 0, ""
     if len(rows) < FEWEST_CLUSTERING:
         reason = (
-            f"{len(rows)} values lie beyond the threshold and {FEWEST} are needed; take more "
-            "data or a larger share"
+            f"{len(rows)} values lie beyond the threshold and {FEWEST_CLUSTERING} are needed; take "
+            "more data or a larger share"
         )
     elif method == "runs":
         theta, low, high, clusters = _runs(rows, starts, run=run, share=len(rows) / n, level=level)
@@ -1180,7 +1180,7 @@ def pareto_shape(values: npt.ArrayLike) -> ParetoShape:
     if not len(beyond):
         k, reason = -math.inf, f"the {kept + 1} largest values are all equal"
     elif len(beyond) < FEWEST_WEIGHTS:
-        reason = f"{len(beyond)} values exceed the threshold and {FEWEST} are needed"
+        reason = f"{len(beyond)} values exceed the threshold and {FEWEST_WEIGHTS} are needed"
     else:
         k = _zhang_stephens(beyond)
         k = (len(beyond) * k + 5) / (len(beyond) + 10)
