@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rich.table import Table
@@ -53,6 +54,12 @@ BASELINE = option("Whom to beat: a candidate's name or a number; the logged poli
 SUBJECT = option(f"Whom you want to evaluate, for weights and overlap: {POLICY_HELP}.")
 
 
+def _pages() -> ModuleType:
+    from tailproof.report import pages  # imports matplotlib, which only reports need
+
+    return pages
+
+
 @command
 def evaluate(
     *,
@@ -68,8 +75,6 @@ def evaluate(
 
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
-    from tailproof.report.pages import evaluation_page  # not imported for --help
-
     level, seed = asked.level, asked.seed
     with engine.running() as where:
         case = opened("evaluate", log, session, asked.report, policies=[policy], engine=where)
@@ -90,7 +95,7 @@ def evaluate(
         answer=[Text(found.first_line(), style="bold"), *ends_lines(found), *label_table(rows)],
         evidence=[evidence_table(found)],
         look=lambda: case.diagnosed(case.log, target, gamma=estimate.gamma, seed=seed),
-        page=lambda shown, diagnosis, context: evaluation_page(
+        page=lambda shown, diagnosis, context: _pages().evaluation_page(
             shown, found, diagnosis, context, name=name, more=sentences(rows)
         ),
     )
@@ -193,8 +198,6 @@ def compare(
 
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
-    from tailproof.report.pages import comparison_page  # not imported for --help
-
     with engine.running() as where:
         case = opened("compare", log, session, asked.report, policies=policy, engine=where)
         named = [name_and_policy(each)[0] for each in policy]
@@ -227,7 +230,7 @@ def compare(
         ],
         evidence=[points(comparison_notes(comparison))],
         look=lambda: case.diagnosed(case.log, None, gamma=comparison.gamma, seed=asked.seed),
-        page=lambda shown, diagnosis, context: comparison_page(
+        page=lambda shown, diagnosis, context: _pages().comparison_page(
             shown, comparison, diagnosis, context
         ),
     )
@@ -255,8 +258,6 @@ def diagnose(
 
     Example: tailproof diagnose log.csv --report diagnosis.html
     """
-    from tailproof.report.pages import diagnosis_page  # not imported for --help
-
     case = opened("diagnose", log, session, report, policies=[policy] if policy else [])
     target = None if policy is None else case.policy(policy)
     shown, diagnosis = case.diagnosed(case.log, target, gamma=gamma, seed=seed)
@@ -266,7 +267,7 @@ def diagnose(
         answer=[Text(diagnosis.verdict.summary, style="bold")],
         evidence=_evidence(diagnosis),
         look=lambda: (shown, diagnosis),
-        page=diagnosis_page,
+        page=lambda *parts: _pages().diagnosis_page(*parts),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 
 import numpy as np
-from scipy.stats import rankdata
+import scipy  # its parts are imported on first use
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.task import PolicyOnLog, Task
@@ -185,7 +185,7 @@ def _hidden_history(log: Log) -> list[str]:
         [np.bincount(log.episode_of_row, early * column) for column in taken.T], axis=1
     )
     shares = earlier[chosen] / (log.lengths[chosen, None] - 1)  # (episodes, A)
-    rewards = rankdata(log.rewards[last[chosen]])
+    rewards = scipy.stats.rankdata(log.rewards[last[chosen]])
     inputs = np.column_stack([log.states, actions])[last[chosen]]
     second = np.argsort(np.argsort(inputs[:, 0], kind="stable")) % 2 == 1
     without, given = (

@@ -8,8 +8,7 @@ from math import inf, isfinite, nan, pi, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq
+import scipy  # its parts are imported on first use
 from scipy.special import ndtr, ndtri
 
 from tailproof.arrays import FloatArray
@@ -74,7 +73,11 @@ class Mover:
 
         def distance(factor: float) -> float:
             largest = np.maximum.accumulate(each(factor))
-            found = PchipInterpolator(levels, largest)(quantile) if within else largest[-1]
+            found = (
+                scipy.interpolate.PchipInterpolator(levels, largest)(quantile)
+                if within
+                else largest[-1]
+            )
             errors = _combined(self.ahead.error, factor * self.behind.error, self.correlation)
             return max(float(found), quantile * float(errors))
 
@@ -133,7 +136,7 @@ class Quotient:
         start, one = self.centre, float(self.sign)
         if self.lift and side * (one - start) > 0:  # there the difference is 0
             if beyond(one) <= 0:
-                return float(brentq(beyond, start, one, rtol=1e-10))
+                return float(scipy.optimize.brentq(beyond, start, one, rtol=1e-10))
             start = one
         return _root(beyond, start, side * (self.error or abs(self.centre) or 1.0))
 
@@ -165,7 +168,7 @@ def _root(beyond: Callable[[float], float], start: float, step: float) -> float:
     for _ in range(60):
         outside = start + step
         if beyond(outside) <= 0:
-            return float(brentq(beyond, inside, outside, rtol=1e-10))
+            return float(scipy.optimize.brentq(beyond, inside, outside, rtol=1e-10))
         inside, step = outside, 2 * step
     return inf if step > 0 else -inf
 

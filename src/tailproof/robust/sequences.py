@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log, sqrt
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import logsumexp, ndtr
 
 from tailproof.arrays import FloatArray
@@ -57,4 +57,4 @@ def smoothing_sequence(samples: FloatArray, *, miss: float) -> float:
     top = float(samples.mean())  # no product exceeds 1 there, by Jensen's inequality
     if excess(0.0) <= 0:
         return 0.0
-    return float(brentq(excess, 0.0, top))
+    return float(scipy.optimize.brentq(excess, 0.0, top))
