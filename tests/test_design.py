@@ -18,7 +18,6 @@ ON_DEMAND = {
 #: Imports that point down when a module is loaded. The list may only become shorter.
 KNOWN = {
     "critics/base.py imports estimators",
-    "critics/rewards.py imports profile",
 }
 
 

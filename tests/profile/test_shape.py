@@ -3,8 +3,8 @@ import pytest
 
 from tailproof import Log, evaluate
 from tailproof.policies.forms import Always
-from tailproof.profile.rules import RULES
 from tailproof.profile.shape import has_jackpots, reward_shape
+from tailproof.rules import RULES
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])

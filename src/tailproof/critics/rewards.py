@@ -22,8 +22,8 @@ from tailproof.errors import MethodError
 from tailproof.features import Features, Standardise, as_features
 from tailproof.log.log import Log
 from tailproof.parameters import Configurable
-from tailproof.profile.rules import RULES
-from tailproof.profile.shape import asymmetry_by_action
+from tailproof.robust.huber_path import asymmetry_by_action
+from tailproof.rules import RULES
 
 _TREES = 20
 _SMALLEST = 10
@@ -92,7 +92,8 @@ class TamedRewards:
         fitted = cross_fitted(log)
         residuals = log.rewards - fitted
         size = np.abs(residuals)
-        skewed = asymmetry_by_action(log, residuals) > RULES.skewed
+        taken = log.actions if log.is_discrete else None
+        skewed = asymmetry_by_action(residuals, taken) > RULES.skewed
         limit = float(np.quantile(size, 1 - _few(len(size)) if skewed else _KEPT))
         limit = max(limit, _REACH * 1.4826 * float(np.median(size)))
         return np.asarray(fitted + np.clip(residuals, -limit, limit))

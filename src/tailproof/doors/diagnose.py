@@ -50,7 +50,6 @@ from tailproof.parameters import seed_of
 from tailproof.policies.binding import Policy, for_log
 from tailproof.policies.forms import action_draws
 from tailproof.policies.text import policy_columns
-from tailproof.profile.rules import RULES
 from tailproof.profile.shape import RewardShape, Tails, reward_shape
 from tailproof.robust.tails import (
     ExtremalIndex,
@@ -73,6 +72,7 @@ from tailproof.robust.tails import (
     tail_path,
     weight_evidence,
 )
+from tailproof.rules import RULES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,13 +19,13 @@ from tailproof.log.validation import column
 from tailproof.methods.fit import check_gamma
 from tailproof.policies.binding import Policy, for_log
 from tailproof.profile.observations import Observations, rare_spread
-from tailproof.profile.rules import RULES
 from tailproof.robust.gains import Quotient, correlation_of
 from tailproof.robust.intervals import Interval, quantile_ends, tail_mean, weighted_quantile
 from tailproof.robust.means import USUAL, Cap
 from tailproof.robust.sequences import TIGHTEST, sequential_miss, smoothing_sequence
 from tailproof.robust.spreads import AllEqual, Spread, hall_spread
 from tailproof.robust.tails import check_level
+from tailproof.rules import RULES
 
 _NO_QUANTILE_NOTE = "too few returns lie beyond this quantile to bound it"
 _TAIL_NOTE = "assumes that no return far beyond the most extreme of the log is likely"

@@ -14,7 +14,6 @@ from tailproof.critics.task import PolicyOnLog, effective
 from tailproof.errors import LevelError
 from tailproof.files import plain
 from tailproof.profile.observations import Observations, logged_spread
-from tailproof.profile.rules import RULES
 from tailproof.profile.shape import RewardShape
 from tailproof.robust.gains import (
     Mover,
@@ -27,6 +26,7 @@ from tailproof.robust.gains import (
 from tailproof.robust.intervals import Bound
 from tailproof.robust.spreads import AllEqual, Rare, Spread, centred, log_smoothing
 from tailproof.robust.tails import check_level
+from tailproof.rules import RULES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,9 +24,9 @@ from tailproof.log.log import Log
 from tailproof.parameters import Configurable
 from tailproof.policies.forms import action_probabilities, log_densities
 from tailproof.profile.observations import Observations, common_rewards, common_value, rare_spread
-from tailproof.profile.rules import RULES
 from tailproof.robust.means import Labels, Mean, Rng, SampleMean
 from tailproof.robust.spreads import Rare, hall_spread
+from tailproof.rules import RULES
 
 
 class Reweight(Protocol):

@@ -20,7 +20,7 @@ from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for
 from tailproof.features.maps import joined
 from tailproof.log.log import Log
 from tailproof.log.stored import AnyLog
-from tailproof.profile.rules import RULES
+from tailproof.rules import RULES
 
 GROUPS = 20
 _PLAIN_RIDGE = 1e-5

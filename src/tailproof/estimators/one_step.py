@@ -21,9 +21,9 @@ from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace
 from tailproof.parallel import one_tree_thread
 from tailproof.profile.observations import Observations, common_rewards, common_value, rare_spread
-from tailproof.profile.rules import RULES
 from tailproof.profile.shape import reward_shape
 from tailproof.robust.spreads import Spread, centred, hall_spread
+from tailproof.rules import RULES
 
 FOLDS = 5  # of every cross-fit
 _MOST_COLUMNS = 300  # most state columns; those dominated by one value are dropped first

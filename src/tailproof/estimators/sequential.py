@@ -22,12 +22,12 @@ from tailproof.log.horizon import ends_by_the_clock, time_limit
 from tailproof.log.log import Log, discounted_returns
 from tailproof.parallel import Local
 from tailproof.parameters import Configurable
-from tailproof.profile.rules import RULES
 from tailproof.profile.shape import RewardFit, RewardShape, measure, sums
 from tailproof.robust.gains import possible_values
 from tailproof.robust.huber_path import Nuisance, Path, huber_estimates
 from tailproof.robust.means import adaptive_huber, catoni, median_of_means
 from tailproof.robust.spreads import Hall, hall_spread
+from tailproof.rules import RULES
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,8 @@ from tailproof.log.log import Log
 from tailproof.log.spaces import Continuous
 from tailproof.log.stored import AnyLog
 from tailproof.policies.forms import LinearPolicy
-from tailproof.profile.rules import RULES
 from tailproof.robust.huber_path import huber_estimates
+from tailproof.rules import RULES
 
 #: How an episode's rewards are combined into its score; ``"auto"`` chooses by their tails.
 Rank = Literal["auto", "sum", "winsorised", "median"]

@@ -16,7 +16,7 @@ from tailproof.log.horizon import predicted_by_others
 from tailproof.log.log import Log
 from tailproof.log.stored import AnyLog, LazyLog, action_counts
 from tailproof.policies.forms import action_probabilities
-from tailproof.profile.rules import RULES
+from tailproof.rules import RULES
 
 _ROWS = 20_000  # most rows in which the policy is evaluated
 _COLUMNS = 50  # most state columns to check

@@ -8,8 +8,8 @@ import numpy as np
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.log.log import Log
-from tailproof.profile.rules import RULES
 from tailproof.robust.spreads import Events, Rare, Spread, hall_spread
+from tailproof.rules import RULES
 
 _FEW = 10  # with fewer rows, an action may lack a common reward by chance
 

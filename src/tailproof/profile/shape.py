@@ -19,9 +19,9 @@ from tailproof.files import plain
 from tailproof.log.horizon import ends_by_the_clock, with_step
 from tailproof.log.log import Log
 from tailproof.profile.observations import common_rewards, common_value
-from tailproof.profile.rules import RULES
-from tailproof.robust.huber_path import huber_estimates
+from tailproof.robust.huber_path import asymmetry_by_action, huber_estimates
 from tailproof.robust.tails import hill_path, moment_path
+from tailproof.rules import RULES
 
 Tails = Literal["light", "heavy", "sparse"]
 _COMPARED = 4_000  # rows on which the two regressions are compared
@@ -163,7 +163,8 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
     plain = float(path.variances[-1])
     asymmetry = path.asymmetry()
     if unit in ("row", "step"):  # clustered rows are not independent enough for this test
-        asymmetry = max(asymmetry, asymmetry_by_action(log, residuals))
+        taken = log.actions if log.is_discrete else None
+        asymmetry = max(asymmetry, asymmetry_by_action(residuals, taken))
     if log.is_discrete:
         common: object = common_rewards(log.rewards, log.actions, log.n_actions)
     else:
@@ -227,16 +228,6 @@ def _tail_index(samples: FloatArray) -> float:
             both = hill_path(ordered)[k], moment_path(ordered)[k]
             heaviest = max(heaviest, float(np.nan_to_num(np.minimum(*both))))
     return 1 / heaviest if heaviest > 0 else np.inf
-
-
-def asymmetry_by_action(log: Log, residuals: FloatArray) -> float:
-    """Return the largest asymmetry of the residuals, over all rows and over those of each action."""
-    found = [huber_estimates(residuals).asymmetry()]
-    if log.is_discrete:
-        own = (residuals[log.actions == action] for action in np.unique(log.actions))
-        enough = (each for each in own if len(each) >= RULES.action_rows)
-        found += [huber_estimates(each).asymmetry() for each in enough]
-    return float(max(found))
 
 
 def _worth(count: int) -> float:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.robust.means import huber_path
+from tailproof.rules import RULES
 
 _CHUNK = 8_192  # samples at a time, so that the influences of all thresholds fit in the cache
 
@@ -125,3 +126,16 @@ def huber_estimates(
     variances = np.diag(covariance).copy()
     differences = variances[:, None] + variances[None] - 2 * covariance
     return Path(thresholds, estimates, variances, differences)
+
+
+def asymmetry_by_action(residuals: FloatArray, actions: IntArray | None) -> float:
+    """Return the largest asymmetry of the residuals, over all rows and over those of each action.
+
+    Opposite skews of two actions cancel in pooled residuals, but bias a comparison of the actions.
+    """
+    found = [huber_estimates(residuals).asymmetry()]
+    if actions is not None:
+        own = (residuals[actions == action] for action in np.unique(actions))
+        enough = (each for each in own if len(each) >= RULES.action_rows)
+        found += [huber_estimates(each).asymmetry() for each in enough]
+    return float(max(found))
