@@ -13,7 +13,6 @@ from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.critics.trees import (
     LinearScores,
-    TreeArrays,
     TreeValues,
     averages,
     grown,
@@ -22,6 +21,7 @@ from tailproof.critics.trees import (
 from tailproof.errors import MethodError
 from tailproof.estimators.one_step import gcv_ridge
 from tailproof.features import Basis, PerAction, Standardise
+from tailproof.learners.exact_tree import best_tree, tree_arrays
 from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
@@ -50,36 +50,51 @@ class ScoredPolicy(ScoreLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyTree(ScoredPolicy):
-    """A decision tree on the state; each leaf takes the action with the highest mean score.
+    """A decision tree on the state; each leaf takes the action with the highest sum of scores.
+
+    Up to depth 2 the search is exhaustive: no other tree on the same thresholds has a higher sum
+    (`tailproof.learners.exact_tree`).
 
     Parameters
     ----------
     depth
         Maximum depth; trees of depth 1 or 2 are easy to read.
+    smallest_leaf
+        Fewest rows of a leaf; by default 5 % of the rows, and at least 10.
+    leaf_cost
+        What a further leaf must bring at least, in units of the value.
     """
 
     depth: int = 2
+    smallest_leaf: int | None = None
+    leaf_cost: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise MethodError(f"depth must be at least 1. Got {self.depth!r} instead.")
+        if self.depth not in (1, 2, 3):
+            raise MethodError(f"depth must be 1, 2 or 3. Got {self.depth!r} instead.")
+        if self.smallest_leaf is not None and self.smallest_leaf < 1:
+            raise MethodError(
+                f"smallest_leaf must be at least 1. Got {self.smallest_leaf!r} instead."
+            )
+        if not self.leaf_cost >= 0:
+            raise MethodError(f"leaf_cost must not be negative. Got {self.leaf_cost!r} instead.")
 
     def _member(self, task: LearningTask) -> Any:
-        from sklearn.tree import DecisionTreeRegressor
-
         scores = task.scores
         standardise = Standardise.fit(task.log.states, tame=True)
         z = standardise(task.log.states).astype(np.float32)
-        inputs = z if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
-        smallest = max(10, len(z) // 20)
         # the mean over actions does not affect the choice between them
         contrast = scores - scores.mean(axis=1, keepdims=True)
-        tree = DecisionTreeRegressor(
-            max_depth=self.depth, min_samples_leaf=smallest, random_state=0
-        ).fit(inputs, contrast)
-        arrays = TreeArrays.of(tree)
-        leaf = arrays.leaves(inputs)
-        values = averages(leaf, arrays.nodes) @ contrast
+        tree = best_tree(
+            z.astype(float),
+            contrast,
+            depth=self.depth,
+            smallest=self.smallest_leaf or max(10, len(z) // 20),
+            cost=self.leaf_cost * len(z),
+            thresholds=64 if self.depth < 3 else 32,
+        )
+        arrays, _ = tree_arrays(tree, task.log.n_actions)
+        values = averages(arrays.leaves(z), arrays.nodes) @ contrast
         return TreeValues(standardise, arrays, np.asarray(values), task.log.n_actions)
 
 

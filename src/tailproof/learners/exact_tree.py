@@ -1,0 +1,273 @@
+"""Policy trees of depth 1 and 2 by exhaustive search, and of depth 3 on a chosen first split.
+
+A policy tree maximises Σᵢ Γ(sᵢ, π(sᵢ)) over trees whose leaves take one action each (Athey and Wager
+2021; Zhou, Athey and Wager 2023). With columns cut at B thresholds, all that a tree of depth 2 needs
+to know of a pair of columns is the sum of the scores in each of their B × B cells: cumulative sums over
+both give every tree on that pair, so that rows are visited once for each pair of columns, not for each
+of the (pB)² pairs of splits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailproof.arrays import FloatArray, IntArray
+from tailproof.critics.trees import TreeArrays
+from tailproof.errors import MethodError
+
+_FIRST_SPLITS = 4  # first splits of a tree of depth 3 whose halves are searched exhaustively
+
+
+@dataclass(frozen=True)
+class Node:
+    """A leaf with its action, or a split with the two nodes below it."""
+
+    value: float  # Σ Γ(s, π(s)) over its rows, less the cost of its further leaves
+    rows: int
+    action: int = -1
+    column: int = -1  # of a split
+    threshold: float = 0.0  # rows up to it go left
+    left: Node | None = None
+    right: Node | None = None
+
+    @property
+    def depth(self) -> int:
+        """Number of splits on the longest way to a leaf."""
+        if self.left is None or self.right is None:
+            return 0
+        return 1 + max(self.left.depth, self.right.depth)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Rows with their columns cut at thresholds, and the scores of every action."""
+
+    bins: IntArray  # (n, p) in 0 … B_j, the number of thresholds below the value
+    cuts: tuple[FloatArray, ...]  # (B_j,) thresholds of each column
+    scores: FloatArray  # (n, A + 1); the last column counts the rows
+
+    def of(self, rows: IntArray) -> _Data:
+        """Return some of the rows."""
+        return _Data(self.bins[rows], self.cuts, self.scores[rows])
+
+
+@dataclass(frozen=True)
+class _Limits:
+    smallest: int
+    cost: float
+
+
+def best_tree(
+    inputs: FloatArray,
+    scores: FloatArray,
+    *,
+    depth: int,
+    smallest: int = 1,
+    cost: float = 0.0,
+    thresholds: int = 64,
+) -> Node:
+    """Return the policy tree with the largest sum of scores, less the cost of further leaves.
+
+    Parameters
+    ----------
+    inputs
+        Of rows, (n, p).
+    scores
+        Γ of every action, (n, A).
+    depth
+        Up to 2: no tree of that depth on these thresholds is better. 3: the halves of the best few
+        first splits are searched in that way.
+    smallest
+        Fewest rows of a leaf.
+    cost
+        What a further leaf must bring at least, in units of the summed scores.
+    thresholds
+        Cuts of a column: between all its values if there are so few, else at quantiles.
+
+    Examples
+    --------
+    >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]])
+    >>> gains = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
+    >>> tree = best_tree(x, gains, depth=2)
+    >>> tree.value, tree.column, tree.threshold, tree.left.action, tree.right.action
+    (6.0, 0, 1.5, 0, 1)
+    """
+    if not 0 <= depth <= 3:
+        raise MethodError(f"depth must be 0, 1, 2 or 3. Got {depth!r} instead.")
+    cuts = tuple(_cuts(column, thresholds) for column in inputs.T)
+    bins = np.array(
+        [np.searchsorted(cut, column) for cut, column in zip(cuts, inputs.T, strict=True)],
+        dtype=np.intp,
+    ).T.reshape(len(inputs), len(cuts))
+    counted = np.column_stack([scores, np.ones(len(scores))])
+    return _search(_Data(bins, cuts, counted), _Limits(max(smallest, 1), cost), depth)
+
+
+def tree_arrays(tree: Node, n_actions: int) -> tuple[TreeArrays, FloatArray]:
+    """Return a tree as arrays, and 1 for the action of each node, (N, A), 0 for the others."""
+    nodes: list[Node] = []
+
+    def gather(node: Node) -> None:
+        nodes.append(node)
+        for below in (node.left, node.right):
+            if below is not None:
+                gather(below)
+
+    gather(tree)
+    place = {id(node): k for k, node in enumerate(nodes)}
+    arrays = TreeArrays(
+        roots=np.array([0]),
+        column=np.array([node.column for node in nodes], dtype=np.int32),
+        threshold=np.array([node.threshold for node in nodes]),
+        left=np.array([place.get(id(node.left), -1) for node in nodes], dtype=np.int32),
+        right=np.array([place.get(id(node.right), -1) for node in nodes], dtype=np.int32),
+    )
+    actions = np.array([node.action for node in nodes])
+    return arrays, (actions[:, None] == np.arange(n_actions)).astype(float)
+
+
+def _cuts(column: FloatArray, count: int) -> FloatArray:
+    """Return at most `count` thresholds halfway between values of a column."""
+    values = np.unique(column)
+    if len(values) > count + 1:
+        # exact quantiles of the rows, so that repeated values count as often as they occur
+        ranks = np.linspace(0, len(column) - 1, count + 2)[1:-1].astype(int)
+        values = np.unique(np.concatenate([np.sort(column)[ranks], values[[0, -1]]]))
+    return np.asarray((values[1:] + values[:-1]) / 2)
+
+
+def _leaf(data: _Data) -> Node:
+    totals = data.scores.sum(axis=0)
+    action = int(np.argmax(totals[:-1]))
+    return Node(value=float(totals[action]), rows=len(data.scores), action=action)
+
+
+def _search(data: _Data, limits: _Limits, depth: int) -> Node:
+    leaf = _leaf(data)
+    if depth == 0 or len(data.scores) < 2 * limits.smallest:
+        return leaf
+    if depth == 1:
+        split = _first_split(data, limits)
+        return leaf if split is None else _grow(data, limits, *split, depth=1, least=leaf)
+    if depth == 2:
+        one, split = _search(data, limits, 1), _second_level(data, limits)
+        return one if split is None else _grow(data, limits, *split, depth=2, least=one)
+    best = _search(data, limits, 2)
+    for column, cut in _promising(data, limits):
+        best = _grow(data, limits, column, cut, depth=3, least=best)
+    return best
+
+
+def _grow(data: _Data, limits: _Limits, column: int, cut: int, *, depth: int, least: Node) -> Node:
+    """Return the tree with this first split and the best halves, or `least` if that is as good."""
+    low = data.bins[:, column] <= cut
+    if min(np.count_nonzero(low), np.count_nonzero(~low)) < limits.smallest:
+        return least
+    left, right = (
+        _search(data.of(np.flatnonzero(side)), limits, depth - 1) for side in (low, ~low)
+    )
+    value = left.value + right.value - limits.cost
+    if value <= least.value + 1e-12 * abs(least.value):
+        return least
+    return Node(
+        value=value,
+        rows=len(low),
+        column=column,
+        threshold=float(data.cuts[column][cut]),
+        left=left,
+        right=right,
+    )
+
+
+def _first_split(data: _Data, limits: _Limits) -> tuple[int, int] | None:
+    """Return column and cut of the best tree of depth 1."""
+    totals = data.scores.sum(axis=0)
+    best, found = -np.inf, None
+    for column in range(len(data.cuts)):
+        value = _split_values(_cells(data, column)[:-1].cumsum(axis=0), totals, limits)
+        if len(value) and value.max() > best:
+            best, found = float(value.max()), (column, int(np.argmax(value)))
+    return found
+
+
+def _second_level(data: _Data, limits: _Limits) -> tuple[int, int] | None:
+    """Return column and cut of the first split of the best tree of depth 2."""
+    values = _two_level_values(data, limits)
+    best = [(float(v.max()), j, int(np.argmax(v))) for j, v in enumerate(values) if len(v)]
+    value, column, cut = max(best, default=(-np.inf, -1, -1), key=lambda each: each[0])
+    return (column, cut) if np.isfinite(value) else None
+
+
+def _two_level_values(data: _Data, limits: _Limits) -> list[FloatArray]:
+    """Return, for every first split, the value of the best tree of depth 2 below it, (B_j,) each."""
+    totals = data.scores.sum(axis=0)  # (A + 1,)
+    sides = []  # for every column, the sums left of its cuts, (B_j, A + 1)
+    for column in range(len(data.cuts)):
+        sides.append(_cells(data, column)[:-1].cumsum(axis=0))
+    # Without a second split a side is one leaf; a leaf that is too small rules the first split out.
+    values = []
+    for left in sides:
+        right = totals - left
+        ok = (left[:, -1] >= limits.smallest) & (right[:, -1] >= limits.smallest)
+        values.append(
+            [
+                np.where(ok, left[:, :-1].max(axis=1), -np.inf),
+                np.where(ok, right[:, :-1].max(axis=1), -np.inf),
+            ]
+        )
+    for j in range(len(data.cuts)):
+        for k in range(j, len(data.cuts)):
+            cells = _pair_cells(data, j, k)  # (B_j + 1, B_k + 1, A + 1)
+            for first, table in ((j, cells), (k, cells.swapaxes(0, 1))):
+                left = table[:-1].cumsum(axis=0)  # rows left of each first cut, by second cell
+                right = table.sum(axis=0) - left
+                for side, sums in enumerate((left, right)):
+                    whole = sums.sum(axis=1)  # (B, A + 1)
+                    below = sums[:, :-1].cumsum(axis=1)  # left of each second cut
+                    if below.shape[1] == 0:
+                        continue
+                    found = _split_values(below, whole[:, None], limits).max(axis=1) - limits.cost
+                    np.maximum(values[first][side], found, out=values[first][side])
+                if j == k:
+                    break
+    return [left + right - limits.cost for left, right in values]
+
+
+def _split_values(below: FloatArray, total: FloatArray, limits: _Limits) -> FloatArray:
+    """Return the summed scores of both sides of splits, (…,), from sums below them, (…, A + 1)."""
+    above = total - below
+    value = below[..., :-1].max(axis=-1) + above[..., :-1].max(axis=-1)
+    small = np.minimum(below[..., -1], above[..., -1]) < limits.smallest
+    return np.asarray(np.where(small, -np.inf, value))
+
+
+def _cells(data: _Data, column: int) -> FloatArray:
+    """Return sums of the scores by cell of a column, (B + 1, A + 1)."""
+    size = len(data.cuts[column]) + 1
+    return _sums(data.bins[:, column], size, data.scores)
+
+
+def _pair_cells(data: _Data, j: int, k: int) -> FloatArray:
+    """Return sums of the scores by cells of two columns, (B_j + 1, B_k + 1, A + 1)."""
+    rows, columns = len(data.cuts[j]) + 1, len(data.cuts[k]) + 1
+    cell = data.bins[:, j] * columns + data.bins[:, k]
+    return _sums(cell, rows * columns, data.scores).reshape(rows, columns, -1)
+
+
+def _sums(cell: IntArray, size: int, scores: FloatArray) -> FloatArray:
+    return np.stack(
+        [np.bincount(cell, weights=column, minlength=size) for column in scores.T], axis=-1
+    )
+
+
+def _promising(data: _Data, limits: _Limits) -> list[tuple[int, int]]:
+    """Return the first splits with the best trees of depth 2 below them, at most one for a column."""
+    found = [
+        (float(value.max()), column, int(np.argmax(value)))
+        for column, value in enumerate(_two_level_values(data, limits))
+        if len(value) and np.isfinite(value.max())
+    ]
+    best = sorted(found, key=lambda each: -each[0])[:_FIRST_SPLITS]
+    return [(column, cut) for _, column, cut in best]
