@@ -104,7 +104,7 @@ def test_an_engine_is_used_or_said_to_be_of_no_use(task):
     with Local(workers=2, kind="processes") as engine:
         elsewhere = replace(task, engine=engine)
         found = apart.fit(elsewhere, folds, backup=None, rng=rng(1)).critics
-        assert engine._pool is not None  # its workers did it
+        assert engine._sent is not None  # it was given the work
         assert torch.equal(found.q.flat, wanted.q.flat)
         with pytest.warns(EngineWarning, match=r"in one task.*Run\(workers=\.\.\.\)"):
             base.fit(elsewhere, folds, backup=None, rng=rng(1))

@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import tailproof.checkpoint
 import tailproof.io.mapped
-import tailproof.parallel
 from tailproof import evaluate, method
+from tailproof.checkpoint import CheckpointWarning
 from tailproof.critics.linear import Answers, PartSummary, Statistics
 from tailproof.errors import StorageError
 from tailproof.files import read_file, write_file
 from tailproof.io import read_log, write_log
-from tailproof.parallel import CheckpointWarning, Local
+from tailproof.parallel import Local
 from tailproof.robust.means import AdaptiveHuber, Extremes, FindExtremes
 
 
@@ -125,7 +126,7 @@ def test_progress_makes_nothing_but_dataclasses_of_ours(named, tmp_path):
 
 def test_a_full_disk_is_a_warning_and_the_progress_before_stays(tmp_path, monkeypatch):
     engine = Local(checkpoint=tmp_path / "progress")
-    monkeypatch.setattr(tailproof.parallel, "_EVERY", 0.0)
+    monkeypatch.setattr(tailproof.checkpoint, "_SAVE_EVERY", 0.0)
     task = Count(tmp_path / "notes")
     engine.map_reduce(task, [1, 2, 3], operator.add)
     (file,) = (tmp_path / "progress").iterdir()

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tailproof import evaluate
+from tailproof.checkpoint import fingerprint
 from tailproof.io import read_log
-from tailproof.parallel import Local, fingerprint
+from tailproof.parallel import Local
 
 
 @pytest.fixture
@@ -26,9 +27,8 @@ def modules(tmp_path, monkeypatch):
             path.write_text(text)
 
     def ask(expression="rules.mine", first="import rules"):
-        code = (
-            f"{first}\nfrom tailproof.parallel import fingerprint\nprint(fingerprint({expression}))"
-        )
+        given = "from tailproof.checkpoint import fingerprint"
+        code = f"{first}\n{given}\nprint(fingerprint({expression}))"
         paths = os.pathsep.join([str(folder), *sys.path])
         done = subprocess.run(
             [sys.executable, "-c", code],

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 import tailproof.io.mapped
-import tailproof.parallel
 from tailproof import evaluate
 from tailproof.errors import EngineError, LogError
 from tailproof.io import read_log, write_log
 from tailproof.noise import StudentT
-from tailproof.parallel import Ray, _run
+from tailproof.parallel import Ray
 
 ray = pytest.importorskip("ray")
 # Ray leaves its own pipes and sockets to the garbage collector.
@@ -193,45 +192,6 @@ def test_errors_and_order(cluster, monkeypatch):
         engine.map(module.task, [1])
     with pytest.raises(EngineError, match="lost with its workers more often than it is retried"):
         engine.map(lambda x: os.kill(os.getpid(), signal.SIGKILL), [1])
-
-
-def test_short_items_share_a_task_and_none_is_spoilt_by_another(cluster, monkeypatch):
-    def task(x):
-        if x == 70:
-            raise LogError("70 is no log")
-        return x, ray.get_runtime_context().get_task_id()
-
-    fetched = tailproof.parallel._fetched  # these items count as short on any machine
-    monkeypatch.setattr(tailproof.parallel, "_fetched", lambda *given: (fetched(*given)[0], 0.1))
-    results, found = Ray().results(task, range(100)), []
-    with pytest.raises(LogError, match=r"^70 is no log$"):
-        found.extend(results)
-    assert [x for x, _ in found] == list(range(70))
-    assert len({task for _, task in found}) < 70
-    long = tailproof.parallel._LONG
-    slow = Ray().map(lambda x: time.sleep(x) or task(x), [0.0] * 20 + [long] * 5)
-    assert [x for x, _ in slow] == [0.0] * 20 + [long] * 5
-    assert len({task for _, task in slow[20:]}) == 5  # each ends the task that began it
-
-
-def test_a_task_of_several_items_ends_when_they_last_or_fill_memory(monkeypatch):
-    def run(*sizes):
-        done, spent = _run(lambda shared, x: np.ones(x // 8) / shared, list(sizes), 2, "it", 0)
-        assert all(each.nbytes == size for each, size in zip(done, sizes, strict=False))
-        return len(done), spent
-
-    monkeypatch.setattr(tailproof.parallel, "_LONG", np.inf)
-    assert run(800, 800, 800)[0] == 3
-    assert run(800)[1] < 0.5
-    monkeypatch.setattr(tailproof.parallel, "_LARGE", 1500)
-    done, spent = run(800, 800, 800)
-    assert (done, 1 < spent < 2) == (2, True)
-    assert run(8000, 800)[0] == 1
-    assert run(800, -8, 800)[0] == 1
-    with pytest.raises(ValueError, match="negative dimensions"):
-        run(-8, 800)
-    monkeypatch.setattr(tailproof.parallel, "_LONG", 1e-9)
-    assert run(8, 8, 8)[0] == 1
 
 
 def test_stopping_cancels_what_is_under_way(cluster, tmp_path, wait_until):

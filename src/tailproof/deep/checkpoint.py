@@ -18,9 +18,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from tailproof.checkpoint import CheckpointWarning
 from tailproof.errors import StorageError, TailproofError
 from tailproof.files import write_whole
-from tailproof.parallel import CheckpointWarning
 
 _FORMAT = "tailproof checkpoint 1"
 _KEPT = 2

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tailproof.arrays import FloatArray
+from tailproof.checkpoint import fingerprint
 from tailproof.errors import TailproofError
-from tailproof.parallel import Engine, fingerprint, one_thread, running
+from tailproof.parallel import Engine, one_thread, running
 from tailproof.policies.forms import Policy
 from tailproof.studies.battery.cells import (
     NOISES,
