@@ -5,10 +5,10 @@ BIN := .venv/bin
 export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench reproduce clean
 
 demo: .venv/base
-	$(BIN)/tailproof demo
+	$(BIN)/python -m examples.storm --report demo-report.html
 
 test: lint
 	$(BIN)/pytest -n 2
@@ -19,7 +19,10 @@ lint: .venv/ready
 	$(BIN)/mypy
 
 bench: .venv/ready
-	for file in benchmarks/*.py; do $(BIN)/python $$file --quick || exit 1; done
+	for file in benchmarks/[a-z]*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) --quick || exit 1; done
+
+reproduce: .venv/ready
+	$(BIN)/python -m reproduction cartpole bandit theory
 
 # The demo needs the core alone; the tests need every extra, torch (by its pin) among them.
 .venv/base: pyproject.toml constraints.txt

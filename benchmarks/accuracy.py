@@ -5,7 +5,7 @@ ROAM-DM has at most a third of FQE's RMSE at df = 1, ROAM-FQE is no worse than R
 the paper's grid, and pooled weights with adaptive Huber or Catoni lose to neither LSTD nor
 ROAM-Variant by more than noise.
 
-    python benchmarks/accuracy.py [--quick] [--json] [--replicates N]
+    python -m benchmarks.accuracy [--quick] [--json] [--replicates N]
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
-from parts.options import parser as options_parser
-from parts.options import print_json
 
+from benchmarks.parts.options import parser as options_parser
+from benchmarks.parts.options import print_json
 from tailproof import evaluate, method
 from tailproof.noise import Contaminated, Gaussian, LogNormal, Noise, Pareto, StudentT
 from tailproof.robust.means import AdaptiveHuber, Catoni, MedianOfMeans

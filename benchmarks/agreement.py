@@ -1,6 +1,6 @@
 """Do `evaluate`, `compare`, `diagnose` and `learn` say the same about a log?
 
-    python benchmarks/agreement.py [--quick] [--json] [--logs N]
+    python -m benchmarks.agreement [--quick] [--json] [--logs N]
 
 Draws small logs of seven kinds (light, heavy, skewed, clustered, zero-inflated, one-step, sequential)
 and asks every door about each: tails, skew, unit, estimator, method, value, logged value, gain and
@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from parts.options import parser, print_json
+from benchmarks.parts.options import parser, print_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

@@ -1,6 +1,6 @@
 """Speed of the stacked training: against a loop over modules, its own matrix products, and d3rlpy.
 
-``python benchmarks/deep.py [--quick] [--json] [--threads N] [--d3rlpy PYTHON]``: everything is
+``python -m benchmarks.deep [--quick] [--json] [--threads N] [--d3rlpy PYTHON]``: everything is
 timed in the same run with the same threads, in turns, and the median round of each counts. On one
 thread the clock is the processor's time, which a busy machine disturbs least; with more it is the
 wall's. Exit code 1 when a target is missed.
@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from parts.autograd import LoopedIQL, LoopedSAC, StackedIQL
-from parts.d3rlpy_rate import d3rlpy_rate
-from parts.options import parser as options_parser
-from parts.options import print_json
-from parts.workload import BATCH, ROWS, group, products
 
+from benchmarks.parts.autograd import LoopedIQL, LoopedSAC, StackedIQL
+from benchmarks.parts.d3rlpy_rate import d3rlpy_rate
+from benchmarks.parts.options import parser as options_parser
+from benchmarks.parts.options import print_json
+from benchmarks.parts.workload import BATCH, ROWS, group, products
 from tailproof.deep import IQL, SAC
 from tailproof.deep.actor_critic import ActorCriticLearner
 from tailproof.deep.cloning import CloningLearner

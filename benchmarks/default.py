@@ -1,4 +1,4 @@
-"""The default against every fixed method, on the battery of `tailproof bench`.
+"""The default against every fixed method, on the battery of `python -m benchmarks.battery`.
 
 Targets, on seeds that played no part in designing it:
 
@@ -13,7 +13,7 @@ Targets, on seeds that played no part in designing it:
    most 1.5 times LSTD's, all measured in this run.
 5. Under 50 ms for a log of 10,000 steps, and linear in n (CPU time, one thread).
 
-    python benchmarks/default.py [--quick] [--json] [--replicates N] [--seed S] [--jobs N]
+    python -m benchmarks.default [--quick] [--json] [--replicates N] [--seed S] [--jobs N]
                                  [--record FILE]
 
 With --record a stopped run goes on where it stopped. --quick has too few logs to judge targets 1, 3
@@ -31,19 +31,19 @@ import time
 from typing import Any
 
 import numpy as np
-from parts.options import parser as options_parser
-from parts.options import print_json
 from scipy.stats import binom
 
+from benchmarks.battery import Battery, Findings, Leaderboard, leaderboard, run
+from benchmarks.battery.cells import NOISES
+from benchmarks.battery.entrants import LEVELS, Named
+from benchmarks.battery.run import CellLog
+from benchmarks.battery.score import geometric_mean, ratio_spread
+from benchmarks.battery.select import chosen_battery
+from benchmarks.parts.options import parser as options_parser
+from benchmarks.parts.options import print_json
 from tailproof import evaluate, method
 from tailproof.noise import StudentT
 from tailproof.parallel import Local
-from tailproof.studies.battery import Battery, Findings, Leaderboard, leaderboard, run
-from tailproof.studies.battery.cells import NOISES
-from tailproof.studies.battery.entrants import LEVELS, Named
-from tailproof.studies.battery.run import CellLog
-from tailproof.studies.battery.score import geometric_mean, ratio_spread
-from tailproof.studies.battery.select import chosen_battery
 from tailproof.worlds import CartPole
 
 LIMITS = {10_000: (1.05, 1.5), 2000: (1.15, 2.0)}

@@ -4,7 +4,7 @@ The rival is the obvious implementation: scikit-learn's Ridge refitted for each 
 iteration. Targets on a CartPole log of 100 × 100 steps: ROAM-DM with K = 5 at least 40 times as fast,
 ROAM-FQE at least 20 times, K = 5 at most 1.5 times as long as K = 1, and time linear in n.
 
-    python benchmarks/evaluation.py [--quick] [--json]
+    python -m benchmarks.evaluation [--quick] [--json]
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from parts.options import parser as options_parser
-from parts.options import print_json
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
 
+from benchmarks.parts.options import parser as options_parser
+from benchmarks.parts.options import print_json
 from tailproof import Absolute, Log, evaluate, method
 from tailproof.log.folds import Split
 from tailproof.noise import StudentT

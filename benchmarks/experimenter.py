@@ -1,6 +1,6 @@
 """What experimenters ask: quantiles, tail means, ratios, relative lifts, and bounds for growing logs.
 
-    python benchmarks/experimenter.py [--quick] [--json] [--part NAME ...] [--data FOLDER] [--seed S]
+    python -m benchmarks.experimenter [--quick] [--json] [--part NAME ...] [--data FOLDER] [--seed S]
                                       [--logs N] [--record FILE]
 
 Parts: intervals (quantiles, CVaR, ratios and relative lifts on logs of 500, 2,000 and 10,000 rows),
@@ -18,8 +18,8 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 
 import sys
 
-from parts import experiment
-from parts.running import Part, run_parts
+from benchmarks.parts import experiment
+from benchmarks.parts.running import Part, run_parts
 
 PARTS: dict[str, Part] = {
     "intervals": (experiment.measure, experiment.show),

@@ -5,9 +5,9 @@ random moments, several times in a row, and started again: the result must be th
 disturbed, to the last bit. Files of every format are damaged (bits, bytes, cuts, insertions): reading
 one must end in an error of ours, or in an answer; for formats with checksums, in the same answer.
 
-    python benchmarks/faults.py                    # 100 kills, 10,000 damaged files of each format
-    python benchmarks/faults.py --quick            # 4 kills, 60 files of each
-    python benchmarks/faults.py --out folder       # goes on where it was stopped
+    python -m benchmarks.faults                    # 100 kills, 10,000 damaged files of each format
+    python -m benchmarks.faults --quick            # 4 kills, 60 files of each
+    python -m benchmarks.faults --out folder       # goes on where it was stopped
 
 Exit code 1 if anything was lost, made up, or ended in a traceback or a crash.
 """
@@ -62,9 +62,9 @@ found = evaluate(log, world.target(), method=chosen, gamma=0.9, engine=engine)
 answer = found.fold_values.tobytes()
 """,
     "bench": """
-from tailproof.studies.battery.cells import Setting
-from tailproof.studies.battery.entrants import Named
-from tailproof.studies.battery.run import Battery, run
+from benchmarks.battery.cells import Setting
+from benchmarks.battery.entrants import Named
+from benchmarks.battery.run import Battery, run
 from tailproof.methods.catalogue import method
 entrants = {name: Named(method(name)) for name in ("lstd", "roam-variant")}
 settings = (Setting("linear", "fair", 500), Setting("tabular", "good", 500))
@@ -74,7 +74,7 @@ found = run(battery, record=folder / "record.jsonl")
 answer = b"".join(each.values.tobytes() for each in found.cells().values())
 """,
     "reproduce": """
-from tailproof.studies.paper.command import reproduce
+from reproduction.command import reproduce
 out = folder / "out"
 reproduce(["bandit"], quick=True, replicates=3, jobs=1, out=out, progress=False)
 answer = (out / "bandit.parquet").read_bytes() + (out / "bandit.json").read_bytes()

@@ -1,8 +1,8 @@
 """Which answers moved? Record the answers of all doors on fixed logs, and compare with them later.
 
-    python benchmarks/frozen.py record FILE [--only PATTERN ...]
-    python benchmarks/frozen.py compare [FILE] [--only PATTERN ...] [--texts] [--all]
-    python benchmarks/frozen.py check [--quick]
+    python -m benchmarks.frozen record FILE [--only PATTERN ...]
+    python -m benchmarks.frozen compare [FILE] [--only PATTERN ...] [--texts] [--all]
+    python -m benchmarks.frozen check [--quick]
 
 `compare` prints what moved by more than rounding, by door, log and method, and ends with exit code 1 if
 a number moved or is gone; changed texts are counted (`--texts` prints them) and are no failure. `check`
@@ -41,9 +41,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from parts.frozen_logs import MAKERS, Case, case, file
 
 import tailproof as tp
+from benchmarks.parts.frozen_logs import MAKERS, Case, case, file
 
 BASELINE = Path(__file__).parent / "results" / "frozen.json.gz"
 LEVELS = (0.8, 0.95)

@@ -1,6 +1,6 @@
 """Learning without a method: does it do harm, does it help, and how long does it take?
 
-    python benchmarks/learning.py [--quick] [--json] [--part NAME ...] [--data FOLDER] [--seed S]
+    python -m benchmarks.learning [--quick] [--json] [--part NAME ...] [--data FOLDER] [--seed S]
                                   [--record FILE]
 
 Parts: worlds (ten worlds with a known truth), nulls (logs in which no action changes anything), real
@@ -18,8 +18,8 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 
 import sys
 
-from parts import harm, learning_speed
-from parts.running import Part, run_parts
+from benchmarks.parts import harm, learning_speed
+from benchmarks.parts.running import Part, run_parts
 
 PARTS: dict[str, Part] = {
     "worlds": (harm.worlds, harm.show),

@@ -3,8 +3,8 @@
 Every measurement is a process of its own; CPU seconds are user and system together. Exit code 1 if a
 limit is passed.
 
-    python benchmarks/limits.py            # a million rows
-    python benchmarks/limits.py --quick    # a hundred thousand rows, limits to match
+    python -m benchmarks.limits            # a million rows
+    python -m benchmarks.limits --quick    # a hundred thousand rows, limits to match
 """
 
 from __future__ import annotations

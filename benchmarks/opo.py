@@ -12,7 +12,7 @@ of the paper's grid (Student t, df from 1 to 2, κ 1 and 2); with the equal ridg
 df = 1, κ = 1, and FQI itself is healthy there without noise, with a regret of at most 2. On tabular
 MDPs at most 0.4 of it at df = 1, κ = 1.
 
-    python benchmarks/opo.py [--world cartpole|tabular] [--quick] [--json] [--replicates N] [--jobs J]
+    python -m benchmarks.opo [--world cartpole|tabular] [--quick] [--json] [--replicates N] [--jobs J]
                              [--output records.jsonl]
 
 Records go to the output file as they come; a run that finds it goes on where the last one stopped.
@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from parts.options import parser as options_parser
-from parts.options import print_json
 
+from benchmarks.parts.options import parser as options_parser
+from benchmarks.parts.options import print_json
 from tailproof import (
     Absolute,
     Learned,

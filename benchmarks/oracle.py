@@ -4,8 +4,8 @@ The oracle (tests/oracle.py) is plain numpy and shares no code with the library.
 memory, from disk, with threads and with processes in turn, and learned from; a number that differs by
 more than rounding is a miss. Exit code 1 if there is any.
 
-    python benchmarks/oracle.py            # 2,000 logs
-    python benchmarks/oracle.py --quick    # 80 logs
+    python -m benchmarks.oracle            # 2,000 logs
+    python -m benchmarks.oracle --quick    # 80 logs
 """
 
 from __future__ import annotations

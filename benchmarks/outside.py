@@ -1,6 +1,6 @@
 """The default on worlds and data that it was not made for.
 
-    python benchmarks/outside.py [--quick] [--json] [--part NAME ...] [--data FOLDER] [--seed S]
+    python -m benchmarks.outside [--quick] [--json] [--part NAME ...] [--data FOLDER] [--seed S]
                                  [--logs N] [--record FILE]
 
 Parts: worlds (accuracy and intervals in ten sequential worlds), tenfold (the same on logs ten times as
@@ -20,8 +20,8 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 
 import sys
 
-from parts import one_step, sequential
-from parts.running import Part, run_parts
+from benchmarks.parts import one_step, sequential
+from benchmarks.parts.running import Part, run_parts
 
 PARTS: dict[str, Part] = {
     "worlds": (sequential.measure, sequential.show),

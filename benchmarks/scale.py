@@ -13,7 +13,7 @@ and evaluating it together, on one thread. Targets:
 
 It also measures what a million rows cost against features and folds, for the guide.
 
-    python benchmarks/scale.py [--quick] [--json] [--data FOLDER] [--only cartpole ...]
+    python -m benchmarks.scale [--quick] [--json] [--data FOLDER] [--only cartpole ...]
 
 `--data` keeps the generated Parquet files (4 GB; 0.3 GB with `--quick`) for the next run.
 """
@@ -40,9 +40,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from parts.options import parser as options_parser
-from parts.options import print_json
 
+from benchmarks.parts.options import parser as options_parser
+from benchmarks.parts.options import print_json
 from tailproof import Method, evaluate, method
 from tailproof.io import read_log
 from tailproof.noise import StudentT

@@ -6,10 +6,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from examples.storm.story import DAYS, HUB, PLAIN, STORMY, TONES, WEEKS, estimates_axes, season_of
 from tailproof.report.page import stylesheet
 from tailproof.report.plots import COLOURS, as_svg, colour_of, page_axes
-from tailproof.studies.storm.page import TONES, estimates_axes
-from tailproof.studies.storm.story import DAYS, HUB, PLAIN, STORMY, WEEKS, season_of
 
 SHOWN = (PLAIN, DAYS, WEEKS)
 

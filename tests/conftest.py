@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from benchmarks.battery.linear import LinearMDP
 from tailproof import Log
 from tailproof.noise import StudentT
-from tailproof.worlds import CartPole, LinearMDP, TabularMDP
+from tailproof.worlds import CartPole, TabularMDP
 
 settings.register_profile("default", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("default")

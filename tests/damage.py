@@ -24,6 +24,7 @@ from tailproof import Log, PerAction, Polynomial, evaluate, learn, load_policy, 
 from tailproof.errors import TailproofError
 from tailproof.io import read_log
 
+sys.path.append(str(Path(__file__).parents[1]))  # for the battery, when run as a script
 MEMORY = 6 << 30  # bytes of address space: more is a bomb that went off
 SECONDS = 60
 
@@ -152,7 +153,7 @@ def read_progress(path: Path) -> bytes:
 
 
 def read_journal(path: Path) -> bytes:
-    from tailproof.studies.journal import Journal
+    from reproduction.journal import Journal
 
     with Journal(path, {"name": "x"}) as journal:
         for key in ("a", "b", "c"):
@@ -162,8 +163,8 @@ def read_journal(path: Path) -> bytes:
 
 
 def read_record(path: Path) -> bytes:
-    from tailproof.studies.battery.cells import Setting
-    from tailproof.studies.battery.run import Battery, run
+    from benchmarks.battery.cells import Setting
+    from benchmarks.battery.run import Battery, run
 
     battery = Battery(
         entrants={"mean": mean_reward},

@@ -45,7 +45,7 @@ def test_every_name_is_declared_where_it_lives_and_to_type_checkers():
 
 @pytest.mark.parametrize(
     "first",
-    ["tailproof.doors.learned", "tailproof.doors.evaluate", "tailproof.cli.studies"],
+    ["tailproof.doors.learned", "tailproof.doors.evaluate", "tailproof.cli.doors"],
 )
 def test_a_function_is_never_hidden_by_the_module_of_its_name(first):
     code = (

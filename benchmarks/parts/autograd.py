@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parts.workload import ACTIONS, BATCH, ROWS, STATES
+from benchmarks.parts.workload import ACTIONS, BATCH, ROWS, STATES
 from tailproof.deep.critics import LOG_STD
 from tailproof.deep.data import Transitions, row_draws
 from tailproof.deep.losses import squashed_log_density

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-from parts.workload import ACTIONS, BATCH, ROWS, STATES
+from benchmarks.parts.workload import ACTIONS, BATCH, ROWS, STATES
 
 D3RLPY = """
 import json, sys, time

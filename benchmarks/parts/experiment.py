@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from parts.populations import Population, full_information, made_populations, real_populations
-from parts.records import Records
+from benchmarks.parts.populations import (
+    Population,
+    full_information,
+    made_populations,
+    real_populations,
+)
+from benchmarks.parts.records import Records
 from tailproof import Log, confidence_sequence, evaluate, returns_under
 from tailproof.arrays import FloatArray
 from tailproof.robust.intervals import tail_mean, weighted_quantile

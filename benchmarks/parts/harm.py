@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from parts.populations import act, claims, hillstrom, limeqo
-from parts.records import Records
-from parts.worlds import WORLDS, ABTest, SkewByAction, Tabular, World, draw_log, truth
+from benchmarks.parts.populations import act, claims, hillstrom, limeqo
+from benchmarks.parts.records import Records
+from benchmarks.parts.worlds import WORLDS, ABTest, SkewByAction, Tabular, World, draw_log, truth
 from tailproof import Log, compare, learn
 from tailproof.errors import TailproofError
 from tailproof.policies.forms import Always, action_probabilities

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
 
-from parts.records import Records
+from benchmarks.parts.records import Records
 from tailproof import Absolute, Log, learn, method
 from tailproof.log.folds import Split
 from tailproof.methods.catalogue import LEARNING

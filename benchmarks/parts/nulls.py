@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parts.populations import (
+from benchmarks.parts.populations import (
     Population,
     Rule,
     chosen,

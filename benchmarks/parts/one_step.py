@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from parts.nulls import EFFECTS, null_populations
-from parts.populations import Population, made_populations, real_populations
-from parts.records import Records
+from benchmarks.parts.nulls import EFFECTS, null_populations
+from benchmarks.parts.populations import Population, made_populations, real_populations
+from benchmarks.parts.records import Records
 from tailproof import compare, evaluate
 from tailproof.arrays import FloatArray
 from tailproof.policies.forms import Always

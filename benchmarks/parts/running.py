@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from parts.options import parser, print_json
-from parts.records import Records
+from benchmarks.parts.options import parser, print_json
+from benchmarks.parts.records import Records
 
 #: What measures a part, returning what was found and the targets missed; and what prints it.
 Part = tuple[Callable[..., tuple[dict[str, Any], list[str]]], Callable[[dict[str, Any]], None]]

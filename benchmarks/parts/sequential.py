@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from parts.records import Records
-from parts.worlds import WORLDS, World, draw_log, target_policy, truth
+from benchmarks.parts.records import Records
+from benchmarks.parts.worlds import WORLDS, World, draw_log, target_policy, truth
 from tailproof import evaluate
 from tailproof.arrays import FloatArray
 from tailproof.errors import LevelError

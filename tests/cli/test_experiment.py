@@ -110,10 +110,3 @@ def test_mistakes_are_named(shop, more, message):
     result = evaluate(shop, *more)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
-
-
-def test_the_demonstration_for_insurers():
-    result = run("demo", "insurance", "--quick", "--json")
-    record = json.loads(result.stdout)
-    assert record["capped_truth"] > 1.8 * record["truth"]
-    assert set(record["held"]) == set(record["readings"])

@@ -182,14 +182,16 @@ def interrupted(module, *words, swallowed=False, handler="default_int_handler", 
         "numpy.random._pickle",  # in the middle of numpy
         "scipy",
         "rich.progress",
-        "tailproof.cli.studies",
+        "tailproof.cli.doors",
         "matplotlib.figure",  # the command runs and has not written its report
     ],
 )
-def test_an_interrupt_while_loading_is_one_line(module, tmp_path):
-    done = interrupted(module, "demo", "--quick", cwd=tmp_path)
+def test_an_interrupt_while_loading_is_one_line(module, odd_log, tmp_path):
+    report = tmp_path / "report.html"
+    words = ["diagnose", odd_log, "--gamma", "0.5", "--report", report, "--quiet"]
+    done = interrupted(module, *words)
     assert (done.returncode, done.stderr) == (130, "Error: Interrupted.\n")
-    assert not list(tmp_path.iterdir())
+    assert not report.exists()
 
 
 def test_an_interrupt_that_an_import_would_swallow_is_not_ignored():

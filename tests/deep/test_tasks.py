@@ -4,19 +4,19 @@ import gymnasium
 import numpy as np
 import pytest
 
-from tailproof import Continuous, Log, MeanMinusStd, Median, Method, Quantile
-from tailproof.deep import IQL, Evaluation, Run, play
-from tailproof.deep.rows import deep_rows
-from tailproof.deep.tasks import PRESETS, REFERENCE, normalised, preset, scorer
-from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
-from tailproof.io import read_rollouts
-from tailproof.studies.paper.deep_rows import (
+from reproduction.deep_rows import (
     clipped,
     implicit_study,
     to_return_range,
     variant_folds,
     with_variants,
 )
+from tailproof import Continuous, Log, MeanMinusStd, Median, Method, Quantile
+from tailproof.deep import IQL, Evaluation, Run, play
+from tailproof.deep.rows import deep_rows
+from tailproof.deep.tasks import PRESETS, REFERENCE, normalised, preset, scorer
+from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
+from tailproof.io import read_rollouts
 
 
 def test_rows_are_methods_and_share_their_critics():

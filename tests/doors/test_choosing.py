@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
+from examples.storm import storage
 from tailproof import Log, method
 from tailproof.doors.learn import choose_learner
 from tailproof.features.ladder import basis_for
 from tailproof.noise import Gaussian, LogNormal, Pareto, StudentT
 from tailproof.profile.shape import reward_shape
-from tailproof.worlds import storage
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples.storm import storage
 from tailproof import FQE, Comparison, Joint, Log, Mean, compare, evaluate, method
 from tailproof.doors.compare import LOGGED, probability_first_is_best
 from tailproof.doors.evaluate import logged_value
@@ -16,7 +17,7 @@ from tailproof.estimators.ladder import is_settled
 from tailproof.log.log import discounted_returns
 from tailproof.noise import StudentT
 from tailproof.robust.means import AdaptiveHuber
-from tailproof.worlds import CartPole, storage
+from tailproof.worlds import CartPole
 
 
 def zero(states: np.ndarray) -> np.ndarray:

@@ -3,12 +3,13 @@ import json
 import numpy as np
 import pytest
 
+from examples.storm import storage
 from tailproof import Absolute, Diagnosis, Log, diagnose, evaluate, method
 from tailproof.doors.diagnose import linear_reference
 from tailproof.errors import LogError, MethodError, PolicyError, TailproofError
 from tailproof.noise import Gaussian, Noise, Pareto, StudentT
 from tailproof.robust.tails import tail_index
-from tailproof.worlds import CartPole, storage
+from tailproof.worlds import CartPole
 
 
 def noisy(world: CartPole, noise: Noise, *, episodes: int = 100, seed: int = 3) -> Diagnosis:

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from examples.storm import storage
 from tailproof import Absolute, Log, Method, Split, evaluate, method
 from tailproof.estimators.sequential import Auto
 from tailproof.noise import Gamma, Gaussian, Pareto, StudentT
 from tailproof.profile.shape import clusters
-from tailproof.worlds import storage
 
 
 def run(world, noise, **options):

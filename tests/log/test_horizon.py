@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from examples.storm import storage
 from tailproof import Log, evaluate
 from tailproof.errors import LogError
 from tailproof.log.horizon import ends_by_the_clock, unknown_rest, with_step
 from tailproof.policies.forms import Always, Uniform
-from tailproof.worlds import CartPole, storage
+from tailproof.worlds import CartPole
 
 EPISODES, STEPS = 60, 6
 STEP = np.tile(np.arange(STEPS, dtype=float), EPISODES)

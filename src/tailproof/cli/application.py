@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tailproof.cli import doors, learn, studies
+from tailproof.cli import doors, learn
 from tailproof.cli.data import data
 from tailproof.cli.session import EXIT_CODES, FULL, Session, command
 from tailproof.report.text import versions
@@ -30,14 +30,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog=EXIT_CODES,
 )
-app.command()(studies.demo)
 app.command()(doors.diagnose)
 app.command()(doors.evaluate)
 app.command()(doors.compare)
 app.command()(learn.learn)
 app.command()(doors.methods)
-app.command()(studies.bench)
-app.command()(studies.reproduce)
 app.add_typer(data, name="data")
 
 

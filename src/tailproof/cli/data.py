@@ -18,11 +18,10 @@ from tailproof.policies.text import policy_from_text
 
 data = typer.Typer(
     no_args_is_help=True,
-    help="Make logs with a known origin: CartPole, electricity storage, any Gymnasium environment.",
+    help="Make logs with a known origin: CartPole, any Gymnasium environment.",
 )
 WORLDS = {
     "cartpole": "The paper's CartPole: 100 steps an episode, rewards in [0, 1], with any noise.",
-    "storage": "A battery at an ERCOT hub, 2021-22: real prices, one winter storm, groups of weeks.",
     "Hopper-v5, …": "Any Gymnasium environment, by its id, run by a policy that you give.",
 }
 NOISES: dict[str, Any] = {
@@ -54,18 +53,15 @@ def list_worlds(session: Session) -> None:
 class MakeOptions:
     """The world, the size of the log, and the output file."""
 
-    name: str = typer.Argument(help="cartpole, storage, or a Gymnasium id such as Hopper-v5.")
+    name: str = typer.Argument(help="cartpole, or a Gymnasium id such as Hopper-v5.")
     out: Path | None = typer.Option(None, help="A .parquet or .csv file; NAME.parquet by default.")
-    episodes: int = typer.Option(100, help="How many (not storage: one a day).")
+    episodes: int = typer.Option(100, help="How many.")
     steps: int | None = typer.Option(None, help="Longest episode.")
     noise: str | None = typer.Option(
         None,
         help="Noise to add to the rewards, as student-t:1.1 or pareto:1.5.",
         metavar="NAME:NUMBER",
     )
-    hub: str = typer.Option("HB_NORTH", help="storage: the hub.")
-    year: int | None = typer.Option(None, help="storage: 2021 or 2022; both if left out.")
-    storm: bool = typer.Option(True, help="storage: keep the winter storm's days.")
     policy: str | None = typer.Option(None, help="Gymnasium: who acts, as in `tailproof evaluate`.")
     seed: int = SEED
 
@@ -119,12 +115,10 @@ def named_noise(text: str) -> Any:
 
 
 def _made(asked: MakeOptions) -> Log:
-    from tailproof.worlds import CartPole, storage
+    from tailproof.worlds import CartPole
 
     if asked.name == "cartpole":
         return CartPole().log(asked.episodes, asked.steps, seed=asked.seed)
-    if asked.name == "storage":
-        return storage.log(asked.hub, asked.year, asked.seed, storm=asked.storm)
     return _played(asked)
 
 

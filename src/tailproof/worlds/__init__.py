@@ -11,10 +11,9 @@ import numpy as np
 from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.log.spaces import ActionSpace
 from tailproof.worlds.cartpole import CartPole
-from tailproof.worlds.linear import LinearMDP
 from tailproof.worlds.tabular import TabularMDP
 
-__all__ = ["CartPole", "LinearMDP", "TabularMDP", "World"]
+__all__ = ["CartPole", "TabularMDP", "World"]
 
 
 class World(Protocol):

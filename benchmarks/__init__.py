@@ -1,0 +1,1 @@
+"""Long measurements, each run as `python -m benchmarks.<name>`."""

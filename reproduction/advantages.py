@@ -1,0 +1,141 @@
+"""Beyond the paper: accuracy of advantages under noise, for SQL, IQL and their ROOM variants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reproduction import drawing
+from reproduction.datasets import BUDGET, TINY, deep_experiment
+from reproduction.drawing import Look
+from reproduction.experiment import Cell, Claim, Job, Results, Row, Settings, Verdict
+from reproduction.implicit import LOOKS as ALL
+from reproduction.implicit import base_of, label, prepared_log
+from reproduction.summary import Measure, Summary, summarise
+from tailproof.arrays import FloatArray
+from tailproof.deep.bases import IQL, SQL
+from tailproof.deep.settings import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LOOKS = {
+    "clean": Look("without noise", drawing.GREEN, "o"),
+    **{
+        name: replace(ALL[name], label=label(name, "the base"))
+        for name in ("vanilla", "ma", "room-vm", "p-room-vm", "clipped")
+    },
+}
+#: Diverged critics have agreement 0.
+AGREEMENT = Measure("agreement", higher_is_better=True, missing=0.0)
+BASES = {"SQL": SQL, "IQL": IQL}
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """Return one cell per base, data set and κ, largest κ first."""
+    return [
+        {"base": base, "dataset": name, "kappa": kappa}
+        for kappa in sorted(settings["kappas"], reverse=True)
+        for base in BASES
+        for name in settings["datasets"]
+    ]
+
+
+def run(job: Job) -> list[Row]:
+    """Return the agreement of each method's advantages with those from noise-free rewards."""
+    from reproduction.deep_rows import advantage_study
+
+    settings, (clean, log) = job.settings, prepared_log(job)
+    quiet = Run(threads=1, progress=False)
+    found = advantage_study(
+        log,
+        clean,
+        base_of(job, BASES[job.cell["base"]], clean, run=quiet),
+        seed=job.integer(1),
+        folds=settings["folds"],
+        quantile=settings["quantile"],
+    )
+    return [{"method": name, "agreement": found.get(name)} for name in LOOKS]
+
+
+def agreement(results: Results, name: str, **wanted: Any) -> FloatArray:
+    """Return the mean agreement over seeds in each cell of these values."""
+    places = [cell for cell in cells(results.settings) if wanted.items() <= cell.items()]
+    return np.array(
+        [AGREEMENT.values(results, method=name, **cell).mean() for cell in places], dtype=float
+    )
+
+
+def draw(results: Results) -> Figure:
+    """Draw the mean agreement over data sets, a panel for each base."""
+    figure, axes = drawing.new_figure(1, len(BASES), width=8.6, height=3.6, sharey="row")
+    settings, kappas = results.settings, sorted(results.settings["kappas"])
+
+    def found(name: str, base: str) -> list[Summary]:
+        return [summarise(agreement(results, name, base=base, kappa=kappa)) for kappa in kappas]
+
+    for axis, base in zip(axes[0], BASES, strict=True):
+        drawing.curves(axis, range(len(kappas)), LOOKS, partial(found, base=base), spread=0.07)
+        axis.set_xticks(range(len(kappas)), [f"{kappa:g}" for kappa in kappas])
+    return drawing.finish(
+        figure,
+        axes,
+        f"Q − V against r + γV(s') − V(s) without noise. {len(settings['datasets'])} data sets, "
+        f"seeds: {results.replicates}, {settings['steps']:,} critic steps, hidden "
+        f"{'×'.join(map(str, settings['hidden']))}.\nBars: 95 % intervals over data sets.",
+        titles=BASES,
+        x="κ",
+        y="rank correlation of advantages",
+    )
+
+
+def judge(results: Results) -> list[Claim]:
+    """Judge whether robust aggregates give more accurate advantages than their competitors."""
+    return [
+        _claim(results, first, second, kappa)
+        for kappa in sorted(results.settings["kappas"])
+        for first in ("room-vm", "p-room-vm")
+        for second in ("vanilla", "ma", "clipped")
+    ]
+
+
+def _claim(results: Results, first: str, second: str, kappa: float) -> Claim:
+    one, two = (agreement(results, name, kappa=kappa) for name in (first, second))
+    gap = summarise(one - two)
+    verdict: Verdict = "undecided"
+    if gap.low > 0 or gap.high < 0:
+        verdict = "holds" if gap.low > 0 else "does not hold"
+    return Claim(
+        f"Beyond the paper: at κ = {kappa:g} the advantages of {LOOKS[first].label} are better than "
+        f"those of {LOOKS[second].label}",
+        verdict,
+        f"rank correlations {one.mean():.2f} and {two.mean():.2f}, difference {gap}, {len(one)} cells",
+    )
+
+
+def _of_critics(settings: Settings) -> dict[str, Any]:
+    return {
+        name: settings[name] for name in settings if "policy" not in name and "eval" not in name
+    }
+
+
+ADVANTAGES = deep_experiment(
+    "advantages",
+    "beyond the paper",
+    "What is left of the advantages under noise?",
+    cells,
+    run,
+    draw,
+    judge,
+    settings={
+        **_of_critics(BUDGET),
+        "kappas": (0.1, 10.0, 100.0),
+        "steps": 3_000,
+        "alpha": 10.0,
+        "beta": 3.0,
+    },
+    quick=_of_critics(TINY),
+)

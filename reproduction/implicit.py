@@ -1,0 +1,388 @@
+"""Figures 5, A1 and A2 and table A3: SQL, IQL and their ROOM rows on continuous control."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import binom
+
+from reproduction import drawing
+from reproduction.datasets import (
+    BUDGET,
+    TINY,
+    cells,
+    deep_experiment,
+    evaluation,
+    origins,
+    read_data,
+)
+from reproduction.drawing import Look
+from reproduction.experiment import Cell, Claim, Job, Results, Row, Verdict
+from reproduction.summary import SCORE, Summary, Tally, summarise, together, verdict_of
+from tailproof.arrays import FloatArray
+from tailproof.deep.bases import IQL, SQL
+from tailproof.deep.settings import TIME_CONSTANTS, Run
+from tailproof.log.log import Log
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: The paper's table of IQL, ROOM-VM and P-ROOM-VM.
+PAPER = {
+    "halfcheetah-expert": (1.04, 1.03),
+    "walker2d-expert": (1.02, 1.02),
+    "hopper-expert": (1.89, 2.14),
+    "halfcheetah-medium": (0.99, 0.98),
+    "walker2d-medium": (1.31, 1.40),
+    "hopper-medium": (1.32, 1.28),
+    "halfcheetah-medium-replay": (1.04, 1.02),
+    "walker2d-medium-replay": (1.56, 0.95),
+    "hopper-medium-replay": (1.15, 1.20),
+}
+ROOMS = ("room-vm", "p-room-vm")
+LEARNED = 10.0  # normalised score above which a policy is better than random
+LOOKS = {
+    "vanilla": Look("{base}", drawing.BLACK, "s"),
+    "ma": Look("MA", drawing.GREY, "v"),
+    "room-vm": Look("ROOM-VM", drawing.BLUE, "^"),
+    "p-room-vm": Look("P-ROOM-VM, q = 0", drawing.RED, "D"),
+    "zero-reward": Look("{base} on rewards of zero", drawing.YELLOW, "P"),
+    "clipped": Look("{base}, 1 % clipped", drawing.ORANGE, "*"),
+    "bc": Look("behaviour cloning", drawing.GREEN, "x"),
+    "percent-sum": Look("cloning of the best 30 % by sum", drawing.PINK, "<"),
+    "percent-median": Look("cloning of the best 30 % by median", drawing.SKY, ">"),
+}
+
+
+def label(name: str, base: str) -> str:
+    """Return the name of a method with this `base`."""
+    return LOOKS[name].label.format(base=base)
+
+
+def prepared_log(job: Job) -> tuple[Log, Log]:
+    """Return the log of a cell without and with noise."""
+    from reproduction.deep_rows import prepared, to_return_range
+
+    clean = to_return_range(read_data(job))
+    kappa, df = job.cell["kappa"], job.settings["df"]
+    return clean, prepared(clean, kappa=kappa, df=df, seed=job.integer(0))
+
+
+def base_of(job: Job, kind: type[IQL] | type[SQL], clean: Log, **more: Any) -> IQL | SQL:
+    """Return the base with a job's settings.
+
+    SQL's α and IQL's β are the published ones, in units of the median absolute noise-free reward, not
+    of the range of returns: if all episodes have similar returns, as an expert's, scaling by that range
+    makes rewards so large that α is below the errors of Q, and V diverges (`docs/deep.md`).
+    """
+    settings = job.settings
+    unit = settings["unit"]
+    weighing = (
+        {"alpha": settings["alpha"] / unit} if kind is SQL else {"beta": settings["beta"] * unit}
+    )
+    same = ("steps", "batch", "learning_rate", "target_rate")
+    return kind(
+        **{name: settings[name] for name in same},
+        hidden=tuple(settings["hidden"]),
+        reward_scale=1 / (unit * float(np.median(np.abs(clean.rewards)))),
+        **weighing,
+        **more,
+    )
+
+
+def run(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
+    """Return a row for each policy: its score, or that its critics diverged."""
+    from reproduction.deep_rows import implicit_study
+
+    settings, (clean, log) = job.settings, prepared_log(job)
+    played = evaluation(job, settings["policy_steps"])
+    base = base_of(
+        job,
+        kind,
+        clean,
+        policy_steps=settings["policy_steps"],
+        policy_hidden=tuple(settings["policy_hidden"]),
+        share=settings["share"],
+        run=Run(threads=1, checkpoint=job.scratch, progress=False, evaluation=played),
+    )
+    found = implicit_study(
+        log, base, seed=job.integer(1), folds=settings["folds"], quantile=settings["quantile"]
+    )
+    return [
+        {
+            "method": name,
+            "score": found["scores"].get(name),
+            "diverged": name not in found["scores"],
+            "worth": found["worth"].get(name),
+            **{key.replace(" ", "_"): value for key, value in found["critics"].items()},
+        }
+        for name in LOOKS
+    ]
+
+
+def draw_sql(results: Results) -> Figure:
+    """Draw the scores of SQL as bars, a row of panels for each κ."""
+    kappas, names = results.settings["kappas"], list(results.settings["datasets"])
+    places = [{"dataset": name, "kappa": kappa} for kappa in kappas for name in names]
+    figure, axes = drawing.new_figure(
+        len(kappas),
+        len(names),
+        width=max(9.0, 2.2 * len(names)),
+        height=1.4 + 2.0 * len(kappas),
+        sharey="row",
+    )
+    for axis, cell in zip(axes.flat, places, strict=True):
+        for x, (method, look) in enumerate(LOOKS.items()):
+            score = SCORE.summary(results, method=method, **cell)
+            shown = {"color": look.color, "width": 0.8, "label": label(method, "SQL")}
+            error = drawing.bars([score])
+            axis.bar(x, score.value, **shown, yerr=error, capsize=2, ecolor="#444444")
+        axis.set_xticks([])
+    return drawing.finish(
+        figure,
+        axes,
+        budget(results, "SQL"),
+        titles=[f"{cell['dataset']}\nκ = {cell['kappa']:g}" for cell in places],
+        y="normalised score",
+        legend={"loc": "outside upper center", "ncols": len(LOOKS) // 2 + 1},
+    )
+
+
+def ratios(results: Results, name: str, cell: Cell) -> Summary | None:
+    """Return the mean of 1 + (score − IQL's score of the same seed) / IQL's mean score.
+
+    It is the ratio of mean scores, which is robust to single seeds in which IQL scores about zero. None
+    if IQL's mean is no better than a random policy's.
+    """
+    score, base = (SCORE.values(results, method=each, **cell) for each in (name, "vanilla"))
+    return summarise(1 + (score - base) / base.mean()) if base.mean() >= LEARNED else None
+
+
+def draw_iql(results: Results) -> Figure:
+    """Draw scores as multiples of IQL's, beside the paper's."""
+    places = cells(results.settings)
+    figure, axes = drawing.new_figure(width=8.6, height=1.6 + 0.55 * len(places))
+    axis, shown = axes[0, 0], [1.0]
+    for column, (name, offset) in enumerate(zip(ROOMS, (0.12, -0.12), strict=True)):
+        look = LOOKS[name]
+        mark = {"marker": look.marker, "color": look.color, "linestyle": ""}
+        for row, cell in enumerate(places):
+            found = ratios(results, name, cell)
+            if found is None:
+                axis.text(1.05, row + offset, "IQL scores about nothing", va="center", fontsize=7)
+            else:
+                axis.hlines(row + offset, found.low, found.high, color=look.color, linewidth=1.2)
+                shown.append(found.value)
+                axis.plot(found.value, row + offset, **mark)
+            if cell["dataset"] in PAPER:
+                shown.append(PAPER[cell["dataset"]][column])
+                axis.plot(shown[-1], row + offset, markerfacecolor="none", **mark)
+        axis.plot([], [], label=f"{look.label}, here", **mark)
+        axis.plot([], [], label=f"{look.label}, the paper", markerfacecolor="none", **mark)
+    axis.axvline(1, color=drawing.GREY, linewidth=0.9)
+    # The points set the axis limits, because intervals of three seeds may be very wide.
+    axis.set_xlim(min(shown) - 0.5, max(shown) + 0.5)
+    names = [f"{cell['dataset']}, κ {cell['kappa']:g}" for cell in places]
+    axis.set_yticks(range(len(places)), names)
+    foot = f"{budget(results, 'IQL')} Intervals may go on beyond the picture's edge."
+    return drawing.finish(figure, axes, foot, x="score as a multiple of IQL's")
+
+
+def judge_sql(results: Results) -> list[Claim]:
+    """Judge the claims of section 5 about figure 5, and compare the baselines."""
+    places = cells(results.settings)
+    paper = [cell for cell in places if cell["kappa"] == 100.0]
+    judged = partial(claim, results, places)
+    claims = [
+        judged(
+            "ROOM-VM and P-ROOM-VM are superior to SQL in all cases",
+            {"ROOM-VM": ("room-vm", "vanilla"), "P-ROOM-VM": ("p-room-vm", "vanilla")},
+        ),
+        judged(
+            "They are superior to MA: the mean ensemble cannot handle heavy tails",
+            {"ROOM-VM": ("room-vm", "ma"), "P-ROOM-VM": ("p-room-vm", "ma")},
+        ),
+        judged(
+            "P-ROOM-VM surpasses ROOM-VM in almost all cases",
+            {"P-ROOM-VM against ROOM-VM": ("p-room-vm", "room-vm")},
+        ),
+        judged(
+            "Beyond the paper: the scores show what is learned from the rewards",
+            {
+                "ROOM-VM against behaviour cloning": ("room-vm", "bc"),
+                "ROOM-VM against SQL on rewards of zero": ("room-vm", "zero-reward"),
+            },
+        ),
+        judged(
+            "Beyond the paper: ROOM-VM beats cloning of the best episodes, ranked by medians",
+            {"ROOM-VM": ("room-vm", "percent-median")},
+        ),
+        converged(results, "SQL"),
+        diverged(results, "SQL"),
+    ]
+    still = "Beyond the paper: at κ = 100 the rewards still teach SQL something"
+    pairs = {"SQL against SQL on rewards of zero": ("vanilla", "zero-reward")}
+    return [*claims, claim(results, paper, still, pairs)] if paper else claims
+
+
+def judge_iql(results: Results) -> list[Claim]:
+    """Judge the claims of appendix A4.2."""
+    places = cells(results.settings)
+    judged = partial(claim, results, places)
+    superior = judged(
+        "In almost all cases ROOM-VM and P-ROOM-VM are significantly superior to IQL",
+        {LOOKS[name].label: (name, "vanilla") for name in ROOMS},
+    )
+    table = "; ".join(
+        f"{cell['dataset']} κ {cell['kappa']:g} "
+        + " / ".join(_pm(ratios(results, name, cell)) for name in ROOMS)
+        for cell in places
+    )
+    return [
+        replace(superior, found=f"ratios to IQL: {table}. {superior.found}"),
+        judged(
+            "Beyond the paper: IQL's scores rest on the rewards",
+            {"IQL against IQL on rewards of zero": ("vanilla", "zero-reward")},
+        ),
+        judged(
+            "Beyond the paper: IQL and ROOM-VM beat cloning of the best episodes, ranked by medians",
+            {"IQL": ("vanilla", "percent-median"), "ROOM-VM": ("room-vm", "percent-median")},
+        ),
+        converged(results, "IQL"),
+        diverged(results, "IQL"),
+    ]
+
+
+def _pm(found: Summary | None) -> str:
+    if found is None:
+        return "none, IQL scores about nothing"
+    return f"{found.value:.2f} ± {found.high - found.value:.2f}"
+
+
+def diverged(results: Results, base: str) -> Claim:
+    """Count the trainings that diverged."""
+    counts = {
+        label(name, base): int(results.values("diverged", method=name).sum()) for name in LOOKS
+    }
+    total = len(results.rows) // len(LOOKS)
+    some = [f"{name} {count}" for name, count in counts.items() if count]
+    return Claim(
+        "Beyond the paper: no training diverges",
+        verdict_of(sum(count == 0 for count in counts.values()), len(counts)),
+        f"of {total} trainings a row, diverged and counted as a score of 0: "
+        + (", ".join(some) if some else "none"),
+    )
+
+
+def claim(
+    results: Results, places: list[Cell], paper: str, pairs: dict[str, tuple[str, str]]
+) -> Claim:
+    """Judge that the first of each pair is better, and say how many seeds would decide a cell."""
+    verdicts, words = [], []
+    for name, (first, second) in pairs.items():
+        found = SCORE.tally(results, first, second, places)
+        gaps = [
+            SCORE.values(results, method=first, **cell)
+            - SCORE.values(results, method=second, **cell)
+            for cell in places
+        ]
+        pooled = summarise(np.array([gap.mean() for gap in gaps]))
+        verdicts.append(over_cells(found, pooled))
+        words.append(f"{name}: {found}, {pooled} over cells{seeds_to_decide(gaps)}")
+    return Claim(paper, together(verdicts), "; ".join(words))
+
+
+def over_cells(found: Tally, pooled: Summary) -> Verdict:
+    """Return the verdict of all cells together.
+
+    A few cells of many are decided by chance, each with 2.5 % on either side. So single cells count
+    only where more are decided than chance would decide in 97.5 % of such studies.
+    """
+    cells = len(found.differences)
+    if cells == 1 or found.better == cells:
+        return found.verdict
+    chance = binom.isf(0.025, cells, 0.025)
+    if pooled.high < 0 or found.worse > chance >= found.better:
+        return "does not hold"
+    return "holds in part" if pooled.low > 0 or found.better > chance else "undecided"
+
+
+def seeds_to_decide(gaps: Sequence[FloatArray]) -> str:
+    """Return the number of seeds that would make the differences significant, as text, or empty.
+
+    With this number, two standard errors of the paired difference are below its size, in the median
+    over the cells that are not yet significant.
+    """
+    needed = []
+    for gap in gaps:
+        seen = summarise(gap)
+        if len(gap) > 1 and seen.low <= 0 <= seen.high:
+            size = abs(seen.value)
+            needed.append(math.inf if size == 0 else (2 * float(gap.std(ddof=1)) / size) ** 2)
+    middle = float(np.median(needed)) if needed else math.inf
+    return f"; about {max(2, math.ceil(middle)):,} seeds would decide" if middle < 1e6 else ""
+
+
+def converged(results: Results, base: str) -> Claim:
+    """Judge whether the critics were trained long enough."""
+    paper = f"Beyond the paper: {base}'s critics are converged"
+    names = ("time_constants", "mean_value", "pessimism", "logged_return")
+    clock, value, taken, logged = (
+        results.columns.get(name, np.full(len(results.rows), np.nan)) for name in names
+    )
+    trained = np.isfinite(clock)
+    clean = trained & results.where(kappa=min(results.settings["kappas"]))
+    if not clean.any():
+        return Claim(paper, "does not hold", "diverged")
+    plain, given_back = value[clean] / logged[clean], (value + taken)[clean] / logged[clean]
+    return Claim(
+        paper,
+        verdict_of(int((clock[trained] >= TIME_CONSTANTS * (1 - 1e-9)).sum()), int(trained.sum())),
+        f"{clock[trained].min():.2g} time constants or more; at the least noise mean V is "
+        f"{plain.min():.2f} to {plain.max():.2f} of the logged returns, and {given_back.min():.2f} to "
+        f"{given_back.max():.2f} with what the smaller of two Q takes",
+    )
+
+
+def budget(results: Results, base: str) -> str:
+    """Return the settings of this run and of the paper, for the caption of a figure."""
+    settings = results.settings
+    return (
+        f"Data: {origins(settings)}. Reduced budget: {base}, {settings['steps']:,} critic and "
+        f"{settings['policy_steps']:,} policy steps (paper: 200,000 and 1,000,000),\n"
+        f"critics {'×'.join(map(str, settings['hidden']))} and policies "
+        f"{'×'.join(map(str, settings['policy_hidden']))} (256×256), {results.replicates} seeds (5), "
+        f"policy weights worth at least {settings['share']:g} of the log (no such bound).\n"
+        f"α and β are the published ones, in median sizes of a clean reward.\n"
+        f"Noise t, df 1, times κ on rewards scaled to a return range of 1000 (the paper's κ: 100).\n"
+        f"Bars: 95 % intervals over seeds. Scores: {settings['evaluation_episodes']} episodes each."
+    )
+
+
+D4RL_SQL = deep_experiment(
+    "d4rl-sql",
+    "figures 5, A1 and A2",
+    "Does ROOM help SQL on continuous control?",
+    cells,
+    partial(run, kind=SQL),
+    draw_sql,
+    judge_sql,
+    settings={**BUDGET, "alpha": 10.0},
+    quick=TINY,
+)
+IQL_TABLE = deep_experiment(
+    "iql-table",
+    "table A3",
+    "Does ROOM help IQL on continuous control?",
+    cells,
+    partial(run, kind=IQL),
+    draw_iql,
+    judge_iql,
+    settings={**BUDGET, "beta": 3.0},
+    quick=TINY,
+)

@@ -1,1 +1,0 @@
-"""Every figure and table of the paper as one small module, behind `tailproof reproduce`."""

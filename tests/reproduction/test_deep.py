@@ -1,0 +1,283 @@
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from reproduction import datasets, implicit, sac_n
+from reproduction.command import GROUPS, experiment, run
+from reproduction.experiment import Job, Results
+from reproduction.implicit import D4RL_SQL, IQL_TABLE, LOOKS
+from reproduction.sac_n import SAC_N
+from reproduction.summary import SCORE, Summary, Tally
+from tailproof.errors import TailproofError
+
+#: What these tests train has no time to converge, and need not.
+pytestmark = pytest.mark.filterwarnings("ignore::tailproof.errors.ConvergenceWarning")
+
+
+@pytest.fixture
+def rollouts(tmp_path, monkeypatch):
+    """Logs in D4RL's manner, of a pendulum that answers to the names of MuJoCo's tasks."""
+    environment = gymnasium.make("Pendulum-v1", max_episode_steps=40)
+    rng = np.random.default_rng(0)
+    columns = {"observations": [], "actions": [], "rewards": [], "terminals": [], "timeouts": []}
+    last = []
+    for episode in range(8):
+        state, _ = environment.reset(seed=episode)
+        over = False
+        while not over:
+            action = rng.uniform(-1, 1, size=1).astype(np.float32)
+            following, reward, terminated, over, _ = environment.step(2 * action)
+            row = (state, action, float(reward), terminated, over)
+            for column, value in zip(columns.values(), row, strict=True):
+                column.append(value)
+            state = following
+        last.append(state)
+    folder = tmp_path / "rollouts"
+    folder.mkdir()
+    for name in ("hopper-medium-sac-v4", "halfcheetah-medium-ppo-v4"):
+        arrays = {key: np.asarray(values) for key, values in columns.items()}
+        np.savez(folder / f"{name}.npz", **arrays, final_observations=np.asarray(last))
+    ids = dict.fromkeys(datasets.ENVIRONMENTS, _short_pendulum)
+    monkeypatch.setattr(datasets, "ENVIRONMENTS", ids)
+    return folder
+
+
+def _short_pendulum():
+    return gymnasium.make("Pendulum-v1", max_episode_steps=10)
+
+
+@pytest.mark.parametrize("name", GROUPS["deep"])
+def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(name, rollouts, tmp_path):
+    found = experiment(name)
+    for place in ("one", "two"):
+        outcome = run(found, out=tmp_path / place, quick=True, data=rollouts)
+        assert outcome.claims
+        assert not list((tmp_path / place / ".progress").glob("*/*"))  # no scratch is left
+    one, two = ((tmp_path / p / f"{found.name}.parquet").read_bytes() for p in ("one", "two"))
+    assert one == two
+    record = json.loads((tmp_path / "one" / f"{found.name}.json").read_text())
+    (used,) = record["settings"]["datasets"].values()
+    assert used["origin"] == "rollouts of trained agents, not D4RL"
+    assert "torch" in record["versions"]
+
+
+def test_the_budget_is_printed_on_the_figure(rollouts, tmp_path):
+    settings = D4RL_SQL.settled(quick=False, data=rollouts)
+    text = implicit.budget(Results("d4rl-sql", settings, 3, ()), "SQL")
+    assert "rollouts of trained agents, not D4RL" in text
+    assert "5,000 critic and 8,000 policy steps (paper: 200,000 and 1,000,000)" in text
+    assert "3 seeds (5)" in text
+
+
+def test_data_sets_of_a_folder(rollouts):
+    assert list(datasets.available(rollouts)) == ["halfcheetah-medium", "hopper-medium"]
+    (rollouts / "hopper_medium-v2.hdf5").write_bytes(b"")
+    (rollouts / "hopper-mine.parquet").write_bytes(b"")
+    (rollouts / "ant-medium-v4.npz").write_bytes(b"")
+    found = datasets.available(rollouts)
+    assert list(found) == ["halfcheetah-medium", "hopper-medium", "hopper-mine"]
+    assert found["hopper-medium"]["origin"] == "D4RL"
+    assert found["hopper-mine"]["origin"] == "own log"
+    wanted = datasets.find(rollouts, {"wanted": ("hopper-mine", "nothing"), "most_datasets": 9})
+    assert list(wanted["datasets"]) == ["hopper-mine"]
+    all_of_them = datasets.find(rollouts, {"wanted": ("nothing",), "most_datasets": 2})
+    assert list(all_of_them["datasets"]) == ["halfcheetah-medium", "hopper-medium"]
+
+
+def test_folders_without_data_are_refused(tmp_path):
+    with pytest.raises(TailproofError, match="data must be a folder"):
+        datasets.available(tmp_path / "nowhere")
+    with pytest.raises(TailproofError, match="holds no data set that is known here"):
+        datasets.find(tmp_path, {"wanted": (), "most_datasets": 1})
+    assert "needs data; give a folder" in datasets.why_not("sac-n", None) or "needs imageio" in (
+        datasets.why_not("sac-n", None)
+    )
+
+
+def test_a_log_of_our_own_is_read(rollouts, tmp_path):
+    from tailproof.io import write_log
+
+    settings = D4RL_SQL.settled(quick=True, data=rollouts)
+    name = next(iter(settings["datasets"]))
+    job = Job("d4rl-sql", {"dataset": name, "kappa": 1.0}, 0, 0, settings, rollouts)
+    log = datasets.read_data(job)
+    assert (log.n_episodes, log.n_transitions) == (8, 320)
+    write_log(log, tmp_path / "hopper-mine.parquet")
+    own = {"datasets": datasets.available(tmp_path), "most_episodes": 3}
+    again = datasets.read_data(
+        Job("d4rl-sql", {"dataset": "hopper-mine", "kappa": 1.0}, 0, 0, own, tmp_path)
+    )
+    assert again.n_episodes == 3
+    assert np.allclose(again.rewards, log.rewards[: again.n_transitions])
+
+
+def test_the_paper_s_table_is_drawn_beside_ours():
+    assert len(implicit.PAPER) == 9
+    assert implicit.PAPER["hopper-expert"] == (1.89, 2.14)
+
+
+def table_results(scores):
+    """Return results of iql-table on one data set; scores by method, one a seed."""
+    settings = {
+        **IQL_TABLE.settings,
+        "datasets": {"hopper-expert": {"origin": "D4RL"}},
+        "kappas": (100.0,),
+    }
+    rows = tuple(
+        {
+            "dataset": "hopper-expert",
+            "kappa": 100.0,
+            "replicate": replicate,
+            "method": name,
+            "score": score,
+            "diverged": score is None,
+            "time_constants": 5.0,
+            "mean_value": 80.0,
+            "pessimism": 15.0,
+            "logged_return": 100.0,
+        }
+        for name in LOOKS
+        for replicate, score in enumerate(scores[name])
+    )
+    return Results("iql-table", settings, 3, rows)
+
+
+def test_one_seed_without_a_score_does_not_decide_a_ratio():
+    results = table_results({**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (1e-3, 50, 40)})
+    cell = IQL_TABLE.cells(results.settings)[0]
+    assert implicit.ratios(results, "room-vm", cell).value == pytest.approx(50 / 30, rel=1e-3)
+    claim = IQL_TABLE.judge(results)[0]
+    assert "hopper-expert κ 100 1.67 ±" in claim.found
+
+
+def test_claims_say_how_many_seeds_would_decide():
+    scores = {**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "room-vm": (41.0, 53.0, 59.0)}
+    claims = IQL_TABLE.judge(table_results(scores))
+    # Differences 1, 3, −1: mean 1, standard deviation 2, so (2 · 2 / 1)² = 16 seeds.
+    assert "ROOM-VM: better in 0 of 1 cells, undecided in 1" in claims[0].found
+    assert "about 16 seeds would decide" in claims[0].found
+    converged, diverged = claims[-2:]
+    assert converged.verdict == diverged.verdict == "holds"
+    assert "mean V is 0.80 to 0.80 of the logged returns, and 0.95 to 0.95 with" in converged.found
+
+
+def test_cells_that_decide_nothing_alone_may_decide_together():
+    settings = {"datasets": {name: {} for name in "abcdef"}, "kappas": (10.0,)}
+    rows = tuple(
+        {**cell, "replicate": 0, "method": name, "score": 10.0 * (name == "room-vm") + place}
+        for place, cell in enumerate(IQL_TABLE.cells(settings))
+        for name in ("vanilla", "room-vm")
+    )
+    results, places = Results("iql-table", settings, 1, rows), IQL_TABLE.cells(settings)
+    better = implicit.claim(results, places, "it is", {"ROOM-VM": ("room-vm", "vanilla")})
+    assert better.verdict == "holds in part"
+    assert "undecided in 6; difference +10.00 to +10.00, 10 [10, 10] over cells" in better.found
+    worse = implicit.claim(results, places, "it is", {"IQL": ("vanilla", "room-vm")})
+    assert worse.verdict == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "low", "high", "verdict"),
+    [
+        (1, 0, -1.0, 2.0, "undecided"),  # one cell of 24 is decided by chance in every other study
+        (0, 1, -1.0, 2.0, "undecided"),
+        (5, 0, -1.0, 2.0, "holds in part"),
+        (0, 5, -1.0, 2.0, "does not hold"),
+        (0, 0, 1.0, 2.0, "holds in part"),
+        (1, 0, -2.0, -1.0, "does not hold"),
+        (24, 0, 1.0, 2.0, "holds"),
+    ],
+)
+def test_single_cells_count_where_more_are_decided_than_by_chance(
+    better, worse, low, high, verdict
+):
+    found = Tally(better, worse, 24 - better - worse, (0.0,) * 24)
+    assert implicit.over_cells(found, Summary((low + high) / 2, low, high)) == verdict
+
+
+def test_trainings_that_diverged_are_counted_and_score_nothing():
+    scores = {**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (None, 50.0, None)}
+    results = table_results(scores)
+    cell = IQL_TABLE.cells(results.settings)[0]
+    assert SCORE.values(results, method="vanilla", **cell).tolist() == [0.0, 50.0, 0.0]
+    diverged = IQL_TABLE.judge(results)[-1]
+    assert diverged.verdict == "holds in part"
+    assert diverged.found.endswith(
+        "of 3 trainings a row, diverged and counted as a score of 0: IQL 2"
+    )
+
+
+def test_no_ratio_to_a_score_of_nothing():
+    results = table_results({**dict.fromkeys(LOOKS, (40.0, 50.0, 60.0)), "vanilla": (2, 1, 0)})
+    assert implicit.ratios(results, "room-vm", IQL_TABLE.cells(results.settings)[0]) is None
+    assert "none, IQL scores about nothing" in IQL_TABLE.judge(results)[0].found
+    (axis,) = IQL_TABLE.draw(results).axes
+    assert [each.get_text() for each in axis.texts] == ["IQL scores about nothing"] * 2
+
+
+@pytest.mark.parametrize(
+    ("score", "clock", "verdict", "said"),
+    [
+        (1.0, 5.0, "undecided", "neither learns anything"),
+        (60.0, 3.0, "holds", ""),
+        (60.0, 1.2, "undecided", "not trained long enough to judge (1.2 time constants)"),
+    ],
+)
+def test_learners_that_learn_nothing_or_briefly_are_not_alike(score, clock, verdict, said, rng):
+    settings = {
+        **SAC_N.settings,
+        "datasets": {"halfcheetah-medium": {}},
+        "kappas": (0.0,),
+    }
+    every = settings["steps"] // settings["evaluations"]
+    rows = tuple(
+        {
+            "dataset": "halfcheetah-medium",
+            "kappa": 0.0,
+            "replicate": replicate,
+            "method": name,
+            "step": every * (place + 1),
+            "score": score + 0.1 * rng.standard_normal(),
+            "diverged": name == "sac-n" and replicate < 2,
+            "time_constants": None if name == "sac-n" and replicate < 2 else clock,
+        }
+        for replicate in range(5)
+        for name in sac_n.LOOKS
+        for place in range(settings["evaluations"])
+    )
+    (claim,) = SAC_N.judge(Results("sac-n", settings, 5, rows))
+    assert claim.verdict == verdict
+    assert said in claim.found
+    assert (": " in claim.found.partition("late scores")[2]) == bool(said)
+    assert claim.found.count("(2 of 5 diverged and count as 0)") == 1
+
+
+@pytest.mark.parametrize(
+    ("minimum", "std", "alike", "robust"),
+    [
+        ((60, 61, 62), (60.1, 61.1, 62.1), "holds", "does not hold"),
+        ((60, 61, 62), (20, 22, 21), "does not hold", "holds in part"),
+        ((60, 61, 62), (1, 0, 2), "does not hold", "holds"),
+        ((60, 1, 10), (1, 0, 2), "undecided", "undecided"),
+        ((2, 1, 3), (1, 0, 2), "undecided", "undecided"),
+    ],
+)
+def test_what_is_said_of_the_minimum_and_mean_minus_std(minimum, std, alike, robust):
+    pair = np.array(minimum, dtype=float), np.array(std, dtype=float)
+    assert (sac_n.alike(*pair), sac_n.robust(*pair)) == (alike, robust)
+
+
+def test_critics_that_diverge_are_a_result(rollouts):
+    settings = {
+        **SAC_N.settled(quick=True, data=rollouts),
+        "learning_rate": 1e6,
+        "steps": 40,
+    }
+    job = Job("sac-n", {"dataset": "halfcheetah-medium", "kappa": 0.0}, 0, 0, settings, rollouts)
+    rows = sac_n.run(job)
+    assert [row["diverged"] for row in rows] == [True] * 4
+    assert {row["score"] for row in rows} == {0.0}
