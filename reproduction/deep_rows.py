@@ -13,10 +13,9 @@ from scipy.stats import spearmanr
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.task import Task
 from tailproof.deep.bases import IQL, SQL
-from tailproof.deep.cloning import DeepFitted, clone, effective_share, policy_weights
-from tailproof.deep.critics import NeuralCritics
 from tailproof.deep.data import Scaling
-from tailproof.deep.fitting import fit_critics, member_seeds
+from tailproof.deep.fitting import DeepFitted, fit_critics, member_seeds
+from tailproof.deep.imitation import clone, effective_share, policy_weights
 from tailproof.errors import FoldError
 from tailproof.learners.cloning import Rank, best_episodes
 from tailproof.log.folds import Folds, Split
@@ -90,14 +89,13 @@ def implicit_study(
     for group, aggregates in _rows(variants, quantile).items():
         found = fitted[group]
         if found is not None:
-            every = policy_weights(base, log, _neural(found), list(aggregates.values()))
+            every = policy_weights(base, log, found.critics, list(aggregates.values()))
             weights.update(zip(aggregates, every, strict=True))
 
     def scores(imitated: Log, weights: FloatArray) -> FloatArray:
         """Train policies with these weights, and return their final scores, (P,)."""
         scaling = Scaling.of(imitated, standardise=base.standardise, reward_scale=1.0)
-        hidden, steps = base.policy_hidden or base.hidden, base.policy_steps
-        _, training = clone(base, imitated, scaling, weights, steps=steps, seed=seed, hidden=hidden)
+        _, training = clone(base, imitated, scaling, weights, seed=seed)
         return np.asarray(training["score"].values[-1])
 
     final = dict(zip(weights, scores(log, np.stack(list(weights.values()))), strict=True))
@@ -134,7 +132,7 @@ def advantage_study(
         return {}
     rows = np.linspace(0, clean.n_transitions - 1, _COMPARED).astype(int)
     states, actions = clean.states[rows], clean.actions[rows]
-    critics = _neural(reference)
+    critics = reference.critics
     carried = np.where(clean.terminated[rows], 0.0, _GAMMA)
     true = (
         clean.rewards[rows]
@@ -146,7 +144,7 @@ def advantage_study(
         fit = fitted[group]
         if fit is None:
             continue
-        q, v = _neural(fit).values(states, actions), _neural(fit).state_values(states)
+        q, v = fit.critics.values(states, actions), fit.critics.state_values(states)
         for name, aggregate in aggregates.items():
             advantage = aggregate(q) - aggregate(v)
             found[name] = float(spearmanr(advantage, true).statistic)
@@ -193,8 +191,3 @@ def _critics_of(
         kept = 2 * len(alive) > len(chosen)
         found[name] = replace(together, critics=together.critics.subset(alive)) if kept else None
     return found
-
-
-def _neural(fitted: DeepFitted) -> NeuralCritics:
-    assert isinstance(fitted.critics, NeuralCritics)
-    return fitted.critics

@@ -10,15 +10,17 @@ import torch
 from torch import Tensor
 
 from tailproof import Log, Replicate, Split
+from tailproof.deep.bases import TrainsCritics
 from tailproof.deep.data import Scaling
 from tailproof.deep.fitting import MemberGroup
-from tailproof.deep.settings import DeepSettings
 from tailproof.robust.aggregates import Aggregate
 
 STATES, ACTIONS, ROWS, BATCH = 17, 6, 20_000, 256
 
 
-def group(settings: DeepSettings, members: int = 1, backup: Aggregate | None = None) -> MemberGroup:
+def group(
+    settings: TrainsCritics, members: int = 1, backup: Aggregate | None = None
+) -> MemberGroup:
     """Return members of one group: each a part of the log or, with a backup, all of it."""
     rng = np.random.default_rng(0)
     states, actions = rng.standard_normal((ROWS, STATES)), rng.uniform(-1, 1, (ROWS, ACTIONS))
@@ -60,7 +62,7 @@ def products(members: int, hidden: tuple[int, ...]) -> Callable[[int], None]:
     network(2 * members, BATCH, BATCH, pairs)
     network(2 * members, BATCH, 0, pairs)
     network(members, 2 * BATCH, BATCH, states)
-    # The last layer's products have one column and are computed transposed, as in the learner.
+    # The last layer's products have one column, and are fastest transposed.
     thin = [call for call in calls if 1 in call[2].shape[1:] or call[0].shape[2] == 1]
     wide = [call for call in calls if not (1 in call[2].shape[1:] or call[0].shape[2] == 1)]
 

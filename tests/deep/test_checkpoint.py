@@ -83,7 +83,7 @@ def test_an_interrupted_run_ends_in_the_same_bits(task, tmp_path, base, partitio
 def test_a_finished_run_is_loaded_not_trained(task, tmp_path, monkeypatch):
     base = IQL(policy_steps=1, **SMALL)
     first = train(task, base, Split(3), None, checkpoint=tmp_path)
-    monkeypatch.setattr("tailproof.deep.critic_learner.ImplicitLearner.update", None)
+    monkeypatch.setattr("tailproof.deep.learners.ImplicitLearner.update", None)
     again = train(task, base, Split(3), None, checkpoint=tmp_path)
     assert torch.equal(first.critics.q.flat, again.critics.q.flat)
 
@@ -99,7 +99,7 @@ def test_critics_saved_once_serve_several_aggregates(task, tmp_path, monkeypatch
 
     median, mean = policy(Median()), policy(Mean())
     assert not torch.equal(median, mean)
-    monkeypatch.setattr("tailproof.deep.cloning.CloningLearner.update", None)
+    monkeypatch.setattr("tailproof.deep.learners.ImitationLearner.update", None)
     assert torch.equal(policy(Median()), median)
     assert torch.equal(policy(Mean()), mean)
 

@@ -1,18 +1,19 @@
-"""The whole gradient of every learner equals autograd's of the same loss, written plainly."""
+"""The losses of every learner, and their gradients, equal the same losses written plainly."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from tailproof import Mean, MeanMinusStd, Median, Quantile, Replicate, Split
-from tailproof.deep import IQL, SAC, SQL, TD3BC, NeuralFQE, losses
-from tailproof.deep.actor_critic import ActorCriticLearner, squash
-from tailproof.deep.cloning import CloningLearner
-from tailproof.deep.critic_learner import FQELearner, ImplicitLearner
+from tailproof.deep import IQL, SAC, SQL, TD3BC, NeuralFQE, Run, losses
 from tailproof.deep.data import Scaling
 from tailproof.deep.fitting import MemberGroup
-from tailproof.deep.networks import Stack
-from tailproof.deep.reductions import reduce
+from tailproof.deep.learners import ImitationLearner, squash
+from tailproof.deep.losses import reduce
+from tailproof.deep.stack import Stack
+from tailproof.errors import MethodError
 
 BATCH, GAMMA = 16, 0.9
 SMALL = {"hidden": (8, 8), "batch": BATCH, "learning_rate": 1e-3}
@@ -36,13 +37,21 @@ def group_of(log, settings, partition, backup=None, extra=None):
     )
 
 
-def differentiable(stack):
-    flat = stack.flat.clone().requires_grad_(True)
-    return flat, Stack(stack.shape, flat)
+def own_copy(stack):
+    return Stack(stack.shape, stack.flat.clone(), trainable=True)
 
 
 def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
+
+
+def same_gradients(loss, stack, expected, copy):
+    """Check the gradients of two losses, by the parameters of a stack and of its copy."""
+    close(loss, expected)
+    close(
+        torch.autograd.grad(loss.sum(), stack.parameters, retain_graph=True),
+        torch.autograd.grad(expected.sum(), copy.parameters, retain_graph=True),
+    )
 
 
 def q_at(stack, batch, twins, members, discrete, name="states", actions=None):
@@ -84,71 +93,86 @@ def test_implicit(log, discrete_log, base, huber, discrete, backup, shared):
     members, twins = 3, 2
     rule = base(huber=huber, target_rate=0.1, **({"alpha": 0.5} if base is SQL else {}), **SMALL)
     partition = Replicate(members) if shared else Split(members)
-    learner = ImplicitLearner(group_of(chosen, rule, partition, backup))
-    with torch.no_grad():
-        for step in range(3):  # so that the slow copies lag behind
-            learner.update(step)
-        learner.gradients(3)
-
+    learner = rule.learner(group_of(chosen, rule, partition, backup))
+    for step in range(3):  # so that the target networks lag behind
+        learner.update(step)
     batch = learner.table.gather(learner.draws(3))
-    q_flat, q = differentiable(learner.q)
-    v_flat, v = differentiable(learner.v)
+    found = learner.losses(batch, learner.next_inputs(batch, 3))
+
+    q, v = own_copy(learner.q), own_copy(learner.v)
     with torch.no_grad():
         if backup is None:
-            slow = q_at(learner.slow, batch, twins, members, discrete).amin(0)
+            target_q = q_at(learner.target_q, batch, twins, members, discrete).amin(0)
             after = v(batch["next_states"]).squeeze(-1)
         else:
             every = everyone_at(
-                learner.slow, learner.inputs(batch), twins, members
+                learner.target_q, learner.inputs(batch), twins, members
             )  # (K, M, B, out)
             if discrete:
                 logged = batch.column("actions").long().expand(members, -1, -1).unsqueeze(-1)
                 every = every.gather(-1, logged)
-            slow = reduce(backup, every.squeeze(-1))
+            target_q = reduce(backup, every.squeeze(-1))
             after = reduce(backup, everyone_at(v, batch["next_states"], 1, members).squeeze(-1))
         target = batch.column("rewards") + batch.column("discounts") * after
-    states = batch["states"].expand(members, -1, -1)
-    value = v(states).squeeze(-1)
+    value = v(batch["states"].expand(members, -1, -1)).squeeze(-1)
     error = q_at(q, batch, twins, members, discrete) - target
-    critic = losses.error_loss(error, huber)
-    loss = critic.sum() + rule.value_loss(slow - value, value).sum()
-    loss.backward()
-    close(learner.parameters.gradients["q"].flat, q_flat.grad)
-    close(learner.parameters.gradients["v"].flat, v_flat.grad)
+    same_gradients(found["q loss"], learner.q, losses.error_loss(error, huber), q)
+    same_gradients(found["v loss"], learner.v, rule.value_loss(target_q - value, value), v)
 
 
+def imitation(base, log, weights):
+    scaling = scaling_of(log)
+    return ImitationLearner(base, base.imitation, log, scaling, weights, seed=0)
+
+
+@pytest.mark.parametrize("squash", [False, True])
 @pytest.mark.parametrize("discrete", [False, True])
-def test_cloning(log, discrete_log, discrete):
+def test_imitation(log, discrete_log, discrete, squash):
     chosen = discrete_log if discrete else log
     weights = np.random.default_rng(1).exponential(size=(2, chosen.n_transitions))
-    learner = CloningLearner(
-        IQL(**SMALL), chosen, scaling_of(chosen), weights, steps=10, seed=0, hidden=(8, 8)
-    )
-    with torch.no_grad():
-        learner.update(0)
-        learner.gradients(1)
+    learner = imitation(IQL(policy_steps=10, squash=squash, **SMALL), chosen, weights)
+    learner.update(0)
     batch = learner.table.gather(learner.draws(1))
-    flat, policy = differentiable(learner.stack)
+    policy = own_copy(learner.stack)
     out = policy(batch["states"].expand(2, -1, -1))
     weight = batch["weights"][0].t()
     if discrete:
         logged = batch.column("actions").long().expand(2, -1)
-        losses.cross_entropy_loss(out, logged, weight).sum().backward()
+        expected = losses.cross_entropy_loss(out, logged, weight)
     else:
-        losses.regression_loss(out.tanh(), batch["actions"], weight).sum().backward()
-    close(learner.parameters.gradient, flat.grad)
+        action = out.tanh() if squash else out
+        expected = losses.regression_loss(action, batch["actions"], weight)
+    same_gradients(learner.loss(batch), learner.stack, expected, policy)
 
 
-def test_cloning_by_likelihood_learns_the_spread_of_the_actions(log):
-    base = IQL(batch=128, learning_rate=1e-2, policy="gaussian")
-    even = np.ones((1, log.n_transitions))
-    learner = CloningLearner(base, log, scaling_of(log), even, steps=300, seed=0, hidden=(8, 8))
+def test_an_action_that_is_not_squashed_is_clipped(log, tmp_path):
+    onnx = pytest.importorskip("onnxruntime")
+    learner = imitation(
+        IQL(policy_steps=10, squash=False, **SMALL), log, np.ones((1, log.n_transitions))
+    )
     with torch.no_grad():
-        for step in range(300):
-            learner.update(step)
+        learner.stack.layers[-1].weight.mul_(50)
+    (policy,) = learner.policies()
+    actions = policy(log.states)
+    assert np.abs(actions).max() == 1
+    inside = np.abs(actions) < 1
+    raw = policy.scaling.raw_actions(policy.outputs(log.states).numpy())
+    np.testing.assert_allclose(actions[inside], raw[inside])
+    policy.save(tmp_path / "policy.onnx")
+    session = onnx.InferenceSession(
+        str(tmp_path / "policy.onnx"), providers=["CPUExecutionProvider"]
+    )
+    answers = session.run(None, {"states": log.states.astype(np.float32)})[0]
+    np.testing.assert_allclose(answers, actions, rtol=1e-4, atol=1e-4)
+
+
+def test_imitation_by_likelihood_learns_the_spread_of_the_actions(log):
+    base = IQL(batch=128, learning_rate=1e-2, policy="gaussian", policy_steps=300, hidden=(8, 8))
+    learner = imitation(base, log, np.ones((1, log.n_transitions)))
+    for step in range(300):
+        learner.update(step)
     # The logged actions are even on [−1, 1] whatever the state: their standard deviation is 1/√3.
-    np.testing.assert_allclose(learner.log_std.exp().numpy(), 3**-0.5, rtol=0.1)
-    assert {"spread.parameters", "spread.first"} <= set(learner.tensors())
+    np.testing.assert_allclose(learner.log_std.detach().exp().numpy(), 3**-0.5, rtol=0.1)
 
 
 @pytest.mark.parametrize("backup", [Quantile(0.0), MeanMinusStd(2.0), Median()], ids=str)
@@ -157,60 +181,61 @@ def test_cloning_by_likelihood_learns_the_spread_of_the_actions(log):
 def test_soft_actor_critic(log, backup, shared, members):
     settings = SAC(target_rate=0.1, **SMALL)
     partition = Replicate(members) if shared else Split(members)
-    learner = ActorCriticLearner(group_of(log, settings, partition, backup))
-    with torch.no_grad():
-        for step in range(3):
-            learner.update(step)
-        batch, noise = learner.table.gather(learner.draws(3)), learner.normals(3)
-        learner.critic_gradients(batch, noise[0])
-        learner.actor.gradients(*learner.judge(batch, noise[1]))
-
-    q_flat, q = differentiable(learner.q)
-    p_flat, policy = differentiable(learner.actor.stack)
-    log_temperature = learner.actor.log_temperature.clone().requires_grad_(True)
+    learner = settings.learner(group_of(log, settings, partition, backup))
+    for step in range(3):
+        learner.update(step)
+    batch, noise = learner.table.gather(learner.draws(3)), learner.normals(3)
+    q, policy = own_copy(learner.q), own_copy(learner.actor.stack)
+    temperature = learner.actor.log_temperature.exp().detach()
     following, states = batch["next_states"], batch["states"].reshape(-1, 3)
     with torch.no_grad():
         drawn = squash(policy(following.reshape(-1, 3))[0], noise[0])
         pairs = torch.cat([drawn.action.view(*following.shape[:2], 2), following], -1)
-        after = reduce(backup, everyone_at(learner.slow, pairs, 1, members).squeeze(-1))
-        after = after - (log_temperature.exp() * drawn.log_density).view_as(after)
+        after = reduce(backup, everyone_at(learner.target_q, pairs, 1, members).squeeze(-1))
+        after = after - (temperature * drawn.log_density).view_as(after)
         target = batch.column("rewards") + batch.column("discounts") * after
-    losses.error_loss(q_at(q, batch, 1, members, False) - target).sum().backward()
-    close(learner.parameters.gradient, q_flat.grad)
+    expected = losses.error_loss(q_at(q, batch, 1, members, False) - target)
+    same_gradients(learner.losses(batch, noise[0])["q loss"], learner.q, expected, q)
 
     drawn = squash(policy(states)[0], noise[1])
-    value = reduce(backup, learner.q(torch.cat([drawn.action, states], -1)).squeeze(-1))
-    temperature = log_temperature.exp().detach()
-    losses.soft_policy_loss(drawn.log_density, value, temperature).sum().backward()
-    close(learner.actor.parameters.gradient, p_flat.grad)
-    (-log_temperature * (drawn.log_density.detach() - 2.0)).mean().backward()
-    close(learner.actor._by_temperature, log_temperature.grad)
+    value = reduce(backup, q(torch.cat([drawn.action, states], -1)).squeeze(-1))
+    expected = losses.soft_policy_loss(drawn.log_density, value, temperature).view(1)
+    found = learner.actor.losses(learner.judge, states, noise[1], batch["actions"].flatten(0, 1))
+    same_gradients(found["policy loss"], learner.actor.stack, expected, policy)
+    close(found["entropy"], -drawn.log_density.detach().mean().view(1))
+
+
+@pytest.mark.parametrize("target", [-50.0, 50.0])
+def test_the_temperature_rises_while_the_entropy_is_too_low(log, target):
+    settings = SAC(target_entropy=target, **SMALL)
+    learner = settings.learner(group_of(log, settings, Replicate(2), Quantile(0.0)))
+    for step in range(3):
+        learner.update(step)
+    risen = float(learner.actor.log_temperature.detach().exp()) > settings.temperature
+    assert risen == (target > 0)
 
 
 def test_cloned_actor_critic(log):
-    learner = ActorCriticLearner(group_of(log, TD3BC(target_rate=0.1, **SMALL), Replicate(1)))
-    with torch.no_grad():
-        for step in range(3):
-            learner.update(step)
-        batch, noise = learner.table.gather(learner.draws(3)), learner.normals(3)
-        learner.critic_gradients(batch, noise[0])
-        learner.actor.gradients(*learner.judge(batch, noise[1]))
-
-    q_flat, q = differentiable(learner.q)
-    p_flat, policy = differentiable(learner.actor.stack)
+    settings = TD3BC(target_rate=0.1, **SMALL)
+    learner = settings.learner(group_of(log, settings, Replicate(1)))
+    for step in range(3):
+        learner.update(step)
+    batch, noise = learner.table.gather(learner.draws(3)), learner.normals(3)
+    q, policy = own_copy(learner.q), own_copy(learner.actor.stack)
     following, states = batch["next_states"], batch["states"][0]
     with torch.no_grad():
-        action = learner.actor.slow(following[0])[0].tanh()
+        action = learner.actor.target(following[0])[0].tanh()
         action = (action + (0.2 * noise[0]).clamp(-0.5, 0.5)).clamp(-1, 1)
-        after = everyone_at(learner.slow, torch.cat([action.unsqueeze(0), following], -1), 2, 1)
+        after = everyone_at(learner.target_q, torch.cat([action.unsqueeze(0), following], -1), 2, 1)
         target = batch.column("rewards") + batch.column("discounts") * after[0, ..., 0]
-    losses.error_loss(q_at(q, batch, 2, 1, False) - target).sum().backward()
-    close(learner.parameters.gradient, q_flat.grad)
+    expected = losses.error_loss(q_at(q, batch, 2, 1, False) - target)
+    same_gradients(learner.losses(batch, noise[0])["q loss"], learner.q, expected, q)
 
     action = policy(states)[0].tanh()
-    value = learner.q(torch.cat([action, states], -1)).squeeze(-1).amin(0)
-    losses.cloned_policy_loss(action, batch["actions"][0], value, 2.5).backward()
-    close(learner.actor.parameters.gradient, p_flat.grad)
+    value = q(torch.cat([action, states], -1)).squeeze(-1).amin(0)
+    expected = losses.cloned_policy_loss(action, batch["actions"][0], value, 2.5).view(1)
+    found = learner.actor.losses(learner.judge, states, noise[1], batch["actions"][0])
+    same_gradients(found["policy loss"], learner.actor.stack, expected, policy)
 
 
 @pytest.mark.parametrize("discrete", [False, True])
@@ -223,25 +248,68 @@ def test_neural_fqe(log, discrete_log, discrete, backup):
     else:
         extra = {"next_actions": rng.uniform(-1, 1, (chosen.n_transitions, 4))}
     settings = NeuralFQE(target_rate=0.1, **SMALL)
-    learner = FQELearner(group_of(chosen, settings, Split(members), backup, extra))
-    with torch.no_grad():
-        for step in range(3):
-            learner.update(step)
-        learner.gradients(3)
+    learner = settings.learner(group_of(chosen, settings, Split(members), backup, extra))
+    for step in range(3):
+        learner.update(step)
     batch = learner.table.gather(learner.draws(3))
-    flat, q = differentiable(learner.q)
+    q = own_copy(learner.q)
     with torch.no_grad():
         following = batch["next_states"]
         if not discrete:  # step 3 takes the second of the two draws
             following = torch.cat([batch["next_actions"][..., 2:], following], -1)
         if backup is None:
-            every = learner.slow(following)
+            every = learner.target_q(following)
             after = (every * batch["policy"]).sum(-1) if discrete else every.squeeze(-1)
         else:
-            every = everyone_at(learner.slow, following, 1, members)
+            every = everyone_at(learner.target_q, following, 1, members)
             every = (every * batch["policy"]).sum(-1) if discrete else every.squeeze(-1)
             after = reduce(backup, every)
-        after = after.clamp(*learner.bounds)
+        after = after.clamp(learner.low, learner.high)
         target = batch.column("rewards") + batch.column("discounts") * after
-    losses.error_loss(q_at(q, batch, 1, members, discrete) - target).sum().backward()
-    close(learner.parameters.gradient, flat.grad)
+    expected = losses.error_loss(q_at(q, batch, 1, members, discrete) - target)
+    found = learner.losses(batch, learner.next_inputs(batch, 3))["q loss"]
+    same_gradients(found, learner.q, expected, q)
+
+
+def test_a_layer_norm_makes_v_ignore_the_scale_of_its_first_layer(log):
+    settings = IQL(layer_norm=True, **SMALL)
+    learner = settings.learner(group_of(log, settings, Split(2)))
+    states = torch.randn(1, 5, 3)
+    before = learner.state_values(states)
+    with torch.no_grad():
+        for part in learner.v.layers[0][:2]:
+            part.mul_(7)
+    torch.testing.assert_close(learner.state_values(states), before, rtol=1e-3, atol=1e-4)
+    assert learner.critics().v.shape.normalised
+
+
+@pytest.mark.parametrize(
+    ("base", "partition", "backup"),
+    [(IQL, Split(2), None), (SAC, Replicate(2), Quantile(0.0))],
+    ids=["iql", "sac"],
+)
+def test_traced_losses_are_the_same(log, base, partition, backup, monkeypatch):
+    """As far as tracing them goes: what the C++ compiler makes of the trace is torch's affair."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    learners = []
+    for compiles in (False, True):
+        settings = base(run=Run(compile=compiles), **SMALL)
+        learner = settings.learner(group_of(log, settings, partition, backup))
+        for step in range(3):
+            learner.update(step)
+        learners.append(learner)
+    close(learners[1].q.flat, learners[0].q.flat)
+
+
+def test_a_missing_compiler_is_named(log, monkeypatch):
+    def fails(function, **options):
+        def call(*given):
+            raise torch._dynamo.exc.TorchDynamoException("No working C++ compiler found")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", fails)
+    settings = IQL(run=Run(compile=True), **SMALL)
+    learner = settings.learner(group_of(log, settings, Split(2)))
+    with pytest.raises(MethodError, match=r"compile=True needs a compiler .*No working C\+\+"):
+        learner.update(0)

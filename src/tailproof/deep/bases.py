@@ -1,17 +1,18 @@
-"""The deep bases and their settings. torch is imported only when they are fitted."""
+"""The deep bases: what each learns, by its settings. torch is imported only when they are fitted."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from tailproof.arrays import FloatArray
 from tailproof.critics.base import LEARNER, PLACES, Capabilities, Fitted
 from tailproof.critics.task import Task
-from tailproof.deep.settings import DeepSettings, require_torch
+from tailproof.deep.settings import DeepSettings, Imitation, require_torch
 from tailproof.errors import MethodError
 from tailproof.learners.cloning import Rank
 from tailproof.log.folds import Folds
@@ -20,9 +21,8 @@ from tailproof.robust.aggregates import Aggregate
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tailproof.deep.actor_critic import Actor
-    from tailproof.deep.cloning import DeepFitted
-    from tailproof.deep.critic_learner import CriticLearner
+    from tailproof.deep.fitting import DeepFitted, MemberGroup
+    from tailproof.deep.learners import Actor, CriticLearner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,15 @@ class TrainsCritics(DeepSettings):
     """A base that trains critics on every fold."""
 
     capabilities: ClassVar[Capabilities]
-    always_meet: ClassVar[bool] = False  # whether its members always train in one process
+    one_process: ClassVar[bool] = False  # whether its members always train in one process
 
     @abstractmethod
-    def learner(self) -> type[CriticLearner]:
-        """Return the class of its learners."""
+    def learner(self, group: MemberGroup) -> CriticLearner:
+        """Return the learner of a group of members."""
+
+    def prepare(self, task: Task) -> tuple[Self, Mapping[str, FloatArray]]:  # noqa: ARG002
+        """Check the task; return the settings for it and additional columns of the transitions."""
+        return self, {}
 
     def fit(
         self, task: Task, folds: Folds, *, backup: Aggregate | None, rng: np.random.Generator
@@ -66,12 +70,20 @@ class Implicit(TrainsCritics):
         Q-networks per member.
     huber
         Threshold of Q's Huber loss, in scaled rewards; None for squared errors.
+    layer_norm
+        Whether V has a layer norm before each relu, as in the original code of SQL.
     limit
         Largest weight of an action in the policy.
     policy
         ``"deterministic"``: continuous actions by weighted squared error, as in the paper.
         ``"gaussian"``: by weighted likelihood with a learned standard deviation per entry of the
         action, as in its released code; the policy's action is the mean.
+    squash
+        Whether continuous actions are tanh of the network; otherwise its outputs, clipped to the
+        bounds when the policy acts.
+    cosine_over
+        Steps in which the policy's learning rate falls to zero along a cosine: its own, or the
+        critics' ``"steps"``, after which it rises and falls again, as in the paper's released code.
     share
         Smallest effective share of the log, (Σw)²/nΣw². Advantages are multiplied by one factor ≤ 1
         until the weights reach it; 0 for no shrinkage. Without it, errors of critics that were trained
@@ -84,8 +96,11 @@ class Implicit(TrainsCritics):
     policy_hidden: tuple[int, ...] | None = None
     twins: int = 2
     huber: float | None = None
+    layer_norm: bool = False
     limit: float = 100.0
     policy: Literal["deterministic", "gaussian"] = "deterministic"
+    squash: bool = True
+    cosine_over: Literal["policy_steps", "steps"] = "policy_steps"
     share: float = 0.7
 
     @classmethod
@@ -98,19 +113,26 @@ class Implicit(TrainsCritics):
         published = {"policy": "gaussian", "limit": 100.0, "share": 0.0}
         return cls(**{**published, "target_rate": 0.005, "reward_scale": 1.0, **settings})
 
-    def learner(self) -> type[CriticLearner]:
-        """Return the class of its learners."""
-        from tailproof.deep.critic_learner import ImplicitLearner
+    def learner(self, group: MemberGroup) -> CriticLearner:
+        """Return the learner of a group of members."""
+        from tailproof.deep.learners import ImplicitLearner
 
-        return ImplicitLearner
+        return ImplicitLearner(group, self)
+
+    @property
+    def imitation(self) -> Imitation:
+        """How the policy imitates weighted rows."""
+        return Imitation(
+            steps=self.policy_steps,
+            hidden=self.policy_hidden or self.hidden,
+            cosine=self.steps if self.cosine_over == "steps" else self.policy_steps,
+            likelihood=self.policy == "gaussian",
+            squash=self.squash,
+        )
 
     @abstractmethod
     def value_loss(self, advantage: Tensor, value: Tensor) -> Tensor:
         """Return the loss of V, (K,), with u = Q − V and V, (K, B)."""
-
-    @abstractmethod
-    def value_gradient(self, advantage: Tensor) -> Tensor:
-        """Return the gradient of the loss by V, (K, B)."""
 
     @abstractmethod
     def action_weight(self, advantage: Tensor) -> Tensor:
@@ -131,10 +153,9 @@ class Implicit(TrainsCritics):
         rng: np.random.Generator,
     ) -> list[DeepFitted]:
         """Train one policy per aggregate of the same critics, in one stack."""
-        from tailproof.deep.cloning import extract
+        from tailproof.deep.imitation import extract
 
-        critics: Any = fitted.critics
-        return extract(self, task, critics, aggregates, seed=int(rng.integers(2**62)))
+        return extract(self, task, fitted.critics, aggregates, seed=int(rng.integers(2**62)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,18 +179,12 @@ class IQL(Implicit):
 
     def value_loss(self, advantage: Tensor, value: Tensor) -> Tensor:  # noqa: ARG002
         """Return mean |τ − 1{u < 0}|·u²."""
-        return (self._asymmetry(advantage) * advantage.square()).mean(-1)
-
-    def value_gradient(self, advantage: Tensor) -> Tensor:
-        """Return −2|τ − 1{u < 0}|·u / B."""
-        return self._asymmetry(advantage).mul_(advantage).mul_(-2 / advantage.shape[-1])
-
-    def _asymmetry(self, advantage: Tensor) -> Tensor:
-        return (advantage < 0).to(advantage.dtype).sub_(self.expectile).abs_()
+        asymmetry = (self.expectile - (advantage < 0).to(advantage.dtype)).abs()
+        return (asymmetry * advantage.square()).mean(-1)
 
     def action_weight(self, advantage: Tensor) -> Tensor:
         """Return min(exp(β·u), limit)."""
-        return (self.beta * advantage).exp_().clamp_(max=self.limit)
+        return (self.beta * advantage).exp().clamp(max=self.limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,24 +198,26 @@ class SQL(Implicit):
     ----------
     alpha
         α: the penalty on leaving the log's actions, in scaled reward. The paper's value is 10.
+    weight
+        The action weights: ``"sparse"`` is max(0, 1 + u/2α), the solution of SQL's objective, which
+        ROOM's code uses; ``"advantage"`` is max(0, u), which the original code of SQL uses.
     """
 
     alpha: float = 10.0
+    weight: Literal["sparse", "advantage"] = "sparse"
 
     def value_loss(self, advantage: Tensor, value: Tensor) -> Tensor:
         """Return mean max(0, w)² + V/α."""
         return (self._positive(advantage).square() + value / self.alpha).mean(-1)
 
-    def value_gradient(self, advantage: Tensor) -> Tensor:
-        """Return (1 − max(0, w)) / αB."""
-        return (1 - self._positive(advantage)) / (self.alpha * advantage.shape[-1])
-
     def _positive(self, advantage: Tensor) -> Tensor:
-        return (1 + advantage / (2 * self.alpha)).clamp_(min=0)
+        return (1 + advantage / (2 * self.alpha)).clamp(min=0)
 
     def action_weight(self, advantage: Tensor) -> Tensor:
-        """Return min(max(0, w), limit)."""
-        return self._positive(advantage).clamp_(max=self.limit)
+        """Return max(0, w) or max(0, u), at most `limit`."""
+        if self.weight == "advantage":
+            return advantage.clamp(min=0, max=self.limit)
+        return self._positive(advantage).clamp(max=self.limit)
 
 
 class _TrainsPolicy:
@@ -215,7 +232,7 @@ class _TrainsPolicy:
         rng: np.random.Generator,  # noqa: ARG002
     ) -> DeepFitted:
         """Return the policy that was trained with the critics."""
-        from tailproof.deep.cloning import DeepFitted
+        from tailproof.deep.fitting import DeepFitted
         from tailproof.deep.history import History
 
         if not isinstance(fitted, DeepFitted) or fitted.policy is None:
@@ -228,20 +245,29 @@ class ActorCritic(_TrainsPolicy, TrainsCritics):
     """Base class of SAC and TD3+BC: policy and critics train jointly, with an aggregated backup."""
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("backup",))
-    always_meet: ClassVar[bool] = True
+    one_process: ClassVar[bool] = True
     twins: ClassVar[int] = 1
 
     steps: int = 1_000_000
 
-    def learner(self) -> type[CriticLearner]:
-        """Return the class of its learners."""
-        from tailproof.deep.actor_critic import ActorCriticLearner
+    def prepare(self, task: Task) -> tuple[Self, Mapping[str, FloatArray]]:
+        """Check that actions are continuous."""
+        if task.log.is_discrete:
+            raise MethodError(
+                f"{type(self).__name__} needs continuous actions; the log has "
+                f"{task.log.action_space}. Use IQL() or SQL() for discrete ones."
+            )
+        return self, {}
 
-        return ActorCriticLearner
+    def learner(self, group: MemberGroup) -> CriticLearner:
+        """Return the learner of a group of members."""
+        from tailproof.deep.learners import ActorCriticLearner
+
+        return ActorCriticLearner(group, self)
 
     @abstractmethod
-    def actor(self) -> type[Actor]:
-        """Return the class of its actors."""
+    def actor(self, group: MemberGroup) -> Actor:
+        """Return the policy that trains with the critics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,11 +296,11 @@ class SAC(ActorCritic):
         published = {"temperature": 1.0, "target_rate": 0.005, "reward_scale": 1.0}
         return cls(**{**published, **settings})
 
-    def actor(self) -> type[Actor]:
-        """Return the class of its actors."""
-        from tailproof.deep.actor_critic import SoftActor
+    def actor(self, group: MemberGroup) -> Actor:
+        """Return the policy that trains with the critics."""
+        from tailproof.deep.learners import SoftActor
 
-        return SoftActor
+        return SoftActor(group, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,11 +326,11 @@ class TD3BC(ActorCritic):
     noise: float = 0.2
     noise_limit: float = 0.5
 
-    def actor(self) -> type[Actor]:
-        """Return the class of its actors."""
-        from tailproof.deep.actor_critic import ClonedActor
+    def actor(self, group: MemberGroup) -> Actor:
+        """Return the policy that trains with the critics."""
+        from tailproof.deep.learners import ClonedActor
 
-        return ClonedActor
+        return ClonedActor(group, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,9 +364,14 @@ class BehaviourCloning(_TrainsPolicy, DeepSettings):
     ) -> DeepFitted:
         """Train the policy; the critics are zero everywhere."""
         require_torch(self.run.device)
-        from tailproof.deep.cloning import fit_cloning
+        from tailproof.deep.imitation import fit_cloning
 
         return fit_cloning(self, task, folds, seed=int(rng.integers(2**62)))
+
+    @property
+    def imitation(self) -> Imitation:
+        """How the policy imitates the rows."""
+        return Imitation(steps=self.steps, hidden=self.hidden, cosine=self.steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,8 +398,35 @@ class NeuralFQE(TrainsCritics):
     huber: float | None = None
     draws: int = 4
 
-    def learner(self) -> type[CriticLearner]:
-        """Return the class of its learners."""
-        from tailproof.deep.critic_learner import FQELearner
+    def prepare(self, task: Task) -> tuple[Self, Mapping[str, FloatArray]]:
+        """Return settings, and the policy's actions in the next states.
 
-        return FQELearner
+        With automatic scaling, values instead of rewards are of order one, which networks learn
+        faster. Not for IQL, SQL and Huber losses, whose settings are in units of scaled reward.
+        """
+        from tailproof.deep.data import Scaling
+        from tailproof.deep.history import horizon_of
+
+        if task.policy is None:
+            raise MethodError(
+                "NeuralFQE evaluates a policy and was given none; to learn one use IQL(), SQL() or "
+                "SAC()."
+            )
+        scaling = Scaling.of(task.log, standardise=self.standardise, reward_scale=self.reward_scale)
+        settings = self
+        if self.reward_scale == "auto" and self.huber is None:
+            scale = scaling.reward_scale / horizon_of(task.log, task.gamma)
+            settings = replace(self, reward_scale=scale)
+        actions, weights = task.next_actions(slice(None))
+        if task.log.is_discrete:
+            return settings, {"policy": weights}
+        kept = actions[:, : self.draws]
+        n, count = kept.shape[:2]
+        scaled = scaling.actions(kept.reshape(n * count, -1))
+        return settings, {"next_actions": scaled.reshape(n, -1)}
+
+    def learner(self, group: MemberGroup) -> CriticLearner:
+        """Return the learner of a group of members."""
+        from tailproof.deep.learners import FQELearner
+
+        return FQELearner(group, self)

@@ -22,7 +22,7 @@ from tailproof.checkpoint import CheckpointWarning
 from tailproof.errors import StorageError, TailproofError
 from tailproof.files import write_whole
 
-_FORMAT = "tailproof checkpoint 1"
+_FORMAT = "tailproof checkpoint 2"
 _KEPT = 2
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, one_or_many
 from tailproof.deep.data import Scaling
-from tailproof.deep.networks import Shape, Stack
+from tailproof.deep.stack import Shape, Stack
 from tailproof.errors import MethodError
 from tailproof.files import SavedFileError, read_file, write_file
 
@@ -74,8 +74,7 @@ class NeuralCritics:
         if self.v is None:
             raise MethodError("These critics have no V(s); IQL's and SQL's have.")
         inputs = torch.from_numpy(self.scaling.states(states)).to(self.v.flat.device)
-        with torch.no_grad():
-            values = self.v(inputs)[..., 0].double().cpu().numpy()
+        values = self.v.predict(inputs)[..., 0].double().cpu().numpy()
         return np.asarray(values / self.scaling.reward_scale)
 
     def healthy(self) -> BoolArray:
@@ -92,9 +91,8 @@ class NeuralCritics:
         )
 
     def _smallest(self, inputs: FloatArray) -> FloatArray:
-        with torch.no_grad():
-            values = self.q(torch.from_numpy(inputs).to(self.q.flat.device))  # (T·K, n, out)
-            smallest = values.view(self.twins, self.count, *values.shape[1:]).amin(0)
+        values = self.q.predict(torch.from_numpy(inputs).to(self.q.flat.device))  # (T·K, n, out)
+        smallest = values.view(self.twins, self.count, *values.shape[1:]).amin(0)
         return np.asarray(smallest.double().cpu().numpy() / self.scaling.reward_scale)
 
     def parts(self) -> Parts:
@@ -102,6 +100,7 @@ class NeuralCritics:
         header = {
             "twins": self.twins,
             "widths": [self.q.shape.widths, None if self.v is None else self.v.shape.widths],
+            "layer_norm": self.v is not None and self.v.shape.normalised,
             "scaling": self.scaling.plain(),
         }
         arrays = {"q": self.q.flat.cpu().numpy(), "alive": self.alive}
@@ -116,7 +115,9 @@ class NeuralCritics:
         twins, (q, v) = header["twins"], header["widths"]
         return cls(
             _stack(twins * len(alive), q, arrays["q"]),
-            None if v is None else _stack(len(alive), v, arrays["v"]),
+            None
+            if v is None
+            else _stack(len(alive), v, arrays["v"], header.get("layer_norm", False)),
             twins,
             Scaling.from_plain(header["scaling"]),
             alive,
@@ -139,12 +140,17 @@ class NeuralPolicy:
     def __call__(self, states: FloatArray) -> AnyArray:
         """Return the action in each state, (n, q); for one state (p,), one action (q,)."""
         outputs = self.outputs(states)[:, : self.scaling.action_width]
-        return self.scaling.raw_actions(outputs.tanh().cpu().numpy())
+        return self.scaling.raw_actions(self.bounded(outputs).cpu().numpy())
+
+    def bounded(self, outputs: Tensor) -> Tensor:
+        """Return actions within [−1, 1] for the network's outputs."""
+        return outputs.tanh()
 
     def outputs(self, states: FloatArray) -> Tensor:
         """Return the network's outputs, (n, out)."""
-        with torch.no_grad():
-            return self.stack(torch.from_numpy(self.scaling.states(states)).to(self.stack.flat))[0]
+        return self.stack.predict(
+            torch.from_numpy(self.scaling.states(states)).to(self.stack.flat)
+        )[0]
 
     def parts(self) -> Parts:
         """Return the header and arrays of a file, for `policy_from_parts`."""
@@ -171,23 +177,42 @@ class NeuralPolicy:
             np.float32(each) for each in (self.scaling.state_mean, self.scaling.state_scale)
         )
         hidden = graph.node("Div", graph.node("Sub", "states", mean), scale)
-        for layer, (weight, bias) in enumerate(self.stack.layers()):
-            hidden = graph.node("Relu", hidden) if layer else hidden
-            product = graph.node("MatMul", hidden, weight.cpu().numpy())
-            hidden = graph.node("Add", product, bias.cpu().numpy())
+        for index, layer in enumerate(self.stack.layers):
+            hidden = graph.node("Relu", hidden) if index else hidden
+            product = graph.node("MatMul", hidden, layer.weight.cpu().numpy())
+            hidden = graph.node("Add", product, layer.bias.cpu().numpy())
         actions = self._actions_in(graph, graph.node("Squeeze", hidden, [0]))
         graph.write(path, len(self.scaling.state_mean), {"actions": actions}, kind="FLOAT")
 
     def _actions_in(self, graph: Graph, outputs: str) -> Output:
         """Add the actions for the network's outputs to a graph; for a Gaussian, those of its mean."""
         width = self.scaling.action_width
-        squashed = graph.node("Tanh", graph.node("Slice", outputs, [0], [width], [1]))
-        wide = graph.node("Mul", squashed, np.float32(self.scaling.action_half))
+        bounded = self._bounded_in(graph, graph.node("Slice", outputs, [0], [width], [1]))
+        wide = graph.node("Mul", bounded, np.float32(self.scaling.action_half))
         return (
             graph.node("Add", wide, np.float32(self.scaling.action_middle)),
             "FLOAT",
             ["n", width],
         )
+
+    def _bounded_in(self, graph: Graph, outputs: str) -> str:
+        """Add `bounded` to a graph."""
+        return graph.node("Tanh", outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedPolicy(NeuralPolicy):
+    """A deterministic policy: the network's outputs, clipped to the bounds of the actions."""
+
+    kind = "clipped"
+
+    def bounded(self, outputs: Tensor) -> Tensor:
+        """Return actions within [−1, 1] for the network's outputs."""
+        return outputs.clamp(-1, 1)
+
+    def _bounded_in(self, graph: Graph, outputs: str) -> str:
+        """Add `bounded` to a graph."""
+        return graph.node("Clip", outputs, np.float32(-1), np.float32(1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +250,7 @@ class GaussianPolicy(NeuralPolicy):
 
 
 _KINDS: dict[str, type[NeuralPolicy]] = {
-    kind.kind: kind for kind in (NeuralPolicy, CategoricalPolicy, GaussianPolicy)
+    kind.kind: kind for kind in (NeuralPolicy, ClippedPolicy, CategoricalPolicy, GaussianPolicy)
 }
 
 
@@ -253,9 +278,9 @@ def split_policies(stack: Stack, scaling: Scaling, kind: str) -> Sequence[Neural
     return [_KINDS[kind](stack.members([k]), scaling) for k in range(stack.shape.count)]
 
 
-def _stack(count: int, widths: Sequence[int], flat: AnyArray) -> Stack:
+def _stack(count: int, widths: Sequence[int], flat: AnyArray, layer_norm: bool = False) -> Stack:
     """Return the networks of a file; raise an error if the number of parameters is wrong."""
-    shape = Shape(count, tuple(int(width) for width in widths))
+    shape = Shape(count, tuple(int(width) for width in widths), layer_norm)
     if flat.shape != (shape.parameters,):
         raise SavedFileError(
             f"The file does not fit together: networks {shape.widths} have {shape.parameters} "

@@ -6,23 +6,22 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.critics.base import Fitted
 from tailproof.critics.task import Task
 from tailproof.deep.bases import TrainsCritics
 from tailproof.deep.checkpoint import training_fingerprint
-from tailproof.deep.cloning import DeepFitted
-from tailproof.deep.critics import NeuralCritics
+from tailproof.deep.critics import NeuralCritics, NeuralPolicy
 from tailproof.deep.data import Draws, Scaling, Transitions, row_draws
 from tailproof.deep.history import History, horizon_of, warn_unless_converged
-from tailproof.deep.networks import concatenate
 from tailproof.deep.settings import Run
-from tailproof.deep.train import train
+from tailproof.deep.stack import Stack
+from tailproof.deep.training import train
 from tailproof.errors import EngineWarning, FoldError, FoldWarning, MethodError
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
@@ -30,7 +29,16 @@ from tailproof.parallel import Local
 from tailproof.robust.aggregates import Aggregate
 
 _LARGEST = 1e16  # beyond this, squared gradients overflow float32
-_WATCHED = 512  # number of rows to compare the members' Q, and V with returns, during training
+_PROBES = 512  # number of rows to compare the members' Q, and V with returns, during training
+
+
+@dataclass(frozen=True)
+class DeepFitted(Fitted):
+    """Critics, the policy trained with or from them, and the training history."""
+
+    critics: NeuralCritics
+    training: History = field(default_factory=History)
+    policy: NeuralPolicy | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class MemberGroup:
     folds: Folds
     seeds: tuple[int, ...]
     scaling: Scaling
-    settings: Any
+    settings: TrainsCritics
     backup: Aggregate | None = None
     limits: FloatArray | None = None
     extra: Mapping[str, FloatArray] = field(default_factory=dict)
@@ -85,20 +93,19 @@ class MemberGroup:
     @property
     def target_rate(self) -> float:
         """The update rate of the target networks, ρ."""
-        rate: float = self.settings.rate(self.horizon)
-        return rate
+        return self.settings.rate(self.horizon)
 
-    @property
-    def watched(self) -> Tensor:
+    @cached_property
+    def probe_rows(self) -> Tensor:
         """The rows to compare all members' Q, (m,)."""
         rows = self.log.rows(np.flatnonzero(self.folds.counts.any(axis=0)))
-        chosen = rows[:: max(1, len(rows) // _WATCHED)][:_WATCHED]
+        chosen = rows[:: max(1, len(rows) // _PROBES)][:_PROBES]
         return torch.from_numpy(chosen).to(self.settings.run.device)
 
     @property
-    def own_watched(self) -> IntArray:
+    def return_rows(self) -> IntArray:
         """Rows of each member, to compare its V with returns, (K, m)."""
-        count = min(_WATCHED, *map(len, self.rows))
+        count = min(_PROBES, *map(len, self.rows))
         return np.stack(
             [each[np.linspace(0, len(each) - 1, count).astype(int)] for each in self.rows]
         )
@@ -171,12 +178,12 @@ def fit_critics(
 
     The members are distributed over the workers and merged in order.
     """
-    settings, extra = settings.learner().prepare(settings, task)
+    settings, extra = settings.prepare(task)
     scaling = Scaling.of(
         task.log, standardise=settings.standardise, reward_scale=settings.reward_scale
     )
     limits = value_limits(task.log, folds, task.gamma, scaling.reward_scale)
-    workers = 1 if settings.always_meet else min(settings.run.workers, folds.count)
+    workers = 1 if settings.one_process else min(settings.run.workers, folds.count)
     if workers > 1 and backup is not None:
         raise MethodError(
             f"Members that meet in the backup train in one process. Got workers={workers} with "
@@ -207,7 +214,7 @@ def _trained(groups: Sequence[MemberGroup], settings: TrainsCritics, task: Task)
     given = settings.run.engine or (None if threads else task.engine)
     if len(groups) == 1:
         idle = given is not None or getattr(task.engine, "workers", 1) > 1
-        if idle and not settings.always_meet:
+        if idle and not settings.one_process:
             warnings.warn(
                 f"{type(settings).__name__} trains all its members in one task, so the engine has "
                 f"nothing to share out. Pass run=Run(workers=...) to deal the members to workers.",
@@ -238,7 +245,7 @@ def _quiet(settings: TrainsCritics, place: int) -> TrainsCritics:
 
 def _train(group: MemberGroup) -> DeepFitted:
     settings = group.settings
-    learner = settings.learner()(group)
+    learner = settings.learner(group)
     training = train(
         learner,
         settings.steps,
@@ -254,22 +261,22 @@ def _train(group: MemberGroup) -> DeepFitted:
 
 
 def _join(results: Sequence[DeepFitted]) -> DeepFitted:
-    found: list[Any] = [result.critics for result in results]
-    twins = range(found[0].twins)
-    q = concatenate(
+    critics = [result.critics for result in results]
+    twins, count = critics[0].twins, [each.count for each in critics]
+    q = Stack.join(
         [
-            each.q.members(range(twin * each.count, (twin + 1) * each.count))
-            for twin in twins
-            for each in found
+            each.q.members(range(twin * size, (twin + 1) * size))
+            for twin in range(twins)
+            for each, size in zip(critics, count, strict=True)
         ]
     )
-    v = None if found[0].v is None else concatenate([each.v for each in found])
-    alive = np.concatenate([each.alive for each in found])
+    values = [each.v for each in critics if each.v is not None]
+    alive = np.concatenate([each.alive for each in critics])
     training = History()
     for place, result in enumerate(results):
         training = training.joined(result.training, prefix=f"worker {place}: ")
     return DeepFitted(
-        NeuralCritics(q, v, len(twins), found[0].scaling, alive),
+        NeuralCritics(q, Stack.join(values) if values else None, twins, critics[0].scaling, alive),
         np.concatenate([result.history for result in results], axis=1),
         training=training,
     )

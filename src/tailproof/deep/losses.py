@@ -1,7 +1,6 @@
-"""The losses and their analytic gradients.
+"""The losses, and the library's aggregates over members, as functions of tensors.
 
-Each loss is a mean over the batch, the last axis, for each member: (K, B) to (K,). Its gradient has
-the shape of the variable. Tests compare the gradients with autograd.
+Each loss is a mean over the batch, the last axis, for each member: (K, B) to (K,).
 """
 
 from __future__ import annotations
@@ -11,6 +10,9 @@ from math import log, pi
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, softplus
+
+from tailproof.errors import MethodError
+from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, Quantile, order_weights
 
 _HALF_LOG_2PI = 0.5 * log(2 * pi)
 
@@ -23,21 +25,9 @@ def error_loss(error: Tensor, huber: float | None = None) -> Tensor:
     return torch.where(size <= huber, error.square(), huber * (2 * size - huber)).mean(-1)
 
 
-def error_gradient(error: Tensor, huber: float | None = None) -> Tensor:
-    """Return the gradient of `error_loss` by e, 2e / B, or 2·clip(e, ±δ) / B."""
-    clipped = error if huber is None else error.clamp(-huber, huber)
-    return clipped * (2 / error.shape[-1])
-
-
 def regression_loss(action: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
     """Return the weighted squared distance to logged actions, mean w·‖π(s) − a‖²."""
     return (weight * (action - logged).square().sum(-1)).mean(-1)
-
-
-def regression_gradient(action: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
-    """Return its gradient by u where π(s) = tanh u: 2w(π − a)(1 − π²) / B, (P, B, q)."""
-    scale = (weight * (2 / weight.shape[-1])).unsqueeze(-1)
-    return (action - logged) * (1 - action.square()) * scale
 
 
 def likelihood_loss(action: Tensor, logged: Tensor, weight: Tensor, log_std: Tensor) -> Tensor:
@@ -46,29 +36,10 @@ def likelihood_loss(action: Tensor, logged: Tensor, weight: Tensor, log_std: Ten
     return (weight * terms.sum(-1)).mean(-1)
 
 
-def likelihood_gradients(
-    action: Tensor, logged: Tensor, weight: Tensor, log_std: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return its gradients by u where π(s) = tanh u, (P, B, q), and by log σ, (P, 1, q)."""
-    precision = (-2 * log_std).exp()
-    share = (weight / weight.shape[-1]).unsqueeze(-1)
-    by_mean = regression_gradient(action, logged, weight) * (precision / 2)
-    by_log_std = share * (1 - (action - logged).square() * precision)
-    return by_mean, by_log_std.sum(1, keepdim=True)
-
-
 def cross_entropy_loss(logits: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
     """Return the weighted log-likelihood of logged discrete actions, mean −w·log π(a|s)."""
     log_likelihood = log_softmax(logits, -1).gather(-1, logged.unsqueeze(-1)).squeeze(-1)
     return -(weight * log_likelihood).mean(-1)
-
-
-def cross_entropy_gradient(logits: Tensor, logged: Tensor, weight: Tensor) -> Tensor:
-    """Return its gradient by the logits, w(π − 1{a}) / B, (P, B, A)."""
-    gradient = logits.softmax(-1)
-    index = logged.unsqueeze(-1)
-    gradient.scatter_add_(-1, index, torch.full_like(index, -1, dtype=gradient.dtype))
-    return gradient.mul_((weight / weight.shape[-1]).unsqueeze(-1))
 
 
 def squashed_log_density(raw: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
@@ -82,29 +53,9 @@ def soft_policy_loss(log_density: Tensor, value: Tensor, temperature: Tensor) ->
     return (temperature * log_density - value).mean(-1)
 
 
-def soft_policy_gradient(
-    action: Tensor, deviation: Tensor, by_action: Tensor, temperature: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return its gradients by μ and log σ, (B, q) each.
-
-    With a = tanh u, u = μ + σε and log(1 − a²)' = −2a: by u it is (2αa − (1 − a²)·∂Q/∂a) / B, by
-    log σ that times σε, less α / B.
-
-    Parameters
-    ----------
-    action, deviation, by_action
-        a, σε and ∂Q/∂a, (B, q) each.
-    temperature
-        α.
-    """
-    rows = action.shape[0]
-    by_mean = (2 * temperature * action - (1 - action.square()) * by_action) / rows
-    return by_mean, by_mean * deviation - temperature / rows
-
-
-def temperature_gradient(log_density: Tensor, target: float) -> Tensor:
-    """Return the gradient by log α of SAC's temperature loss, mean −log α·(log π + target entropy)."""
-    return -(log_density.mean() + target)
+def temperature_loss(log_temperature: Tensor, log_density: Tensor, target: float) -> Tensor:
+    """Return SAC's temperature loss, mean −log α·(log π(a|s) + target entropy)."""
+    return -(log_temperature * (log_density + target)).mean(-1)
 
 
 def cloned_policy_loss(action: Tensor, logged: Tensor, value: Tensor, alpha: float) -> Tensor:
@@ -113,11 +64,31 @@ def cloned_policy_loss(action: Tensor, logged: Tensor, value: Tensor, alpha: flo
     return -scale * value.mean() + (action - logged).square().mean()
 
 
-def cloned_policy_gradient(
-    action: Tensor, logged: Tensor, value: Tensor, by_action: Tensor, alpha: float
-) -> Tensor:
-    """Return its gradient by u where π(s) = tanh u, (B, q); `by_action` is ∂Q/∂a."""
-    rows = action.shape[0]
-    scale = alpha / value.abs().mean()
-    by_policy = 2 * (action - logged) / action.numel() - by_action * (scale / rows)
-    return by_policy * (1 - action.square())
+def reduce(aggregate: Aggregate, values: Tensor) -> Tensor:
+    """Return the aggregate of values (K, …) along the first axis, (…).
+
+    An aggregate of the user's own is computed with numpy, without gradients.
+    """
+    if len(values) == 1:
+        return values[0]
+    if isinstance(aggregate, Mean):
+        return values.mean(0)
+    if isinstance(aggregate, MeanMinusStd):
+        variance = values.var(0, correction=0)
+        # The square root has no derivative at zero, where all members agree.
+        return values.mean(0) - aggregate.factor * variance.clamp_min(1e-24).sqrt()
+    if isinstance(aggregate, Quantile) and aggregate.q == 0:
+        return values.amin(0)
+    order = order_weights(aggregate, len(values))
+    if order is not None:
+        ranked = values.sort(0).values
+        return sum(
+            (ranked[index] * weight for index, weight in enumerate(order) if weight),
+            start=torch.zeros_like(ranked[0]),
+        )
+    if values.requires_grad:
+        raise MethodError(
+            f"The policy's gradient passes through the aggregate, so it must be Mean(), Median(), "
+            f"Quantile(q), TrimmedMean(fraction) or MeanMinusStd(factor). Got {aggregate!r} instead."
+        )
+    return torch.as_tensor(aggregate(values.cpu().numpy())).to(values)

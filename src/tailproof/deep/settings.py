@@ -54,9 +54,12 @@ def _require_share(name: str, value: Any) -> None:
         raise MethodError(f"{name} must be at least 0 and below 1. Got {value!r} instead.")
 
 
-def _require_policy(name: str, value: Any) -> None:
-    if value not in ("deterministic", "gaussian"):
-        raise MethodError(f"{name} must be deterministic or gaussian. Got {value!r} instead.")
+def _require_one_of(*choices: str) -> Callable[[str, Any], None]:
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            raise MethodError(f"{name} must be {' or '.join(choices)}. Got {value!r} instead.")
+
+    return check
 
 
 #: The check of each setting, by name.
@@ -70,7 +73,9 @@ _REQUIRED: dict[str, Callable[[str, Any], None]] = {
     "target_rate": partial(require_positive, at_most=1.0),
     "expectile": partial(require_fraction, error=MethodError),
     "share": _require_share,
-    "policy": _require_policy,
+    "policy": _require_one_of("deterministic", "gaussian"),
+    "cosine_over": _require_one_of("policy_steps", "steps"),
+    "weight": _require_one_of("sparse", "advantage"),
     "top": lambda _, value: require_imitation(value),
     "rank": lambda _, value: require_imitation(rank=value),
 }
@@ -145,6 +150,9 @@ class Run(_Checked):
         Receive every row of the history: `CSVLogger`, `TensorBoardLogger`, ….
     progress
         Whether to show a progress bar; by default only on a terminal.
+    compile
+        Whether torch compiles the losses, which takes half a minute and needs a C++ compiler. It pays
+        for runs of many thousand steps.
     evaluation
         Evaluation of the policy in an environment during training.
     """
@@ -158,6 +166,7 @@ class Run(_Checked):
     log_every: int = 1_000
     loggers: tuple[Logger, ...] = ()
     progress: bool | None = None
+    compile: bool = False
     evaluation: Evaluation | None = None
 
 
@@ -245,6 +254,30 @@ class DeepSettings(_Checked, Configurable):
             return self.target_rate
         needed = _AIM * horizon * self.delay / self.steps
         return min(max(_PUBLISHED_RATE, needed), _FASTEST_RATE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imitation:
+    """How a policy imitates weighted rows of the log.
+
+    Attributes
+    ----------
+    steps, hidden
+        Gradient steps, and widths of the hidden layers.
+    likelihood
+        Whether continuous actions are fitted by the likelihood of a normal distribution with a learned
+        standard deviation, instead of by squared error.
+    squash
+        Whether continuous actions are tanh of the network; otherwise its outputs, clipped when used.
+    cosine
+        Steps in which the learning rate falls to zero along a cosine; it rises again thereafter.
+    """
+
+    steps: int
+    hidden: tuple[int, ...]
+    cosine: int
+    likelihood: bool = False
+    squash: bool = True
 
 
 def require_torch(device: str = "cpu") -> None:

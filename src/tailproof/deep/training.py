@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
 
 from tailproof.arrays import FloatArray
 from tailproof.deep import checkpoint
@@ -21,10 +25,41 @@ from tailproof.deep.critics import NeuralPolicy
 from tailproof.deep.history import History, Measurements
 from tailproof.deep.settings import EarlyStopping, Run
 from tailproof.deep.tasks import play
-from tailproof.errors import FoldError
+from tailproof.errors import FoldError, MethodError
 
 _MOST_THREADS = 4
+_BLOCK = 31 * 2**18  # float32 numbers in 31 MB; glibc adapts to blocks of at most 32 MB
 _EXPLODED = 10.0  # factor on the largest possible |Q| beyond which a member has diverged
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(function: Callable[P, R], run: Run) -> Callable[P, R]:
+    """Return the function, compiled by torch at its first call if `run` asks for it."""
+    if not run.compile:
+        return function
+
+    def refuse(error: Exception) -> MethodError:
+        return MethodError(
+            f"compile=True needs a compiler that torch can use; on the cpu that is g++ or clang++, "
+            f"which the variable CXX may name. Install one, or leave compile=False. "
+            f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        )
+
+    try:
+        fast = torch.compile(function, dynamic=False)
+    except RuntimeError as error:  # this version of Python is not supported
+        raise refuse(error) from error
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return fast(*args, **kwargs)
+        except TorchDynamoException as error:
+            raise refuse(error) from error
+
+    return call
 
 
 class Learner(ABC):
@@ -36,19 +71,22 @@ class Learner(ABC):
         Which members have not diverged, (K,).
     limits
         Largest possible |Q| of each member, (K,); a member beyond ten times this has diverged.
+    metrics
+        The last step's losses by member, (K,) or (1,) each.
     """
 
     members: int
     alive: Tensor
     limits: FloatArray | None = None
+    metrics: Mapping[str, Tensor] = MappingProxyType({})
 
     @abstractmethod
     def update(self, step: int) -> None:
-        """Take one gradient step."""
+        """Take one gradient step, and set `metrics`."""
 
-    @abstractmethod
-    def metrics(self) -> dict[str, Tensor]:
-        """Return the last step's losses by member, (K,)."""
+    def mark(self, alive: Tensor) -> None:
+        """Record which members have not diverged, (K,)."""
+        self.alive.copy_(alive)
 
     @abstractmethod
     def health(self) -> Tensor:
@@ -93,9 +131,9 @@ def train(
     """
     folder = None if run.checkpoint is None else Path(run.checkpoint) / phase
     history, start = History(), 0
-    with _prepared(run), ExitStack() as closing:
+    with prepared(run), ExitStack() as closing:
         if learner.limits is not None:
-            learner.alive &= torch.from_numpy(learner.limits > 0)
+            learner.mark(learner.alive & torch.from_numpy(learner.limits > 0))
         if folder is not None:
             history, start = _resume(learner, folder, fingerprint)
         if stop is not None and stop.reached(history):
@@ -109,7 +147,8 @@ def train(
             done = step + 1
             measured: dict[str, FloatArray] = {}
             if done % run.log_every == 0 or done == steps:
-                measured |= {**_measured(learner, done), **learner.measure(done)}
+                with torch.no_grad():
+                    measured |= {**_measured(learner, done), **learner.measure(done)}
             measured |= _played(learner, run, done, steps)
             if measured:
                 history = history.with_row(done, measured)
@@ -128,7 +167,7 @@ def train(
 
 def _measured(learner: Learner, step: int) -> dict[str, FloatArray]:
     """Measure losses, the scale of Q and the members' disagreement, and mark diverged members."""
-    measured = {name: values.cpu().numpy() for name, values in learner.metrics().items()}
+    measured = {name: values.cpu().numpy() for name, values in learner.metrics.items()}
     alive = learner.alive & learner.health()
     found = learner.probe()
     if found is not None:
@@ -139,7 +178,7 @@ def _measured(learner: Learner, step: int) -> dict[str, FloatArray]:
             alive &= scale <= _EXPLODED * torch.from_numpy(learner.limits)
         if int(alive.sum()) > 1:
             measured["disagreement"] = values[alive].std(0, correction=0).mean().view(1).numpy()
-    learner.alive.copy_(alive)
+    learner.mark(alive)
     dead = np.flatnonzero(~alive.numpy())
     if len(dead) and 2 * len(dead) >= learner.members:
         raise FoldError(
@@ -180,21 +219,24 @@ def _resume(learner: Learner, folder: Path, fingerprint: str) -> tuple[History, 
     step, saved = found
     for name, tensor in learner.tensors().items():
         tensor.copy_(saved.pop(name))
+    learner.mark(learner.alive)
     return History.from_arrays(
         {name.removeprefix(_HISTORY): tensor.numpy() for name, tensor in saved.items()}
     ), step
 
 
 @contextmanager
-def _prepared(run: Run) -> Iterator[None]:
-    """Set threads, flush denormals and disable autograd; restore the settings afterwards."""
+def prepared(run: Run) -> Iterator[None]:
+    """Set what makes training fast: threads, denormals, memory; restore threads and denormals."""
     threads = torch.get_num_threads()
     flushed = bool((torch.full((1,), 1e-40) * 1.0 == 0).item())
     torch.set_num_threads(run.threads or min(threads, _MOST_THREADS))
     torch.set_flush_denormal(True)  # denormal weights slow down every product
+    # Once a block of this size was freed, glibc keeps that much memory instead of returning it to the
+    # system after every step, which would cost an eighth of the time.
+    torch.empty(_BLOCK)
     try:
-        with torch.no_grad():
-            yield
+        yield
     finally:
         torch.set_num_threads(threads)
         torch.set_flush_denormal(flushed)

@@ -185,15 +185,16 @@ def poison(monkeypatch, kind, member, step, value):
     def update(self, at):
         real(self, at)
         if at == step:
-            self.q.weights[0][member] = value
-            self.slow.weights[0][member] = value
+            with torch.no_grad():
+                self.q.layers[0].weight[member] = value
+                self.target_q.layers[0].weight[member] = value
 
     monkeypatch.setattr(kind, "update", update)
 
 
 @pytest.mark.parametrize("value", [float("nan"), 1e12])
 def test_a_member_that_explodes_is_reported_and_left_out(log, monkeypatch, value):
-    from tailproof.deep.critic_learner import FQELearner
+    from tailproof.deep.learners import FQELearner
 
     def policy(states):
         return np.zeros((len(states), 2))
@@ -208,7 +209,7 @@ def test_a_member_that_explodes_is_reported_and_left_out(log, monkeypatch, value
 
 
 def test_in_the_backup_a_dead_member_does_not_reach_the_living(task, monkeypatch):
-    from tailproof.deep.actor_critic import ActorCriticLearner
+    from tailproof.deep.learners import ActorCriticLearner
 
     poison(monkeypatch, ActorCriticLearner, 1, 9, float("nan"))
     _, fitted = fit(task, SAC(**SMALL), Replicate(3), Quantile(0.0))
@@ -218,7 +219,7 @@ def test_in_the_backup_a_dead_member_does_not_reach_the_living(task, monkeypatch
 
 
 def test_training_stops_when_half_of_the_members_are_dead(task, monkeypatch):
-    from tailproof.deep.critic_learner import ImplicitLearner
+    from tailproof.deep.learners import ImplicitLearner
 
     poison(monkeypatch, ImplicitLearner, 0, 5, float("nan"))
     with pytest.raises(FoldError, match=r"1 of 2 members diverged by step 10 \(members 0\)"):

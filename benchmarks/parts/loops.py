@@ -1,4 +1,4 @@
-"""The usual ways to train K learners: modules and autograd, one after the other or stacked."""
+"""The usual way to train K learners: modules, one after the other."""
 
 from __future__ import annotations
 
@@ -60,55 +60,6 @@ class LoopedIQL:
             loss.backward()
             adam_q.step()
             follow(slow, twins)
-
-
-class StackedIQL:
-    """K learners as one: stacked weights, batched products, autograd and torch's fused Adam."""
-
-    def __init__(self, data: Transitions, members: int, hidden: tuple[int, ...]) -> None:
-        self.data = data
-        self.draws = row_draws(np.array_split(np.arange(ROWS), members), range(members), BATCH)
-        self.q = _stacked(2 * members, (STATES + ACTIONS, *hidden, 1))
-        self.v = _stacked(members, (STATES, *hidden, 1))
-        self.slow = [each.detach().clone() for each in self.q]
-        self.adam = torch.optim.Adam([*self.q, *self.v], lr=3e-4, fused=True)
-
-    def update(self, step: int) -> None:
-        """Take one gradient step of every member."""
-        batch = self.data.gather(self.draws(step))
-        pairs = torch.cat([batch["pairs"]] * 2)  # (2K, B, d)
-        members = len(pairs) // 2
-        with torch.no_grad():
-            target = _run(self.slow, pairs).view(2, members, BATCH).amin(0)
-            after = _run(self.v, batch["next_states"])
-            goal = batch.column("rewards") + batch.column("discounts") * after
-        advantage = target - _run(self.v, batch["states"])
-        value = (torch.abs(0.7 - (advantage < 0).float()) * advantage**2).mean(-1).sum()
-        error = _run(self.q, pairs).view(2, members, BATCH) - goal
-        loss = value + error.square().mean(-1).sum() / 2
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
-        with torch.no_grad():
-            torch._foreach_lerp_(self.slow, self.q, 0.005)
-
-
-def _stacked(count: int, widths: tuple[int, ...]) -> list[Tensor]:
-    found: list[Tensor] = []
-    for wide, out in pairwise(widths):
-        bound = wide**-0.5
-        for shape in ((count, wide, out), (count, 1, out)):
-            found.append(torch.empty(shape).uniform_(-bound, bound).requires_grad_(True))
-    return found
-
-
-def _run(parameters: list[Tensor], inputs: Tensor) -> Tensor:
-    hidden = inputs
-    for layer in range(0, len(parameters), 2):
-        hidden = torch.baddbmm(parameters[layer + 1], hidden, parameters[layer])
-        if layer + 2 < len(parameters):
-            hidden = hidden.relu()
-    return hidden.squeeze(-1)
 
 
 class LoopedSAC:
