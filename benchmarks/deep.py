@@ -90,7 +90,7 @@ def growth(counts: tuple[int, ...], seconds: float) -> list[dict[str, float]]:
         asked = ["--growth-of", str(members), "--seconds", str(seconds)]
         threads = ["--threads", str(torch.get_num_threads())]
         done = subprocess.run(
-            [sys.executable, __file__, *asked, *threads],
+            [sys.executable, "-m", "benchmarks.deep", *asked, *threads],
             stdout=subprocess.PIPE,
             text=True,
             check=True,
