@@ -187,7 +187,9 @@ def test_a_label_that_the_description_does_not_know_is_an_error(tmp_path):
     table = pq.read_table(path)
     strange = pa.array(["hold", "buy", "sell"]).dictionary_encode()
     pq.write_table(table.set_column(4, "action", strange), path)
-    with pytest.raises(LogError, match=r"actions must be among the 3 of the log. Got sell"):
+    with pytest.raises(
+        LogError, match=r"must hold actions of the log, hold, buy, never. Got .sell"
+    ):
         read_log(path)
 
 

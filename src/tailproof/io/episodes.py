@@ -15,7 +15,7 @@ import pyarrow.types as kinds
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.errors import LogError, listed
 from tailproof.io.columns import Choice, Columns, named_columns, resolve_columns
-from tailproof.io.encoder import table_layout
+from tailproof.io.encoder import read_actions
 from tailproof.io.steps import Notes, Steps, named_after
 from tailproof.io.tables import Source
 from tailproof.io.values import (
@@ -106,7 +106,7 @@ def _taken(
     require_laws(f"The propensities in {', '.join(names)}", law, known, LogError)
     acted = np.logical_and.reduce([~missing_rows(table[name]) for name in action])
     rows = table.filter(pa.array(acted))
-    layout, _ = table_layout(action, rows, named=named)
+    layout = read_actions(action, rows, named=named)
     if not isinstance(layout.space, Discrete):
         raise LogError(
             f"Propensities in several columns are those of discrete actions, and the actions of this "

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,7 @@ import pyarrow.types as kinds
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import LogError, StorageError, TailproofError
 from tailproof.io.columns import Choice, Columns
-from tailproof.io.encoder import (
-    Actions,
-    Variable,
-    action_layout,
-    distinct_actions,
-    distinct_texts,
-    require_no_numbers,
-    state_matrix,
-)
+from tailproof.io.encoder import Encoder, EncoderFit, Tidying, require_read
 from tailproof.io.episodes import say_that_rows_are_episodes, say_which_labels_are_alike
 from tailproof.io.parquet import chosen_columns, described_space, typed_labels
 from tailproof.io.steps import (
@@ -359,8 +353,7 @@ class ParquetReader:
 
     storage: Storage
     columns: Columns
-    variables: tuple[Variable, ...]
-    actions: Actions
+    encoder: Encoder
     starts: IntArray  # (E + 1,) first transition of each episode, then their number
     borders: IntArray  # (R + 1,) first row of each run, then the number of rows
     ends: BoolArray  # (R,) whether it terminates
@@ -431,8 +424,8 @@ class ParquetReader:
         chances = None
         if "propensity" in columns and named.propensity is not None:
             chances = numbers(named.propensity, batch.column(named.propensity))
-            check_propensity(chances, m, self.actions.space)
-        actions = self.actions(batch) if "actions" in columns else np.empty(0)
+            check_propensity(chances, m, self.encoder.actions.space)
+        actions = self.encoder.actions(batch) if "actions" in columns else np.empty(0)
         return Chunk(
             first=int(place),
             episode=episode,
@@ -452,15 +445,15 @@ class ParquetReader:
 
     def _in_a_row(self, batch: pa.RecordBatch) -> FloatArray:
         """Return the states (p, m), with one free column for the next row's state if it is needed."""
-        room, names = 0 if self.columns.next_state else 1, self.columns.state
-        states = state_matrix(self.variables, names, [*map(batch.column, names)], room=room)
-        return states.astype(self.kinds[0], copy=False)
+        room = 0 if self.columns.next_state else 1
+        states, refused = self.encoder.encode(batch, room=room, order="F")
+        require_read(refused)
+        return states.T.astype(self.kinds[0], copy=False)
 
     def _next_states(
         self, batch: pa.RecordBatch, states: FloatArray, terminated: BoolArray
     ) -> FloatArray:
-        names = self.columns.next_state
-        after = state_matrix(self.variables, names, [*map(batch.column, names)], missing=True).T
+        after = self.encoder.next_states(batch, self.columns.next_state)
         missing = np.asarray(np.isnan(after).any(axis=1))
         if (missing & ~terminated).any():
             raise LogError(
@@ -512,10 +505,8 @@ class Survey:
     steps: tuple[Any, Any] | None  # step numbers of the first and the last row
     gaps: int  # number of gaps in the steps within runs
     first_gap: int  # the row before the first gap
-    actions: pa.Array | None  # (A,) distinct actions; None if continuous
-    action_counts: IntArray | None  # (A,)
     last_actions: pa.Array | None  # (R,) action in the last row of each run
-    texts: tuple[pa.Array, ...]  # distinct values of each text column of the state
+    fit: EncoderFit  # of these rows
 
 
 @dataclass(frozen=True)
@@ -524,7 +515,6 @@ class Surveyor:
 
     storage: Storage
     columns: Columns
-    texts: tuple[tuple[str, ...], ...]  # each text column of the state, with its next values
 
     def __call__(self, part: Part) -> Survey:
         """Return the survey of one part."""
@@ -543,7 +533,6 @@ class Surveyor:
             kept = [values[own] for values, own in zip(found, where, strict=True)]
             return pa.concat_arrays(kept) if isinstance(kept[0], pa.Array) else np.concatenate(kept)
 
-        actions, counts = _all_actions(surveys)
         steps = [survey.steps for survey in surveys if survey.steps is not None]
         gaps = [survey for survey in surveys if survey.gaps]
         return Survey(
@@ -553,16 +542,11 @@ class Surveyor:
             groups=joined("groups", begin),
             terminated=joined("terminated", end),
             truncated=joined("truncated", end),
-            last_actions=None if actions is None else joined("last_actions", end),
+            last_actions=joined("last_actions", end),
             steps=(steps[0][0], steps[-1][1]) if steps else None,
             gaps=sum(survey.gaps for survey in gaps),
             first_gap=gaps[0].first_gap if gaps else 0,
-            actions=actions,
-            action_counts=counts,
-            texts=tuple(
-                pc.unique(pa.concat_arrays(each))
-                for each in zip(*(survey.texts for survey in surveys), strict=True)
-            ),
+            fit=reduce(add, [survey.fit for survey in surveys]),
         )
 
     def _goes_on(self, one: Survey, another: Survey) -> bool:
@@ -589,8 +573,7 @@ class Surveyor:
         columns = self.columns
         single = [columns.episode, columns.group, columns.terminated, columns.truncated]
         wanted = [name for name in [*single, columns.step] if name is not None]
-        wanted += columns.action[:1] if len(columns.action) == 1 else ()
-        wanted += [name for names in self.texts for name in names]
+        wanted += [*columns.action, *columns.state, *columns.next_state]
         first = part.first
         for span in part.spans:
             chosen = list(dict.fromkeys(wanted or [columns.reward]))
@@ -637,9 +620,8 @@ class Surveyor:
             if values.dtype.kind in "iu":
                 apart = inside & (values != before + values.dtype.type(1))
                 gaps, first_gap = int(apart.sum()), first + int(apart.argmax()) - 1
-        actions, counts = distinct_actions(columns.action, batch)
         last_actions = None
-        if actions is not None:
+        if len(columns.action) == 1:
             taken = unwrapped(batch.column(columns.action[0]))
             last_actions = taken.take(pa.array(last)).combine_chunks()
         return Survey(
@@ -652,22 +634,9 @@ class Surveyor:
             steps=steps,
             gaps=gaps,
             first_gap=first_gap,
-            actions=actions,
-            action_counts=counts,
             last_actions=last_actions,
-            texts=tuple(
-                distinct_texts(names[0], [*map(batch.column, names)]) for names in self.texts
-            ),
+            fit=EncoderFit.of(batch, columns, Tidying(missing="error")),
         )
-
-
-def _all_actions(surveys: Sequence[Survey]) -> tuple[pa.Array | None, IntArray | None]:
-    if any(survey.actions is None for survey in surveys):
-        return None, None
-    encoded = pa.concat_arrays([survey.actions for survey in surveys]).dictionary_encode()
-    counts = np.concatenate([survey.action_counts for survey in surveys])
-    total = np.bincount(encoded.indices.to_numpy(), weights=counts, minlength=1)
-    return encoded.dictionary, total.astype(np.intp)
 
 
 def _runs(name: str, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
@@ -777,8 +746,7 @@ def open_lazily(
     _require_plain(columns, notes)
     data.require_types(columns.used())
     ranges = data.parts(PART)
-    texts = _text_columns(data, columns)
-    surveyor = Surveyor(data.storage, columns, tuple(texts.values()))
+    surveyor = Surveyor(data.storage, columns)
     with running(engine) as where:
         survey = surveyor.merged(where.map(surveyor, ranges))
     label = data.label[0].lower() + data.label[1:]
@@ -793,15 +761,14 @@ def open_lazily(
     lengths = np.diff(borders) - dropped
     kept = lengths > 0
     _require_transitions(survey, columns, dropped, kept, notes)
-    known = dict(zip(texts, survey.texts, strict=True))
-    variables, actions = _layout(data, columns, survey, known, description, dropped, notes)
+    with naming_the_type(f"In {label}: "):
+        encoder = _encoder(columns, survey, description, dropped, notes)
     written = {} if description is None else description
     types = written.get("types", {})
     reader = ParquetReader(
         storage=data.storage,
         columns=columns,
-        variables=variables,
-        actions=actions,
+        encoder=encoder,
         starts=np.append(0, np.cumsum(lengths[kept])),
         borders=borders,
         ends=ends,
@@ -809,7 +776,6 @@ def open_lazily(
         episode=None if kept.all() else np.cumsum(kept) - 1,
         kinds=(types.get("states", "float64"), types.get("actions", "float64")),
     )
-    names = tuple(part for each in variables for part in each.parts)
     log = LazyLog(
         reader=reader,
         parts=_own_parts(ranges, survey, bool(columns.next_state)),
@@ -817,9 +783,10 @@ def open_lazily(
         episode_ids=np.flatnonzero(kept) if ids is None else ids[kept],
         group_ids=None if group_ids is None else group_ids[kept],
         ends=ends[kept],
-        action_space=actions.space,
-        action_counts=actions.counts,
-        state_names=tuple(written.get("state_names", names)),
+        action_space=encoder.actions.space,
+        action_counts=encoder.actions.counts,
+        encoder=_own_encoder(encoder, description),
+        state_names=tuple(written.get("state_names", encoder.state_names)),
         reward_name=written.get("reward_name", columns.reward),
         has_propensity=columns.propensity is not None,
         label=label,
@@ -861,18 +828,6 @@ def _own_parts(parts: Sequence[Part], survey: Survey, given_next: bool) -> tuple
     )
 
 
-def _text_columns(data: DataSet, columns: Columns) -> dict[str, tuple[str, ...]]:
-    """Return the state columns that are text, each with the column of its next values."""
-    after = dict(zip(columns.state, columns.next_state, strict=False))
-    found: dict[str, tuple[str, ...]] = {}
-    for name in columns.state:
-        kind = data.schema.field(name).type
-        kind = kind.value_type if kinds.is_dictionary(kind) else kind
-        if is_text(kind) or kinds.is_string_view(kind):
-            found[name] = (name, after[name]) if name in after else (name,)
-    return found
-
-
 def _labels(
     name: str | None, values: pa.Array | None, part: str, description: dict[str, Any] | None
 ) -> AnyArray | None:
@@ -902,36 +857,31 @@ def _ends(survey: Survey, columns: Columns, all_terminate: bool, notes: Notes) -
     return np.asarray(done)
 
 
-def _layout(
-    data: DataSet,
+def _encoder(
     columns: Columns,
     survey: Survey,
-    texts: dict[str, pa.Array],
     description: dict[str, Any] | None,
     dropped: BoolArray,
     notes: Notes,
-) -> tuple[tuple[Variable, ...], Actions]:
+) -> Encoder:
     """Return how to read states and actions; action counts exclude dropped steps."""
-    named = [*columns.state, *columns.action]
-    sample, where = next(data.storage.batches(data.spans[0], named, 100))
-    with naming_the_type(f"In {where}: "):
-        variables = tuple(
-            Variable.of(name, sample.column(name), texts.get(name)) for name in columns.state
-        )
-        for name, labels in texts.items():
-            require_no_numbers(name, labels.to_pylist())
-        state_matrix(variables, columns.state, [*map(sample.column, columns.state)])
-        space = None if description is None else described_space(description)
-        actions, about_actions = action_layout(
-            columns.action, sample, survey.actions, survey.action_counts, space
-        )
-        if actions.counts is not None and survey.last_actions is not None and dropped.any():
-            last = survey.last_actions.filter(pa.array(dropped))
-            codes = actions(pa.RecordBatch.from_arrays([last], list(columns.action)))
-            left_out = np.bincount(codes, minlength=len(actions.counts))
-            actions = replace(actions, counts=actions.counts - left_out)
-    notes.notes.extend(about_actions)
+    space = None if description is None else described_space(description)
+    encoder = survey.fit.encoder(notes, space)
+    actions = encoder.actions
+    if actions.counts is not None and survey.last_actions is not None and dropped.any():
+        last = survey.last_actions.filter(pa.array(dropped))
+        codes = actions(pa.RecordBatch.from_arrays([last], list(columns.action)))
+        left_out = np.bincount(codes, minlength=len(actions.counts))
+        actions = replace(actions, counts=actions.counts - left_out)
     say_which_labels_are_alike(actions.space, notes)
     if description is None:
         say_that_rows_are_episodes(columns, len(survey.starts), survey.rows, notes)
-    return variables, actions
+    return replace(encoder, actions=actions)
+
+
+def _own_encoder(encoder: Encoder, description: dict[str, Any] | None) -> Encoder | None:
+    """Return the encoder of the log: that of its table, or the one stored with it."""
+    if description is None:
+        return encoder
+    written = description.get("encoder")
+    return None if written is None else Encoder.from_plain(written)

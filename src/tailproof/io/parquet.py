@@ -102,6 +102,7 @@ def log_table(log: Log) -> pa.Table:
             "group": None if log.group_ids is None else str(log.group_ids.dtype),
         },
         "space": asdict(log.action_space),
+        "encoder": None if log.encoder is None else log.encoder.to_plain(),
     }
     text = json.dumps(description | {"checksum": _checksum(description)})
     return table.replace_schema_metadata({METADATA_KEY: text.encode()})

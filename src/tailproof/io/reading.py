@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.errors import ColumnError, LogError, TailproofWarning, did_you_mean, listed
 from tailproof.io import d3rlpy, d4rl, minari
 from tailproof.io.columns import (
@@ -23,16 +23,7 @@ from tailproof.io.columns import (
     resolve_columns,
     say_what_is_left_out_of_the_state,
 )
-from tailproof.io.encoder import (
-    Missing,
-    Tidying,
-    Variable,
-    distinct_texts,
-    require_complete,
-    state_matrix,
-    state_pairs,
-    table_layout,
-)
+from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying, require_read
 from tailproof.io.episodes import say_what_is_odd, with_derived
 from tailproof.io.mapped import data_set_to_stay, open_lazily
 from tailproof.io.parquet import chosen_columns, described_space, typed_labels
@@ -45,15 +36,24 @@ from tailproof.io.steps import (
     without_timeouts,
 )
 from tailproof.io.tables import Source, naming_the_type, open_table
-from tailproof.io.values import Column, dated, identifiers, is_text, numbers, order, truth_values
+from tailproof.io.values import (
+    Column,
+    dated,
+    identifiers,
+    labelled,
+    missing_rows,
+    numbers,
+    order,
+    truth_values,
+    unwrapped,
+)
 from tailproof.log.log import Log, OriginalTable
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.stored import in_memory
 from tailproof.parallel import Engine
 
 T = TypeVar("T")
-#: Name of the constant state variable of a table without state columns.
-NO_STATE = ("constant",)
+_LONGER = 1.1  # how much longer dropped episodes must be to be warned of
 #: Parts that are unknown before the action, so that policies cannot use them.
 _LATER = {
     "action": "the action",
@@ -71,17 +71,24 @@ def read_table(
     notes: Notes,
     tidying: Tidying,
     beside: Sequence[str] = (),
+    encoder: Encoder | None = None,
 ) -> tuple[Log, Columns]:
     """Read a log from any table; also return the columns of each part.
 
-    `beside` are columns (or patterns) of policies, which no pattern of states matches.
+    `beside` are columns (or patterns) of policies, which no pattern of states matches; an `encoder`
+    reads states and actions as in the log that it was fitted to.
     """
-    original, parts, columns, description, rows = _loaded(source, parts, beside, tidying, notes)
+    if encoder is not None:
+        parts = _encoded_parts(encoder, parts)
+    loaded = _loaded(source, parts, beside, tidying, encoder, notes)
+    original, parts, columns, description, rows = loaded
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
         kept = require_complete(rows, columns, tidy, notes)
         used = rows if kept is None else rows.filter(pa.array(kept))
-        steps = _steps(used, columns, description, tidy, notes)
+        described = None if description is None else described_space(description)
+        reads = encoder or EncoderFit.of(used, columns, tidy).encoder(notes, described)
+        steps = _steps(used, columns, reads, description, tidy, notes)
     if description is None:
         unused = partial(_unused, original, columns, kept)
         ordered = parts.get("step") is False
@@ -89,9 +96,12 @@ def read_table(
     if parts.get("terminated") is True:
         steps = replace(steps, terminated=True)
     log = assemble(replace(steps, guessed_episode=columns.guessed_episode(parts)), notes)
+    log = replace(log, encoder=reads)
     if description is not None:
+        written = description.get("encoder")
         log = replace(
             log,
+            encoder=None if written is None else Encoder.from_plain(written),
             episode_ids=typed_labels(log.episode_ids, description, "episode"),
             group_ids=typed_labels(log.group_ids, description, "group"),
         )
@@ -112,6 +122,19 @@ def read_table(
     return log, columns
 
 
+def _encoded_parts(encoder: Encoder, parts: dict[str, Choice]) -> dict[str, Choice]:
+    """Return the parts with the columns of an encoder; raise if others are named."""
+    own = {"state": encoder.columns or False, "action": encoder.actions.names}
+    for part, names in own.items():
+        given = parts.get(part)
+        if given is not None and ((given,) if isinstance(given, str) else given) != names:
+            raise LogError(
+                f"The encoder reads the {part} from {listed(encoder.columns)}. Got {part}={given!r} as "
+                f"well; leave it out, or read the log without encoder=...."
+            )
+    return {**parts, **own}
+
+
 class _Loaded(NamedTuple):
     """A table, and the columns of it that make up the log."""
 
@@ -123,7 +146,12 @@ class _Loaded(NamedTuple):
 
 
 def _loaded(
-    source: Any, parts: dict[str, Choice], beside: Sequence[str], tidying: Tidying, notes: Notes
+    source: Any,
+    parts: dict[str, Choice],
+    beside: Sequence[str],
+    tidying: Tidying,
+    encoder: Encoder | None,
+    notes: Notes,
 ) -> _Loaded:
     original = open_table(source)
     try:
@@ -133,7 +161,7 @@ def _loaded(
         )
     except ColumnError as error:
         raise ColumnError(f"{error} {original.heading}".strip()) from error
-    rows = _load(table, columns, tidying.categorical)
+    rows = _load(table, columns, tidying.categorical if encoder is None else encoder.texts)
     with naming_the_type():
         no_states = chances(columns, rows)
     if no_states:
@@ -170,22 +198,99 @@ def _unused(source: Source, columns: Columns, kept: BoolArray | None) -> list[pa
     return list((table if kept is None else table.filter(pa.array(kept))).columns)
 
 
+def require_complete(
+    table: pa.Table, columns: Columns, tidying: Tidying, notes: Notes
+) -> BoolArray | None:
+    """Raise one error for all missing values that cannot be filled, or return the rows to keep, (n,).
+
+    Only ``missing="drop-episode"`` leaves out rows, and then whole episodes, which `notes` report.
+    """
+    filled = ("next_state",) if tidying.missing == "error" else ("state", "next_state")
+    names = {
+        name: part
+        for part, found in columns.parts().items()
+        if part not in filled
+        for name in found
+    }
+    gaps = {name: missing_rows(table[name]) for name in names}
+    gaps = {name: rows for name, rows in gaps.items() if rows.any()}
+    dropping = tidying.missing == "drop-episode"
+    fatal = [name for name in gaps if not dropping or names[name] in ("episode", "group", "step")]
+    if fatal:
+        raise LogError(_gaps_in_words({name: gaps[name] for name in fatal}, names, columns))
+    if not gaps:
+        return None
+    bad = np.logical_or.reduce(list(gaps.values()))
+    codes: IntArray = np.arange(len(bad))
+    if columns.episode is not None:
+        codes = labelled(unwrapped(table[columns.episode])).codes
+        bad = np.isin(codes, codes[bad])
+    elif columns.terminated or columns.truncated:
+        raise LogError(
+            "missing='drop-episode' needs a column that names the episodes. Name it with episode=...."
+        )
+    if bad.all():
+        raise LogError("Every episode has a missing value somewhere: none would be left.")
+    notes.cautions.append(_dropped_in_words(bad, codes, listed(list(gaps))))
+    return np.asarray(~bad)
+
+
+def _dropped_in_words(bad: BoolArray, codes: IntArray, names: str) -> str:
+    """Return how much is left out, and how the lengths of episodes change with it."""
+    gone, left = (np.unique(codes[rows], return_counts=True)[1] for rows in (bad, ~bad))
+    said = (
+        f"{len(gone)} of {len(gone) + len(left)} episodes left out, {bad.sum()} of {len(bad)} rows"
+    )
+    if len(codes) == len(gone) + len(left):
+        said = f"{len(gone)} of {len(codes)} rows left out"
+    said += f", for missing values of {names}."
+    if gone.mean() > _LONGER * left.mean():
+        said += (
+            f" They are longer than those that are kept, {gone.mean():.3g} rows on average against "
+            f"{left.mean():.3g}: the answer is about shorter episodes than were logged."
+        )
+    return said
+
+
+def _gaps_in_words(gaps: dict[str, BoolArray], part: dict[str, str], columns: Columns) -> str:
+    said = [
+        f"Column {name!r} has {int(rows.sum())} missing value{'s' if rows.sum() > 1 else ''}, the "
+        f"first at row {int(rows.argmax())}"
+        for name, rows in gaps.items()
+    ]
+    parts = {part[name] for name in gaps}
+    if parts == {"state"}:
+        advice = "fill them in, or pass missing='category' to have that done"
+    elif not parts.isdisjoint(("episode", "group", "step")):
+        advice = "fill them in or drop these rows"
+    else:
+        several = columns.episode or columns.terminated or columns.truncated
+        advice = (
+            f"fill them in, or pass missing='drop-episode' to leave out "
+            f"{'the whole episodes that they are in' if several else 'these rows'}"
+        )
+    return (
+        f"{'; '.join(said)} (the first row is 0). Empty cells, NA, NaN and null count as missing; "
+        f"{advice}."
+    )
+
+
 def _steps(
     table: pa.Table,
     columns: Columns,
+    encoder: Encoder,
     description: dict[str, Any] | None,
     tidying: Tidying,
     notes: Notes,
 ) -> Steps:
     """Return the columns of each part as arrays; `description` is set if tailproof wrote the log."""
-    names, states, next_states = _states(table, columns, tidying, notes)
-    named = not set(columns.action).isdisjoint(tidying.categorical)
-    described = None if description is None else described_space(description)
-    layout, about_actions = table_layout(columns.action, table, described, named=named)
-    notes.notes.extend(about_actions)
-    actions = layout(table)
+    states, refused = encoder.encode(table)
+    require_read(refused)
+    next_states = encoder.next_states(table, columns.next_state) if columns.next_state else None
+    names, actions = encoder.state_names, encoder.actions(table)
+    space = encoder.actions.space
     rewards = numbers(columns.reward, table[columns.reward])
-    rewards = _net(-rewards if columns.negative else rewards, actions, layout.space, tidying.cost)
+    rewards = _net(-rewards if columns.negative else rewards, actions, space, tidying.cost)
     reward_name = f"minus {columns.reward}" if columns.negative else columns.reward
     if description is not None:
         types, names = description["types"], tuple(description["state_names"])
@@ -207,34 +312,11 @@ def _steps(
         ),
         truncated=truncated,
         propensity=_optional(numbers, columns.propensity, table),
-        action_space=layout.space,
+        action_space=space,
         state_names=names,
         reward_name=reward_name,
         keep_order=description is not None,
     )
-
-
-def _states(
-    table: pa.Table, columns: Columns, tidying: Tidying, notes: Notes
-) -> tuple[tuple[str, ...], FloatArray, FloatArray | None]:
-    """Return the names of the state variables, the states (n, p) and the next states, if given."""
-    pairs = state_pairs(table, columns, tidying, notes)
-    if not pairs:
-        return NO_STATE, np.zeros((table.num_rows, 1)), None
-    variables = [
-        Variable.of(
-            pair.name,
-            pair.column,
-            distinct_texts(pair.name, pair.both) if is_text(pair.column.type) else None,
-        )
-        for pair in pairs
-    ]
-    names, befores, after_names, afters = zip(*pairs, strict=True)
-    states = state_matrix(variables, names, befores, order="F").T
-    next_states = None
-    if columns.next_state:
-        next_states = state_matrix(variables, after_names, afters, missing=True, order="F").T
-    return tuple(part for each in variables for part in each.parts), states, next_states
 
 
 def _net(
@@ -332,6 +414,7 @@ def read_log(
     categorical: str | Sequence[str] = (),
     categories: int = 32,
     cost: Mapping[str, float] | None = None,
+    encoder: Encoder | None = None,
     max_steps: int | None = None,
     lazy: bool | None = None,
     budget: int | None = None,
@@ -402,6 +485,9 @@ def read_log(
     cost
         The cost of each action, by label: ``{"voucher": 2.5}``. It is subtracted from the reward of
         rows with this action, so that values are net of costs.
+    encoder
+        ``log.encoder`` of another log: states and actions are read as in that log, with its
+        categories, fill values and action codes; a value that it does not know is refused by name.
     max_steps
         The longest episode length, for a D4RL file without timeouts.
     lazy
@@ -441,6 +527,7 @@ def read(
     categorical: str | Sequence[str] = (),
     categories: int = 32,
     cost: Mapping[str, float] | None = None,
+    encoder: Encoder | None = None,
     max_steps: int | None = None,
     lazy: bool | None = None,
     budget: int | None = None,
@@ -489,7 +576,7 @@ row is an episode of one step.
     elif max_steps is not None:
         raise LogError("max_steps is for D4RL files. A table says where episodes end by columns.")
     else:
-        log, columns = read_table(source, parts, notes, tidying, beside)
+        log, columns = read_table(source, parts, notes, tidying, beside, encoder)
     return Reading(log, columns, tuple(notes.notes), tuple(notes.cautions))
 
 

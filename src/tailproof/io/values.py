@@ -132,8 +132,13 @@ class Labelled(NamedTuple):
     labels: AnyArray  # (m,)
 
 
-def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
-    """Return a column of real numbers, (n,); NaN for missing values, if `missing` allows them."""
+def numbers(
+    name: str, column: Column, *, missing: bool = False, infinite: bool = False
+) -> FloatArray:
+    """Return a column of real numbers, (n,); NaN for missing values, if `missing` allows them.
+
+    `infinite` allows infinite numbers too.
+    """
     column = unwrapped(column)
     kind = column.type
     if not (
@@ -161,14 +166,56 @@ def numbers(name: str, column: Column, *, missing: bool = False) -> FloatArray:
     if not np.isfinite(total):  # a finite sum proves every entry finite
         if not missing:
             refuse_missing(name, column)
-        infinite = np.isinf(values)
-        if infinite.any():
-            row = int(infinite.argmax())
+        endless = np.isinf(values)
+        if endless.any() and not infinite:
+            row = int(endless.argmax())
             raise LogError(
                 f"Column {name!r} must hold finite numbers. Got {values[row]} at row {row} "
-                f"({such(infinite.sum())}; the first row is 0); drop or replace these rows."
+                f"({such(endless.sum())}; the first row is 0); drop or replace these rows."
             )
     return values
+
+
+#: A number as most programs write it: no blanks, units, hexadecimal digits or thousands.
+_REAL = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+
+
+def spelt_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the numbers that a text column spells; missing where a text is no number."""
+    trimmed = pc.utf8_trim_whitespace(column)
+    spelt = pc.match_substring_regex(trimmed, _REAL)
+    return pc.if_else(spelt, trimmed, pa.scalar(None, trimmed.type)).cast(pa.float64())
+
+
+def spelt_truths(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return 1 and 0 for the texts that spell true and false; missing where a text does not."""
+    encoded = column.combine_chunks().dictionary_encode()
+    known = [_TRUTH.get(text.strip().lower()) for text in encoded.dictionary.to_pylist()]
+    return pa.chunked_array([pa.array(known, pa.bool_()).take(encoded.indices)])
+
+
+def spelt_dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the dates and times that a text column spells; missing where a text is no date."""
+    if kinds.is_temporal((found := dated(column)).type):
+        return found
+    encoded = column.combine_chunks().dictionary_encode()
+    each = [dated(pa.chunked_array([[text]])) for text in encoded.dictionary.to_pylist()]
+    known = [one.cast(pa.timestamp("us"))[0].as_py() if _is_date(one) else None for one in each]
+    return pa.chunked_array([pa.array(known, pa.timestamp("us")).take(encoded.indices)])
+
+
+def _is_date(column: pa.ChunkedArray) -> bool:
+    return bool(kinds.is_date(column.type) or kinds.is_timestamp(column.type))
+
+
+def as_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of a column as text; whole numbers without a decimal point."""
+    if kinds.is_floating(column.type):
+        real = column.cast(pa.float64())
+        whole = pc.and_(pc.equal(real, pc.round(real)), pc.less(pc.abs(real), 2.0**53))
+        integers = pc.if_else(whole, real, pa.scalar(None, real.type)).cast(pa.int64())
+        return pc.coalesce(integers.cast(pa.large_string()), column.cast(pa.large_string()))
+    return column.cast(pa.large_string())
 
 
 def truth_values(name: str, column: Column) -> BoolArray:

@@ -27,6 +27,7 @@ def with_step(log: Log) -> Log:
         states=np.column_stack([log.states, step]),
         next_states=np.column_stack([log.next_states, step + 1]),
         state_names=(*log.state_names, "step of the episode"),
+        encoder=None,
     )
 
 

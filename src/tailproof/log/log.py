@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from tailproof.log.validation import (
     real_matrix,
     runs,
 )
+
+if TYPE_CHECKING:
+    from tailproof.io.encoder import Encoder
 
 CHUNK = 32_768  # rows: their features fit into the cache, and calls cost little per row
 PART = 1 << 20  # rows per task: little work is lost when a worker dies
@@ -93,6 +96,7 @@ class LogView:
     action_space: ActionSpace
     state_names: tuple[str, ...]
     reward_name: str = field(default="reward", kw_only=True)  # for example revenue
+    encoder: Encoder | None = field(default=None, kw_only=True)  # how its table was read
 
     @property
     def n_transitions(self) -> int:
