@@ -1,6 +1,6 @@
 """Is it slower or larger than before? CPU seconds and memory of two source trees, in turns.
 
-    python benchmarks/before_after.py --before OLD/src --after src [--quick] [--only PATTERN ...]
+    python -m benchmarks.before_after --before OLD/src --after src [--quick] [--only PATTERN ...]
 
 Every task runs in a process of its own with one thread, once for each tree and repetition, so
 that both trees meet the same load. Seconds are CPU time, the least of all repetitions:

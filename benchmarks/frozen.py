@@ -6,8 +6,9 @@
 
 `compare` prints what moved by more than rounding, by door, log and method, and ends with exit code 1 if
 a number moved or is gone; changed texts are counted (`--texts` prints them) and are no failure. `check`
-runs everything twice: nothing may move. A pattern is a part of DOOR/LOG/METHOD, such as "learn/",
-"/rows-gaps/" or "evaluate/steps/roam-*". FILE is by default results/frozen.json.gz, of da8d465.
+runs everything twice: nothing may move. `record --only` replaces a part of a file. A pattern is a part
+of DOOR/LOG/METHOD, such as "learn/", "/rows-gaps/" or "evaluate/steps/roam-*". FILE is by default
+results/frozen.json.gz, of da8d465.
 
 Sums in another order move a forest or a stopping rule by more than rounding, so that another processor
 may give other answers: record there with the old source tree on PYTHONPATH first.
@@ -417,8 +418,10 @@ def units() -> Iterator[Unit]:
         yield Unit(f"command {name}/{source}/{line}", partial(command, f"{line} --json=full"))
 
 
-#: Logs that differ from others only in how they are read; the default alone learns from them.
-COPIES = ("steps-file", "rows-csv", "rows-lines", "rows-database", "rows-parquet", "rows-policies")
+#: Logs that only the default is asked about.
+DEFAULT_ONLY = ("rows-policies", "steps-long", "rows-long")
+#: Logs that differ from others only in how they are read; only the default learns from them.
+COPIES = ("steps-file", "rows-csv", "rows-lines", "rows-database", "rows-parquet", *DEFAULT_ONLY)
 COMPARED_BY = {"roam-dm": {"method": "roam-dm"}, "number": {"baseline": 1.0}}
 
 
@@ -426,7 +429,7 @@ def _units_of(log: str) -> Iterator[Unit]:
     """Yield the calls on one log; methods that cannot work on it refuse, which is recorded too."""
     yield Unit(f"evaluate/{log}/auto", partial(_by_policy, log))
     for name, row in catalogue().items():
-        if name == "auto" or is_deep(name) or log == "rows-policies":
+        if name == "auto" or is_deep(name) or log in DEFAULT_ONLY:
             continue
         if row["for"] == "evaluate":
             yield Unit(f"evaluate/{log}/{name}", partial(_evaluated, log, name))
@@ -623,11 +626,15 @@ class Differences:
         print(f"{'all':22} {row[0]:8} " + " ".join(f"{each:6}" for each in row[1:]))
 
 
-def write(path: Path, answers: dict[str, Answers]) -> None:
+def source() -> tuple[Path, str]:
+    """Return the folder of the library that is asked, and its commit."""
+    folder = Path(tp.__file__).resolve().parent
+    git = ["git", "-C", str(folder), "describe", "--always", "--dirty"]
+    return folder, subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def write(path: Path, answers: dict[str, Answers], commit: str) -> None:
     """Write the answers, with the versions that gave them."""
-    source = Path(tp.__file__).parent
-    git = ["git", "-C", str(source), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     about = {"commit": commit, "python": platform.python_version(), "numpy": np.__version__}
     text = json.dumps(
         {"about": about, "answers": answers}, ensure_ascii=False, separators=(",", ":")
@@ -666,8 +673,11 @@ def main() -> int:
     given = options.parse_args()
     path = given.file.resolve()
     patterns = QUICK if given.quick else tuple(given.only)
+    folder, commit = source()
+    print(f"asking {folder} ({commit})", file=sys.stderr)
     if given.what == "record":
-        write(path, run(patterns, timed=given.times))
+        kept = read(path, ()) if patterns and path.exists() else {}
+        write(path, {**kept, **run(patterns, timed=given.times)}, commit)
         return 0
     recorded = read(path, patterns) if given.what == "compare" else run(patterns)
     found = Differences.between(recorded, run(patterns, timed=given.times), given.tolerance)

@@ -370,6 +370,9 @@ MAKERS: dict[str, Callable[[], Case]] = {
         _file_case, "rows.parquet", lambda frame, name: frame.to_parquet(name), n=400
     ),
     "rows-policies": rows_of_every_policy,
+    # enough rows beyond the thresholds for everything that is said about extremes
+    "steps-long": lambda: _steps_case(_steps(200, 41, ends="all", df=1.8)),
+    "rows-long": lambda: _table_case(_rows(3000, 42), **_KNOWN, group="household"),
 }
 
 
