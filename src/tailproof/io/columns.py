@@ -414,8 +414,25 @@ def _is_pattern(entry: str, names: Sequence[str]) -> bool:
 
 
 def _matching(pattern: str, names: Sequence[str]) -> list[str]:
-    expression = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
-    return [name for name in names if expression.fullmatch(name)]
+    parts = pattern.split("*")
+    return [name for name in names if _matches(parts, name)]
+
+
+def _matches(parts: Sequence[str], name: str) -> bool:
+    """Return whether a name is these parts in their order, with anything between them.
+
+    Each part is taken where it first occurs, which needs no way back: time is linear in the name.
+    """
+    first, *middle, last = parts
+    if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
+        return False
+    place, end = len(first), len(name) - len(last)
+    for part in middle:
+        found = name.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True
 
 
 def _by_pattern(choice: Choice, names: Sequence[str]) -> set[str]:
@@ -542,11 +559,16 @@ def _families(names: Iterable[str], labels: set[str]) -> Iterable[dict[str, str]
     """Return columns by the label in their names, for each of the words before and after it."""
     families: dict[tuple[str, str], dict[str, str]] = {}
     for name in names:
-        marks = [match.start() for match in re.finditer(r"[\W_]", name)]
-        for first in (0, *(mark + 1 for mark in marks)):
-            for last in (*marks, len(name)):
-                if (label := name[first:last]) in labels:
+        edges = {0, len(name)}
+        for match in re.finditer(r"[\W_]", name):
+            edges |= {match.start(), match.end()}
+        for label in labels:
+            first = name.find(label)
+            while first >= 0:
+                last = first + len(label)
+                if first in edges and last in edges:
                     families.setdefault((name[:first], name[last:]), {})[label] = name
+                first = name.find(label, first + 1)
     return families.values()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import sqlite3
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -12,6 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -124,6 +127,11 @@ class Database(NamedTuple):
     path: Path
     table: str | None = None
     query: str | None = None
+    external: bool = False  # whether views and queries may read other files (DuckDB)
+
+
+#: Before table= or query=: the tables of a DuckDB file may read other files of this machine.
+_EXTERNAL = "external=yes&"
 
 
 def database(source: Any) -> Database | None:
@@ -133,17 +141,22 @@ def database(source: Any) -> Database | None:
     'SELECT * FROM orders'
     >>> database("sqlite:///data/shop.db?table=orders")[1:3]
     (PosixPath('/data/shop.db'), 'orders')
+    >>> database("duckdb://shop.db?external=yes&table=orders").external
+    True
     """
     if isinstance(source, str):
         kind, _, rest = source.partition("://")
         if kind in KINDS and rest:
             path, _, asked = rest.partition("?")
+            external = kind == "duckdb" and asked.startswith(_EXTERNAL)
+            asked = asked.removeprefix(_EXTERNAL) if external else asked
             key, equals, value = asked.partition("=")
             if asked and (key not in ("query", "table") or not equals or not value):
                 raise LogError(
                     f"After ? comes table=NAME or query=SELECT .... Got {asked!r} in {source!r}."
                 )
-            return Database(kind, Path(path), **({key: value} if asked else {}))
+            named = {key: value} if asked else {}
+            return Database(kind, Path(path), **named, external=external)  # type: ignore[arg-type]
     kind = _kind_of_file(Path(source)) if isinstance(source, str | Path) else ""
     return Database(kind, Path(source)) if kind else None
 
@@ -163,8 +176,7 @@ def read_database(asked: Database) -> pa.Table:
     """Return the requested table or query result."""
     if not asked.path.is_file():
         raise LogError(f"There is no file {str(asked.path)!r}. Check the path.")
-    opened = _sqlite if asked.kind == "sqlite" else _duckdb
-    with opened(asked.path) as run:
+    with _sqlite(asked.path) if asked.kind == "sqlite" else _duckdb(asked) as run:
         if asked.query is not None:
             return run(asked.query)
         listed = (
@@ -194,6 +206,11 @@ def _sqlite(path: Path) -> Iterator[Any]:
         def run(query: str) -> pa.Table:
             found = connection.execute(query)
             names = [each[0] for each in found.description or ()]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise LogError(
+                    f"{path} gives several columns with the name {twice[0]!r}. Name each with AS in "
+                    f"?query=SELECT ...."
+                )
             rows = found.fetchall()
             columns = zip(*rows, strict=True) if rows else [[] for _ in names]
             return pa.table(
@@ -204,18 +221,27 @@ def _sqlite(path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _duckdb(path: Path) -> Iterator[Any]:
+def _duckdb(asked: Database) -> Iterator[Any]:
+    """Open a file without access to others: a view in it may read any file of this machine."""
+    path = asked.path
     try:
         import duckdb
     except ModuleNotFoundError as error:
         raise LogError(f"Reading {path} needs DuckDB: pip install 'tailproof[duckdb]'.") from error
-    with closing(duckdb.connect(str(path), read_only=True)) as connection:
+    config = {} if asked.external else {"enable_external_access": "false"}
+    with closing(duckdb.connect(str(path), read_only=True, config=config)) as connection:
 
         def run(query: str) -> pa.Table:
-            found = connection.sql(query)
-            if found is None:
-                raise LogError(f"The query {query[:60]!r} gives no table. Ask with SELECT ....")
-            return found.to_arrow_table()
+            try:
+                found = connection.sql(query)
+                if found is None:
+                    raise LogError(f"The query {query[:60]!r} gives no table. Ask with SELECT ....")
+                return found.to_arrow_table()
+            except duckdb.PermissionException as error:
+                raise LogError(
+                    f"{path} is not read: it asks for another file of this machine. If you trust it, "
+                    f"allow that by duckdb://{path}?{_EXTERNAL}table=NAME."
+                ) from error
 
         yield run
 
@@ -244,13 +270,18 @@ def read_excel(path: Path, label: str, sheet: str | None = None) -> tuple[pa.Tab
     except ModuleNotFoundError as error:
         raise LogError(f"{label} needs openpyxl: pip install 'tailproof[excel]'.") from error
     with blaming(label, "An Excel log is one sheet with column names in its first row."):
+        _require_small_workbook(path, label)
         book = load_workbook(path, read_only=True, data_only=True)
         titles = [each.title for each in book.worksheets]
         if sheet is not None and sheet not in titles:
             raise LogError(f"{label} has no sheet {sheet!r}. It has {', '.join(titles)}.")
-        title = titles[0] if sheet is None else sheet
+        shown = [each.title for each in book.worksheets if each.sheet_state == "visible"]
+        title = (shown or titles)[0] if sheet is None else sheet
+        book[title].reset_dimensions()  # the range that a file claims may be that of an older state
         rows = list(book[title].iter_rows(values_only=True))
         book.close()
+        width = max(map(len, rows), default=0)
+        rows = [(*row, *[None] * (width - len(row))) for row in rows]
         while rows and all(cell is None for cell in rows[-1]):  # such as cells with a border only
             rows.pop()
         heading = _heading(path, title, titles, rows)
@@ -260,7 +291,40 @@ def read_excel(path: Path, label: str, sheet: str | None = None) -> tuple[pa.Tab
         columns = {str(rows[0][j]): _column([row[j] for row in rows[1:]]) for j in named}
         if len(columns) < len(named):
             raise ValueError("two columns have the same name")
+        _refuse_totals(label, rows, named)
         return pa.table(columns), heading
+
+
+#: Limit on the unpacked size of a workbook: this times its file's, plus EXCEL_EXTRA bytes.
+EXCEL_EXPANSION, EXCEL_EXTRA = 50, 1 << 24
+
+
+def _require_small_workbook(path: Path, label: str) -> None:
+    """Raise if a workbook unpacks to more than a sheet of numbers does."""
+    with zipfile.ZipFile(path) as parts:
+        unpacked = sum(part.file_size for part in parts.infolist())
+    limit = EXCEL_EXPANSION * path.stat().st_size + EXCEL_EXTRA
+    if unpacked > limit:
+        raise LogError(
+            f"{label} is not read: it unpacks to {unpacked / 1e6:.0f} MB, and {limit / 1e6:.0f} MB are "
+            f"the most for its size. Save the sheet as CSV or Parquet."
+        )
+
+
+def _refuse_totals(label: str, rows: Sequence[Sequence[Any]], named: Sequence[int]) -> None:
+    """Raise if the last row holds sums of the rows above it, which is no decision."""
+    *body, last = rows[1:] or [()]
+    for j in named if len(body) >= 3 else ():
+        cells = [row[j] for row in body if isinstance(row[j], int | float)]
+        total = last[j]
+        if len(cells) < 3 or not isinstance(total, int | float) or isinstance(total, bool):
+            continue
+        size = sum(map(abs, cells))
+        if size > abs(total) / 2 > 0 and abs(sum(cells) - total) <= 1e-9 * size:
+            raise LogError(
+                f"{label} ends with a row of totals: in column {str(rows[0][j])!r}, {total} is the sum "
+                f"of the {len(cells)} rows above it. Delete the last row."
+            )
 
 
 def _column(cells: Sequence[Any]) -> pa.Array:
@@ -474,11 +538,49 @@ def _open_arrow(path: Path, label: str) -> Source:
 def _open_json(path: Path, label: str) -> Source:
     from pyarrow import json
 
-    with (
-        blaming(label, "A JSON log has one object in every line, with the same keys."),
-        LimitedStream(pa.input_stream(str(path)), label) as file,
-    ):
-        return _in_memory(label, _with_dates(json.read_json(file)))
+    with blaming(label, "A JSON log has one object in every line, with the same keys."):
+        _refuse_deep(path, label)
+        with LimitedStream(pa.input_stream(str(path)), label) as file:
+            return _in_memory(label, _with_dates(json.read_json(file)))
+
+
+_DEEPEST = 100  # levels of JSON: Arrow's parser recurses, and overflows the stack after thousands
+_OPENED, _CLOSED, _NEWLINE = b"[{", b"]}", ord("\n")
+
+
+def _refuse_deep(path: Path, label: str) -> None:
+    """Raise if the values in a line are nested too deeply.
+
+    Brackets are first counted without regard to text, which is fast and can only suspect too much.
+    """
+    step = np.zeros(256, dtype=np.int64)
+    step[list(_OPENED)], step[list(_CLOSED)] = 1, -1
+    level = 0  # at the end of the piece before, since its last line break
+    with LimitedStream(pa.input_stream(str(path)), label) as file:
+        while piece := file.read(1 << 20):
+            data = np.frombuffer(piece, dtype=np.uint8)
+            levels = level + np.cumsum(step[data])
+            start = np.maximum.accumulate(np.where(data == _NEWLINE, np.arange(len(data)), -1))
+            levels -= np.where(start >= 0, levels[start], 0)
+            level = int(levels[-1])
+            if int(levels.max()) > _DEEPEST and _has_deep_line(path, label):
+                raise LogError(
+                    f"{label} is not read: its values are nested more than {_DEEPEST} levels deep. "
+                    f"Write one flat object in every line."
+                )
+
+
+def _has_deep_line(path: Path, label: str) -> bool:
+    """Return whether brackets outside of text are nested too deeply in any line."""
+    text = re.compile(rb'"(?:[^"\\]|\\.)*"')
+    with LimitedStream(pa.input_stream(str(path)), label) as file:
+        for line in io.BufferedReader(file):
+            level = 0
+            for byte in text.sub(b"", line):
+                level += (byte in _OPENED) - (byte in _CLOSED)
+                if level > _DEEPEST:
+                    return True
+    return False
 
 
 def _with_dates(table: pa.Table) -> pa.Table:
