@@ -423,6 +423,8 @@ def _matches(parts: Sequence[str], name: str) -> bool:
 
     Each part is taken where it first occurs, which needs no way back: time is linear in the name.
     """
+    if len(parts) == 1:
+        return name == parts[0]
     first, *middle, last = parts
     if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
         return False
