@@ -228,8 +228,10 @@ def _duckdb(asked: Database) -> Iterator[Any]:
         import duckdb
     except ModuleNotFoundError as error:
         raise LogError(f"Reading {path} needs DuckDB: pip install 'tailproof[duckdb]'.") from error
-    config = {} if asked.external else {"enable_external_access": "false"}
-    with closing(duckdb.connect(str(path), read_only=True, config=config)) as connection:
+    closed: dict[str, str | bool | int | float | list[str]] = {
+        "enable_external_access": asked.external
+    }
+    with closing(duckdb.connect(str(path), read_only=True, config=closed)) as connection:
 
         def run(query: str) -> pa.Table:
             try:
