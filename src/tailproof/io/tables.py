@@ -156,7 +156,7 @@ def database(source: Any) -> Database | None:
                     f"After ? comes table=NAME or query=SELECT .... Got {asked!r} in {source!r}."
                 )
             named = {key: value} if asked else {}
-            return Database(kind, Path(path), **named, external=external)  # type: ignore[arg-type]
+            return Database(kind, Path(path), **named, external=external)
     kind = _kind_of_file(Path(source)) if isinstance(source, str | Path) else ""
     return Database(kind, Path(source)) if kind else None
 
