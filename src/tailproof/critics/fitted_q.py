@@ -32,6 +32,8 @@ from tailproof.log.stored import AnyLog, action_counts
 from tailproof.parameters import Configurable
 from tailproof.robust.aggregates import Aggregate
 
+#: What the first critic is fitted to: r / (1 − γ), or zero.
+Start = Literal["reward", "zero"]
 _TILE = 8192  # next states at a time, so that their K·A values fit in the cache
 
 #: Maps rows and θ, (K, d), to pairs of a segment and v(s') in its rows, (m,).
@@ -64,13 +66,18 @@ def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
 
 @dataclass(frozen=True)
 class ExpectedBackup:
-    """v(s') = E_π Q(s', ·), aggregated over the members before or after the expectation."""
+    """v(s') = E_π Q(s', ·), from the row's own member or the members' aggregate."""
 
-    aggregate: Aggregate
-    aggregate_first: bool = False
+    aggregate: Aggregate | None = None  # None: each member backs up its own Q
+    aggregate_first: bool = False  # before the expectation (the paper's text) or after it (its box)
 
     def __call__(self, rows: Rows, theta: FloatArray) -> Iterator[tuple[Segment, FloatArray]]:
         """Yield each segment and v(s') in its rows, (m,)."""
+        if self.aggregate is None:
+            return (
+                (segment, rows.next_values(theta[segment.member], segment.rows))
+                for segment in rows.segments
+            )
         finite = theta[np.isfinite(theta).all(axis=1)]
         if len(finite) == 0:
             shared = np.full(len(rows.rewards), np.nan)
@@ -139,6 +146,65 @@ def _backed_up(backup: Backup, theta: FloatArray, design: Design, part: Any) -> 
     return total
 
 
+def _changes(
+    backup: Backup,
+    theta: FloatArray,
+    previous: FloatArray | None,
+    scale: float,
+    design: Design,
+    part: Any,
+) -> FloatArray:
+    """Return Σ|y − y'| and Σ|y'| of one part for each member, (2, K).
+
+    y are the Bellman targets of θ, y' those of the `previous` θ; without one, y' = `scale` · r, to
+    which the first θ was fitted.
+    """
+    total = np.zeros((2, design.folds.count))
+    for rows in design.rows(part):
+        before = None if previous is None else backup(rows, previous)
+        for segment, values in backup(rows, theta):
+            rewards = rows.rewards[segment.rows]
+            old = scale * rewards
+            if before is not None:
+                old = rewards + design.task.gamma * next(before)[1]
+            new = rewards + design.task.gamma * values
+            sizes = np.abs(np.stack([new - old, old]))  # (2, m)
+            total[:, segment.member] += segment.weighed(sizes).sum(axis=1)
+    return total
+
+
+def starting_scale(start: Start, gamma: float) -> float:
+    """Return c such that the first critic is fitted to c · r."""
+    if start == "zero":
+        return 0.0
+    return 1 / (1 - gamma) if gamma < 1 else 1.0
+
+
+@dataclass
+class Stopping:
+    """Which members still iterate: a member stops when its targets hardly change.
+
+    The rule of the paper's released code: mean |y − y'| / mean |y'| < `tolerance`, where y and y' are
+    the member's Bellman targets of this iteration and the last. Members that share a backup stop
+    together, when it holds for all of them.
+    """
+
+    tolerance: float | None
+    together: bool
+    active: BoolArray  # (K,)
+
+    def update(self, change: FloatArray, size: FloatArray) -> None:
+        """Stop members for which Σ|y − y'| is small beside Σ|y'|, both (K,)."""
+        assert self.tolerance is not None
+        still = ~(change < self.tolerance * size)  # NaN goes on
+        self.active = self.active & (still.any() if self.together else still)
+
+    @property
+    def done(self) -> bool:
+        """Whether no member iterates any more."""
+        return not self.active.any()
+
+
 def iterate(
     design: Design,
     theta: FloatArray,
@@ -148,25 +214,36 @@ def iterate(
     iterations: int,
     backup: Backup,
     huber: float | None = None,
+    stopping: Stopping | None = None,
+    scale: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return θ after the iterations, (K, d), and max|Δθ| of each member and iteration, (iterations, K).
 
     `matrix` and `moment` are Σφφᵀ + λI, (K, d, d), and Σφr, (K, d). The loss is squared, or Huber's
-    with the threshold `huber` in robust standard deviations of the residuals.
+    with the threshold `huber` in robust standard deviations of the residuals. The first θ was fitted to
+    `scale` · r; with `stopping`, the history ends when all members have stopped.
     """
     inverse, gamma = np.linalg.inv(matrix), design.task.gamma
     history = np.zeros((iterations, len(theta)))
     excess: list[FloatArray] = []  # part of the residuals beyond the threshold, by segment
-    for moved in history:
+    previous = None
+    for number, moved in enumerate(history):
         if huber is None:
             passed = design.reduce(partial(_backed_up, backup, theta), operator.add)
             right = moment + gamma * passed
         else:
             right, targets = _huber_moments(design, theta, excess, backup)
-        previous, theta = theta, (inverse @ right[..., None])[..., 0]
+        fitted = (inverse @ right[..., None])[..., 0]
+        if stopping is not None:
+            fitted[~stopping.active] = theta[~stopping.active]
+            found = partial(_changes, backup, theta, previous, scale)
+            stopping.update(*design.reduce(found, operator.add))
+        previous, theta = theta, fitted
         if huber is not None:
             excess = _excess(design, theta, targets, huber)
         np.abs(theta - previous).max(axis=1, out=moved)
+        if stopping is not None and stopping.done:
+            return theta, history[: number + 1]
         if not moved.any():  # a fixed point: further iterations change nothing
             break
     return theta, history
@@ -238,36 +315,35 @@ class _Ahead(NamedTuple):
 
 
 def fit_regressors(
-    model: Any,
+    settings: FittedQ,
     task: Task,
     folds: Folds,
     *,
-    iterations: int,
-    from_reward: bool,
     backup: Aggregate | None,
-    aggregate_first: bool,
     rng: np.random.Generator,
 ) -> Fitted:
-    """Refit a clone of `model` on each fold's Bellman targets, `iterations` times."""
+    """Refit a clone of the settings' model on each fold's Bellman targets in every iteration."""
     from sklearn.base import clone
 
-    log = task.log
+    log, model = task.log, settings.model
     seeds = [int(seed) for seed in rng.integers(2**31, size=folds.count)]
     rows = [log.rows(folds.episodes(k)) for k in range(folds.count)]
     critics = RegressorCritics((), log.n_actions if log.is_discrete else None)
     inputs = critics.inputs(log.states, log.actions)
 
-    def refit(targets: list[FloatArray]) -> RegressorCritics:
-        models = []
-        for chosen, target, seed in zip(rows, targets, seeds, strict=True):
+    def refit(targets: list[FloatArray], members: BoolArray) -> RegressorCritics:
+        models = list(critics.models)
+        for k in np.flatnonzero(members):
             fresh = clone(model)
             if "random_state" in fresh.get_params() and fresh.get_params()["random_state"] is None:
-                fresh.set_params(random_state=seed)
-            models.append(fresh.fit(inputs[chosen], target))
+                fresh.set_params(random_state=seeds[k])
+            models[k:] = [fresh.fit(inputs[rows[k]], targets[k]), *models[k + 1 :]]
         return RegressorCritics(tuple(models), critics.n_actions)
 
-    scale = 1 / (1 - task.gamma) if from_reward and task.gamma < 1 else float(from_reward)
-    critics = refit([log.rewards[chosen] * scale for chosen in rows])
+    scale = starting_scale(settings.start, task.gamma)
+    before = [log.rewards[chosen] * scale for chosen in rows]
+    stopping = settings.stopping(folds.count, together=backup is not None)
+    critics = refit(before, stopping.active)
     ahead = _Ahead.of(task)
 
     def after(critics: RegressorCritics) -> list[FloatArray]:
@@ -277,27 +353,29 @@ def fit_regressors(
             pairs = zip(alone, rows, strict=True)
             return [ahead.value(ahead.at(own, chosen), chosen)[0] for own, chosen in pairs]
         values, every = ahead.at(critics, slice(None)), slice(None)
-        if aggregate_first:
+        if settings.aggregate_first:
             shared = ahead.value(backup(values), every)
         else:
             shared = backup(ahead.value(values, every))
         return [shared[chosen] for chosen in rows]
 
     alive = (~log.terminated).astype(float)
-    history = np.empty((iterations, folds.count))
-    before = [np.zeros(len(chosen)) for chosen in rows]
-    for moved in history:
+    history: list[list[float]] = []
+    while len(history) < settings.iterations and not stopping.done:
         targets = [
             log.rewards[chosen] + task.gamma * alive[chosen] * found
             for chosen, found in zip(rows, after(critics), strict=True)
         ]
-        critics = refit(targets)
-        moved[:] = [np.abs(new - old).max() for new, old in zip(targets, before, strict=True)]
+        critics = refit(targets, stopping.active)
+        moves = [np.abs(new - old) for new, old in zip(targets, before, strict=True)]
+        history.append([float(move.max()) for move in moves])
+        if settings.tolerance is not None:
+            change = np.array([move.sum() for move in moves])
+            stopping.update(change, np.array([np.abs(old).sum() for old in before]))
         before = targets
-    return Fitted(critics, history)
+    return Fitted(critics, np.array(history))
 
 
-Start = Literal["reward", "zero"]
 _SHOWING = 10  # number of updates needed to detect divergence from their growth
 
 
@@ -327,6 +405,11 @@ class FittedQ(Configurable):
     aggregate_first
         At `backup`, whether the members are aggregated at every action before the policy (or the
         maximum) is applied, or after.
+    tolerance
+        Stop before the last iteration when mean |y − y'| / mean |y'| is below this, where y and y' are
+        a fold's Bellman targets of this iteration and the last; at `backup`, when it is in every fold.
+        The paper's released code has 0.005. Heavy-tailed rewards enlarge |y'| and not |y − y'|, so
+        that the heavier the tails, the earlier this stops; None, the default, never does.
     """
 
     features: Features | str | None = None
@@ -335,8 +418,14 @@ class FittedQ(Configurable):
     start: Start = "reward"
     model: Any = None
     aggregate_first: bool = False
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
+        if self.tolerance is not None and not 0 < self.tolerance < np.inf:
+            raise MethodError(
+                f"tolerance must be above 0 and finite, or None for all iterations. "
+                f"Got {self.tolerance!r} instead."
+            )
         if self.iterations < 1:
             raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
         if self.start not in ("reward", "zero"):
@@ -358,19 +447,11 @@ class FittedQ(Configurable):
     ) -> Fitted:
         """Fit a critic on each fold, with `backup` inside every Bellman target if it is given."""
         if self.model is not None:
-            return fit_regressors(
-                self.model,
-                task,
-                folds,
-                iterations=self.iterations,
-                from_reward=self.start == "reward",
-                backup=backup,
-                aggregate_first=self.aggregate_first,
-                rng=rng,
-            )
-        design = Design(task, as_features(self.features, task.log), folds, backup is not None)
+            return fit_regressors(self, task, folds, backup=backup, rng=rng)
+        passes = backup is not None or self.tolerance is not None
+        design = Design(task, as_features(self.features, task.log), folds, passes)
         matrix, stats = regularised_statistics(design, self.ridge, rng)
-        if backup is not None:
+        if passes:
             return self._passes(design, matrix, stats, ExpectedBackup(backup, self.aggregate_first))
         theta, history = _iterate_statistics(stats, matrix, task.gamma, self)
         diverged = _diverged(theta, history)
@@ -378,10 +459,20 @@ class FittedQ(Configurable):
             diverged = diverged | _expands(stats, matrix, task.gamma)
         return Fitted(LinearCritics(design.features, theta, diverged), history)
 
+    def stopping(self, members: int, *, together: bool) -> Stopping:
+        """Return the rule by which members stop before the last iteration."""
+        return Stopping(self.tolerance, together, np.ones(members, dtype=bool))
+
     def _passes(
-        self, design: Design, matrix: FloatArray, stats: Statistics, backup: Any, **loss: Any
+        self,
+        design: Design,
+        matrix: FloatArray,
+        stats: Statistics,
+        backup: ExpectedBackup | GreedyBackup,
+        **loss: Any,
     ) -> Fitted:
-        """Iterate with one pass over the data per iteration."""
+        """Iterate with one pass over the data per iteration; with a tolerance, two."""
+        stopping = self.stopping(design.folds.count, together=backup.aggregate is not None)
         theta, history = iterate(
             design,
             _first(stats, matrix, design.task.gamma, self.start),
@@ -389,6 +480,8 @@ class FittedQ(Configurable):
             moment=stats.moment,
             iterations=self.iterations,
             backup=backup,
+            stopping=None if self.tolerance is None else stopping,
+            scale=starting_scale(self.start, design.task.gamma),
             **loss,
         )
         critics = LinearCritics(design.features, theta, _diverged(theta, history))
@@ -399,10 +492,11 @@ class FittedQ(Configurable):
 class FQE(FittedQ):
     """Fitted Q-evaluation: v(s') = Σ_a π(a|s') Q(s', a).
 
-    With one fold, or members that are combined only after fitting, the iterations need only Σφφᵀ, Σφφ'ᵀ
-    and Σφr: one pass over the data. At `backup` (ROAM-FQE, algorithm 4) every iteration is a pass over
-    the data, because the aggregate is taken at every next state; the algorithm box aggregates
-    E_π Q_k(s', ·), and ``aggregate_first=True`` gives the order of the text, E_π of the aggregate.
+    With one fold, or members that are combined only after fitting, and without a `tolerance`, the
+    iterations need only Σφφᵀ, Σφφ'ᵀ and Σφr: one pass over the data. At `backup` (ROAM-FQE,
+    algorithm 4) every iteration is a pass over the data, because the aggregate is taken at every next
+    state; the algorithm box aggregates E_π Q_k(s', ·), and ``aggregate_first=True`` gives the order of
+    the text, E_π of the aggregate.
     """
 
 
@@ -467,8 +561,7 @@ class FQI(FittedQ):
 def _first(stats: Statistics, matrix: FloatArray, gamma: float, start: Start) -> FloatArray:
     if start == "zero":
         return np.zeros_like(stats.moment)
-    fit = solve(matrix, stats.moment[..., None])[..., 0]
-    return fit / (1 - gamma) if gamma < 1 else fit
+    return starting_scale(start, gamma) * solve(matrix, stats.moment[..., None])[..., 0]
 
 
 def _iterate_statistics(
