@@ -28,7 +28,7 @@ LOOKS = {
     "sac-n": Look("SAC-N (minimum)", drawing.BLUE, "o"),
     "sac-n-std": Look("SAC-N (STD), mean − 2 std", drawing.RED, "D", "--"),
 }
-AGGREGATES: dict[str, Aggregate] = {"sac-n": Quantile(0.0), "sac-n-std": MeanMinusStd(2.0)}
+AGGREGATES: dict[str, Aggregate] = {"sac-n": Quantile(0.0), "sac-n-std": MeanMinusStd(2.0, ddof=1)}
 
 
 def cells(settings: Settings) -> list[Cell]:

@@ -5,7 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailproof import Continuous, Log, Mean, Quantile, Replicate, Split, Whole, learn, method
+from tailproof import (
+    Continuous,
+    Learned,
+    Log,
+    Mean,
+    Quantile,
+    Replicate,
+    Split,
+    Whole,
+    learn,
+    method,
+)
 from tailproof.critics.task import Task
 from tailproof.deep import IQL, SAC, SQL, TD3BC, EarlyStopping, History, NeuralFQE, Run
 from tailproof.deep.history import horizon_of, returns_to_go
@@ -164,6 +175,15 @@ def test_what_is_not_measured_stops_nothing():
             EarlyStopping(**wrong)
 
 
+def test_the_papers_score_is_the_mean_of_the_last_ten_evaluations():
+    history = History()
+    for step in range(14):
+        history = history.with_row(step, {"score": np.array([step, 2.0 * step])})
+    assert history.mean_of_last("score").tolist() == [8.5, 17.0]  # of 4, ..., 13
+    with pytest.raises(MethodError, match="no 'return'; it has score"):
+        history.mean_of_last("return")
+
+
 def test_a_history_iterates_and_becomes_a_frame():
     history = History()
     for step in (10, 20):
@@ -176,26 +196,43 @@ def test_a_history_iterates_and_becomes_a_frame():
     assert list(frame["value"]) == [row.value for row in rows]
 
 
-def test_as_published_undoes_what_this_library_does_differently():
-    base = IQL.as_published(steps=7)
-    assert (base.policy, base.share, base.limit, base.target_rate) == (
-        "gaussian",
-        0.0,
-        100.0,
-        0.005,
-    )
-    assert base.steps == 7
-    assert SAC.as_published().temperature == 1.0
-    log = steady(episodes=2, length=20)
-    small = {"steps": 20, "policy_steps": 20, "batch": 16, "hidden": (8,), "run": Run(threads=1)}
-    with pytest.warns(ConvergenceWarning):
-        ours = learn(log, method=method("iql", **small), gamma=0.9)
-    published = method("iql", base=IQL.as_published(**small))
-    with pytest.warns(ConvergenceWarning):
-        theirs = learn(log, method=published, gamma=0.9)
-    assert not np.allclose(ours.policy(log.states), theirs.policy(log.states))
+def test_as_published_is_the_published_code():
+    for base in (IQL.as_published(steps=7), SQL.as_published(), SAC.as_published()):
+        assert (base.standardise, base.reward_scale, base.target_rate) == (False, 1.0, 0.005)
+    room, original = IQL.as_published(steps=7, policy_steps=30), IQL.as_published("original")
+    assert (room.policy, room.share, room.limit, room.squash) == ("gaussian", 0.0, 1e8, False)
+    assert (room.imitation.steps, room.imitation.cosine) == (30, 7)  # it rises again
+    assert (original.limit, original.squash) == (100.0, True)
+    assert original.imitation.cosine == original.policy_steps
+    sparse, advantage = SQL.as_published(), SQL.as_published("original")
+    assert (sparse.weight, sparse.layer_norm, sparse.alpha) == ("sparse", False, 10.0)
+    assert (advantage.weight, advantage.layer_norm, advantage.alpha) == ("advantage", True, 1.0)
+    assert (SAC.as_published().temperature, SAC.as_published().steps) == (1.0, 3_000_000)
+    with pytest.raises(MethodError, match="code must be 'room' or 'original'"):
+        IQL.as_published("mine")
     with pytest.raises(MethodError, match="policy must be deterministic or gaussian"):
         IQL(policy="cauchy")
+    with pytest.raises(MethodError, match="weight must be sparse or advantage"):
+        SQL(weight="exp")
+
+
+@pytest.mark.parametrize("code", ["room", "original"])
+@pytest.mark.parametrize("base", [IQL, SQL])
+def test_published_bases_learn_from_raw_states_and_are_saved(base, code, tmp_path):
+    log = steady(episodes=2, length=20)
+    small = {"steps": 20, "policy_steps": 20, "batch": 16, "hidden": (8,), "run": Run(threads=1)}
+    row = method("iql", base=base.as_published(code, **small))
+    with pytest.warns(ConvergenceWarning):
+        learned = learn(log, method=row, gamma=0.9)
+    assert (learned.policy.scaling.state_mean == 0).all()
+    assert np.abs(learned.policy(log.states)).max() <= 1
+    learned.save(tmp_path / "policy")
+    again = Learned.load(tmp_path / "policy")
+    assert (again.policy(log.states) == learned.policy(log.states)).all()
+    assert (
+        again.members.state_values(log.states) == learned.members.state_values(log.states)
+    ).all()
+    assert again.method.base == replace(row.base, run=Run())
 
 
 @pytest.mark.parametrize("discrete", [False, True])

@@ -22,6 +22,7 @@ AGGREGATES = [
     Quantile(1.0),
     TrimmedMean(0.2),
     MeanMinusStd(2.0),
+    MeanMinusStd(1.0, ddof=1),
 ]
 
 
@@ -142,6 +143,14 @@ def test_aggregates_in_torch_are_the_librarys(aggregate, count, seed):
 def test_aggregates_have_the_derivative_of_finite_differences(aggregate, count):
     values = normal(count, 7, seed=count, grad=True)
     torch.autograd.gradcheck(lambda given: reduce(aggregate, given), values)
+
+
+def test_the_divisor_of_the_std_is_a_setting():
+    values = normal(5, 3)
+    expected = values.mean(0) - 2 * values.std(0)  # torch divides by K − 1
+    torch.testing.assert_close(reduce(MeanMinusStd(2.0, ddof=1), values), expected)
+    with pytest.raises(MethodError, match="ddof must be 0 or 1"):
+        MeanMinusStd(2.0, ddof=2)
 
 
 def test_members_that_agree_have_a_finite_gradient():

@@ -29,7 +29,7 @@ def test_rows_are_methods_and_share_their_critics():
         assert room.aggregate == Median()
         assert rows[f"zero-reward-{base}"].method.base.zero_rewards
     assert rows["sac-n"].method.aggregate == Quantile(0.0)
-    assert rows["sac-n-std"].method.aggregate == MeanMinusStd(2.0)
+    assert rows["sac-n-std"].method.aggregate == MeanMinusStd(2.0, ddof=1)
     assert rows["sac-n"].method.folds == 10
 
 

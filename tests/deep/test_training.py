@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tailproof import Log, Median, Quantile, Replicate, Split, Whole, evaluate, method
+from tailproof import Log, Median, Quantile, Replicate, Split, Whole, evaluate, learn, method
 from tailproof.critics.task import Task
 from tailproof.deep import (
     IQL,
@@ -176,6 +176,9 @@ def test_evaluations_are_played_while_the_policy_trains(task):
     np.testing.assert_allclose(found.training["score"].values, [[action]])
     _, sac = fit(task, SAC(**SMALL), Replicate(2), Quantile(0.0), evaluation=evaluation)
     assert sac.training["return"].steps.tolist() == [20, 30, 40]
+    run = replace(RUN, evaluation=replace(evaluation, first=0))
+    learned = learn(task.log, method=method("iql", policy_steps=20, run=run, **SMALL), gamma=0.9)
+    assert learned.policy_history["score"].steps.tolist() == [10, 20]
 
 
 def poison(monkeypatch, kind, member, step, value):

@@ -40,7 +40,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 AGGREGATES = [Mean(), Median(), Quantile(0.0), Quantile(0.1), Quantile(0.4, rule="lower")]
-AGGREGATES += [TrimmedMean(0.2), MeanMinusStd(2.0)]
+AGGREGATES += [TrimmedMean(0.2), MeanMinusStd(2.0), MeanMinusStd(1.0, ddof=1)]
 
 
 def critic(count, actions, state_features, dimension, aggregate, seed):

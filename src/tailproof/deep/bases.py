@@ -91,6 +91,7 @@ class Implicit(TrainsCritics):
     """
 
     capabilities: ClassVar[Capabilities] = replace(LEARNER, at=("pointwise", "backup"))
+    _original: ClassVar[Mapping[str, Any]] = {}  # settings of the code of the base's authors
 
     policy_steps: int = 1_000_000
     policy_hidden: tuple[int, ...] | None = None
@@ -104,14 +105,35 @@ class Implicit(TrainsCritics):
     share: float = 0.7
 
     @classmethod
-    def as_published(cls, **settings: Any) -> Self:
-        """Return the base with the settings of the published code.
+    def as_published(cls, code: Literal["room", "original"] = "room", **settings: Any) -> Self:
+        """Return the base with the settings of published code; `settings` override these.
 
-        A Gaussian policy, weights of at most 100 without shrinkage (`share` 0), unscaled rewards,
-        target rate 0.005, and α = 10 for SQL. `settings` override these.
+        All published code has raw states and rewards, target rate 0.005, no `share`, and a Gaussian
+        policy that acts by its mean.
+
+        Parameters
+        ----------
+        code
+            ``"room"``, the code of the paper (Zhu et al., 2024): the mean is not squashed, weights are
+            at most 1e8, and the policy's cosine has the critics' `steps`. It trains the critics of
+            ROOM for 200,000 steps and the base alone for 1,000,000. ``"original"``, the code of
+            IQL's and SQL's authors: the mean is squashed, weights are at most 100; SQL has a layer
+            norm in V, α = 1, and weights actions by max(0, Q − V).
         """
-        published = {"policy": "gaussian", "limit": 100.0, "share": 0.0}
-        return cls(**{**published, "target_rate": 0.005, "reward_scale": 1.0, **settings})
+        published: dict[str, Any] = {
+            "standardise": False,
+            "reward_scale": 1.0,
+            "target_rate": 0.005,
+            "policy": "gaussian",
+            "share": 0.0,
+        }
+        if code == "room":
+            published |= {"squash": False, "limit": 1e8, "cosine_over": "steps"}
+        elif code == "original":
+            published |= {"limit": 100.0, **cls._original}
+        else:
+            raise MethodError(f"code must be 'room' or 'original'. Got {code!r} instead.")
+        return cls(**{**published, **settings})
 
     def learner(self, group: MemberGroup) -> CriticLearner:
         """Return the learner of a group of members."""
@@ -203,6 +225,12 @@ class SQL(Implicit):
         ROOM's code uses; ``"advantage"`` is max(0, u), which the original code of SQL uses.
     """
 
+    _original: ClassVar[Mapping[str, Any]] = {
+        "weight": "advantage",
+        "layer_norm": True,
+        "alpha": 1.0,
+    }
+
     alpha: float = 10.0
     weight: Literal["sparse", "advantage"] = "sparse"
 
@@ -292,8 +320,17 @@ class SAC(ActorCritic):
 
     @classmethod
     def as_published(cls, **settings: Any) -> Self:
-        """Return the base with the published settings: initial α = 1, ρ = 0.005, unscaled rewards."""
-        published = {"temperature": 1.0, "target_rate": 0.005, "reward_scale": 1.0}
+        """Return the base with the settings of the paper's code; `settings` override these.
+
+        Raw states and rewards, initial α = 1, target rate 0.005, 3,000,000 steps.
+        """
+        published: dict[str, Any] = {
+            "standardise": False,
+            "reward_scale": 1.0,
+            "target_rate": 0.005,
+            "temperature": 1.0,
+            "steps": 3_000_000,
+        }
         return cls(**{**published, **settings})
 
     def actor(self, group: MemberGroup) -> Actor:

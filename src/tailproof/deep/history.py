@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
-from tailproof.errors import ConvergenceWarning
+from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings, require_count
+from tailproof.errors import ConvergenceWarning, MethodError
 from tailproof.files import as_frame
 from tailproof.log.log import Log
 
@@ -203,6 +203,27 @@ class History:
         """Return a quantity of all members, (R, K), merged over workers."""
         found = [each.values for key, each in self.series.items() if key.split(": ")[-1] == name]
         return np.concatenate(found, axis=1) if found else np.empty((0, 1))
+
+    def mean_of_last(self, name: str, rows: int = 10) -> FloatArray:
+        """Return the mean of a quantity over its last rows, by member, (K,).
+
+        With ``"score"`` this is the paper's score of a policy: the mean of the last ten evaluations.
+
+        Examples
+        --------
+        >>> history = History()
+        >>> for step, score in enumerate((0.0, 40.0, 50.0)):
+        ...     history = history.with_row(step, {"score": np.array([score])})
+        >>> history.mean_of_last("score", 2).tolist()
+        [45.0]
+        """
+        require_count("rows", rows)
+        if name not in self:
+            raise MethodError(
+                f"This history has no {name!r}; it has {', '.join(self.series) or 'nothing'}. Returns "
+                f"and scores are measured with run=Run(evaluation=Evaluation(...))."
+            )
+        return np.asarray(self[name].values[-rows:].mean(axis=0))
 
     def to_frame(self) -> Any:
         """Return a frame of step, quantity, member and value: pandas, or pyarrow without it."""

@@ -74,9 +74,9 @@ def reduce(aggregate: Aggregate, values: Tensor) -> Tensor:
     if isinstance(aggregate, Mean):
         return values.mean(0)
     if isinstance(aggregate, MeanMinusStd):
-        variance = values.var(0, correction=0)
         # The square root has no derivative at zero, where all members agree.
-        return values.mean(0) - aggregate.factor * variance.clamp_min(1e-24).sqrt()
+        std = values.var(0, correction=0).clamp_min(1e-24).sqrt()
+        return values.mean(0) - aggregate.factor_for(len(values)) * std
     if isinstance(aggregate, Quantile) and aggregate.q == 0:
         return values.amin(0)
     order = order_weights(aggregate, len(values))

@@ -45,7 +45,7 @@ def deep_rows() -> dict[str, Row]:
             f"p-room-vm-{name}": _row(base, Split(5), least, f"Smallest of K {kind} critics."),
             f"zero-reward-{name}": _row(blind, whole, mean, beaten),
         }
-    many, std, best = Replicate(10), MeanMinusStd(2.0), BehaviourCloning(top=0.3)
+    many, std, best = Replicate(10), MeanMinusStd(2.0, ddof=1), BehaviourCloning(top=0.3)
     huber, low = IQL(huber=1.0, twins=1), Quantile(0.25)
     robust = "IQL with a Huber loss and a low quantile of five critics in every target."
     percent = "Imitate the best episodes with a network, ranked robustly."

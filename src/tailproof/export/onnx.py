@@ -294,7 +294,7 @@ class Graph:
             centred = self.node("Sub", values, mean)
             squares = self.node("Mul", centred, centred)
             std = self.node("Sqrt", self.node("ReduceMean", squares, [0], keepdims=0))
-            return self.node("Sub", mean, self.node("Mul", std, float(aggregate.factor)))
+            return self.node("Sub", mean, self.node("Mul", std, aggregate.factor_for(count)))
         weights = order_weights(aggregate, count)
         if weights is None:
             raise PolicyError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil
+from math import ceil, sqrt
 from typing import Literal, Protocol
 
 import numpy as np
@@ -195,16 +195,40 @@ class TrimmedMean(Configurable):
 
 @dataclass(frozen=True)
 class MeanMinusStd(Configurable):
-    """Mean − factor · standard deviation of the members: the usual pessimistic estimate, not robust."""
+    """Mean − factor · standard deviation of the members: the usual pessimistic estimate, not robust.
+
+    Parameters
+    ----------
+    factor
+        Number of standard deviations.
+    ddof
+        The variance is the sum of squares divided by K − ddof. The paper's released code divides by
+        K − 1 in SAC-N (STD) (`torch.std`) and by K in PB on CartPole (`numpy.std`).
+
+    Examples
+    --------
+    >>> float(MeanMinusStd(2.0)(np.array([1.0, 3.0]))), float(MeanMinusStd(2.0)(np.array([5.0])))
+    (0.0, 5.0)
+    """
 
     factor: float = 2.0
+    ddof: int = 0
+
+    def __post_init__(self) -> None:
+        if self.ddof not in (0, 1):
+            raise MethodError(f"ddof must be 0 or 1. Got {self.ddof!r} instead.")
+
+    def factor_for(self, count: int) -> float:
+        """Return the factor for the standard deviation with divisor K, of K = `count` members."""
+        return self.factor * sqrt(count / max(1, count - self.ddof))
 
     def __call__(self, values: FloatArray) -> FloatArray:
-        """Return mean − factor·std along the first axis (std with divisor K)."""
-        return np.asarray(np.mean(values, axis=0) - self.factor * np.std(values, axis=0))
+        """Return mean − factor·std along the first axis."""
+        factor = self.factor_for(len(values))
+        return np.asarray(np.mean(values, axis=0) - factor * np.std(values, axis=0))
 
     def __str__(self) -> str:
-        return f"mean - {self.factor:g} std"
+        return f"mean - {self.factor:g} std" + (" (K - 1)" if self.ddof else "")
 
 
 def order_weights(aggregate: Aggregate, count: int) -> tuple[float, ...] | None:
