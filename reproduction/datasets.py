@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from reproduction.experiment import Cell, Experiment, Job, Settings
+from reproduction.tasks import ENVIRONMENTS, PRESETS
 from tailproof.deep.settings import Evaluation
-from tailproof.deep.tasks import ENVIRONMENTS, PRESETS, scorer
 from tailproof.errors import TailproofError
 from tailproof.io import read
 from tailproof.log.log import Log
+from tailproof.worlds.environments import scorer
 
 NEEDED = {"torch": "deep", "mujoco": "mujoco", "imageio": "mujoco"}
 FORMS = (

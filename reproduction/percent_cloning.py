@@ -14,9 +14,9 @@ from reproduction.summary import SCORE, verdict_of
 from tailproof.critics.task import Task
 from tailproof.deep.bases import BehaviourCloning
 from tailproof.deep.settings import Run
-from tailproof.deep.tasks import play
 from tailproof.learners.cloning import best_episodes
 from tailproof.log.folds import Whole
+from tailproof.worlds.environments import play
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

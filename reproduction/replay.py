@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tailproof import Log, learn, method
-from tailproof.deep.tasks import make_environment
 from tailproof.errors import ConvergenceWarning
 from tailproof.log.spaces import as_space
 from tailproof.policies.text import policy_from_text
+from tailproof.worlds.environments import make_environment
 from tailproof.worlds.rollout import rollout
 
 STEPS = (2_000, 4_000, 6_000)

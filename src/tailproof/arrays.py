@@ -64,6 +64,12 @@ def require_products(gram: FloatArray, error: type[TailproofError]) -> None:
         )
 
 
+def require_count(name: str, value: int, error: type[TailproofError]) -> None:
+    """Raise `error` unless `value` is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise error(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
+
+
 def require_fraction(
     name: str, value: float, error: type[TailproofError], *, low: float = 0.0, high: float = 1.0
 ) -> None:

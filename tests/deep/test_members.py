@@ -9,6 +9,7 @@ import torch
 from tailproof import (
     Bootstrap,
     Mean,
+    MeanMinusStd,
     Median,
     Method,
     Quantile,
@@ -21,6 +22,7 @@ from tailproof import (
 )
 from tailproof.deep import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralFQE, Run
 from tailproof.deep.fitting import fit_critics, member_seeds
+from tailproof.deep.rows import deep_rows
 from tailproof.errors import EngineWarning, MethodError
 from tailproof.methods.catalogue import deep
 from tailproof.parallel import Local
@@ -264,6 +266,20 @@ def test_evaluate_takes_every_deep_row_that_evaluates(name, log):
     found = evaluate(log, still, method=small(name), gamma=0.9)
     assert found.value == evaluate(log, still, method=small(name), gamma=0.9).value
     assert found.fold_values.shape == (small(name).folds,)
+
+
+def test_rows_are_methods_and_share_their_critics():
+    rows = deep_rows()
+    assert all(isinstance(row.method, Method) and row.about for row in rows.values())
+    for base in ("iql", "sql"):
+        room, mean = rows[f"room-vm-{base}"].method, rows[f"ma-{base}"].method
+        assert room.base == mean.base == rows[f"p-room-vm-{base}"].method.base
+        assert room.partition == mean.partition
+        assert room.aggregate == Median()
+        assert rows[f"zero-reward-{base}"].method.base.zero_rewards
+    assert rows["sac-n"].method.aggregate == Quantile(0.0)
+    assert rows["sac-n-std"].method.aggregate == MeanMinusStd(2.0, ddof=1)
+    assert rows["sac-n"].method.folds == 10
 
 
 def test_rows_are_composed_by_the_name_of_their_base():

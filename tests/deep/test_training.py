@@ -355,7 +355,7 @@ def test_importing_the_room_loads_no_torch():
     import subprocess
 
     code = (
-        "import sys, tailproof.deep, tailproof.deep.rows, tailproof.deep.tasks\n"
+        "import sys, tailproof.deep, tailproof.deep.rows\n"
         "tailproof.deep.rows.deep_rows()\n"
         "assert 'torch' not in sys.modules"
     )

@@ -125,10 +125,10 @@ def _made(asked: MakeOptions) -> Log:
 def _played(asked: MakeOptions) -> Log:
     import numpy as np
 
-    from tailproof.deep.tasks import make_environment
+    from tailproof.worlds.environments import gymnasium_environment
     from tailproof.worlds.rollout import rollout
 
-    environment = make_environment(asked.name)
+    environment = gymnasium_environment(asked.name)
     if asked.policy is None:
         raise TailproofError(f"{asked.name} needs --policy: who is to act in it?")
     try:

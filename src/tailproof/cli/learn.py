@@ -244,9 +244,9 @@ def _require_ends(asked: LearnOptions, log: AnyLog) -> None:
 
         require_onnx("onnx")
     if asked.evaluate is not None:
-        from tailproof.deep.tasks import require_alike
+        from tailproof.worlds.environments import require_matching
 
-        require_alike(asked.evaluate, len(log.state_names), log.action_space)
+        require_matching(asked.evaluate, len(log.state_names), log.action_space)
 
 
 def _save(learned: Learned, out: Path) -> None:

@@ -7,7 +7,7 @@ from tailproof.deep.bases import IQL, SAC, SQL, TD3BC, BehaviourCloning, NeuralF
 from tailproof.deep.history import History
 from tailproof.deep.loggers import CSVLogger, MLflowLogger, TensorBoardLogger, WandbLogger
 from tailproof.deep.settings import EarlyStopping, Evaluation, Run
-from tailproof.deep.tasks import play
+from tailproof.worlds.environments import play
 
 __all__ = [
     "IQL",

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import FloatArray, IntArray
-from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings, require_count
+from tailproof.arrays import FloatArray, IntArray, require_count
+from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
 from tailproof.errors import ConvergenceWarning, MethodError
 from tailproof.files import as_frame
 from tailproof.log.log import Log
@@ -217,7 +217,7 @@ class History:
         >>> history.mean_of_last("score", 2).tolist()
         [45.0]
         """
-        require_count("rows", rows)
+        require_count("rows", rows, MethodError)
         if name not in self:
             raise MethodError(
                 f"This history has no {name!r}; it has {', '.join(self.series) or 'nothing'}. Returns "

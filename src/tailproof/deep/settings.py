@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tailproof.arrays import require_fraction
+from tailproof.arrays import require_count, require_fraction
 from tailproof.errors import MethodError, TailproofError
 from tailproof.learners.cloning import require_imitation
 from tailproof.parameters import Configurable
+from tailproof.worlds.environments import EnvironmentSource
 
 if TYPE_CHECKING:
     from tailproof.deep.history import History
@@ -28,12 +29,6 @@ TargetRate = float | Literal["auto"]
 TIME_CONSTANTS = 3.0  # after which values are within e⁻³ = 5 % of their fixed point
 _AIM = 5.0  # time constants of the automatic target rate, as networks also lag their targets
 _PUBLISHED_RATE, _FASTEST_RATE = 0.005, 0.1
-
-
-def require_count(name: str, value: int) -> None:
-    """Raise unless `value` is a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise MethodError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
 
 
 def require_widths(name: str, widths: tuple[int, ...]) -> None:
@@ -62,14 +57,16 @@ def _require_one_of(*choices: str) -> Callable[[str, Any], None]:
     return check
 
 
+_count = partial(require_count, error=MethodError)
+
 #: The check of each setting, by name.
 _REQUIRED: dict[str, Callable[[str, Any], None]] = {
-    **dict.fromkeys(("steps", "policy_steps", "batch", "twins", "draws"), require_count),
-    **dict.fromkeys(("workers", "threads", "checkpoint_every", "log_every"), require_count),
+    **dict.fromkeys(("steps", "policy_steps", "batch", "twins", "draws"), _count),
+    **dict.fromkeys(("workers", "threads", "checkpoint_every", "log_every"), _count),
     **dict.fromkeys(("hidden", "policy_hidden"), require_widths),
     **dict.fromkeys(("learning_rate", "reward_scale", "limit", "huber"), require_positive),
     **dict.fromkeys(("alpha", "beta", "temperature", "tolerance"), require_positive),
-    "patience": require_count,
+    "patience": _count,
     "target_rate": partial(require_positive, at_most=1.0),
     "expectile": partial(require_fraction, error=MethodError),
     "share": _require_share,
@@ -107,12 +104,12 @@ class Evaluation:
     first
         Step of the first evaluation, to save time.
     score
-        Converts a mean return to a score; see `tailproof.deep.tasks.scorer`.
+        Converts a mean return to a score; see `tailproof.worlds.environments.scorer`.
     seed
         Seed of the environments; every evaluation has the same initial states.
     """
 
-    environment: str | Callable[[], Any]
+    environment: EnvironmentSource
     every: int = 5_000
     episodes: int = 10
     first: int = 0

@@ -24,8 +24,8 @@ from tailproof.deep import checkpoint
 from tailproof.deep.critics import NeuralPolicy
 from tailproof.deep.history import History, Measurements
 from tailproof.deep.settings import EarlyStopping, Run
-from tailproof.deep.tasks import play
 from tailproof.errors import FoldError, MethodError
+from tailproof.worlds.environments import play
 
 _MOST_THREADS = 4
 _BLOCK = 31 * 2**18  # float32 numbers in 31 MB; glibc adapts to blocks of at most 32 MB

@@ -45,7 +45,7 @@ from tailproof.robust.intervals import Bound
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tailproof.deep.tasks import Score
+    from tailproof.worlds.environments import Score
 
 
 #: A description for JSON, and arrays.
@@ -367,9 +367,12 @@ class Learned:
         >>> found.mean > 100, len(found.returns)
         (True, 5)
         """
-        from tailproof.deep.tasks import require_alike, score_of  # imported only when needed
+        from tailproof.worlds.environments import (  # imported only when needed
+            require_matching,
+            score_of,
+        )
 
-        require_alike(environment, len(self.state_names), self.action_space)
+        require_matching(environment, len(self.state_names), self.action_space)
         return score_of(environment, self.policy, episodes=episodes, seed=seed)
 
     def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:

@@ -1,6 +1,7 @@
+"""The paper's tasks by name, and the study of IQL's and SQL's rows."""
+
 import warnings
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -11,35 +12,12 @@ from reproduction.deep_rows import (
     variant_folds,
     with_variants,
 )
-from tailproof import Continuous, Log, MeanMinusStd, Median, Method, Quantile
-from tailproof.deep import IQL, Evaluation, Run, play
-from tailproof.deep.rows import deep_rows
-from tailproof.deep.tasks import PRESETS, REFERENCE, normalised, preset, scorer
+from reproduction.tasks import PRESETS, preset
+from tailproof import Continuous, Log
+from tailproof.deep import IQL, Evaluation, Run
 from tailproof.errors import ConvergenceWarning, FoldWarning, TailproofError
 from tailproof.io import read_rollouts
-
-
-def test_rows_are_methods_and_share_their_critics():
-    rows = deep_rows()
-    assert all(isinstance(row.method, Method) and row.about for row in rows.values())
-    for base in ("iql", "sql"):
-        room, mean = rows[f"room-vm-{base}"].method, rows[f"ma-{base}"].method
-        assert room.base == mean.base == rows[f"p-room-vm-{base}"].method.base
-        assert room.partition == mean.partition
-        assert room.aggregate == Median()
-        assert rows[f"zero-reward-{base}"].method.base.zero_rewards
-    assert rows["sac-n"].method.aggregate == Quantile(0.0)
-    assert rows["sac-n-std"].method.aggregate == MeanMinusStd(2.0, ddof=1)
-    assert rows["sac-n"].method.folds == 10
-
-
-def test_scores_are_d4rls():
-    for domain, (random, expert) in REFERENCE.items():
-        assert normalised(domain, random) == 0
-        assert scorer(domain)(expert) == pytest.approx(100)
-    assert normalised("hopper", 1607.0) == pytest.approx(50, abs=0.1)
-    with pytest.raises(TailproofError, match="domain must be one of"):
-        normalised("ant", 0.0)
+from tailproof.worlds.environments import scorer
 
 
 def test_presets_are_the_papers_twelve_tasks():
@@ -69,17 +47,6 @@ def test_presets_read_d4rls_files(tmp_path):
     assert log.terminated.sum() == 1
 
 
-def test_episodes_are_played_side_by_side_as_one_by_one():
-    def lean(states):
-        return (states[:, 2] + 0.5 * states[:, 3] > 0).astype(int)
-
-    together = play("CartPole-v1", lean, episodes=4, seed=5)
-    alone = [play("CartPole-v1", lean, episodes=1, seed=5 + i)[0] for i in range(4)]
-    assert together.tolist() == alone
-    assert together.max() > 50
-    assert play("CartPole-v1", lean, episodes=2, limit=7).tolist() == [7.0, 7.0]
-
-
 def test_mujoco_presets_play_and_score():
     pytest.importorskip("mujoco")
     pytest.importorskip("imageio")
@@ -87,27 +54,6 @@ def test_mujoco_presets_play_and_score():
     assert chosen.score(lambda states: np.zeros((len(states), 3)), episodes=2) < 20
     evaluation = chosen.evaluation(every=10)
     assert (evaluation.every, evaluation.episodes) == (10, 10)
-
-
-def test_environments_of_modules_that_are_still_to_be_imported(tmp_path, monkeypatch):
-    (tmp_path / "own_worlds.py").write_text(
-        "import gymnasium\n"
-        "gymnasium.register('Own-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    try:
-        assert len(play("own_worlds:Own-v0", lambda s: np.zeros(len(s), int), episodes=2)) == 2
-    finally:
-        gymnasium.registry.pop("Own-v0", None)
-
-
-def test_mujoco_is_silent_about_gymnasiums_models(tmp_path, monkeypatch, capfd):
-    pytest.importorskip("mujoco")
-    pytest.importorskip("imageio")
-    monkeypatch.chdir(tmp_path)
-    play("HalfCheetah-v4", lambda states: np.zeros((len(states), 6)), episodes=1, limit=2)
-    assert capfd.readouterr() == ("", "")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_rollouts_become_logs():
