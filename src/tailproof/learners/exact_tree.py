@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import floor, log10
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def best_tree(
     >>> gains = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
     >>> tree = best_tree(x, gains, depth=2)
     >>> tree.value, tree.column, tree.threshold, tree.left.action, tree.right.action
-    (6.0, 0, 1.5, 0, 1)
+    (6.0, 0, 1.0, 0, 1)
     """
     if not 0 <= depth <= 3:
         raise MethodError(f"depth must be 0, 1, 2 or 3. Got {depth!r} instead.")
@@ -134,14 +135,17 @@ def tree_arrays(tree: Node, columns: Sequence[int] | None = None) -> TreeArrays:
 def round_between(low: float, high: float) -> float:
     """Return the number with the fewest digits that is at least `low` and less than `high`.
 
-    >>> round_between(59.2, 61.7), round_between(0.0, 1.0), round_between(-3.142, -3.141)
-    (60.0, 0.5, -3.1415)
+    >>> round_between(59.2, 61.7), round_between(59.0, 60.0), round_between(-3.142, -3.141)
+    (60.0, 59.0, -3.142)
     """
     middle = low / 2 + high / 2
+    size = floor(log10(max(abs(low), abs(high))))
     for digits in range(1, 17):
-        found = float(f"{middle:.{digits}g}")
-        if low < found < high:
-            return found
+        unit = size - digits + 1
+        steps = floor(middle / 10.0**unit)
+        for found in (float(f"{each}e{unit}") for each in (steps, steps + 1)):
+            if low <= found < high:
+                return found
     return low
 
 
