@@ -5,10 +5,16 @@ BIN := .venv/bin
 export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint bench reproduce clean
+.PHONY: demo check test lint bench reproduce clean
 
 demo: .venv/base
 	$(BIN)/python -m examples.storm --report demo-report.html
+
+# Unit tests and laws: no torch, no browser, no cluster, no long simulation.
+check: .venv/ready
+	$(BIN)/pytest -n 2 -m "not slow" tests src $(addprefix --ignore=,$(LONG))
+LONG := tests/deep src/tailproof/deep tests/report/test_browser.py tests/parallel/test_ray.py \
+	tests/reproduction tests/examples tests/benchmarks
 
 test: lint
 	$(BIN)/pytest -n 2

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from tailproof.cli import app
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     page

@@ -9,6 +9,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import doors
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("kind", doors.KINDS)
 def test_no_two_doors_disagree(kind: str):

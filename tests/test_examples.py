@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from matplotlib import pyplot
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
 

@@ -239,6 +239,7 @@ def test_policies_of_modules_files_and_labels_agree(table, tmp_path, monkeypatch
     assert "Got 'fax'" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_report_appears_whole_or_not_at_all(table, tmp_path):
     words = ["evaluate", table, "--policy", "uniform", "--gamma", 0.9, "--report"]
     report = tmp_path / "report.html"
@@ -349,6 +350,7 @@ def test_a_learned_policy_is_judged_saved_and_evaluated(plain_table, tmp_path, n
     assert json.loads(again.stdout)["value"] == pytest.approx(2.0, abs=0.3)
 
 
+@pytest.mark.slow
 def test_learning_by_default_gives_reasons(plain_table):
     result = run("learn", plain_table, "--gamma", 0.5)
     assert result.exit_code == 0

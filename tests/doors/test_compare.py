@@ -368,6 +368,7 @@ def test_named_rows_that_score_the_log_are_compared_too():
     assert found.passes
 
 
+@pytest.mark.slow
 def test_a_policy_without_effect_rarely_passes():
     passed = []
     for seed in range(40):

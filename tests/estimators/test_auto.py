@@ -66,6 +66,7 @@ def test_folds_are_combined_and_have_no_interval_of_the_first_one(cartpole):
     assert estimate.fold_values.min() <= estimate.value <= estimate.fold_values.max()
 
 
+@pytest.mark.slow
 def test_a_storm_is_one_outlier_and_weeks_are_the_unit():
     log = storage.log("HB_NORTH", 2021, 0)
     chosen = Method(base=Auto(features=storage.HourlyFeatures(), ridge=Absolute(0.1)))

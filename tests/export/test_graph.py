@@ -303,6 +303,7 @@ def test_an_onnx_policy_runs_in_processes_and_with_checkpoints(tmp_path, cartpol
         assert evaluate(log, policy, method="lstd", gamma=0.9, engine=engine).value == wanted
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_a_graph_of_ours_is_noticed_wherever_it_is(tmp_path, rng):
     policy = GreedyPolicy(
         critic(3, 2, Polynomial(), 3, Median(), seed=1), 2, state_names=("a", "b", "c")

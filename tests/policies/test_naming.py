@@ -228,6 +228,7 @@ def test_sparse_whole_numbers_are_labels(column):
 # A policy that works in place works on a copy.
 
 
+@pytest.mark.slow
 def test_a_policy_that_changes_its_states_in_place_changes_nothing_else(cartpole):
     log = cartpole.log(episodes=60, steps=40, seed=1)
     before = log.states.copy(), log.next_states.copy()

@@ -82,6 +82,7 @@ def test_a_learned_policy_that_is_not_better_is_a_no(cartpole):
     assert learned_line(learned, None).startswith("Not judged")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_least", [0.9, 1 - 1e-12])
 def test_a_policy_that_learn_chose_has_one_gain_on_every_page_and_terminal(at_least):
     rng = np.random.default_rng(1)

@@ -31,6 +31,7 @@ def results(log):
     yield learn(log), None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tailproof.errors.TaughtWarning")
 def test_every_result_writes_its_report(log, tmp_path):
     for place, (result, needed) in enumerate(results(log)):

@@ -227,6 +227,7 @@ def test_environment_terminates_at_a_fall_and_truncates_at_the_limit():
     assert standing.truncated.sum() == 2
 
 
+@pytest.mark.slow
 def test_training_is_repeatable_and_its_weights_survive_a_file(tmp_path):
     pytest.importorskip("stable_baselines3")
     one, two = (train_behaviour(3, training_steps=2048, hidden=(4,)) for _ in range(2))

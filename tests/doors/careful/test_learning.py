@@ -31,6 +31,8 @@ from tailproof.learners.judge import Judge, Judgement, SeenPairs
 from tailproof.noise import StudentT
 from tailproof.policies.forms import Always
 
+pytestmark = pytest.mark.slow
+
 
 def one_step(n=1500, effect=1.0, seed=0, group=None):
     """A fair coin between two actions; the second pays where x is above 0, and costs below."""

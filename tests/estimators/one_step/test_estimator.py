@@ -153,6 +153,7 @@ def test_logged_propensities_are_used(rng):
     assert wrong["doubly robust"] != right["doubly robust"]
 
 
+@pytest.mark.slow
 def test_a_curved_effect_is_found_and_covered():
     held = []
     for seed in range(20):
@@ -277,6 +278,7 @@ def test_enormous_rewards_do_not_overflow():
     assert evaluate(log, Always(1)).value == pytest.approx(1e150 * small, rel=0.05)
 
 
+@pytest.mark.slow
 def test_what_was_logged_gains_nothing_over_itself():
     """Symmetric tails so heavy that one row moves the plain mean: both values are Huber means."""
     excluded, robust = 0, 0

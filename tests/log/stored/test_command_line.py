@@ -36,6 +36,7 @@ def test_evaluate(path, tmp_path):
     assert (tmp_path / "page.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_compare_learn_and_diagnose(path, tmp_path):
     comparing = ["compare", path, "--policy", "one=uniform", "--gamma", 0.9]
     learning = ["learn", path, "--gamma", 0.9, "--method", "fqi", "--report"]

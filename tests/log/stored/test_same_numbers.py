@@ -151,6 +151,7 @@ class TestEveryQuestion:
             there, here = (learn(each, method=chosen, gamma=0.9) for each in (lazy, log))
             assert np.allclose(there.critic.members.theta, here.critic.members.theta, rtol=1e-7)
 
+    @pytest.mark.slow
     def test_learning_passes_run_on_engines(self, log, path, monkeypatch):
         monkeypatch.setattr(tailproof.critics.linear, "_KEPT", 0)
         lazy = read_log(path, lazy=True)
@@ -176,6 +177,7 @@ class TestEveryQuestion:
         judged = [each.evaluate(method="roam-dm").estimate.value for each in (there, here)]
         assert judged[0] == pytest.approx(judged[1], rel=1e-7)
 
+    @pytest.mark.slow
     def test_learn_by_default(self, log, path):
         there, here = (learn(each, gamma=0.9, seed=1) for each in (read_log(path, lazy=True), log))
         assert str(there.method) == str(here.method)
