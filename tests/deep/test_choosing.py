@@ -9,17 +9,17 @@ from typer.testing import CliRunner
 from tailproof import Continuous, Log, evaluate, learn, load_policy, method
 from tailproof.cli import app
 from tailproof.deep import choosing
-from tailproof.deep.choosing import Budget, Gain, rows_to_try
+from tailproof.deep.choosing import Budget, Gain, candidates
 from tailproof.report.answers import Answer, learned_line
 
 SMALL = Budget(
-    fewest=1_200,
-    most=1_200,
-    critics=(16,),
-    policies=(64, 64),
-    judges=(16,),
+    min_steps=1_200,
+    max_steps=1_200,
+    critic_hidden=(16,),
+    policy_hidden=(64, 64),
+    fqe_hidden=(16,),
     folds=5,
-    judging=400,
+    fqe_steps=400,
 )
 
 
@@ -50,11 +50,13 @@ def make_log(**given):
 
 
 def test_tails_choose_the_candidates():
-    light, reason = rows_to_try(make_log(), SMALL)
+    light, rank, reason = candidates(make_log(), SMALL)
+    assert rank == "sum"
     assert list(light) == ["bc-neural", "percent-bc-neural", "iql"]
     assert light["percent-bc-neural"].base.rank == "sum"
     assert "light" in reason
-    heavy, reason = rows_to_try(make_log(noise=lambda rng, n: rng.standard_cauchy(n)), SMALL)
+    heavy, rank, reason = candidates(make_log(noise=lambda rng, n: rng.standard_cauchy(n)), SMALL)
+    assert rank == "median"
     assert list(heavy) == ["bc-neural", "percent-bc-neural", "room-vm-iql"]
     assert heavy["percent-bc-neural"].base.rank == "median"
     assert heavy["room-vm-iql"].folds == 5
@@ -74,11 +76,11 @@ def test_a_bound_is_an_order_statistic():
 
 def test_what_is_too_good_to_be_true_is_not_believed():
     three = np.array([3.0, 4.0, 5.0])
-    assert Gain(three, 0.8, most=10.0).credible
-    assert not Gain(three, 0.8, most=2.0).credible
-    assert "exceeds the middle one by 2 only" in str(Gain(three, 0.8, most=2.0))
+    assert Gain(three, 0.8, limit=10.0).credible
+    assert not Gain(three, 0.8, limit=2.0).credible
+    assert "exceeds the median one by 2 only" in str(Gain(three, 0.8, limit=2.0))
     log = make_log(noise=lambda rng, n: np.where(np.arange(n) == 0, 1e9, 0.0))
-    assert choosing.spread_of_returns(choosing.tamed(log, heavy=True), 0.5) < 5
+    assert choosing.best_minus_median_return(choosing.winsorised(log, heavy=True), 0.5) < 5
 
 
 def test_the_better_author_is_found_without_naming_a_method(monkeypatch):
@@ -125,7 +127,9 @@ def test_a_higher_confidence_is_asked_of_continuous_actions_too(monkeypatch):
     asked = []
     monkeypatch.setattr(choosing, "Budget", lambda: SMALL)
     monkeypatch.setattr(
-        choosing, "Gain", lambda found, level, most: asked.append(level) or Gain(found, level, most)
+        choosing,
+        "Gain",
+        lambda found, level, limit: asked.append(level) or Gain(found, level, limit),
     )
     learn(make_log(good=0.0), gamma=0.5, at_least=0.999)
     assert asked == [0.999]
@@ -141,7 +145,7 @@ def middling(states):
 
 def judged(log, *, rank="sum", policy=right):
     taught, held_out = log.take(np.arange(0, 90)), log.take(np.arange(90, 120))
-    return choosing.resemblance(
+    return choosing.similarity_test(
         policy,
         middling,
         taught,
@@ -166,7 +170,7 @@ def test_episodes_like_the_imitated_ones_tell_what_imitating_them_earns():
 def test_rewards_that_say_nothing_recommend_nobody():
     log = make_log(episodes=120)
     nothing = judged(log.with_rewards(np.zeros(log.n_transitions)))
-    assert nothing.chance == nothing.against == 1.0
+    assert nothing.p_value == nothing.p_value_of_loss == 1.0
     assert not nothing.credible
     credible = [
         judged(
@@ -195,7 +199,7 @@ def test_an_easy_start_is_no_merit():
     def of_easy_starts(states):
         return np.where(states[:, :1] > 0, right(states), middling(states))
 
-    assert judged(log, policy=of_easy_starts).chance > 0.05
+    assert judged(log, policy=of_easy_starts).p_value > 0.05
 
 
 def test_rare_losses_that_robust_scores_do_not_see_speak_against():
@@ -204,7 +208,7 @@ def test_rare_losses_that_robust_scores_do_not_see_speak_against():
     first = np.arange(log.n_transitions) % 20 == 0
     loses = log.with_rewards(log.rewards - 1e3 * (good & first))
     found = judged(loses, rank="median")
-    assert found.chance < 0.05
+    assert found.p_value < 0.05
     assert not found.credible
 
 

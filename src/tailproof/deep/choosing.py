@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import binom, rankdata
@@ -23,8 +23,8 @@ from tailproof.parallel import Engine
 from tailproof.policies.forms import DeterministicPolicy
 
 _ROOM_FOLDS = 5
-_OPENING = 20  # largest number of first steps used to compare an episode with the policies
-_SHUFFLES = 4_000
+_MAX_FIRST_STEPS = 20  # of an episode that are compared with the policies' actions
+_PERMUTATIONS = 4_000
 _RIDGE = 0.1  # per row, on standardised first states
 CLONE = "bc-neural"  # the logging policy: chosen unless a candidate is credibly better
 PERCENT = "percent-bc-neural"
@@ -36,44 +36,45 @@ class Budget:
 
     Attributes
     ----------
-    rows_a_step, fewest, most
-        The number of steps is rows / `rows_a_step`, within [`fewest`, `most`].
-    critics, policies, judges
+    rows_per_step, min_steps, max_steps
+        The number of steps is rows / `rows_per_step`, within [`min_steps`, `max_steps`].
+    critic_hidden, policy_hidden, fqe_hidden
         Widths of the hidden layers of critics, policies and FQE networks.
     folds
         Folds of the held-out episodes, one FQE network each.
-    judging
+    fqe_steps
         Gradient steps of FQE.
     level
         Required confidence that a candidate is better than the clone.
     """
 
-    rows_a_step: int = 6
-    fewest: int = 3_000
-    most: int = 15_000
-    critics: tuple[int, ...] = (128, 128)
-    policies: tuple[int, ...] = (256, 256)
-    judges: tuple[int, ...] = (64, 64)
+    rows_per_step: int = 6
+    min_steps: int = 3_000
+    max_steps: int = 15_000
+    critic_hidden: tuple[int, ...] = (128, 128)
+    policy_hidden: tuple[int, ...] = (256, 256)
+    fqe_hidden: tuple[int, ...] = (64, 64)
     folds: int = 5
-    judging: int = 5_000
+    fqe_steps: int = 5_000
     level: float = 0.95
 
     def steps(self, log: Log) -> int:
         """Return the gradient steps for a log."""
-        return int(np.clip(log.n_transitions // self.rows_a_step, self.fewest, self.most))
+        wanted = log.n_transitions // self.rows_per_step
+        return int(np.clip(wanted, self.min_steps, self.max_steps))
 
 
 @dataclass(frozen=True)
 class Gain:
     """Value of a candidate minus value of the clone on held-out episodes, by fold.
 
-    Decisions use order statistics of the folds, to be robust to one failed FQE. `most` is the best
+    Decisions use order statistics of the folds, to be robust to one failed FQE. `limit` is the best
     logged return minus the median one: a larger gain is extrapolation of FQE.
     """
 
     differences: FloatArray  # (K,)
     level: float
-    most: float = float("inf")
+    limit: float = float("inf")
 
     @property
     def value(self) -> float:
@@ -85,49 +86,58 @@ class Gain:
         """The largest order statistic that is a lower confidence bound on the median at this level."""
         known = self.differences[np.isfinite(self.differences)]  # of folds whose FQE did not fail
         count = len(known)
-        chances = binom.cdf(np.arange(count), count, 0.5)  # P(fewer than j + 1 folds lie below)
-        below = int((chances <= 1 - self.level).sum())
+        errors = binom.cdf(np.arange(count), count, 0.5)  # P(fewer than j + 1 folds lie below)
+        below = int((errors <= 1 - self.level).sum())
         return float(np.sort(known)[below - 1]) if below else -float("inf")
 
     @property
     def credible(self) -> bool:
-        """Whether the candidate is better, by a gain of at most `most`."""
-        return self.bound > 0 and self.value <= self.most
-
-    @property
-    def _at_least(self) -> str:
-        if self.bound > 0:
-            return f"above {self.bound:.4g} with confidence {self.level:g}"
-        if self.bound == -float("inf"):
-            folds = int(np.isfinite(self.differences).sum())
-            return f"but {folds} folds are too few for a confidence of {self.level:g}"
-        return f"but with confidence {self.level:g} perhaps worse by {-self.bound:.4g}"
+        """Whether the candidate is better, by a gain of at most `limit`."""
+        return self.bound > 0 and self.value <= self.limit
 
     def __str__(self) -> str:
         if not self.value > 0:
             return f"not better than cloning on held-out episodes: {self.value:.4g}"
-        text = f"better than cloning by {self.value:.4g} on held-out episodes, {self._at_least}"
-        if self.value > self.most:
-            text += f"; the best logged episode exceeds the middle one by {self.most:.4g} only"
+        if self.bound > 0:
+            confidence = f"above {self.bound:.4g} with confidence {self.level:g}"
+        elif self.bound == -float("inf"):
+            folds = int(np.isfinite(self.differences).sum())
+            confidence = f"but {folds} folds are too few for a confidence of {self.level:g}"
+        else:
+            confidence = f"but with confidence {self.level:g} perhaps worse by {-self.bound:.4g}"
+        text = f"better than cloning by {self.value:.4g} on held-out episodes, {confidence}"
+        if self.value > self.limit:
+            text += f"; the best logged episode exceeds the median one by {self.limit:.4g} only"
         return text
 
 
-def rows_to_try(log: Log, budget: Budget) -> tuple[dict[str, Method], str]:
-    """Return the candidate methods by name, including cloning, and a text about the tails.
+class Candidates(NamedTuple):
+    """The methods to try by name, the score that ranks episodes, and a text about the tails."""
 
-    Percent cloning and IQL; for heavy tails, percent cloning with robust ranks and ROOM-VM.
-    """
+    methods: dict[str, Method]
+    rank: Rank
+    reason: str
+
+
+def candidates(log: Log, budget: Budget) -> Candidates:
+    """Return cloning, percent cloning and IQL; for heavy tails, with robust ranks and ROOM-VM."""
     rank, reason = choose_rank(log)
-    steps, hidden = budget.steps(log), budget.policies
-    every: dict[str, Any] = {"steps": steps, "run": Run(progress=False)}
-    policy: dict[str, Any] = {"policy_steps": steps, "policy_hidden": hidden}
-    room = "iql" if rank == "sum" else "room-vm-iql"
-    folds = None if rank == "sum" else min(_ROOM_FOLDS, log.n_groups)
-    return {
-        CLONE: named_method(CLONE, hidden=hidden, **every),
-        PERCENT: named_method(PERCENT, rank=rank, hidden=hidden, **every),
-        room: named_method(room, folds=folds, hidden=budget.critics, **policy, **every),
-    }, reason
+    steps, run, hidden = budget.steps(log), Run(progress=False), budget.policy_hidden
+    third = "iql" if rank == "sum" else "room-vm-iql"
+    methods = {
+        CLONE: named_method(CLONE, hidden=hidden, steps=steps, run=run),
+        PERCENT: named_method(PERCENT, rank=rank, hidden=hidden, steps=steps, run=run),
+        third: named_method(
+            third,
+            folds=None if rank == "sum" else min(_ROOM_FOLDS, log.n_groups),
+            hidden=budget.critic_hidden,
+            policy_hidden=hidden,
+            policy_steps=steps,
+            steps=steps,
+            run=run,
+        ),
+    }
+    return Candidates(methods, rank, reason)
 
 
 def learn_continuous(
@@ -143,58 +153,58 @@ def learn_continuous(
     """Learn with the first candidate that is credibly better than cloning the log, or clone it.
 
     Percent cloning is tried first, because it imitates episodes with high observed returns. It is
-    evaluated on held-out episodes whose first actions resemble its own (`resemblance`). Otherwise the
-    second candidate and the clone are evaluated by neural FQE on the same folds of held-out episodes.
-    They are compared fold by fold, so that common errors of FQE cancel, and a gain larger than the
-    best logged return minus the median one is rejected. If neither candidate is credibly better, the
-    clone is returned. Both tests have the budget's level, or `at_least` if that is higher.
+    evaluated on held-out episodes whose first actions are similar to its own (`similarity_test`).
+    Otherwise the third candidate and the clone are evaluated by neural FQE on the same folds of
+    held-out episodes. They are compared fold by fold, so that common errors of FQE cancel, and a gain
+    larger than the best logged return minus the median one is rejected. If neither candidate is credibly
+    better, the clone is returned. Both tests have the budget's level, or `at_least` if that is higher.
     """
     budget = budget or Budget()
     level = max(budget.level, at_least)
-    taught, held_out = split_off(in_memory(log, "Networks"), holdout, seed=seed)
-    rows, seen = rows_to_try(taught, budget)
+    train_log, held_out = split_off(in_memory(log, "Networks"), holdout, seed=seed)
+    tried = candidates(train_log, budget)
 
-    def taught_by(name: str) -> Learned:
-        return learn(taught, method=rows[name], gamma=gamma, seed=seed, engine=engine)
+    def fit(name: str) -> Learned:
+        return learn(train_log, method=tried.methods[name], gamma=gamma, seed=seed, engine=engine)
 
-    percent = taught_by(PERCENT)
+    percent = fit(PERCENT)
     if held_out is None:
         return replace(percent, reasons=(*percent.reasons, "Nothing was held out to compare with."))
-    clone = taught_by(CLONE)
-    rank = rows[PERCENT].base.rank  # type: ignore[union-attr]
-    alike = resemblance(
+    clone = fit(CLONE)
+    test = similarity_test(
         percent.policy,
         clone.policy,
-        taught,
+        train_log,
         held_out,
-        rank=rank,
+        rank=tried.rank,
         level=level,
         rng=np.random.default_rng([seed, 5]),
     )
-    said = [seen, f"{PERCENT}: {alike}."]
+    reasons = [tried.reason, f"{PERCENT}: {test}."]
     chosen, name = percent, PERCENT
-    if not alike.credible:
-        (name,) = rows.keys() - {CLONE, PERCENT}
-        chosen = taught_by(name)
-        most = spread_of_returns(tamed(taught, rank != "sum"), clone.gamma)
-        judging = tamed(held_out, rank != "sum")
-        both = (_judged(each, judging, budget, seed) for each in (chosen, clone))
-        gain = Gain(np.subtract(*both), level, most)
-        said.append(f"{name}: {gain}.")
+    if not test.credible:
+        (name,) = tried.methods.keys() - {CLONE, PERCENT}
+        chosen = fit(name)
+        heavy = tried.rank != "sum"
+        limit = best_minus_median_return(winsorised(train_log, heavy), clone.gamma)
+        judging = winsorised(held_out, heavy)
+        both = (_fqe_values(each, judging, budget, seed) for each in (chosen, clone))
+        gain = Gain(np.subtract(*both), level, limit)
+        reasons.append(f"{name}: {gain}.")
         if not gain.credible:
-            said.append("No candidate is credibly better than the log: this policy imitates it.")
-            if (values := menu(taught.actions)) is not None:
-                said.append(
+            reasons.append("No candidate is credibly better than the log: this policy imitates it.")
+            if (values := menu(train_log.actions)) is not None:
+                reasons.append(
                     f"The log takes only {len(values)} different actions; this policy takes their mean "
                     f"in each state, which may be none of them. Name the action column with "
                     f"categorical=... to choose among them."
                 )
-            return replace(clone, held_out=held_out, improves=False, reasons=tuple(said))
-    reasons = (*said, f"Chosen: {name}.")
-    return replace(chosen, held_out=held_out, improves=True, reasons=reasons)
+            return replace(clone, held_out=held_out, improves=False, reasons=tuple(reasons))
+    reasons.append(f"Chosen: {name}.")
+    return replace(chosen, held_out=held_out, improves=True, reasons=tuple(reasons))
 
 
-def tamed(log: Log, heavy: bool) -> Log:
+def winsorised(log: Log, heavy: bool) -> Log:
     """Return the log with rewards winsorised on both sides, at 10 % for heavy tails, else 2 %.
 
     Candidate and clone are evaluated with the same rewards, so that most of the bias cancels and
@@ -205,40 +215,40 @@ def tamed(log: Log, heavy: bool) -> Log:
     return log.with_rewards(np.clip(log.rewards, low, high))
 
 
-def spread_of_returns(log: Log, gamma: float) -> float:
+def best_minus_median_return(log: Log, gamma: float) -> float:
     """Return the largest discounted return of an episode minus the median one."""
     returns = discounted_returns(log, gamma)
     return float(returns.max() - np.median(returns))
 
 
-def _judged(learned: Learned, held_out: Log, budget: Budget, seed: int) -> FloatArray:
+def _fqe_values(learned: Learned, held_out: Log, budget: Budget, seed: int) -> FloatArray:
     """Return the neural-FQE value of a policy in each fold, (K,); NaN if FQE failed."""
     folds = min(budget.folds, held_out.n_groups)
     judge = named_method(
         "roam-neural-fqe",
         folds=folds,
-        steps=budget.judging,
-        hidden=budget.judges,
+        steps=budget.fqe_steps,
+        hidden=budget.fqe_hidden,
         learning_rate=1e-3,
         run=Run(progress=False),
     )
     estimate = evaluate(held_out, learned.policy, method=judge, gamma=learned.gamma, seed=seed)
-    found = np.full(folds, np.nan)
-    found[np.setdiff1d(np.arange(folds), estimate.bad_folds)] = estimate.fold_values
-    return found
+    values = np.full(folds, np.nan)
+    values[np.setdiff1d(np.arange(folds), estimate.bad_folds)] = estimate.fold_values
+    return values
 
 
 @dataclass(frozen=True)
-class Resemblance:
-    """Test whether held-out episodes that resemble the percent-cloning policy score higher.
+class SimilarityTest:
+    """Test whether held-out episodes that are similar to the percent-cloning policy score higher.
 
     Attributes
     ----------
     gain
-        Mean score of the third of episodes nearest to the policy, minus the mean of all.
-    chance
-        p-value of the correlation of nearness and score, by permutation.
-    against
+        Mean score of the third of episodes most similar to the policy, minus the mean of all.
+    p_value
+        p-value of the correlation of similarity and score, by permutation.
+    p_value_of_loss
         p-value of a correlation of the opposite sign, with plain sums of rewards, because robust
         scores ignore rare losses.
     level
@@ -246,104 +256,106 @@ class Resemblance:
     """
 
     gain: float
-    chance: float
-    against: float
+    p_value: float
+    p_value_of_loss: float
     level: float
 
     @property
     def credible(self) -> bool:
         """Whether imitating the best episodes is better than imitating all."""
-        return self.chance <= 1 - self.level < self.against and self.gain > 0
+        return self.p_value <= 1 - self.level < self.p_value_of_loss and self.gain > 0
 
     def __str__(self) -> str:
         more = "less" if self.gain < 0 else "more"
         return (
             f"held-out episodes that begin like the imitated ones score {abs(self.gain):.4g} {more} "
-            f"than all (p = {self.chance:.2g})"
+            f"than all (p = {self.p_value:.2g})"
         )
 
 
-def resemblance(
+def similarity_test(
     policy: DeterministicPolicy,
     clone: DeterministicPolicy,
-    taught: Log,
+    train_log: Log,
     held_out: Log,
     *,
     rank: Rank,
     level: float,
     rng: np.random.Generator,
-) -> Resemblance:
-    """Evaluate percent cloning by the scores of held-out episodes that resemble it.
+) -> SimilarityTest:
+    """Evaluate percent cloning by the scores of held-out episodes that are similar to it.
 
-    An episode resembles the policy if its first actions are nearer to the policy's than to those of the
-    clone of all episodes. Only first steps are used: later steps depend on how the episode went, and
-    the policy is near to lucky episodes because it was trained on such states. The statistic is a
-    partial rank correlation of nearness and score given the score predicted from first states, so that
-    easy starts do not count. A group is one observation.
+    An episode is similar to the policy if its first actions are nearer to the policy's than to those of
+    the clone of all episodes. Only first steps are used: later steps depend on how the episode went,
+    and the policy is near to lucky episodes because it was trained on such states. The statistic is a
+    partial rank correlation of similarity and score given the score predicted from first states, so
+    that easy starts do not count. A group is one observation.
 
     Parameters
     ----------
     policy, clone
-        Trained on the best and on all episodes of `taught`.
+        Trained on the best and on all episodes of `train_log`.
     rank
         The score of an episode.
     """
-    nearer = _nearer(policy, clone, held_out)
+    similarity = _similarity(policy, clone, held_out)
     group = held_out.group_of_episode
 
-    def chance(kind: Rank, sign: float) -> float:
-        expected = _from_first_states(taught, held_out, episode_scores(taught, kind))
-        each = (nearer, sign * episode_scores(held_out, kind), sign * expected)
+    def p_value(kind: Rank, sign: float) -> float:
+        expected = _ranks_from_first_states(train_log, held_out, episode_scores(train_log, kind))
+        by_episode = (similarity, sign * episode_scores(held_out, kind), sign * expected)
         size = np.bincount(group)
-        seen = size > 0
-        near, score, start = (np.bincount(group, values)[seen] / size[seen] for values in each)
-        return _chance(near, score, start, rng)
+        present = size > 0
+        means = (np.bincount(group, values)[present] / size[present] for values in by_episode)
+        near, score, start = means
+        return _permutation_p_value(near, score, start, rng)
 
     scores = episode_scores(held_out, rank)
-    third = np.argsort(-nearer, kind="stable")[: max(1, round(len(nearer) / 3))]
-    return Resemblance(
+    third = np.argsort(-similarity, kind="stable")[: max(1, round(len(similarity) / 3))]
+    return SimilarityTest(
         gain=float(scores[third].mean() - scores.mean()),
-        chance=chance(rank, 1.0),
-        against=chance("sum", -1.0),
+        p_value=p_value(rank, 1.0),
+        p_value_of_loss=p_value("sum", -1.0),
         level=level,
     )
 
 
-def _nearer(policy: DeterministicPolicy, clone: DeterministicPolicy, log: Log) -> FloatArray:
+def _similarity(policy: DeterministicPolicy, clone: DeterministicPolicy, log: Log) -> FloatArray:
     """Return each episode's mean squared distance to the clone minus that to the policy, (E,)."""
-    first = int(np.clip(np.median(log.lengths) // 10, 1, _OPENING))
+    first = int(np.clip(np.median(log.lengths) // 10, 1, _MAX_FIRST_STEPS))
     rows = np.flatnonzero(log.step_of_row < first)
     states, actions = log.states[rows], log.actions[rows]
-    spread = np.maximum(log.actions.std(axis=0), 1e-12)
-    far = [
-        np.square((actions - np.asarray(each(states))) / spread).sum(axis=1)
+    scale = np.maximum(log.actions.std(axis=0), 1e-12)
+    to_clone, to_policy = (
+        np.square((actions - np.asarray(each(states))) / scale).sum(axis=1)
         for each in (clone, policy)
-    ]
+    )
     episode = log.episode_of_row[rows]
-    return np.asarray(np.bincount(episode, far[0] - far[1]) / np.bincount(episode))
+    return np.asarray(np.bincount(episode, to_clone - to_policy) / np.bincount(episode))
 
 
-def _from_first_states(taught: Log, held_out: Log, scores: FloatArray) -> FloatArray:
+def _ranks_from_first_states(train_log: Log, held_out: Log, scores: FloatArray) -> FloatArray:
     """Return the rank of each held-out episode predicted from its first state, (E,)."""
-    centre, spread = taught.first_states.mean(axis=0), taught.first_states.std(axis=0)
-    spread = np.where(spread > 1e-9 * np.maximum(1, np.abs(centre)), spread, np.inf)
-    before, after = ((log.first_states - centre) / spread for log in (taught, held_out))
-    ranks = _ranks(scores)
-    gram = before.T @ before + _RIDGE * len(before) * np.eye(before.shape[1])
-    return np.asarray(after @ np.linalg.solve(gram, before.T @ ranks))
+    centre, scale = train_log.first_states.mean(axis=0), train_log.first_states.std(axis=0)
+    scale = np.where(scale > 1e-9 * np.maximum(1, np.abs(centre)), scale, np.inf)
+    train, test = ((log.first_states - centre) / scale for log in (train_log, held_out))
+    gram = train.T @ train + _RIDGE * len(train) * np.eye(train.shape[1])
+    return np.asarray(test @ np.linalg.solve(gram, train.T @ _centred_ranks(scores)))
 
 
-def _chance(
-    near: FloatArray, score: FloatArray, expected: FloatArray, rng: np.random.Generator
+def _permutation_p_value(
+    similarity: FloatArray, score: FloatArray, expected: FloatArray, rng: np.random.Generator
 ) -> float:
     """Return the one-sided permutation p-value of the partial rank correlation."""
-    start = _ranks(expected)
+    start = _centred_ranks(expected)
     size = max(float(start @ start), 1.0)
-    one, two = (each - start * float(each @ start) / size for each in (_ranks(near), _ranks(score)))
-    shuffled = rng.permuted(np.tile(two, (_SHUFFLES, 1)), axis=1) @ one
-    return float((1 + (shuffled >= one @ two - 1e-9).sum()) / (1 + _SHUFFLES))
+    x, y = (
+        ranks - start * float(ranks @ start) / size
+        for ranks in map(_centred_ranks, (similarity, score))
+    )
+    permuted = rng.permuted(np.tile(y, (_PERMUTATIONS, 1)), axis=1) @ x
+    return float((1 + (permuted >= x @ y - 1e-9).sum()) / (1 + _PERMUTATIONS))
 
 
-def _ranks(values: FloatArray) -> FloatArray:
-    """Return centred ranks."""
+def _centred_ranks(values: FloatArray) -> FloatArray:
     return np.asarray(rankdata(values) - (len(values) + 1) / 2)
