@@ -111,7 +111,7 @@ def _pages(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.json"), reverse=True) if folder.is_dir() else []
 
 
-def training_fingerprint(*parts: Any) -> str:
+def training_fingerprint(*parts: object) -> str:
     """Return a short digest of settings, seeds and data that is stable across processes and versions.
 
     Examples

@@ -156,8 +156,9 @@ def learn_continuous(
     evaluated on held-out episodes whose first actions are similar to its own (`similarity_test`).
     Otherwise the third candidate and the clone are evaluated by neural FQE on the same folds of
     held-out episodes. They are compared fold by fold, so that common errors of FQE cancel, and a gain
-    larger than the best logged return minus the median one is rejected. If neither candidate is credibly
-    better, the clone is returned. Both tests have the budget's level, or `at_least` if that is higher.
+    larger than the best logged return minus the median one is rejected. If neither candidate is
+    credibly better, the clone is returned. Both tests have the budget's level, or `at_least` if that is
+    higher.
     """
     budget = budget or Budget()
     level = max(budget.level, at_least)

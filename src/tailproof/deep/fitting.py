@@ -186,7 +186,7 @@ def fit_critics(
     workers = 1 if settings.one_process else min(settings.run.workers, folds.count)
     if workers > 1 and backup is not None:
         raise MethodError(
-            f"Members that meet in the backup train in one process. Got workers={workers} with "
+            f"Members that share a backup train in one process. Got workers={workers} with "
             f"at='backup'; use workers=1."
         )
     groups = [
@@ -203,29 +203,30 @@ def fit_critics(
         )
         for place, chosen in enumerate(np.array_split(np.arange(folds.count), workers))
     ]
-    found = _trained(groups, settings, task)
-    warn_unless_converged(found.training, settings, task.log, task.gamma)
-    return found
+    fitted = _trained(groups, settings, task)
+    warn_unless_converged(fitted.training, settings, task.log, task.gamma)
+    return fitted
 
 
 def _trained(groups: Sequence[MemberGroup], settings: TrainsCritics, task: Task) -> DeepFitted:
     """Train the groups on the engine of the run or task, by default in local processes."""
-    threads = isinstance(task.engine, Local) and task.engine.kind == "threads"
-    given = settings.run.engine or (None if threads else task.engine)
+    local = task.engine if isinstance(task.engine, Local) else None
+    threads = local is not None and local.kind == "threads"
+    engine = settings.run.engine or (None if threads else task.engine)
     if len(groups) == 1:
-        idle = given is not None or getattr(task.engine, "workers", 1) > 1
+        idle = engine is not None or (local is not None and local.workers > 1)
         if idle and not settings.one_process:
             warnings.warn(
                 f"{type(settings).__name__} trains all its members in one task, so the engine has "
-                f"nothing to share out. Pass run=Run(workers=...) to deal the members to workers.",
+                f"nothing to distribute. Pass run=Run(workers=...) to distribute the members.",
                 EngineWarning,
                 stacklevel=2,
             )
         return _train(groups[0])
-    if given is not None:
-        return _join(given.map(_train, groups))
-    with Local(workers=len(groups), kind="processes") as engine:
+    if engine is not None:
         return _join(engine.map(_train, groups))
+    with Local(workers=len(groups), kind="processes") as processes:
+        return _join(processes.map(_train, groups))
 
 
 def _quiet(settings: TrainsCritics, place: int) -> TrainsCritics:

@@ -12,17 +12,19 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import FloatArray, IntArray, require_count
+from tailproof.arrays import AnyArray, FloatArray, IntArray, require_count
 from tailproof.deep.settings import TIME_CONSTANTS, DeepSettings
 from tailproof.errors import ConvergenceWarning, MethodError
 from tailproof.files import as_frame
 from tailproof.log.log import Log
 
 if TYPE_CHECKING:
+    import pandas
+    import pyarrow
     from matplotlib.axes import Axes
 
 
@@ -111,8 +113,8 @@ def convergence_of(history: History) -> Convergence:
 
 def warn_unless_converged(history: History, settings: DeepSettings, log: Log, gamma: float) -> None:
     """Warn about critics trained for fewer than three time constants, with a remedy."""
-    found = convergence_of(history)
-    if found.time_constants >= TIME_CONSTANTS * (1 - 1e-9):
+    reached = convergence_of(history)
+    if reached.time_constants >= TIME_CONSTANTS * (1 - 1e-9):
         return
     horizon = horizon_of(log, gamma)
     rate = settings.rate(horizon)
@@ -123,10 +125,10 @@ def warn_unless_converged(history: History, settings: DeepSettings, log: Log, ga
         how += f" or target_rate={faster:.2g}" if rate < faster <= 0.1 else ""
         how += "; target_rate='auto' follows the steps"
     share = ""
-    if np.isfinite(found.ratio):
-        share = f"; theirs are {round(100 * found.ratio)} % of the logged returns"
+    if np.isfinite(reached.ratio):
+        share = f"; theirs are {round(100 * reached.ratio)} % of the logged returns"
     warnings.warn(
-        f"The critics were trained for {found.time_constants:.2g} time constants (a target rate of "
+        f"The critics were trained for {reached.time_constants:.2g} time constants (a target rate of "
         f"{rate:g}, and values that look {horizon:.0f} steps ahead). Values need "
         f"{TIME_CONSTANTS:g} to settle{share}. "
         f"Use {how}.",
@@ -201,8 +203,8 @@ class History:
 
     def members(self, name: str) -> FloatArray:
         """Return a quantity of all members, (R, K), merged over workers."""
-        found = [each.values for key, each in self.series.items() if key.split(": ")[-1] == name]
-        return np.concatenate(found, axis=1) if found else np.empty((0, 1))
+        parts = [each.values for key, each in self.series.items() if key.split(": ")[-1] == name]
+        return np.concatenate(parts, axis=1) if parts else np.empty((0, 1))
 
     def mean_of_last(self, name: str, rows: int = 10) -> FloatArray:
         """Return the mean of a quantity over its last rows, by member, (K,).
@@ -225,18 +227,20 @@ class History:
             )
         return np.asarray(self[name].values[-rows:].mean(axis=0))
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> pandas.DataFrame | pyarrow.Table:
         """Return a frame of step, quantity, member and value: pandas, or pyarrow without it."""
-        return as_frame([measured._asdict() for measured in self])
+        frame: pandas.DataFrame | pyarrow.Table = as_frame([each._asdict() for each in self])
+        return frame
 
-    def plot(self, *quantities: str, ax: Axes | None = None) -> Any:
+    def plot(self, *quantities: str, ax: Axes | None = None) -> Axes | AnyArray:
         """Plot quantities over steps, by default all: one panel each, one line per member.
 
         Returns the Axes of one quantity, or an array of Axes. `ax` is the Axes for a single one.
         """
         from tailproof.report.plots import plot_history  # imports matplotlib
 
-        return plot_history(self.series, quantities or self.quantities, ax=ax)
+        drawn: Axes | AnyArray = plot_history(self.series, quantities or self.quantities, ax=ax)
+        return drawn
 
     def with_row(self, step: int, measured: Measurements) -> History:
         """Return the history with one more row of each of these quantities."""
@@ -254,16 +258,16 @@ class History:
         renamed = {prefix + name: series for name, series in other.series.items()}
         return History({**self.series, **renamed})
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, AnyArray]:
         """Return the series as named arrays, for a checkpoint."""
-        named: dict[str, Any] = {}
+        named: dict[str, AnyArray] = {}
         for name, series in self.series.items():
             named[f"{name}/steps"] = series.steps.astype(np.int64)
             named[f"{name}/values"] = series.values
         return named
 
     @classmethod
-    def from_arrays(cls, named: Mapping[str, Any]) -> History:
+    def from_arrays(cls, named: Mapping[str, AnyArray]) -> History:
         """Return the history of `arrays`."""
         names = [key.removesuffix("/steps") for key in named if key.endswith("/steps")]
         kinds = ("steps", "values")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TextIO
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class CSVLogger:
     """Writes ``<folder>/<phase>.csv`` during training: step, quantity, member, value."""
 
     folder: str | Path
-    _file: Any = field(default=None, init=False, repr=False)
+    _file: TextIO | None = field(default=None, init=False, repr=False)
 
     def start(self, phase: str, history: History) -> None:
         """Start a file with the history so far, so that a resumed run has no duplicates."""
@@ -42,13 +42,25 @@ class CSVLogger:
 
     def write(self, step: int, measured: Measurements) -> None:
         """Append one row per quantity and member."""
+        assert self._file is not None, "start comes before write"
         writer = csv.writer(self._file, lineterminator="\n")
         writer.writerows(History().with_row(step, measured))
         self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+
+class _ScalarWriter(Protocol):
+    """TensorBoard's `SummaryWriter`."""
+
+    def add_scalar(self, tag: str, value: float, step: int, /) -> object:
+        """Add one number."""
+
+    def close(self) -> object:
+        """Flush and close."""
 
 
 @dataclass
@@ -56,7 +68,7 @@ class TensorBoardLogger:
     """Writes TensorBoard event files to ``<folder>/<phase>``; needs the package tensorboard."""
 
     folder: str | Path
-    _writer: Any = field(default=None, init=False, repr=False)
+    _writer: _ScalarWriter | None = field(default=None, init=False, repr=False)
 
     def start(self, phase: str, history: History) -> None:
         """Open the writer; TensorBoard drops rows that a resumed run writes again."""
@@ -68,12 +80,14 @@ class TensorBoardLogger:
 
     def write(self, step: int, measured: Measurements) -> None:
         """Add one scalar per quantity and member."""
+        assert self._writer is not None, "start comes before write"
         for name, value in _scalars(measured).items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Flush and close."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class _OpenRun:
@@ -99,11 +113,21 @@ class MLflowLogger(_OpenRun):
         mlflow.log_metrics(_scalars(measured, f"{self._phase}/"), step=step)
 
 
+class WandbRun(Protocol):
+    """What ``wandb.init(...)`` returns, as far as it is needed."""
+
+    def define_metric(self, name: str, step_metric: str | None = None) -> object:
+        """Give a metric its own step."""
+
+    def log(self, data: dict[str, float]) -> object:
+        """Log one value per name."""
+
+
 @dataclass
 class WandbLogger(_OpenRun):
     """Reports to a Weights & Biases run, for instance ``wandb.init(...)``."""
 
-    run: Any
+    run: WandbRun
 
     def start(self, phase: str, history: History) -> None:
         """Name the phase and give it its own step."""

@@ -33,33 +33,49 @@ def deep_rows() -> dict[str, Row]:
     >>> print(deep_rows()["sac-n"].method)
     SAC, replicated 10, quantile 0 at backup
     """
-    whole, mean, least = Whole(), Mean(), Quantile(0.0)
+    whole, mean, minimum = Whole(), Mean(), Quantile(0.0)
     rows: dict[str, Row] = {}
     for name, base in (("iql", IQL()), ("sql", SQL())):
-        kind, blind = type(base).__name__, replace(base, zero_rewards=True)
-        beaten = f"{kind} with rewards of zero: what the rewards must beat."
+        kind, zero = type(base).__name__, replace(base, zero_rewards=True)
+        baseline = f"{kind} with rewards of zero: a baseline for what the rewards contribute."
         rows |= {
             name: _row(base, whole, mean, f"{kind} on the whole log."),
             f"ma-{name}": _row(base, Split(5), mean, f"Mean of K {kind} critics."),
             f"room-vm-{name}": _row(base, Split(5), Median(), f"Median of K {kind} critics."),
-            f"p-room-vm-{name}": _row(base, Split(5), least, f"Smallest of K {kind} critics."),
-            f"zero-reward-{name}": _row(blind, whole, mean, beaten),
+            f"p-room-vm-{name}": _row(base, Split(5), minimum, f"Smallest of K {kind} critics."),
+            f"zero-reward-{name}": _row(zero, whole, mean, baseline),
         }
-    many, std, best = Replicate(10), MeanMinusStd(2.0, ddof=1), BehaviourCloning(top=0.3)
-    huber, low = IQL(huber=1.0, twins=1), Quantile(0.25)
-    robust = "IQL with a Huber loss and a low quantile of five critics in every target."
-    percent = "Imitate the best episodes with a network, ranked robustly."
-    fqe, median = "Fitted Q-evaluation with a network.", "Median of K values, each by a network."
     return {
         **rows,
-        "robust-iql": _row(huber, Replicate(5), low, robust, "backup"),
-        "sac-n": _row(SAC(), many, least, "Soft actor-critic, smallest of N.", "backup"),
-        "sac-n-std": _row(SAC(), many, std, "Soft actor-critic, mean − 2 std of N.", "backup"),
+        "robust-iql": _row(
+            IQL(huber=1.0, twins=1),
+            Replicate(5),
+            Quantile(0.25),
+            "IQL with a Huber loss and a low quantile of five critics in every target.",
+            "backup",
+        ),
+        "sac-n": _row(SAC(), Replicate(10), minimum, "Soft actor-critic, smallest of N.", "backup"),
+        "sac-n-std": _row(
+            SAC(),
+            Replicate(10),
+            MeanMinusStd(2.0, ddof=1),
+            "Soft actor-critic, mean − 2 std of N.",
+            "backup",
+        ),
         "td3+bc": _row(TD3BC(), whole, mean, "TD3 that stays near the log.", "backup"),
         "bc-neural": _row(BehaviourCloning(), whole, mean, "Imitate the log with a network."),
-        "percent-bc-neural": _row(best, whole, mean, percent),
-        "neural-fqe": _row(NeuralFQE(), whole, mean, fqe, "value"),
-        "roam-neural-fqe": _row(NeuralFQE(), Split(5), Median(), median, "value"),
+        "percent-bc-neural": _row(
+            BehaviourCloning(top=0.3),
+            whole,
+            mean,
+            "Imitate the best episodes with a network, ranked robustly.",
+        ),
+        "neural-fqe": _row(
+            NeuralFQE(), whole, mean, "Fitted Q-evaluation with a network.", "value"
+        ),
+        "roam-neural-fqe": _row(
+            NeuralFQE(), Split(5), Median(), "Median of K values, each by a network.", "value"
+        ),
     }
 
 

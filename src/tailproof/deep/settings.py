@@ -37,20 +37,20 @@ def require_widths(name: str, widths: tuple[int, ...]) -> None:
         raise MethodError(f"{name} must be widths such as (256, 256). Got {widths!r} instead.")
 
 
-def require_positive(name: str, value: Any, *, at_most: float = float("inf")) -> None:
+def require_positive(name: str, value: object, *, at_most: float = float("inf")) -> None:
     """Raise unless `value` is a finite number in (0, at_most]."""
     if not isinstance(value, int | float) or not 0 < value <= at_most or value == float("inf"):
         limit = "" if at_most == float("inf") else f" and at most {at_most:g}"
         raise MethodError(f"{name} must be positive and finite{limit}. Got {value!r} instead.")
 
 
-def _require_share(name: str, value: Any) -> None:
+def _require_share(name: str, value: object) -> None:
     if not isinstance(value, int | float) or not 0 <= value < 1:
         raise MethodError(f"{name} must be at least 0 and below 1. Got {value!r} instead.")
 
 
-def _require_one_of(*choices: str) -> Callable[[str, Any], None]:
-    def check(name: str, value: Any) -> None:
+def _require_one_of(*choices: str) -> Callable[[str, object], None]:
+    def check(name: str, value: object) -> None:
         if value not in choices:
             raise MethodError(f"{name} must be {' or '.join(choices)}. Got {value!r} instead.")
 
@@ -286,9 +286,9 @@ def require_torch(device: str = "cpu") -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        said = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         raise MethodError(
-            f"device must be one that torch has here, such as cpu or cuda:1. Got {device!r}: {said}."
+            f"device must be one that torch has here, such as cpu or cuda:1. Got {device!r}: {reason}."
         ) from error
 
 

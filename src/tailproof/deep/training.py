@@ -169,9 +169,9 @@ def _measured(learner: Learner, step: int) -> dict[str, FloatArray]:
     """Measure losses, the scale of Q and the members' disagreement, and mark diverged members."""
     measured = {name: values.cpu().numpy() for name, values in learner.metrics.items()}
     alive = learner.alive & learner.health()
-    found = learner.probe()
-    if found is not None:
-        values = found.cpu()  # (K, m)
+    q = learner.probe()
+    if q is not None:
+        values = q.cpu()  # (K, m)
         scale = values.abs().mean(1)
         measured["q scale"] = scale.numpy()
         if learner.limits is not None:
@@ -199,10 +199,10 @@ def _played(learner: Learner, run: Run, done: int, steps: int) -> Measurements:
         play(chosen.environment, policy, episodes=chosen.episodes, seed=chosen.seed).mean()
         for policy in learner.policies()
     ]
-    found = {"return": np.array(returns)} if returns else {}
+    measured = {"return": np.array(returns)} if returns else {}
     if returns and chosen.score is not None:
-        found["score"] = np.array([chosen.score(float(each)) for each in returns])
-    return found
+        measured["score"] = np.array([chosen.score(float(mean)) for mean in returns])
+    return measured
 
 
 _HISTORY = "history/"  # prefix of the history's tensors in a checkpoint
@@ -213,10 +213,10 @@ def _named(history: History) -> dict[str, Tensor]:
 
 
 def _resume(learner: Learner, folder: Path, fingerprint: str) -> tuple[History, int]:
-    found = checkpoint.latest(folder, fingerprint=fingerprint)
-    if found is None:
+    newest = checkpoint.latest(folder, fingerprint=fingerprint)
+    if newest is None:
         return History(), 0
-    step, saved = found
+    step, saved = newest
     for name, tensor in learner.tensors().items():
         tensor.copy_(saved.pop(name))
     learner.mark(learner.alive)
