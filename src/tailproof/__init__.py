@@ -39,9 +39,16 @@ if TYPE_CHECKING:
     from tailproof.log.spaces import Continuous, Discrete
     from tailproof.methods.catalogue import method
     from tailproof.methods.method import Method
-    from tailproof.policies.binding import Policy, on_frame
-    from tailproof.policies.forms import Always, EpsilonGreedy, Mixture, Uniform
-    from tailproof.policies.rows import Column, Logged
+    from tailproof.policies.binding import Policy
+    from tailproof.policies.forms import (
+        Always,
+        Column,
+        EpsilonGreedy,
+        Logged,
+        Mixture,
+        Uniform,
+        on_frame,
+    )
     from tailproof.report.pages import write_report
     from tailproof.robust.aggregates import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
     from tailproof.worlds.rollout import rollout
@@ -85,9 +92,8 @@ _NAMES = {
     "log.spaces": "Continuous Discrete",
     "methods.catalogue": "method",
     "methods.method": "Method",
-    "policies.binding": "Policy on_frame",
-    "policies.forms": "Always EpsilonGreedy Mixture Uniform",
-    "policies.rows": "Column Logged",
+    "policies.binding": "Policy",
+    "policies.forms": "Always Column EpsilonGreedy Logged Mixture Uniform on_frame",
     "report.pages": "write_report",
     "robust.aggregates": "Mean MeanMinusStd Median Quantile TrimmedMean",
     "worlds.rollout": "rollout",

@@ -56,8 +56,8 @@ def test_whole_episodes_are_dropped_and_columns_stay_with_their_rows():
         log = read_log(table, missing="drop-episode", terminated=True)
     assert log.rewards.tolist() == [3.0, 4.0]
     policy = for_log(Column("new"), log)
-    assert policy.choose_at(log.states, log.table_rows.rows).tolist() == [1, 0]
-    assert policy.choose_at(log.next_states, log.table_rows.next_rows)[0] == 0
+    assert policy.choose(log.states, log.table_rows.rows).tolist() == [1, 0]
+    assert policy.choose(log.next_states, log.table_rows.next_rows)[0] == 0
 
 
 def test_episodes_with_missing_states_are_kept_when_episodes_are_dropped():

@@ -192,7 +192,7 @@ def test_on_sequential_logs_the_next_rows_column_is_the_next_action(method, walk
 
 def test_steps_whose_next_row_is_not_logged_are_refused():
     log = Log.from_arrays([0.0, 1.0], [0, 1], [1.0, 2.0], [1.0, 2.0], episode=[0, 0])
-    with pytest.raises(PolicyError, match="what follows 1 of its steps stands in no row"):
+    with pytest.raises(PolicyError, match="the next states of 1 steps are not rows of the table"):
         evaluate(log, np.array([0, 1]), gamma=0.5)
 
 

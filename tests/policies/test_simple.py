@@ -7,8 +7,8 @@ from tailproof.policies.forms import (
     EpsilonGreedy,
     Uniform,
     UniformBox,
-    action_draws,
     action_probabilities,
+    bound,
 )
 from tailproof.policies.text import policy_from_text
 
@@ -42,14 +42,14 @@ def test_epsilon_greedy_mixes_with_the_uniform_law():
 
 
 def test_draws_integrate_exactly_over_discrete_and_evenly_over_sampled_policies(rng):
-    actions, weights = action_draws(Fixed([0.2, 0.8]), STATES, Discrete(2), draws=9, rng=rng)
+    actions, weights = bound(Fixed([0.2, 0.8]), Discrete(2)).draws(STATES, count=9, rng=rng)
     assert np.array_equal(actions, [[0, 1]] * 3)
     assert np.allclose(weights, [[0.2, 0.8]] * 3)
-    actions, weights = action_draws(Gaussian(), STATES, Continuous(1), draws=9, rng=rng)
+    actions, weights = bound(Gaussian(), Continuous(1)).draws(STATES, count=9, rng=rng)
     assert actions.shape == (3, 9, 1)
     assert np.allclose(weights.sum(axis=1), 1)
-    actions, weights = action_draws(
-        lambda states: states[:, 0], STATES, Continuous(1), draws=9, rng=rng
+    actions, weights = bound(lambda states: states[:, 0], Continuous(1)).draws(
+        STATES, count=9, rng=rng
     )
     assert actions.shape == (3, 1, 1)
 
@@ -87,7 +87,7 @@ def test_continuous_policies_return_finite_vectors(rng):
         (lambda states: np.full(3, np.nan), "returned an action that is not finite"),
     ):
         with pytest.raises(PolicyError, match=text):
-            action_draws(policy, STATES, Continuous(1), draws=1, rng=rng)
+            bound(policy, Continuous(1)).draws(STATES, count=1, rng=rng)
 
 
 def test_uniform_between_bounds(rng):
@@ -105,7 +105,7 @@ def test_uniform_between_bounds(rng):
 def test_a_constant_of_a_continuous_action_is_its_numbers():
     states = np.zeros((3, 2))
     two = policy_from_text("always:0.5,-1", Continuous(2))
-    actions, _ = action_draws(two, states, Continuous(2), draws=1, rng=np.random.default_rng(0))
+    actions, _ = bound(two, Continuous(2)).draws(states, count=1, rng=np.random.default_rng(0))
     np.testing.assert_array_equal(actions[:, 0], [[0.5, -1.0]] * 3)
     for wrong in ("always:0.5", "always:a,b", "always:nan,1"):
         with pytest.raises(PolicyError, match=r"continuous .*: write always:0.5,0.5. Got always:"):

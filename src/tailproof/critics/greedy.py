@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from tailproof.arrays import FloatArray, IntArray, one_or_many
 from tailproof.critics.ensembles import Ensemble
 from tailproof.errors import MethodError, PolicyError
 from tailproof.log.spaces import ActionSpace, Discrete
+
+if TYPE_CHECKING:
+    from tailproof.io.encoder import Encoder
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,6 +32,8 @@ class CriticPolicy:
     state_names, action_labels
         Names of states and actions, to match logs whose columns are in another order; see
         `tailproof.policies.binding`.
+    encoder
+        How the table of its log was read: other tables are read alike. None for a log of arrays.
     taught
         Hashes of the critics' training episodes (`tailproof.log.folds`), or None.
     """
@@ -39,6 +44,7 @@ class CriticPolicy:
     _: KW_ONLY
     state_names: tuple[str, ...] = ()
     action_labels: tuple[str, ...] | None = None
+    encoder: Encoder | None = None
     taught: IntArray | None = None
 
     def __post_init__(self) -> None:
@@ -48,6 +54,12 @@ class CriticPolicy:
                 f"actions must lie in 0..{self.n_actions - 1}. Got {list(actions)} instead."
             )
         object.__setattr__(self, "actions", actions)
+
+    @one_or_many
+    def __call__(self, states: FloatArray) -> IntArray:
+        """Return the best action in each state, (n,); for one state (p,), one action."""
+        chosen: IntArray = np.asarray(self.actions)[self.values(states).argmax(axis=1)]
+        return chosen
 
     def values(self, states: FloatArray) -> FloatArray:
         """Return Q(s, a) of the actions to choose from, (n, len(actions))."""
@@ -85,20 +97,22 @@ class GreedyPolicy(CriticPolicy):
     array([1])
     """
 
-    @one_or_many
-    def __call__(self, states: FloatArray) -> IntArray:
-        """Return the best action in each state, (n,); for one state (p,), one action."""
-        chosen: IntArray = np.asarray(self.actions)[self.values(states).argmax(axis=1)]
-        return chosen
+    deterministic: ClassVar[bool] = True
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return 1 for the best action and 0 for all others, (n, A)."""
+        return np.asarray(np.eye(self.n_actions)[self(states)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxPolicy(CriticPolicy):
     """π(a|s) ∝ exp(Q(s, a) / temperature) over the actions that occur in the log.
 
+    Calling it returns the most likely action; `probabilities` are what it draws with.
+
     Parameters
     ----------
-    critic, n_actions, actions, state_names, action_labels, taught
+    critic, n_actions, actions, state_names, action_labels, encoder, taught
         As in `CriticPolicy`.
     temperature
         In units of Q: greedy near 0, uniform for large values.

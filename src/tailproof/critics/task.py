@@ -15,7 +15,7 @@ from tailproof.log.horizon import with_step
 from tailproof.log.log import Chunk, Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.parallel import Engine, Local
-from tailproof.policies.forms import action_draws, action_probabilities, chosen_actions
+from tailproof.policies.forms import BoundPolicy, bound
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,12 @@ class Task:
     @cached_property
     def action_probabilities(self) -> FloatArray:
         """π(a|s) in the states of a log in memory, (n, A)."""
-        log, places = self.log, self.log.table_rows.rows
-        return action_probabilities(self.policy, log.states, log.n_actions, rows=places)
+        return self.acts.probabilities(self.log.states, self.log.table_rows.rows)
+
+    @cached_property
+    def acts(self) -> BoundPolicy:
+        """The policy, as algorithms ask it."""
+        return bound(self.policy, self.log.action_space)
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"first_met": []}
@@ -65,12 +69,11 @@ class Task:
         own = slice(piece.first, piece.first + len(piece))
         rows = self.log.table_rows.next_rows[own] if isinstance(self.log, Log) else None
         known = None if self.known_next is None else self.next_actions(own)
-        if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
+        if self.log.is_discrete and self.acts.deterministic:
             if known is not None:
                 chosen = known[1].argmax(axis=1)
             else:
-                space = self.log.n_actions
-                chosen = chosen_actions(self.policy, piece.next_states, space, rows=rows)
+                chosen = self.acts.choose(piece.next_states, rows)
             return Following(chosen, chosen[:, None], None)
         return Following(None, *(known or self._draws(piece.next_states, rows, 0, piece.first)))
 
@@ -87,8 +90,8 @@ class Task:
     def initial_points(self) -> Points:
         """Return weighted state-action pairs for the mean of Q over initial states and policy."""
         states, rows = self.starts()
-        if self.log.is_discrete and not hasattr(self.policy, "probabilities"):
-            chosen = chosen_actions(self.policy, states, self.log.n_actions, rows=rows)
+        if self.log.is_discrete and self.acts.deterministic:
+            chosen = self.acts.choose(states, rows)
             even = np.full(len(states), 1 / len(states))
             return Points(states, chosen, even, np.arange(len(states)))
         actions, weights = self._draws(states, rows, 1)
@@ -106,8 +109,7 @@ class Task:
         self, states: FloatArray, rows: IntArray | None, *stream: int
     ) -> tuple[AnyArray, FloatArray]:
         rng = np.random.default_rng([self.seed, *stream])
-        space = self.log.action_space
-        return action_draws(self.policy, states, space, draws=self.draws, rng=rng, rows=rows)
+        return self.acts.draws(states, count=self.draws, rng=rng, rows=rows)
 
 
 class Following(NamedTuple):
@@ -207,7 +209,7 @@ def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
         for piece in log.chunks(part, with_next_states=False):
             own = slice(piece.first, piece.first + len(piece))
             places = log.table_rows.rows[own] if isinstance(log, Log) else None
-            chances = action_probabilities(task.policy, piece.states, log.n_actions, rows=places)
+            chances = task.acts.probabilities(piece.states, places)
             logged: IntArray = np.asarray(piece.actions, dtype=np.intp)
             shares = chances.sum(axis=0) / n + (0.0 if shares is None else shares)
             agreed += float(chances[np.arange(len(logged)), logged].sum()) / n
@@ -282,8 +284,7 @@ class Target:
 
         def act(states: FloatArray, rows: Any, stream: int) -> tuple[AnyArray, FloatArray]:
             rng = np.random.default_rng([task.seed, stream])
-            draws, space = min(task.draws, _DRAWS), log.action_space
-            return action_draws(task.policy, states, space, draws=draws, rng=rng, rows=rows)
+            return task.acts.draws(states, count=min(task.draws, _DRAWS), rng=rng, rows=rows)
 
         def actions(states: FloatArray, rows: Any, stream: int) -> PolicyActions:
             chosen, weights = act(states, rows, stream)

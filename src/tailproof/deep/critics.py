@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from tailproof.deep.data import Scaling
 from tailproof.deep.stack import Shape, Stack
 from tailproof.errors import MethodError
 from tailproof.files import SavedFileError, read_file, write_file
+from tailproof.policies.forms import made_for, made_for_from
 
 if TYPE_CHECKING:
     from tailproof.export.onnx import Graph, Output
+    from tailproof.io.encoder import Encoder
 
 POLICY_KIND, POLICY_VERSION = "neural policy", 1
 LOG_STD = (-5.0, 2.0)  # beyond these a squashed Gaussian is constant, or takes extreme values only
@@ -128,11 +130,16 @@ class NeuralCritics:
 class NeuralPolicy:
     """A deterministic policy π(s) = tanh of a network, in the log's unit of action.
 
-    Calling it with states (n, p) returns actions (n, q).
+    Calling it with states (n, p) returns actions (n, q). `state_names`, `action_labels` and `encoder`
+    are those of the log that it was learned from.
     """
 
     stack: Stack
     scaling: Scaling
+    _: KW_ONLY
+    state_names: tuple[str, ...] = ()
+    action_labels: tuple[str, ...] | None = None
+    encoder: Encoder | None = None
 
     kind = "deterministic"
 
@@ -158,6 +165,7 @@ class NeuralPolicy:
             "kind": self.kind,
             "widths": self.stack.shape.widths,
             "scaling": self.scaling.plain(),
+            "made_for": made_for(self),
         }
         return header, {"network": self.stack.flat.cpu().numpy()}
 
@@ -182,7 +190,13 @@ class NeuralPolicy:
             product = graph.node("MatMul", hidden, layer.weight.cpu().numpy())
             hidden = graph.node("Add", product, layer.bias.cpu().numpy())
         actions = self._actions_in(graph, graph.node("Squeeze", hidden, [0]))
-        graph.write(path, len(self.scaling.state_mean), {"actions": actions}, kind="FLOAT")
+        graph.write(
+            path,
+            len(self.scaling.state_mean),
+            {"actions": actions},
+            {**made_for(self), "n_actions": self.scaling.n_actions},
+            kind="FLOAT",
+        )
 
     def _actions_in(self, graph: Graph, outputs: str) -> Output:
         """Add the actions for the network's outputs to a graph; for a Gaussian, those of its mean."""
@@ -220,6 +234,11 @@ class CategoricalPolicy(NeuralPolicy):
     """A softmax over discrete actions; calling it returns the most likely action."""
 
     kind = "categorical"
+
+    @property
+    def n_actions(self) -> int | None:
+        """Number of actions."""
+        return self.scaling.n_actions
 
     @one_or_many
     def __call__(self, states: FloatArray) -> AnyArray:
@@ -270,7 +289,9 @@ def policy_from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray])
             f"The file holds a {header['kind']!r} policy; this tailproof knows {', '.join(_KINDS)}."
         )
     stack = _stack(1, header["widths"], arrays["network"])
-    return _KINDS[header["kind"]](stack, Scaling.from_plain(header["scaling"]))
+    return _KINDS[header["kind"]](
+        stack, Scaling.from_plain(header["scaling"]), **made_for_from(header.get("made_for"))
+    )
 
 
 def split_policies(stack: Stack, scaling: Scaling, kind: str) -> Sequence[NeuralPolicy]:

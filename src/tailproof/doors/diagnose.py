@@ -48,7 +48,6 @@ from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
 from tailproof.methods.method import Method
 from tailproof.parameters import seed_of
 from tailproof.policies.binding import Policy, for_log
-from tailproof.policies.forms import action_draws
 from tailproof.policies.text import policy_columns
 from tailproof.profile.shape import RewardShape, Tails, reward_shape
 from tailproof.robust.tails import (
@@ -298,11 +297,9 @@ def linear_reference(
     stats = design.statistics
     whole = Statistics(*(each.sum(axis=0, keepdims=True) for each in vars(stats).values()))
     matrix = regularised(design, whole, ridge.penalty(whole.count)) - gamma * whole.cross
-    first = action_draws(  # the draws of `Task.initial_points`, one row per episode
-        task.policy,
+    first = task.acts.draws(  # those of `Task.initial_points`, one row per episode
         log.first_states,
-        log.action_space,
-        draws=task.draws,
+        count=task.draws,
         rng=np.random.default_rng([seed, 1]),
         rows=task.initial_rows,
     )
@@ -373,7 +370,7 @@ def reference(
     policy = for_log(policy, log)
     if policy is None:
         return MeanReference.of(log, "mean return", discounted_returns(log, gamma), seed)
-    weighable = log.is_discrete or hasattr(policy, "log_prob")
+    weighable = log.is_discrete or policy.has_density
     scored = method is None or isinstance(method.base, IPS | BanditDR)
     if log.is_bandit and log.propensity is not None and weighable and scored:
         weights = importance_weights(Task(log, gamma, policy, log.first_states, seed=seed))

@@ -669,7 +669,11 @@ def _taught(task: Task, chosen: Method) -> Learned:
     counted = data.once if isinstance(data, Log) else data
     like = None
     if not extracting:
-        named = {"state_names": data.state_names, "taught": taught}
+        named = {
+            "state_names": data.state_names,
+            "encoder": data.encoder,
+            "taught": taught,
+        }
         like = critic_policy(critic, data.action_space, actions, **named)
     policy, training = extract_policy(chosen, critic, fitted, task, seed=seed, like=like)
     return Learned(
@@ -684,6 +688,7 @@ def _taught(task: Task, chosen: Method) -> Learned:
         n_episodes=counted.n_episodes,
         action_space=data.action_space,
         state_names=data.state_names,
+        encoder=data.encoder,
         task=task,
         policy_history=training,
         reasons=fitted.notes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,13 +38,14 @@ from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.stored import AnyLog, action_counts
 from tailproof.methods.method import Method
 from tailproof.methods.specs import from_plain, to_plain
-from tailproof.policies.forms import Always, EpsilonGreedy, LinearPolicy
+from tailproof.policies.forms import Always, EpsilonGreedy, LinearPolicy, made_for_from
 from tailproof.robust.aggregates import Aggregate
 from tailproof.robust.intervals import Bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tailproof.io.encoder import Encoder
     from tailproof.worlds.environments import Score
 
 
@@ -85,7 +86,7 @@ def parts_of(policy: Any, members: Any, history: Any, policy_history: Any) -> Pa
     arrays = {"theta": members.theta, "diverged": members.diverged, "history": history}
     if isinstance(policy, GreedyPolicy):
         return {**header, "actions": list(policy.actions)}, arrays
-    named = _under("policy", {each.name: getattr(policy, each.name) for each in fields(policy)})
+    named = _under("policy", {name: getattr(policy, name) for name in _LINEAR})
     return {**header, "linear policy": sorted(named)}, {**arrays, **named}
 
 
@@ -105,7 +106,8 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], features
         )
     policy = None
     if "linear policy" in header:
-        policy = LinearPolicy(**_within(arrays, "policy"))
+        own = _within(arrays, "policy")
+        policy = LinearPolicy(*(own[name] for name in _LINEAR))
     return Restored(LinearCritics(known, theta, diverged), policy, arrays["history"], None)
 
 
@@ -150,6 +152,8 @@ def _within(arrays: Mapping[str, AnyArray], name: str) -> dict[str, AnyArray]:
     }
 
 
+#: The arrays of a `LinearPolicy`.
+_LINEAR = ("weights", "mean", "scale", "low", "high")
 _LEAST = 0.05  # smallest share of the rows for an action to be evaluated
 
 
@@ -255,6 +259,7 @@ class Learned:
     n_episodes: int
     action_space: ActionSpace
     state_names: tuple[str, ...]
+    encoder: Encoder | None = field(default=None, repr=False)
     held_out: AnyLog | None = field(default=None, repr=False)
     task: Task | None = field(default=None, repr=False)
     policy_history: Any = field(default=None, repr=False)
@@ -382,7 +387,7 @@ class Learned:
     def softmax(self, temperature: float) -> CriticPolicy:
         """Return π(a|s) ∝ exp(Q(s, a) / temperature)."""
         actions = self.policy.actions if isinstance(self.policy, GreedyPolicy) else ()
-        named = {"state_names": self.state_names, "taught": self.taught}
+        named = {"state_names": self.state_names, "encoder": self.encoder, "taught": self.taught}
         return critic_policy(self.critic, self.action_space, actions, temperature, **named)
 
     def save(self, path: str | Path) -> None:
@@ -405,6 +410,7 @@ class Learned:
             "method": to_plain(self.method),
             "action_space": to_plain(self.action_space),
             "judged": None if self.judged is None else self.judged.to_dict(),
+            "encoder": None if self.encoder is None else self.encoder.to_plain(),
         }
         if self.taught is not None:
             arrays = {**arrays, "taught": self.taught}
@@ -442,9 +448,16 @@ class Learned:
             critic = Ensemble(found.critics, method.aggregate)
             header = {"improves": None, "judged": None, **header}  # older files lack these
             saved = {name: _tuple(header[name]) for name in _SAVED}
-            named = {"state_names": saved["state_names"], "taught": arrays.get("taught")}
+            encoder = made_for_from({"encoder": header.get("encoder")})["encoder"]
+            named = {
+                "state_names": saved["state_names"],
+                "encoder": encoder,
+                "taught": arrays.get("taught"),
+            }
             policy, judged = found.policy, header["judged"]
-            if policy is None:
+            if policy is not None:
+                policy = with_names(policy, saved["state_names"], encoder, space)
+            else:
                 actions, temperature = tuple(header["actions"]), header.get("temperature")
                 policy = critic_policy(critic, space, actions, temperature, **named)
             return cls(
@@ -455,6 +468,7 @@ class Learned:
                 action_space=space,
                 policy_history=found.policy_history,
                 judged=None if judged is None else Judgement.from_dict(judged),
+                encoder=encoder,
                 taught=named["taught"],
                 **saved,
             )
@@ -527,6 +541,16 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def with_names(
+    policy: Any, state_names: tuple[str, ...], encoder: Encoder | None, space: ActionSpace
+) -> Any:
+    """Return a policy with the names, labels and encoder of its log, as far as it has such fields."""
+    labels = space.labels if isinstance(space, Discrete) else None
+    known = {"state_names": state_names, "encoder": encoder, "action_labels": labels}
+    own = {each.name for each in fields(policy)} if is_dataclass(policy) else set()
+    return replace(policy, **{name: value for name, value in known.items() if name in own})
+
+
 def extract_policy(
     method: Method, critic: Ensemble, fitted: Fitted, task: Task | None, *, seed: int, like: Any
 ) -> tuple[Any, Any]:
@@ -540,5 +564,7 @@ def extract_policy(
             )
         rng = np.random.default_rng([seed, 1])
         extracted = base.extract(task, fitted, aggregate=method.aggregate, rng=rng)
-        return extracted.policy, extracted.training
+        log = task.log
+        policy = with_names(extracted.policy, log.state_names, log.encoder, log.action_space)
+        return policy, extracted.training
     return replace(like, critic=critic), None

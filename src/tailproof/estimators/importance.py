@@ -22,7 +22,7 @@ from tailproof.estimators.ladder import is_settled
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.parameters import Configurable
-from tailproof.policies.forms import action_probabilities, log_densities
+from tailproof.policies.forms import bound, called
 from tailproof.profile.observations import Observations, common_rewards, common_value, rare_spread
 from tailproof.robust.means import Labels, Mean, Rng, SampleMean
 from tailproof.robust.spreads import Rare, hall_spread
@@ -408,17 +408,17 @@ def importance_weights(task: Task, reweight: Reweight | None = None) -> FloatArr
 
 def target_density(policy: Any, log: Log) -> FloatArray:
     """Return π(a|s), or its density, at the logged actions, (n,)."""
+    acts = bound(policy, log.action_space)
     if log.is_discrete:
-        places = log.table_rows.rows
-        probabilities = action_probabilities(policy, log.states, log.n_actions, rows=places)
+        probabilities = acts.probabilities(log.states, log.table_rows.rows)
         taken: FloatArray = probabilities[np.arange(log.n_transitions), log.actions]
         return taken
-    if not hasattr(policy, "log_prob"):
+    if not acts.has_density:
         raise PolicyError(
             "Importance weights over continuous actions need policy.log_prob(states, actions). "
-            f"{type(policy).__name__} has none; add it, or use 'lstd'."
+            f"{called(acts)} has none; add it, or use 'lstd'."
         )
-    density: FloatArray = np.exp(log_densities(policy, log.states, log.actions))
+    density: FloatArray = np.exp(acts.log_prob(log.states, log.actions))
     return density
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,8 +33,11 @@ from tailproof.errors import PolicyError, TailproofError
 from tailproof.features import Additive, Basis, PerAction, Polynomial, Standardise
 from tailproof.features.maps import REACH
 from tailproof.files import SavedFileError, is_file_of, opened_page, sealed_page, write_whole
-from tailproof.policies.forms import LinearPolicy
+from tailproof.policies.forms import LinearPolicy, made_for, made_for_from
 from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, order_weights
+
+if TYPE_CHECKING:
+    from tailproof.io.encoder import Encoder
 
 
 def scores_in(graph: Graph, states: str, member: Any) -> str:
@@ -200,7 +203,8 @@ def export_regression(policy: LinearPolicy, path: str | Path) -> None:
     psi = state_features(graph, z, Polynomial(), size)
     free = graph.node("MatMul", psi, policy.weights)
     actions = graph.node("Max", graph.node("Min", free, policy.high), policy.low)
-    graph.write(Path(path), size, {"actions": (actions, "DOUBLE", ["n", width])})
+    output: Output = (actions, "DOUBLE", ["n", width])
+    graph.write(Path(path), size, {"actions": output}, {**made_for(policy), "n_actions": None})
 
 
 def _require_name(path: str | Path) -> None:
@@ -215,9 +219,8 @@ def _metadata(policy: CriticPolicy) -> dict[str, Any]:
     """Return the names of states and actions and the hashes of the training episodes."""
     marks = None if policy.taught is None else np.asarray(policy.taught, dtype="<i8").tobytes()
     return {
+        **made_for(policy),
         "taught": None if marks is None else b64encode(marks).decode(),
-        "state_names": list(policy.state_names),
-        "action_labels": None if policy.action_labels is None else list(policy.action_labels),
         "n_actions": policy.n_actions,
     }
 
@@ -369,6 +372,7 @@ class _OnnxGraph:
     n_actions: int | None = None
     state_names: tuple[str, ...] = ()
     action_labels: tuple[str, ...] | None = None
+    encoder: Encoder | None = field(default=None, repr=False)
     taught: IntArray | None = field(default=None, repr=False)
 
     @cached_property
@@ -435,7 +439,15 @@ class OnnxPolicy(_OnnxGraph):
 
 @dataclass(frozen=True, eq=False)
 class OnnxStochasticPolicy(_OnnxGraph):
-    """A distribution over discrete actions in an ONNX graph: its output ``probabilities``."""
+    """A distribution over discrete actions in an ONNX graph: its output ``probabilities``.
+
+    Calling it returns the most likely action.
+    """
+
+    @one_or_many
+    def __call__(self, states: FloatArray) -> AnyArray:
+        """Return the most likely action in each state, (n,); for one state (p,), one action."""
+        return np.asarray(self.probabilities(states).argmax(axis=1))
 
     def probabilities(self, states: FloatArray) -> FloatArray:
         """Return π(a | s), (n, A)."""
@@ -514,12 +526,11 @@ def _described(session: Any, path: str, sealed: bool) -> dict[str, Any]:
         raise _damaged(path)
     page = opened_page(text.encode(), f"The description in {path}")
     try:
-        labels, marks = page["action_labels"], page.get("taught")
+        marks, count = page.get("taught"), page["n_actions"]
         return {
+            **made_for_from(page),
             "taught": None if marks is None else np.frombuffer(b64decode(marks), dtype="<i8"),
-            "n_actions": int(page["n_actions"]),
-            "state_names": tuple(str(name) for name in page["state_names"]),
-            "action_labels": None if labels is None else tuple(str(label) for label in labels),
+            "n_actions": None if count is None else int(count),
         }
     except (KeyError, TypeError, ValueError) as error:
         raise SavedFileError(f"The description in {path} lacks {error}; save it again.") from error

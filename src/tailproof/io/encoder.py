@@ -500,10 +500,7 @@ class Encoder:
     def require(self, names: Sequence[str], label: str) -> None:
         """Raise if a table of these columns lacks some of the encoder's."""
         if absent := [name for name in self.columns if name not in names]:
-            raise LogError(
-                f"{label} has no column {listed(absent)}, which the encoder reads. It has "
-                f"{listed(names, 20)}."
-            )
+            raise LogError(f"{label} has no {listed(absent)}; it has {listed(names, 20)}.")
 
     def encode(
         self,

@@ -162,9 +162,9 @@ class OriginalTable:
     count: int  # how many rows it had when the log was read
     source: Callable[[Sequence[str], Sequence[str]], Any]  # reads columns; the second are labels
 
-    def read(self, names: Sequence[str]) -> Any:
-        """Return these columns as an Arrow table with all rows."""
-        table = self.source(list(names), [])
+    def read(self, names: Sequence[str], labels: Sequence[str] = ()) -> Any:
+        """Return these columns as an Arrow table with all rows; `labels` keep their spelling."""
+        table = self.source(list(names), list(labels))
         if table.num_rows != self.count:
             raise LogError(
                 f"{self.label} had {self.count} rows when it was read as a log, and has "

@@ -1,240 +1,55 @@
-"""Bind a policy to a log: rules over frames, states and actions matched by name."""
+"""Bind a policy to a log: states by encoder or name, actions by label, columns and arrays by row."""
 
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray, such
-from tailproof.errors import PolicyError, listed
-from tailproof.log.log import GAP, OTHER, Log, LogView, unnamed
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, as_array, such
+from tailproof.errors import LogError, PolicyError, TailproofWarning, did_you_mean, listed
+from tailproof.log.log import Log, LogView, Origin, unnamed
 from tailproof.log.spaces import ActionSpace, Discrete
+from tailproof.log.validation import require_laws
+from tailproof.policies.answers import (
+    ABSENT,
+    action_codes,
+    has_columns,
+    labels_of,
+    probabilities_by_name,
+    require_no_flags,
+)
 from tailproof.policies.forms import (
+    BoundPolicy,
+    Column,
     EpsilonGreedy,
+    Logged,
+    MixedPolicy,
     Mixture,
+    OnFrame,
     SampledPolicy,
+    StatePolicy,
     StochasticPolicy,
     Uniform,
-    action_probabilities,
     called,
-    chosen_integers,
+    is_deterministic,
     own_errors,
 )
-from tailproof.policies.rows import (
-    ABSENT,
-    RowLaw,
-    RowPolicy,
-    action_codes,
-    by_row,
-    labels_of,
-    law_by_name,
-    require_rows,
-    row_policy,
-)
 from tailproof.policies.text import policy_from_text
+
+if TYPE_CHECKING:
+    from tailproof.io.encoder import Encoder
 
 # Error messages of numpy and scikit-learn when code for a frame receives an array.
 _NAMELESS = ("valid indices", "integer (or boolean) type", "only supported for dataframes")
 _UNNAMED = "does not have valid feature names"
-
-
-@dataclass(frozen=True)
-class OnFrame:
-    """A function of a pandas frame; see `on_frame`."""
-
-    function: Callable[[Any], Any]
-
-    @property
-    def __name__(self) -> str:
-        return called(self.function)
-
-
-def on_frame(function: Callable[[Any], Any]) -> OnFrame:
-    """Declare that a policy takes a pandas frame with the log's original columns and labels.
-
-    It returns labels, action codes, or probabilities: an array (n, A) in the order of the log's
-    actions, or a frame with columns named by action. The frame contains no rewards, logged actions,
-    propensities or next states.
-
-    A function needs no declaration if its first parameter is annotated with ``DataFrame``, or if it
-    uses its argument as a frame (``states["age"]``).
-
-    Examples
-    --------
-    >>> @on_frame
-    ... def policy(states):
-    ...     return ["email" if days >= 30 else "none" for days in states["days_since_order"]]
-    """
-    return OnFrame(function)
-
-
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """How to call a function or model, and the input that it needs."""
-
-    policy: Any
-    ask: Callable[[Any], Any]
-    frame: bool | None  # whether it needs a frame; None if unknown until it is called
-    columns: tuple[str, ...] = ()  # columns it needs, in this order; all columns if empty
-    classes: Any = None  # actions of the columns of its output
-
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-        return f"The policy {called(self.policy)}"
-
-    def within(self, names: Sequence[str]) -> bool:
-        """Return whether these columns include all that it needs."""
-        return set(self.columns) <= set(names)
-
-    def selected(self, frame: Any) -> Any:
-        """Return the columns of a frame that it needs; raise an error if some are missing."""
-        self.require(list(map(str, frame.columns)))
-        return frame[list(self.columns)] if self.columns else frame
-
-    def require(self, names: Sequence[str]) -> None:
-        """Raise unless these columns include all that it needs."""
-        absent = [each for each in self.columns if each not in names]
-        if absent:
-            raise PolicyError(
-                f"{self.name} was fitted on the columns {listed(self.columns, 20)}. The log "
-                f"has no {listed(absent, 20)} to give it; it has {listed(names, 20)}."
-            )
-
-
-def as_rule(policy: Any) -> Rule | None:
-    """Return how to call a function, fitted model or `predict_proba`; None for other policies."""
-    if isinstance(policy, OnFrame):
-        return Rule(policy.function, policy.function, True)
-    model: Any = getattr(policy, "__self__", None) if inspect.ismethod(policy) else policy
-    if hasattr(model, "predict") and not hasattr(model, "probabilities"):
-        by_law = getattr(policy, "__name__", "predict") == "predict_proba"
-        names = tuple(map(str, getattr(model, "feature_names_in_", ())))
-        frame = True if names else (False if hasattr(model, "n_features_in_") else None)
-        ask = model.predict_proba if by_law else model.predict
-        return Rule(model, ask, frame, names, getattr(model, "classes_", None) if by_law else None)
-    if not callable(policy) or any(
-        getattr(policy, name, None) is not None
-        for name in ("probabilities", "sample", "n_actions", "state_names")
-    ):
-        return None
-    return Rule(policy, policy, True if _annotated(policy) else None)
-
-
-def _annotated(function: Any) -> bool:
-    """Return whether the first parameter of a function is annotated as a data frame."""
-    try:
-        first = next(iter(inspect.signature(function).parameters.values()), None)
-    except (TypeError, ValueError):
-        return False
-    return first is not None and "DataFrame" in str(first.annotation)
-
-
-def wants_names(rule: Rule, states: FloatArray) -> bool:
-    """Call a rule with a few states as an array, and return whether it needs column names instead.
-
-    It needs a frame only if it fails in a way specific to arrays: a text index, a missing frame
-    attribute, or scikit-learn's error about missing column names.
-    """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            rule.ask(states.copy())
-        except AttributeError as error:
-            return isinstance(error.obj, np.ndarray)
-        except Exception as error:  # the evaluation will raise the rule's own errors again
-            kinds, text = (IndexError, ValueError), str(error)
-            return isinstance(error, kinds) and any(each in text for each in _NAMELESS)
-    return any(_UNNAMED in str(each.message) for each in caught)
-
-
-def on_rows(rule: Rule, log: Log) -> RowPolicy:
-    """Evaluate a rule once on all rows of the log's table."""
-    table = log.table_rows.table
-    assert table is not None
-    rule.require(table.names)
-    pandas_module()
-    frame = table.read(table.names).to_pandas(date_as_object=False)  # to compare dates with text
-    hint, hidden = "", getattr(table, "hidden", {})
-    if hidden:
-        listed = ", ".join(f"{name} ({what})" for name, what in hidden.items())
-        hint = f"Not among them, because no policy knows them before it acts: {listed}."
-    with own_errors(rule.policy, columns=table.names, hint=hint):
-        answers = rule.ask(rule.selected(frame))
-    if rule.classes is not None:
-        assert isinstance(log.action_space, Discrete)
-        answers = law_by_name(np.asarray(answers), rule.classes, log.action_space, rule.name)
-    return row_policy(answers, log, rule.name)
-
-
-@dataclass(frozen=True, eq=False)
-class OnStates:
-    """A rule evaluated on states: as an array, or as a frame with the state names."""
-
-    rule: Rule
-    names: tuple[str, ...]
-    frame: bool
-    space: Any
-
-    @property
-    def __name__(self) -> str:
-        return called(self.rule.policy)
-
-    def __call__(self, states: FloatArray) -> Any:
-        """Return the rule's actions, or probabilities in the log's order of actions."""
-        given: Any = states
-        if self.frame:
-            frame = pandas_module().DataFrame(states, columns=list(self.names))
-            given = self.rule.selected(frame)
-        with own_errors(self.rule.policy, None if self.frame else states, columns=self.names):
-            answers = self.rule.ask(given)
-        if self.rule.classes is not None:
-            classes, name = self.rule.classes, self.rule.name
-            return law_by_name(np.asarray(answers), classes, self.space, name)
-        if hasattr(answers, "columns") and isinstance(self.space, Discrete):
-            return law_by_name(answers.to_numpy(), list(answers.columns), self.space, self.__name__)
-        values = np.asarray(answers)
-        return action_codes(values, self.space) if values.dtype.kind == "O" else values
-
-
-def bind_rule(policy: Any, log: LogView) -> Any:
-    """Return a rule bound to this log; other policies are returned unchanged."""
-    rule = as_rule(policy)
-    if rule is None:
-        return policy
-    frame = rule.frame
-    if frame is None:
-        blank = np.zeros((2, len(log.state_names)))
-        frame = wants_names(rule, log.states[:2] if isinstance(log, Log) else blank)
-    if isinstance(log, Log):
-        table = log.table_rows.table
-        if frame and table is not None:
-            if rule.within(table.names):
-                return on_rows(rule, log)
-            if not rule.within(log.state_names):
-                rule.require(table.names)
-    if not frame and rule.ask is policy:
-        return policy  # a function of an array needs no conversion
-    return OnStates(rule, log.state_names, frame, log.action_space)
-
-
-def pandas_module() -> Any:
-    """Return pandas; raise an error if it is not installed."""
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise PolicyError(
-            "A rule over named columns gets a pandas frame, and pandas is not installed: "
-            "pip install pandas. Or write the rule for an array of the states."
-        ) from error
-    return pandas
 
 
 class Predictor(Protocol):
@@ -250,7 +65,10 @@ Policy = (
     Callable[[Any], Any]
     | StochasticPolicy
     | SampledPolicy
-    | RowPolicy
+    | BoundPolicy
+    | Column
+    | Logged
+    | OnFrame
     | Predictor
     | Sequence[Any]
     | npt.NDArray[Any]
@@ -259,7 +77,7 @@ Policy = (
 
 
 def for_log(policy: Policy | None, log: LogView) -> Any:
-    """Return the policy as a function of the log's states that returns the log's action codes.
+    """Return the policy as a `BoundPolicy` over the log's states and actions.
 
     Parameters
     ----------
@@ -274,191 +92,121 @@ def for_log(policy: Policy | None, log: LogView) -> Any:
     >>> log = Log.from_arrays(
     ...     [[0.0]], [1], [1.0], [[0.0]], episode=[0], action_space=Discrete(2, ("hold", "buy"))
     ... )
-    >>> for_log(lambda states: ["buy"] * len(states), log)(log.states)
+    >>> for_log(lambda states: ["buy"] * len(states), log).choose(log.states)
     array([1])
     """
+    if policy is None:
+        return None
     bound = _bound(policy, log)
-    if bound is not None and isinstance(log, Log):
+    if isinstance(log, Log):
         _require_available(bound, log)
     return bound
 
 
-def _bound(policy: Any, log: LogView) -> Any:
+def _bound(policy: Any, log: LogView) -> BoundPolicy:
     if isinstance(policy, str):
         policy = policy_from_text(policy, log.action_space)
-    if isinstance(policy, EpsilonGreedy):
-        return replace(policy, policy=_bound(policy.policy, log))
     if isinstance(policy, Mixture):
         parts = tuple((share, _bound(part, log)) for share, part in policy.parts)
-        return replace(policy, parts=parts)
+        return MixedPolicy(parts, log.action_space)
+    if isinstance(policy, EpsilonGreedy):  # it explores all actions, available or not
+        (share, part), (rest, explores) = policy.parts
+        every = StatePolicy(explores, log.action_space)
+        return MixedPolicy(((share, _bound(part, log)), (rest, every)), log.action_space)
     mask = log.table_rows.available if isinstance(log, Log) else None
     if isinstance(policy, Uniform) and mask is not None:
         law = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
-        return RowLaw("The uniform policy", len(law), law)
-    if policy is None or isinstance(policy, _Matched):
-        return policy
+        return RowPolicy("The uniform policy", log.action_space, law)
     if isinstance(policy, RowPolicy):
-        if policy.count != require_rows(log, policy.name).table_rows.count:
+        if len(policy.values) != require_rows(log, policy.name).table_rows.count:
             raise PolicyError(f"{policy.name} was made for another log.")
         return policy
-    bound = by_row(policy, log) or bind_rule(policy, log)
-    if isinstance(bound, RowPolicy):
+    if isinstance(policy, BoundPolicy):
+        return policy
+    bound = _by_row(policy, log) or _by_rule(policy, log)
+    if bound is None:
+        bound = for_names(policy, log.state_names, log.action_space, encoder=log.encoder)
+    elif isinstance(bound, RowPolicy):
         return bound
-    matched = for_names(bound, log.state_names, log.action_space)
-    if type(matched) is Answering and isinstance(log, Log):
-        matched = replace(matched, given_names=log.state_names)
-        if _answers_with_a_law(matched, log):
-            return AnsweringLaw(**vars(matched))
-    return matched
+    return _with_kind_of_answer(bound, log) if isinstance(log, Log) else bound
 
 
-def _answers_with_a_law(policy: Answering, log: Log) -> bool:
-    """Return whether a function returns probabilities, (n, A), instead of one action per state."""
-    states = policy.states(log.states[:2])
+def _with_kind_of_answer(bound: StatePolicy, log: Log) -> StatePolicy:
+    """Return the policy, having asked a function about two rows whether it gives probabilities."""
+    bound = replace(bound, state_names=bound.state_names or log.state_names)
+    plain = callable(bound.policy) and is_deterministic(bound.policy) and log.is_discrete
+    if not plain or getattr(bound.policy, "n_actions", None) is not None or log.n_actions < 2:
+        return bound
+    states = log.states[:2]
+    given = states.copy() if bound.states_of is None else bound.states_of(states)
     try:
-        answered = np.shape(policy.policy(states.copy()))
+        answers = bound.policy(given)
+        shape = np.shape(answers)
     except Exception:  # the evaluation will raise it again
-        return False
-    return log.n_actions > 1 and answered == (len(states), log.n_actions)
+        return bound
+    law = shape == (len(states), log.n_actions) or (has_columns(answers) and len(shape) > 1)
+    return replace(bound, gives_probabilities=law)
 
 
-def for_names(policy: Any, state_names: Sequence[str], space: ActionSpace) -> Any:
-    """Return the policy as `for_log` does, for these state names (() for none) and this space."""
-    if isinstance(policy, EpsilonGreedy):
-        return replace(policy, policy=for_names(policy.policy, state_names, space))
-    if policy is None or isinstance(policy, _Matched | RowPolicy | Mixture):
-        return policy
-    columns = _columns(tuple(getattr(policy, "state_names", None) or ()), tuple(state_names))
-    if not isinstance(space, Discrete):
-        if columns is None:
-            return policy
-        return (MatchedDraws if hasattr(policy, "sample") else MatchedStates)(policy, columns)
-    if getattr(policy, "n_actions", None) is None:
-        if hasattr(policy, "probabilities"):
-            return policy if columns is None else MatchedLaw(policy, columns, None, space)
-        return Answering(policy, columns, None, space) if callable(policy) else policy
-    codes = _codes(policy, space)
-    if columns is None and codes is None:
-        return policy
-    law = hasattr(policy, "probabilities")
-    return (MatchedLaw if law else MatchedChoice)(policy, columns, codes, space)
+def for_names(
+    policy: Any, state_names: Sequence[str], space: ActionSpace, *, encoder: Encoder | None = None
+) -> StatePolicy:
+    """Bind a policy to states of these names (() for none), of this encoder, and these actions.
+
+    A policy may have the attributes ``encoder`` or ``state_names`` of the log that it was made for, and
+    ``n_actions`` and ``action_labels`` of its own actions: it then gets the states that it knows, and
+    its actions are matched by label.
+    """
+    own = getattr(policy, "encoder", None)
+    states_of: Callable[[FloatArray], FloatArray] | None
+    if own is not None and encoder is not None:
+        states_of = None
+        if own.variables != encoder.variables:
+            try:
+                own.require_translation(encoder)
+            except LogError as error:
+                raise PolicyError(
+                    f"The policy was made for the state variables {listed(own.state_names)}. {error}"
+                ) from error
+            states_of = Translation(own, encoder)
+    else:
+        states_of = _selection(tuple(getattr(policy, "state_names", ())), tuple(state_names))
+    codes = None
+    if isinstance(space, Discrete) and getattr(policy, "n_actions", None) is not None:
+        codes = _codes(policy, space)
+    return StatePolicy(policy, space, states_of=states_of, codes=codes)
 
 
-@dataclass(frozen=True, eq=False)
-class _Matched:
-    """A policy; its state variable j is the sum of the log's `columns[j]`, 0 if empty."""
+@dataclass(frozen=True)
+class Translation:
+    """States of one encoder as those of another."""
 
-    policy: Any
-    columns: tuple[tuple[int, ...], ...] | None
+    own: Encoder
+    theirs: Encoder
 
-    def states(self, states: FloatArray) -> FloatArray:
-        """Return the states in the policy's own variables, (n, p)."""
-        if self.columns is None:
-            return states
-        if all(len(places) == 1 for places in self.columns):
-            return states[:, [place for (place,) in self.columns]]
-        given = np.zeros((len(states), len(self.columns)), dtype=states.dtype)
-        for j, places in enumerate(self.columns):
-            given[:, j] = states[:, list(places)].sum(axis=1)
-        return given
+    def __call__(self, states: FloatArray) -> FloatArray:
+        """Return the states of the policy's encoder, (n, p'), for those of the log's, (n, p)."""
+        try:
+            return self.own.translate(states, self.theirs)
+        except LogError as error:
+            raise PolicyError(
+                f"The policy does not know all states of this log. {error}"
+            ) from error
 
 
-@dataclass(frozen=True, eq=False)
-class MatchedStates(_Matched):
-    """A deterministic policy with continuous actions."""
+@dataclass(frozen=True)
+class Selection:
+    """Some of the state variables, in another order."""
 
-    def __call__(self, states: FloatArray) -> AnyArray:
-        """Return one action per state, (n, q)."""
-        return np.asarray(self.policy(self.states(states)))
+    places: tuple[int, ...]
 
-
-@dataclass(frozen=True, eq=False)
-class MatchedDraws(_Matched):
-    """A distribution over continuous actions."""
-
-    def sample(self, states: FloatArray, rng: np.random.Generator) -> AnyArray:
-        """Return one action per state, (n, q)."""
-        return np.asarray(self.policy.sample(self.states(states), rng))
-
-    def log_prob(self, states: FloatArray, actions: FloatArray) -> FloatArray:
-        """Return the log density at the actions, (n,)."""
-        if not hasattr(self.policy, "log_prob"):
-            raise PolicyError(f"{type(self.policy).__name__} has no log_prob(states, actions).")
-        return np.asarray(self.policy.log_prob(self.states(states), actions))
+    def __call__(self, states: FloatArray) -> FloatArray:
+        """Return these columns of the states, (n, p')."""
+        return states[:, list(self.places)]
 
 
-@dataclass(frozen=True, eq=False)
-class _MatchedCodes(_Matched):
-    """A policy over discrete actions; `codes` maps its codes to the log's, None if equal."""
-
-    codes: tuple[int, ...] | None
-    space: Discrete
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions of the log."""
-        return self.space.n
-
-
-@dataclass(frozen=True, eq=False)
-class MatchedChoice(_MatchedCodes):
-    """A deterministic policy with its own action codes."""
-
-    def __call__(self, states: FloatArray) -> IntArray:
-        """Return the log's codes of the actions, (n,)."""
-        answered = chosen_integers(self.policy, self.states(states), self.policy.n_actions)
-        if self.codes is None:
-            return answered
-        codes: IntArray = np.asarray(self.codes)[answered]
-        if (codes == ABSENT).any():
-            _refuse_absent(self.policy, int(answered[(codes == ABSENT).argmax()]), self.space)
-        return codes
-
-
-@dataclass(frozen=True, eq=False)
-class MatchedLaw(_MatchedCodes):
-    """A distribution over a policy's own action codes."""
-
-    def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return π(a | s) over the log's actions, (n, A)."""
-        own = np.asarray(self.policy.probabilities(self.states(states)), dtype=float)
-        if self.codes is None:
-            return own
-        codes = np.asarray(self.codes)
-        absent = (codes == ABSENT) & (own > 0).any(axis=0)
-        if absent.any():
-            _refuse_absent(self.policy, int(absent.argmax()), self.space)
-        chances = np.zeros((len(own), self.space.n))
-        kept = codes != ABSENT
-        chances[:, codes[kept]] = own[:, kept]
-        return chances
-
-
-@dataclass(frozen=True, eq=False)
-class Answering(_MatchedCodes):
-    """A user's function that returns the log's labels or action codes."""
-
-    given_names: tuple[str, ...] = ()
-
-    def __call__(self, states: FloatArray) -> IntArray:
-        """Return the log's codes of the actions, (n,)."""
-        given, translate = self.states(states), partial(action_codes, space=self.space)
-        with own_errors(self, given):
-            return chosen_integers(self.policy, given, self.space.n, translate=translate)
-
-
-@dataclass(frozen=True, eq=False)
-class AnsweringLaw(Answering):
-    """A user's function that returns probabilities, (n, A)."""
-
-    def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return π(a | s), (n, A)."""
-        with own_errors(self, states):
-            return np.asarray(self.policy(np.array(self.states(states))), dtype=float)
-
-
-def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[int, ...], ...] | None:
-    """Return the log's columns of each state variable of the policy; None if they are the same."""
+def _selection(own: tuple[str, ...], names: tuple[str, ...]) -> Selection | None:
+    """Return the log's columns of the policy's state variables; None if they are the same."""
     if not own or not names or own == names:
         return None
     if unnamed(own) or unnamed(names):
@@ -468,35 +216,12 @@ def _columns(own: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[int, .
                 f"{len(names)}: {listed(names)}."
             )
         return None
-    place = {name: (j,) for j, name in enumerate(names)}
-    texts = {name.partition("=")[0] for name in names if "=" in name}
-    known = {name.partition("=")[0] for name in own if "=" in name}
-    absent = [
-        name
-        for name in own
-        if name not in place
-        and not ("=" in name and name.partition("=")[0] in texts)
-        and not (name.endswith(GAP) and name.removesuffix(GAP) in place)
-    ]
-    if absent:
+    if absent := [name for name in own if name not in names]:
         raise PolicyError(
             f"The policy was made for the state variables {listed(own)}. The log has no "
             f"{listed(absent)}; it has {listed(names)}."
         )
-    new = [name for name in names if name.partition("=")[0] in known and name not in own]
-    others = {name.partition("=")[0]: name for name in own if name.endswith(f"={OTHER}")}
-    for name in list(new):
-        if (rare := others.get(name.partition("=")[0])) is not None:
-            place[rare] = (*place.get(rare, ()), *place[name])
-            new.remove(name)
-    new = [name for name in new if not name.endswith(GAP)]
-    if new:
-        raise PolicyError(
-            f"The policy has never seen {listed(new)}, which the log has: a category that it does not "
-            f"know. Learn on a log that has it, or leave these episodes out."
-        )
-    # A category or missing-value indicator that does not occur in the log is zero in all rows.
-    return tuple(place.get(name, ()) for name in own)
+    return Selection(tuple(names.index(name) for name in own))
 
 
 def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:
@@ -521,15 +246,7 @@ def _codes(policy: Any, space: Discrete) -> tuple[int, ...] | None:
     return tuple(place.get(label, ABSENT) for label in own)
 
 
-def _refuse_absent(policy: Any, action: int, space: Discrete) -> None:
-    labels = getattr(policy, "action_labels", None)
-    raise PolicyError(
-        f"The policy takes the action {str(action) if labels is None else labels[action]!r}, which "
-        f"the log does not have. It has {listed(labels_of(space))}."
-    )
-
-
-def _require_available(policy: Any, log: Log) -> None:
+def _require_available(policy: BoundPolicy, log: Log) -> None:
     """Raise if the policy takes an action in a row where it is not available."""
     origin = log.table_rows
     if origin.available is None:
@@ -537,8 +254,7 @@ def _require_available(policy: Any, log: Log) -> None:
     alive = np.flatnonzero(~log.terminated & (origin.next_rows >= 0))
     rows = np.concatenate([origin.rows, origin.next_rows[alive]])
     states = np.concatenate([log.states, log.next_states[alive]])
-    law = action_probabilities(policy, states, log.n_actions, rows=rows)
-    wrong = (law > 1e-9) & ~origin.available[rows]
+    wrong = (policy.probabilities(states, rows) > 1e-9) & ~origin.available[rows]
     if wrong.any():
         at, action = (int(each[0]) for each in np.nonzero(wrong))
         label = log.action_space.label(action)  # type: ignore[union-attr]
@@ -547,3 +263,373 @@ def _require_available(policy: Any, log: Log) -> None:
             f"available ({such(len(np.unique(rows[wrong.any(axis=1)])))}). Let it choose among the "
             f"actions that are."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class RowPolicy(BoundPolicy):
+    """A policy given by row of the log's table; `name` is used in messages."""
+
+    name: str
+    space: ActionSpace
+    values: AnyArray  # (N,) action codes, (N, A) probabilities, or (N, q) continuous actions
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether it takes one action in each row."""
+        return not isinstance(self.space, Discrete) or self.values.ndim == 1
+
+    def answer(self, states: FloatArray, rows: IntArray | None) -> AnyArray:  # noqa: ARG002
+        """Return the actions or probabilities in these rows."""
+        if rows is None:
+            raise PolicyError(
+                f"{self.name} says what to do in the rows of the log and nowhere else. Other initial "
+                f"states, simulations and logs that stay on disk need a function of the states."
+            )
+        return self.values[
+            np.maximum(rows, 0)
+        ]  # −1 is a terminal next state, whose action is not used
+
+
+def _by_row(policy: Any, log: LogView) -> RowPolicy | None:
+    """Return a column, array or logging policy as a policy by row; None for other policies."""
+    if isinstance(policy, Logged):
+        return _logged(require_rows(log, "logged"))
+    if isinstance(policy, Column):
+        return _column(policy.name, require_rows(log, f"Column({policy.name!r})"))
+    plain = isinstance(policy, np.ndarray | list | tuple)
+    sized = hasattr(policy, "__array__") and hasattr(policy, "__len__") and not callable(policy)
+    if not (plain or sized):
+        return None
+    known = require_rows(log, "An array")
+    origin, name = known.table_rows, f"The {type(policy).__name__}"
+    if len(policy) != origin.count:
+        raise PolicyError(
+            f"{name} of what the policy does must have an entry for each of the {origin.count} rows of "
+            f"the log's table. Got {len(policy)}."
+        )
+    require_index(policy, origin, PolicyError)
+    return row_policy(policy, known, name, of_table=not plain)
+
+
+def row_policy(answers: Any, log: Log, name: str, *, of_table: bool = False) -> RowPolicy:
+    """Return the policy with these actions or probabilities for each row of the table, checked.
+
+    `of_table` says that they are a column, in which 0 and 1 are more likely flags than codes.
+    """
+    count, space = log.table_rows.count, log.action_space
+    values = as_array(name, answers, PolicyError)
+    if len(values) != count or values.ndim > 2:
+        raise PolicyError(
+            f"{name} must answer for each of the {count} rows. Got the shape {values.shape}."
+        )
+    if not isinstance(space, Discrete):
+        reals = values.astype(float).reshape(count, -1)
+        _require_known(np.isnan(reals).any(axis=1), log, name)
+        return RowPolicy(name, space, reals)
+    if values.ndim == 2 and values.shape[1] > 1:
+        return _as_law(values, list(answers.columns) if has_columns(answers) else None, log, name)
+    if of_table:
+        require_no_flags(values.reshape(count), space, name)
+    codes = action_codes(values.reshape(count), space, who=name)
+    if codes.dtype.kind == "f":
+        codes = np.where(np.isnan(codes), ABSENT, codes)
+    wrong = (codes.dtype.kind not in "iubf") or (codes != np.round(codes)).any()
+    if wrong or (codes >= space.n).any() or (codes < ABSENT).any():
+        labels = listed(labels_of(space))
+        odd = values.reshape(count)[np.argmax((codes >= space.n) | (codes < ABSENT))]
+        raise PolicyError(f"{name} must answer with the log's actions, {labels}. Got {odd!r}.")
+    codes = codes.astype(np.intp)
+    _require_known(codes == ABSENT, log, name)
+    return RowPolicy(name, space, codes)
+
+
+def require_rows(log: LogView, who: str) -> Log:
+    """Return the log; raise an error if it is not in memory."""
+    if isinstance(log, Log):
+        return log
+    raise PolicyError(
+        f"{who} is a policy by row, which needs the log in memory. Read it with lazy=False, or write "
+        f"the policy as a function of the states."
+    )
+
+
+def _column(pattern: str, log: Log) -> RowPolicy:
+    origin, name = log.table_rows, f"Column {pattern!r}"
+    if origin.table is None:
+        raise PolicyError(
+            f"{name}: this log was made of arrays and has no other columns. Pass the array of actions "
+            f"itself, or read the log from a table."
+        )
+    there = origin.table.names
+    if "*" not in pattern:
+        if pattern not in there:
+            raise PolicyError(_no_column(pattern, origin))
+        values = origin.table.read([pattern], [pattern]).column(0).to_pylist()
+        return row_policy(np.array(values, dtype=object), log, name, of_table=True)
+    form = re.compile("(.+)".join(map(re.escape, pattern.split("*", 1))), re.DOTALL)
+    found = {each: match[1] for each in there if (match := form.fullmatch(each))}
+    if not found:
+        raise PolicyError(f"No column matches {pattern!r}. The log has: {listed(there, 20)}.")
+    columns = origin.table.read(list(found)).columns
+    try:
+        law = np.column_stack([np.array(each.to_pylist(), dtype=float) for each in columns])
+    except ValueError as error:
+        raise PolicyError(
+            f"The columns {listed(list(found))} must hold probabilities, that is numbers. {error}."
+        ) from error
+    return _as_law(law, list(found.values()), log, name)
+
+
+def _no_column(name: str, origin: Origin) -> str:
+    assert origin.table is not None
+    if said := origin.table.hidden.get(name):
+        advice = " Write logged for the policy that logged." if said == "the action" else ""
+        return f"Column {name!r} is {said}: no policy knows it before it acts.{advice}"
+    there = origin.table.names
+    return (
+        f"There is no column {name!r} for the policy. The log has: {listed(there, 20)}."
+        f"{did_you_mean(name, there)}"
+    )
+
+
+def _as_law(values: AnyArray, names: Sequence[Any] | None, log: Log, name: str) -> RowPolicy:
+    assert isinstance(log.action_space, Discrete)
+    law = values.astype(float)
+    if names is not None:
+        law = probabilities_by_name(law, names, log.action_space, name)
+    if law.shape[1] != log.n_actions:
+        raise PolicyError(
+            f"{name} must give a probability for each of the {log.n_actions} actions, "
+            f"{listed(labels_of(log.action_space))}. Got "
+            f"{law.shape[1]} columns."
+        )
+    _require_known(np.isnan(law).any(axis=1), log, name)
+    law = np.nan_to_num(law)
+    sums, used, whose = law.sum(axis=1), _used(log), f"{name[0].lower()}{name[1:]}"
+    require_laws(f"The probabilities of {whose}", law, used, PolicyError)
+    if (np.abs(sums - 1)[used] > 1e-6).any():
+        warnings.warn(
+            f"The probabilities of {whose} add up to 1 only nearly, as if they "
+            f"were rounded; they were divided by their sums.",
+            TailproofWarning,
+            stacklevel=2,
+        )
+    return RowPolicy(name, log.action_space, law / np.where(sums > 0, sums, 1)[:, None])
+
+
+def _used(log: Log) -> BoolArray:
+    """Return which table rows are states or next states of the log, (N,)."""
+    used = np.zeros(log.table_rows.count, dtype=bool)
+    alive = log.table_rows.next_rows[~log.terminated]
+    used[log.table_rows.rows] = True
+    used[alive[alive >= 0]] = True
+    return used
+
+
+def _require_known(unknown: BoolArray, log: Log, name: str) -> None:
+    """Raise if the policy is undefined in a state or next state of the log."""
+    beyond = int(((log.table_rows.next_rows < 0) & ~log.terminated).sum())
+    if beyond:
+        raise PolicyError(
+            f"{name} says what to do in rows of the log, but the next states of {beyond} steps are not "
+            f"rows of the table. Pass next_state=False to take next states from the rows, "
+            f"terminated=True if episodes end there, or write the policy as a function of the states."
+        )
+    missing = unknown & _used(log)
+    if missing.any():
+        raise PolicyError(
+            f"{name} is missing in {int(missing.sum())} rows, the first of them row "
+            f"{int(missing.argmax())} (the first row is 0): say what the policy does there."
+        )
+
+
+def require_index(values: Any, origin: Origin, error: type[Exception]) -> None:
+    """Raise if the index of a pandas Series or frame differs from that of the log's table."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(values, pandas.Series | pandas.DataFrame):
+        return
+    plain = pandas.RangeIndex(origin.count)
+    expected = plain if origin.index is None else origin.index
+    if not (values.index.equals(expected) or (origin.table is None and values.index.equals(plain))):
+        raise error(
+            f"The {type(values).__name__} has other row labels (its index) than the log's table, so "
+            f"that its rows may be in another order. Reindex it, or pass its values (.to_numpy()) if "
+            f"they stand in the order of the log's rows."
+        )
+
+
+def _logged(log: Log) -> RowPolicy:
+    from tailproof.critics.behaviour import behaviour_law  # imports scikit-learn
+
+    if not log.is_discrete:
+        raise PolicyError("logged, as a policy, needs discrete actions. These are continuous.")
+    origin = log.table_rows
+    law, after = behaviour_law(log)
+    table = np.full((origin.count, log.n_actions), 1 / log.n_actions)
+    known = origin.next_rows >= 0
+    table[origin.next_rows[known]] = after[known]
+    table[origin.rows] = law
+    if origin.available is not None:
+        table *= origin.available
+        table /= np.maximum(table.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return RowPolicy("The logged policy", log.action_space, table)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """How to call a function or model, and the input that it needs."""
+
+    policy: Any
+    ask: Callable[[Any], Any]
+    frame: bool | None  # whether it needs a frame; None if unknown until it is called
+    columns: tuple[str, ...] = ()  # columns it needs, in this order; all columns if empty
+    classes: Any = None  # actions of the columns of its output
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return f"The policy {called(self.policy)}"
+
+    @classmethod
+    def of(cls, policy: Any) -> Rule | None:
+        """Return how to call a function, fitted model or `predict_proba`; None for other policies."""
+        if isinstance(policy, OnFrame):
+            return cls(policy.function, policy.function, True)
+        model: Any = getattr(policy, "__self__", None) if inspect.ismethod(policy) else policy
+        if hasattr(model, "predict") and not hasattr(model, "probabilities"):
+            by_law = getattr(policy, "__name__", "predict") == "predict_proba"
+            names = tuple(map(str, getattr(model, "feature_names_in_", ())))
+            frame = True if names else (False if hasattr(model, "n_features_in_") else None)
+            ask = model.predict_proba if by_law else model.predict
+            classes = getattr(model, "classes_", None) if by_law else None
+            return cls(model, ask, frame, names, classes)
+        if not callable(policy) or any(
+            getattr(policy, name, None) is not None
+            for name in ("probabilities", "sample", "n_actions", "state_names")
+        ):
+            return None
+        return cls(policy, policy, True if _annotated(policy) else None)
+
+    def within(self, names: Sequence[str]) -> bool:
+        """Return whether these columns include all that it needs."""
+        return set(self.columns) <= set(names)
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise unless these columns include all that it needs."""
+        absent = [each for each in self.columns if each not in names]
+        if absent:
+            raise PolicyError(
+                f"{self.name} was fitted on the columns {listed(self.columns, 20)}. The log "
+                f"has no {listed(absent, 20)} to give it; it has {listed(names, 20)}."
+            )
+
+    def answers(self, given: Any, space: ActionSpace) -> Any:
+        """Return what it answers to a frame or an array; probabilities by class in the log's order."""
+        if has_columns(given) and self.columns:
+            self.require(list(map(str, given.columns)))
+            given = given[list(self.columns)]
+        answers = self.ask(given)
+        if self.classes is None or has_columns(answers):
+            return answers
+        assert isinstance(space, Discrete)
+        return probabilities_by_name(np.asarray(answers), self.classes, space, self.name)
+
+
+def _annotated(function: Any) -> bool:
+    """Return whether the first parameter of a function is annotated as a data frame."""
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except (TypeError, ValueError):
+        return False
+    return first is not None and "DataFrame" in str(first.annotation)
+
+
+def _wants_names(rule: Rule, states: FloatArray) -> bool:
+    """Call a rule with a few states as an array, and return whether it needs column names instead.
+
+    It needs a frame only if it fails in a way specific to arrays: a text index, a missing frame
+    attribute, or scikit-learn's error about missing column names.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            rule.ask(states.copy())
+        except AttributeError as error:
+            return isinstance(error.obj, np.ndarray)
+        except Exception as error:  # the evaluation will raise the rule's own errors again
+            kinds, text = (IndexError, ValueError), str(error)
+            return isinstance(error, kinds) and any(each in text for each in _NAMELESS)
+    return any(_UNNAMED in str(each.message) for each in caught)
+
+
+def _by_rule(policy: Any, log: LogView) -> RowPolicy | StatePolicy | None:
+    """Return a function or model bound to this log; None for other policies."""
+    rule = Rule.of(policy)
+    if rule is None:
+        return None
+    frame = rule.frame
+    if frame is None:
+        blank = np.zeros((2, len(log.state_names)))
+        frame = _wants_names(rule, log.states[:2] if isinstance(log, Log) else blank)
+    if isinstance(log, Log):
+        table = log.table_rows.table
+        if frame and table is not None:
+            if rule.within(table.names):
+                return _on_rows(rule, log)
+            if not rule.within(log.state_names):
+                rule.require(table.names)
+    if not frame and rule.ask is policy:
+        return StatePolicy(policy, log.action_space)  # a function of an array needs no conversion
+    return StatePolicy(OnStates(rule, log.state_names, frame, log.action_space), log.action_space)
+
+
+def _on_rows(rule: Rule, log: Log) -> RowPolicy:
+    """Evaluate a rule once on all rows of the log's table."""
+    table = log.table_rows.table
+    assert table is not None
+    rule.require(table.names)
+    pandas_module()
+    texts = () if log.encoder is None else log.encoder.texts
+    read = table.read(table.names, [name for name in texts if name in table.names])
+    frame = read.to_pandas(date_as_object=False)  # to compare dates with text
+    hint = ""
+    if table.hidden:
+        shown = ", ".join(f"{name} ({what})" for name, what in table.hidden.items())
+        hint = f"Not among them, because no policy knows them before it acts: {shown}."
+    with own_errors(rule.policy, columns=table.names, hint=hint):
+        answers = rule.answers(frame, log.action_space)
+    return row_policy(answers, log, rule.name)
+
+
+@dataclass(frozen=True, eq=False)
+class OnStates:
+    """A rule evaluated on states: as an array, or as a frame with the state names."""
+
+    rule: Rule
+    names: tuple[str, ...]
+    frame: bool
+    space: ActionSpace
+
+    @property
+    def __name__(self) -> str:
+        return called(self.rule.policy)
+
+    def __call__(self, states: FloatArray) -> Any:
+        """Return the rule's actions, or probabilities in the log's order of actions."""
+        given: Any = states
+        if self.frame:
+            given = pandas_module().DataFrame(states, columns=list(self.names))
+        with own_errors(self.rule.policy, None if self.frame else states, columns=self.names):
+            return self.rule.answers(given, self.space)
+
+
+def pandas_module() -> Any:
+    """Return pandas; raise an error if it is not installed."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise PolicyError(
+            "A rule over named columns gets a pandas frame, and pandas is not installed: "
+            "pip install pandas. Or write the rule for an array of the states."
+        ) from error
+    return pandas

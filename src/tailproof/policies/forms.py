@@ -1,21 +1,34 @@
-"""Policy interfaces, simple policies, and the functions that evaluate any policy."""
+"""The forms a policy may take, and the one form in which every algorithm asks it: `BoundPolicy`."""
 
 from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray, checked_states, one_or_many, such
+from tailproof.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    as_array,
+    checked_states,
+    one_or_many,
+    such,
+)
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.features import Polynomial
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete
+from tailproof.policies.answers import action_codes, has_columns, probabilities_by_name
+
+if TYPE_CHECKING:
+    from tailproof.io.encoder import Encoder
 
 
 @contextmanager
@@ -33,7 +46,7 @@ def own_errors(
         raise
     except Exception as error:  # a user's code may raise anything
         said = f"{type(error).__name__}: {error}".strip().rstrip(":.")
-        names = columns or getattr(policy, "given_names", ())
+        names = columns
         given = f"an array of the shape {states.shape}" if states is not None else "a frame"
         if names:
             shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if names[30:] else "")
@@ -51,16 +64,14 @@ def own_errors(
 
 def called(policy: Any) -> str:
     """Return the name of a policy for messages."""
-    inner = getattr(policy, "policy", policy)
-    name = getattr(inner, "__name__", None) or type(inner).__name__
+    name = getattr(policy, "__name__", None) or type(policy).__name__
     return "(a lambda)" if name == "<lambda>" else str(name)
 
 
 def _place(policy: Any, error: Exception) -> str:
     """Return the failing line in the policy's own file, or else the last line of the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    inner = inspect.unwrap(getattr(policy, "policy", policy))
-    code = getattr(inner, "__code__", None)
+    code = getattr(inspect.unwrap(policy), "__code__", None)
     own = [each for each in frames if code is not None and each.filename == code.co_filename]
     last = own[-1] if own else frames[-1]
     line = f" ({last.line.strip()})" if last.line else ""
@@ -90,17 +101,336 @@ class SampledPolicy(Protocol):
 Policy = DeterministicPolicy | StochasticPolicy | SampledPolicy
 
 
-class _LawByRow:
-    def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
-        raise NotImplementedError
+class BoundPolicy(ABC):
+    """A policy over the actions of one log, in the form in which algorithms ask it.
 
-    def probabilities(self, states: FloatArray) -> FloatArray:
-        """Return π(a | s) in states that are not rows of a log, (n, A)."""
-        return self.law_at(states, None)
+    `rows` are the rows of the log's table that the states belong to, (n,), for policies that are
+    given by row; None for states that are not rows of the log. What a policy answers is checked.
+
+    Subclasses have an action `space`, say whether they are `deterministic`, and `answer`.
+    """
+
+    space: ActionSpace
+
+    @property
+    @abstractmethod
+    def deterministic(self) -> bool:
+        """Whether it takes one action in each state."""
+
+    @property
+    def has_density(self) -> bool:
+        """Whether `log_prob` gives the density of continuous actions."""
+        return False
+
+    @abstractmethod
+    def answer(self, states: FloatArray, rows: IntArray | None) -> AnyArray:
+        """Return action codes (n,), probabilities (n, A), or continuous actions (n, q)."""
+
+    def choose(self, states: FloatArray, rows: IntArray | None = None) -> IntArray:
+        """Return the action of a deterministic policy over discrete actions, (n,)."""
+        n_actions = self._n_actions
+        actions = _whole_numbers(self.answer(states, rows), len(states), n_actions)
+        wrong = np.flatnonzero((actions < 0) | (actions >= n_actions))
+        if len(wrong):
+            row = int(wrong[0])
+            raise PolicyError(
+                f"The policy must choose an action in 0..{n_actions - 1}. Got {actions[row]} for state "
+                f"{states[row]} ({such(len(wrong))})."
+            )
+        return actions
+
+    def probabilities(self, states: FloatArray, rows: IntArray | None = None) -> FloatArray:
+        """Return π(a | s) over discrete actions, (n, A)."""
+        n, n_actions = len(states), self._n_actions
+        if self.deterministic:
+            chosen = np.zeros((n, n_actions))
+            chosen[np.arange(n), self.choose(states, rows)] = 1.0
+            return chosen
+        given = np.asarray(self.answer(states, rows), dtype=float)
+        if given.shape != (n, n_actions):
+            raise PolicyError(
+                f"policy.probabilities must return the shape ({n}, {n_actions}), one row per state and "
+                f"one column per action. Got {given.shape} instead."
+            )
+        sums = given.sum(axis=1)
+        wrong = np.flatnonzero(~(np.abs(sums - 1) <= 1e-6) | (given < 0).any(axis=1))
+        if len(wrong):
+            row = int(wrong[0])
+            raise PolicyError(
+                f"policy.probabilities must be non-negative and sum to one in every state. "
+                f"Got {given[row]} (sum {sums[row]:g}) for state {states[row]} "
+                f"({such(len(wrong))})."
+            )
+        return given
+
+    def sample(
+        self, states: FloatArray, rng: np.random.Generator, rows: IntArray | None = None
+    ) -> AnyArray:
+        """Draw one action per state: codes (n,), or continuous actions (n, q)."""
+        if isinstance(self.space, Discrete):
+            if self.deterministic:
+                return self.choose(states, rows)
+            sums = self.probabilities(states, rows).cumsum(axis=1)
+            drawn = rng.random(len(states))[:, None] * sums[:, -1:]
+            return np.asarray((sums <= drawn).sum(axis=1))
+        return _vectors(self._drawn(states, rng, rows), len(states), self.space)
+
+    def draws(
+        self,
+        states: FloatArray,
+        *,
+        count: int,
+        rng: np.random.Generator,
+        rows: IntArray | None = None,
+    ) -> tuple[AnyArray, FloatArray]:
+        """Return actions and weights whose weighted sum integrates over the policy.
+
+        Discrete actions are enumerated and weighted by their probabilities, which is exact. A
+        continuous deterministic policy has one action per state; a sampled one has `count`, equally
+        weighted. Actions are (n, L) integers or (n, L, q) reals; weights are (n, L), rows summing to
+        one.
+        """
+        n = len(states)
+        if isinstance(self.space, Discrete):
+            weights = self.probabilities(states, rows)
+            return np.broadcast_to(np.arange(self.space.n), weights.shape), weights
+        if self.deterministic:
+            actions = _vectors(self.answer(states, rows), n, self.space)
+            return actions[:, None, :], np.ones((n, 1))
+        drawn = [self.sample(states, rng, rows) for _ in range(count)]
+        return np.stack(drawn, axis=1), np.full((n, count), 1 / count)
+
+    def log_prob(self, states: FloatArray, actions: AnyArray) -> FloatArray:  # noqa: ARG002
+        """Return the log density at continuous actions, (n,)."""
+        raise PolicyError(f"{called(self)} has no log_prob(states, actions).")
+
+    def _drawn(
+        self,
+        states: FloatArray,
+        rng: np.random.Generator,  # noqa: ARG002 only sampled policies draw
+        rows: IntArray | None,
+    ) -> AnyArray:
+        return self.answer(states, rows)
+
+    @property
+    def _n_actions(self) -> int:
+        if isinstance(self.space, Discrete):
+            return self.space.n
+        raise PolicyError(f"This needs discrete actions. The policy acts in {self.space}.")
+
+
+@dataclass(frozen=True, eq=False)
+class StatePolicy(BoundPolicy):
+    """A function of the states, or an object with `probabilities` or `sample`, bound to a log.
+
+    Attributes
+    ----------
+    policy
+        The function or object.
+    states_of
+        Turns states of the log into those that the policy knows; None if they are the same.
+    codes
+        The log's code of each of the policy's own codes, −1 for none; None if they are the same.
+    gives_probabilities
+        Whether calling the policy returns probabilities, (n, A), rather than actions.
+    state_names
+        The names of the states that it gets, for messages.
+    """
+
+    policy: Any
+    space: ActionSpace
+    _: KW_ONLY
+    states_of: Callable[[FloatArray], FloatArray] | None = None
+    codes: tuple[int, ...] | None = None
+    gives_probabilities: bool = False
+    state_names: tuple[str, ...] = ()
+
+    @property
+    def __name__(self) -> str:
+        return called(self.policy)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether it takes one action in each state."""
+        if isinstance(self.space, Discrete):
+            return not self.gives_probabilities and is_deterministic(self.policy)
+        return not hasattr(self.policy, "sample")
+
+    @property
+    def has_density(self) -> bool:
+        """Whether `log_prob` gives the density of continuous actions."""
+        return hasattr(self.policy, "log_prob")
+
+    @property
+    def taught(self) -> IntArray | None:
+        """Hashes of the episodes that the policy was learned from, if it knows them."""
+        return getattr(self.policy, "taught", None)
+
+    def answer(self, states: FloatArray, rows: IntArray | None) -> AnyArray:  # noqa: ARG002
+        """Return action codes (n,), probabilities (n, A), or continuous actions (n, q)."""
+        ask = self.policy
+        if not self.deterministic and not self.gives_probabilities:
+            ask = self.policy.probabilities
+        elif not callable(ask):
+            raise PolicyError(
+                f"A policy is a callable states -> actions, an object with probabilities(states), or "
+                f"one with sample(states, rng). Got {type(ask).__name__} instead."
+            )
+        given = self._given(states)
+        with self._own_errors(given):
+            answers = ask(given)
+        if not isinstance(self.space, Discrete):
+            return as_array("The policy's answer", answers, PolicyError)
+        if self.deterministic:
+            return self._log_codes(answers, len(states), self.space)
+        if has_columns(answers):
+            return probabilities_by_name(
+                answers.to_numpy(), list(answers.columns), self.space, called(self.policy)
+            )
+        values = as_array("The policy's answer", answers, PolicyError)
+        return values if self.codes is None else self._spread(values, self.codes, self.space)
+
+    def log_prob(self, states: FloatArray, actions: AnyArray) -> FloatArray:
+        """Return the log density at continuous actions, (n,)."""
+        if not self.has_density:
+            return super().log_prob(states, actions)
+        given = self._given(states)
+        with self._own_errors(given):
+            return np.asarray(self.policy.log_prob(given, _copied(actions)), dtype=float)
+
+    def _drawn(
+        self, states: FloatArray, rng: np.random.Generator, rows: IntArray | None
+    ) -> AnyArray:
+        if self.deterministic:
+            return self.answer(states, rows)
+        given = self._given(states)
+        with self._own_errors(given):
+            return np.asarray(self.policy.sample(given, rng))
+
+    def _given(self, states: FloatArray) -> FloatArray:
+        """Return a copy of the states that the policy knows, because some policies change them."""
+        return _copied(states) if self.states_of is None else self.states_of(states)
+
+    def _own_errors(self, given: FloatArray) -> Any:
+        return own_errors(self.policy, given, columns=self.state_names)
+
+    def _log_codes(self, answers: Any, n: int, space: Discrete) -> AnyArray:
+        """Return the log's codes of the policy's answers, (n,)."""
+        values = as_array("The policy's answer", answers, PolicyError)
+        if self.codes is None:
+            return action_codes(values, space)
+        own = _whole_numbers(values, n, len(self.codes))
+        if ((own < 0) | (own >= len(self.codes))).any():
+            return own  # `choose` says what is wrong
+        codes = np.asarray(self.codes)[own]
+        if (codes < 0).any():
+            self._refuse_absent(int(own[(codes < 0).argmax()]), space)
+        return np.asarray(codes)
+
+    def _spread(self, own: AnyArray, codes: Sequence[int], space: Discrete) -> FloatArray:
+        """Return probabilities of the policy's own actions as those of the log's, (n, A)."""
+        place = np.asarray(codes)
+        absent = (place < 0) & (own > 0).any(axis=0)
+        if absent.any():
+            self._refuse_absent(int(absent.argmax()), space)
+        spread = np.zeros((len(own), space.n))
+        spread[:, place[place >= 0]] = own[:, place >= 0]
+        return spread
+
+    def _refuse_absent(self, action: int, space: Discrete) -> None:
+        labels = getattr(self.policy, "action_labels", None)
+        known = ", ".join(space.label(code) for code in range(min(space.n, 20)))
+        raise PolicyError(
+            f"The policy takes the action {str(action) if labels is None else labels[action]!r}, which "
+            f"the log does not have. It has {known}."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MixedPolicy(BoundPolicy):
+    """Several bound policies, one of which is drawn at every step with fixed probabilities."""
+
+    parts: tuple[tuple[float, BoundPolicy], ...]
+    space: ActionSpace
+
+    @property
+    def deterministic(self) -> bool:
+        """False: it draws."""
+        return False
+
+    def answer(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
+        """Return Σ share π(a | s), (n, A)."""
+        mixed = np.zeros((len(states), self._n_actions))
+        for share, policy in self.parts:
+            mixed += share * policy.probabilities(states, rows)
+        return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
+
+
+def is_deterministic(policy: Any) -> bool:
+    """Return whether a policy over discrete actions takes one action in each state.
+
+    One with `probabilities` draws, unless it has an attribute `deterministic` that says otherwise.
+    """
+    return bool(getattr(policy, "deterministic", not hasattr(policy, "probabilities")))
+
+
+def bound(policy: Any, space: ActionSpace) -> BoundPolicy:
+    """Return a policy over these actions, with nothing to match; a bound one as it is."""
+    if isinstance(policy, BoundPolicy):
+        return policy
+    if isinstance(policy, EpsilonGreedy | Mixture):
+        parts = tuple((share, bound(part, space)) for share, part in policy.parts)
+        return MixedPolicy(parts, space)
+    return StatePolicy(policy, space)
+
+
+def action_probabilities(
+    policy: Any, states: FloatArray, n_actions: int, *, rows: IntArray | None = None
+) -> FloatArray:
+    """Return π(a | s) of any policy over discrete actions, checked, (n, A)."""
+    return bound(policy, Discrete(n_actions)).probabilities(states, rows)
+
+
+def _whole_numbers(actions: AnyArray, n: int, n_actions: int) -> IntArray:
+    """Return actions as integers, (n,)."""
+    if actions.shape == (n, 1):
+        actions = actions[:, 0]
+    if actions.shape == (n,) and actions.dtype.kind == "O":
+        whole = all(isinstance(each, int | np.integer) for each in actions)
+        actions = actions.astype(np.intp) if whole else actions
+    whole = actions.dtype.kind in "iub" or (
+        actions.dtype.kind == "f"
+        and bool((np.isfinite(actions) & (actions == np.round(actions))).all())
+    )
+    if actions.shape != (n,) or not whole:
+        raise PolicyError(
+            f"A deterministic policy over {n_actions} actions must return {n} integers, one for each "
+            f"row. Got the shape {actions.shape}, dtype {actions.dtype}."
+        )
+    return actions.astype(np.intp, copy=False)
+
+
+def _copied(values: AnyArray) -> AnyArray:
+    """Return a copy, because some policies change their input in place."""
+    return np.array(values, order="K")
+
+
+def _vectors(actions: AnyArray, n: int, space: Continuous) -> FloatArray:
+    array = np.asarray(actions, dtype=float)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.shape != (n, space.dimension):
+        raise PolicyError(
+            f"A policy over {space} must return the shape ({n}, {space.dimension}). "
+            f"Got {array.shape} instead."
+        )
+    if not np.isfinite(array).all():
+        raise PolicyError("The policy returned an action that is not finite.")
+    return array
 
 
 @dataclass(frozen=True)
-class EpsilonGreedy(_LawByRow):
+class EpsilonGreedy:
     """Follow `policy` with probability 1 − ε; otherwise take a uniformly random action.
 
     Examples
@@ -115,14 +445,18 @@ class EpsilonGreedy(_LawByRow):
     epsilon: float
     n_actions: int
 
-    def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
-        """Return (1 − ε) π(a | s) + ε / A in these rows of a log's table, (n, A)."""
-        followed = action_probabilities(self.policy, states, self.n_actions, rows=rows)
-        return (1 - self.epsilon) * followed + self.epsilon / self.n_actions
+    @property
+    def parts(self) -> tuple[tuple[float, Any], ...]:
+        """The policies that it draws from, each with its share."""
+        return ((1 - self.epsilon, self.policy), (self.epsilon, Uniform(self.n_actions)))
+
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return (1 − ε) π(a | s) + ε / A, (n, A)."""
+        return action_probabilities(self, states, self.n_actions)
 
 
 @dataclass(frozen=True)
-class Mixture(_LawByRow):
+class Mixture:
     """Draw one of several policies at every step, with fixed probabilities.
 
     Examples
@@ -143,12 +477,63 @@ class Mixture(_LawByRow):
                 f"{' + '.join(f'{share:g}' for share in shares) or 'none'}."
             )
 
-    def law_at(self, states: FloatArray, rows: IntArray | None) -> FloatArray:
-        """Return Σ share π(a | s) in these rows of a log's table, (n, A)."""
-        law = np.zeros((len(states), self.n_actions))
-        for share, policy in self.parts:
-            law += share * action_probabilities(policy, states, self.n_actions, rows=rows)
-        return np.asarray(law / law.sum(axis=1, keepdims=True))
+    def probabilities(self, states: FloatArray) -> FloatArray:
+        """Return Σ share π(a | s), (n, A)."""
+        return action_probabilities(self, states, self.n_actions)
+
+
+@dataclass(frozen=True)
+class Column:
+    """The policy in a column of the log's table: its action in each row.
+
+    The name of a column with actions, or a pattern such as ``"p_*"`` for one column of probabilities
+    per action, where the star is the action's label. In logs with several steps, the policy's action
+    in the next state is that of the next row of the episode.
+
+    Examples
+    --------
+    >>> from tailproof import evaluate, read_log
+    >>> table = {"action": ["a", "b"] * 50, "reward": [1.0, 3.0] * 50, "new": ["b"] * 100}
+    >>> round(evaluate(read_log(table), Column("new")).value, 6)
+    3.0
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The logging policy, estimated by a classifier; logged propensities are kept."""
+
+
+@dataclass(frozen=True)
+class OnFrame:
+    """A function of a pandas frame; see `on_frame`."""
+
+    function: Callable[[Any], Any]
+
+    @property
+    def __name__(self) -> str:
+        return called(self.function)
+
+
+def on_frame(function: Callable[[Any], Any]) -> OnFrame:
+    """Declare that a policy takes a pandas frame with the log's original columns and labels.
+
+    It returns labels, action codes, or probabilities: an array (n, A) in the order of the log's
+    actions, or a frame with columns named by action. The frame contains no rewards, logged actions,
+    propensities or next states.
+
+    A function needs no declaration if its first parameter is annotated with ``DataFrame``, or if it
+    uses its argument as a frame (``states["age"]``).
+
+    Examples
+    --------
+    >>> @on_frame
+    ... def policy(states):
+    ...     return ["email" if days >= 30 else "none" for days in states["days_since_order"]]
+    """
+    return OnFrame(function)
 
 
 @dataclass(frozen=True)
@@ -214,159 +599,30 @@ class UniformBox:
         return np.where(inside, density, -np.inf)
 
 
-def action_probabilities(
-    policy: Any, states: FloatArray, n_actions: int, *, rows: IntArray | None = None
-) -> FloatArray:
-    """Return π(a | s) of any policy over discrete actions, checked, (n, A).
-
-    `rows` are the states' rows in the log's table, (n,), for policies that read other columns; None
-    if the states are not rows of a log.
-    """
-    n = len(states)
-    if hasattr(policy, "probabilities"):
-        given = np.asarray(_law(policy, states, rows), dtype=float)
-        if given.shape != (n, n_actions):
-            raise PolicyError(
-                f"policy.probabilities must return the shape ({n}, {n_actions}), one row per state and "
-                f"one column per action. Got {given.shape} instead."
-            )
-        sums = given.sum(axis=1)
-        wrong = np.flatnonzero(~(np.abs(sums - 1) <= 1e-6) | (given < 0).any(axis=1))
-        if len(wrong):
-            row = int(wrong[0])
-            raise PolicyError(
-                f"policy.probabilities must be non-negative and sum to one in every state. "
-                f"Got {given[row]} (sum {sums[row]:g}) for state {states[row]} "
-                f"({such(len(wrong))})."
-            )
-        return given
-    chosen = np.zeros((n, n_actions))
-    chosen[np.arange(n), chosen_actions(policy, states, n_actions, rows=rows)] = 1.0
-    return chosen
+def made_for(policy: Any) -> dict[str, Any]:
+    """Return for JSON what a policy knows of the log that it was made for: names, labels, encoder."""
+    labels, encoder = getattr(policy, "action_labels", None), policy.encoder
+    return {
+        "state_names": list(policy.state_names),
+        "action_labels": None if labels is None else list(labels),
+        "encoder": None if encoder is None else encoder.to_plain(),
+    }
 
 
-def chosen_actions(
-    policy: Any, states: FloatArray, n_actions: int, *, rows: IntArray | None = None
-) -> IntArray:
-    """Return the actions of a deterministic policy over discrete actions, checked, (n,)."""
-    actions = chosen_integers(policy, states, n_actions, rows=rows)
-    wrong = np.flatnonzero((actions < 0) | (actions >= n_actions))
-    if len(wrong):
-        row = int(wrong[0])
-        raise PolicyError(
-            f"The policy must choose an action in 0..{n_actions - 1}. Got {actions[row]} for state "
-            f"{states[row]} ({such(len(wrong))})."
-        )
-    return actions
+def made_for_from(plain: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the arguments that `made_for` described; those of older files are missing."""
+    plain = plain or {}
+    labels, written = plain.get("action_labels"), plain.get("encoder")
+    encoder = None
+    if written is not None:
+        from tailproof.io.encoder import Encoder  # imports pyarrow
 
-
-def chosen_integers(
-    policy: Any,
-    states: FloatArray,
-    n_actions: int,
-    *,
-    rows: IntArray | None = None,
-    translate: Callable[[AnyArray], AnyArray] = lambda answered: answered,
-) -> IntArray:
-    """Return the actions of a deterministic policy, which must be whole numbers, (n,).
-
-    `translate` first converts other values, such as labels, to codes.
-    """
-    n = len(states)
-    actions = translate(_deterministic(policy, states, rows))
-    if actions.shape == (n, 1):
-        actions = actions[:, 0]
-    if actions.shape == (n,) and actions.dtype.kind == "O":
-        whole = all(isinstance(each, int | np.integer) for each in actions)
-        actions = actions.astype(np.intp) if whole else actions
-    if actions.dtype.kind in "US":
-        raise PolicyError(
-            f"The policy answers with text, such as {str(actions.flat[0])!r}, where codes 0.."
-            f"{n_actions - 1} are needed: what labels stand for is known only of a log that has them."
-        )
-    whole = actions.dtype.kind in "iub" or (
-        actions.dtype.kind == "f"
-        and bool((np.isfinite(actions) & (actions == np.round(actions))).all())
-    )
-    if actions.shape != (n,) or not whole:
-        raise PolicyError(
-            f"A deterministic policy over {n_actions} actions must return {n} integers, one for each "
-            f"row. Got the shape {actions.shape}, dtype {actions.dtype}."
-        )
-    return actions.astype(np.intp, copy=False)
-
-
-def action_draws(
-    policy: Any,
-    states: FloatArray,
-    space: ActionSpace,
-    *,
-    draws: int,
-    rng: np.random.Generator,
-    rows: IntArray | None = None,
-) -> tuple[AnyArray, FloatArray]:
-    """Return actions and weights whose weighted sum integrates over the policy.
-
-    Discrete actions are enumerated and weighted by their probabilities, which is exact. A continuous
-    deterministic policy has one action per state; a sampled one has `draws`, equally weighted.
-    Actions are (n, L) integers or (n, L, q) reals; weights are (n, L), rows summing to one.
-    """
-    n = len(states)
-    if isinstance(space, Discrete):
-        weights = action_probabilities(policy, states, space.n, rows=rows)
-        return np.broadcast_to(np.arange(space.n), (n, space.n)), weights
-    if hasattr(policy, "sample"):
-        with own_errors(policy, states):
-            drawn = [policy.sample(_copied(states), rng) for _ in range(draws)]
-        vectors = [_vectors(each, n, space) for each in drawn]
-        return np.stack(vectors, axis=1), np.full((n, draws), 1 / draws)
-    actions = _vectors(_deterministic(policy, states, rows), n, space)
-    return actions[:, None, :], np.ones((n, 1))
-
-
-def _law(policy: Any, states: FloatArray, rows: IntArray | None) -> AnyArray:
-    with own_errors(policy, states):
-        if hasattr(policy, "law_at"):
-            return np.asarray(policy.law_at(states, rows))
-        return np.asarray(policy.probabilities(_copied(states)))
-
-
-def _deterministic(policy: Any, states: FloatArray, rows: IntArray | None) -> AnyArray:
-    if not callable(policy):
-        raise PolicyError(
-            f"A policy is a callable states -> actions, an object with probabilities(states), or "
-            f"one with sample(states, rng). Got {type(policy).__name__} instead."
-        )
-    with own_errors(policy, states):
-        if hasattr(policy, "choose_at"):
-            return np.asarray(policy.choose_at(states, rows))
-        return np.asarray(policy(_copied(states)))
-
-
-def log_densities(policy: Any, states: FloatArray, actions: AnyArray) -> FloatArray:
-    """Return a policy's log density at some actions, (n,)."""
-    with own_errors(policy, states):
-        given = policy.log_prob(_copied(states), _copied(actions))
-    return np.asarray(given, dtype=float)
-
-
-def _copied(values: AnyArray) -> AnyArray:
-    """Return a copy, because some policies change their input in place."""
-    return np.array(values, order="K")
-
-
-def _vectors(actions: AnyArray, n: int, space: Continuous) -> FloatArray:
-    array = np.asarray(actions, dtype=float)
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.shape != (n, space.dimension):
-        raise PolicyError(
-            f"A policy over {space} must return the shape ({n}, {space.dimension}). "
-            f"Got {array.shape} instead."
-        )
-    if not np.isfinite(array).all():
-        raise PolicyError("The policy returned an action that is not finite.")
-    return array
+        encoder = Encoder.from_plain(written)
+    return {
+        "state_names": tuple(map(str, plain.get("state_names", ()))),
+        "action_labels": None if labels is None else tuple(map(str, labels)),
+        "encoder": encoder,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,7 +630,7 @@ class LinearPolicy:
     """π(s) = ψ((s − mean) / scale)ᵀW within the bounds of the actions.
 
     ψ are a constant, main effects and pairwise products. Calling it with states (n, p) gives actions
-    (n, q); with one state (p,), one action (q,).
+    (n, q); with one state (p,), one action (q,). `state_names` and `encoder` are those of its log.
     """
 
     weights: FloatArray  # (d, q)
@@ -382,6 +638,9 @@ class LinearPolicy:
     scale: FloatArray  # (p,)
     low: FloatArray  # (q,)
     high: FloatArray  # (q,)
+    _: KW_ONLY
+    state_names: tuple[str, ...] = ()
+    encoder: Encoder | None = None
 
     @one_or_many
     def __call__(self, states: FloatArray) -> FloatArray:

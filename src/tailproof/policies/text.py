@@ -16,8 +16,16 @@ import numpy as np
 
 from tailproof.errors import PolicyError, TailproofError, did_you_mean, listed
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete
-from tailproof.policies.forms import Always, EpsilonGreedy, Mixture, Uniform, UniformBox
-from tailproof.policies.rows import Column, Logged, labels_of
+from tailproof.policies.answers import labels_of
+from tailproof.policies.forms import (
+    Always,
+    Column,
+    EpsilonGreedy,
+    Logged,
+    Mixture,
+    Uniform,
+    UniformBox,
+)
 
 POLICY_FORMS = (
     "always:ACTION (always:0.5 for real numbers), uniform, logged, column:NAME or column:p_* (what "

@@ -15,7 +15,6 @@ from tailproof.errors import StateWarning
 from tailproof.log.horizon import predicted_by_others
 from tailproof.log.log import Log
 from tailproof.log.stored import AnyLog, LazyLog, action_counts
-from tailproof.policies.forms import action_probabilities
 from tailproof.rules import RULES
 
 _ROWS = 20_000  # most rows in which the policy is evaluated
@@ -31,7 +30,7 @@ def coverage(task: Task) -> tuple[str, ...]:
     These are actions that were never logged, and regions of a state column in which an action of the
     policy was never logged although it is common elsewhere.
     """
-    log, policy = task.log, task.policy
+    log = task.log
     if not log.is_discrete:
         return ()
     logged = action_counts(log) > 0
@@ -43,10 +42,10 @@ def coverage(task: Task) -> tuple[str, ...]:
         chances = here = task.action_probabilities
     else:
         places = some.table_rows.rows[rows]
-        chances = here = action_probabilities(policy, some.states[rows], log.n_actions, rows=places)
+        chances = here = task.acts.probabilities(some.states[rows], places)
     if task.initial_states is not None and task.initial_rows is None:  # not states of the log
         begins = task.initial_states[:: max(1, len(task.initial_states) // _ROWS)]
-        chances = np.concatenate([here, action_probabilities(policy, begins, log.n_actions)])
+        chances = np.concatenate([here, task.acts.probabilities(begins)])
     share = chances.mean(axis=0)
     found = [
         f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but the "

@@ -15,7 +15,7 @@ from tailproof.errors import PolicyError, TailproofError
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
 from tailproof.noise import Noise, add_noise
-from tailproof.policies.forms import Policy, action_draws, action_probabilities, log_densities
+from tailproof.policies.forms import Policy, bound, is_deterministic
 
 if TYPE_CHECKING:
     from tailproof.worlds import World
@@ -118,19 +118,18 @@ def draw_actions(
     The probabilities are None if the policy has neither `probabilities` nor `log_prob`.
     """
     rows = np.arange(len(states))
-    if isinstance(space, Discrete) and hasattr(policy, "probabilities"):
-        table = action_probabilities(policy, states, space.n)  # (n, A)
+    acts = bound(policy, space)
+    if isinstance(space, Discrete) and not is_deterministic(policy):
+        table = acts.probabilities(states)  # (n, A)
         actions = draw(np.cumsum(table, axis=1), rng)
         return actions, table[rows, actions]
-    if isinstance(space, Discrete):
-        sample = getattr(policy, "sample", None)
-        chooser = policy if sample is None else lambda states: sample(states, rng)
-        actions = action_probabilities(chooser, states, space.n).argmax(axis=1)
+    if isinstance(space, Discrete) and hasattr(policy, "sample"):
+        actions = bound(lambda states: policy.sample(states, rng), space).choose(states)
     else:
-        actions = action_draws(policy, states, space, draws=1, rng=rng)[0][:, 0]  # (n, q)
-    if not hasattr(policy, "log_prob"):
+        actions = acts.sample(states, rng)  # (n,) or (n, q)
+    if not acts.has_density:
         return actions, None
-    densities = np.exp(log_densities(policy, states, actions))
+    densities = np.exp(acts.log_prob(states, actions))
     if densities.shape != (len(states),):
         raise PolicyError(
             f"policy.log_prob must return one number per state, shape ({len(states)},). "
