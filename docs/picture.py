@@ -7,8 +7,9 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from examples.storm.story import DAYS, HUB, PLAIN, STORMY, TONES, WEEKS, estimates_axes, season_of
-from tailproof.report.page import stylesheet
-from tailproof.report.plots import COLOURS, as_svg, colour_of, page_axes
+from tailproof.report.html import stylesheet
+from tailproof.report.plots import COLOURS, colour_of, page_axes
+from tailproof.report.svg import as_svg
 
 SHOWN = (PLAIN, DAYS, WEEKS)
 

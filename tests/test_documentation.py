@@ -54,7 +54,7 @@ def test_commands_do_what_the_page_shows(page, tmp_path, monkeypatch):
         assert first.startswith("$ tailproof ")
         words = shlex.split(first.removeprefix("$ tailproof "))
         result = CliRunner().invoke(app, words, env={"COLUMNS": "80"})
-        assert result.exit_code == 0, result.stderr
+        assert result.exit_code in (0, 3), result.stderr  # better, or no difference shown
         shown = iter(result.stdout.splitlines())
         for line in map(shape, expected):
             assert any(line == shape(each) for each in shown), (

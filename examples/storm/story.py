@@ -26,7 +26,8 @@ from tailproof.log.folds import Split
 from tailproof.log.log import Log
 from tailproof.methods.catalogue import method
 from tailproof.methods.method import Method
-from tailproof.report.plots import Tone, dots, name_axes, name_rows, rows_axes
+from tailproof.report.blocks import Tone
+from tailproof.report.plots import dots, name_axes, name_rows, rows_axes
 from tailproof.report.text import number, percent
 
 if TYPE_CHECKING:

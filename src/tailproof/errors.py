@@ -9,7 +9,15 @@ from difflib import get_close_matches
 
 
 class TailproofError(ValueError):
-    """Base class of the errors that tailproof raises about its inputs."""
+    """Base class of the errors that tailproof raises about its inputs.
+
+    `argument` is the name of the argument that is wrong, if it is one; the command line makes the
+    name of the option from it.
+    """
+
+    def __init__(self, message: object = "", *, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class LogError(TailproofError):

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tailproof import evaluate
 from tailproof.cli import app
-from tailproof.cli.session import KEYWORDS, as_options
+from tailproof.cli.hints import KEYWORDS, as_options
 from tailproof.io import read_log
 
 runner = CliRunner()
@@ -58,7 +58,7 @@ def test_every_command_explains_itself_with_an_example(words):
 
 
 def test_exit_codes_are_documented():
-    assert "Exit codes: 0 done; 1" in " ".join(run("--help").stdout.split())
+    assert "Exit codes: 0 done, and better" in " ".join(run("--help").stdout.split())
 
 
 def test_version_and_methods():
@@ -72,7 +72,6 @@ def test_version_and_methods():
 def test_evaluate_equals_the_library(table):
     words = ["--gamma", 0.9, "--method", "roam-dm", "--folds", 6, "--seed", 3, "--json"]
     result = run("evaluate", table, "--policy", "always:email", *words)
-    assert result.exit_code == 0
     found = json.loads(result.stdout)
     full = json.loads(
         run("evaluate", table, "--policy", "a=always:email", *words[:-1], "--json=full").stdout
@@ -103,24 +102,46 @@ def test_evaluate_equals_the_library(table):
 
 def test_evaluate_says_what_it_guessed_beside_the_answer(table):
     result = run("evaluate", table, "--policy", "always:email", "--gamma", 0.9)
-    assert result.exit_code == 0
     said = " ".join(result.stdout.split())
-    assert " discounted reward per episode (γ 0.9, endless); logged " in said
-    assert "email 100 %; agrees with the log in " in said
-    assert said.index("; gain ") < said.index("Warning: ") < said.index("method ")
+    assert said.startswith("always:email would earn about ")
+    assert " per episode, discounted by 0.9 a step, " in said
+    assert said.index("; logged ") < said.index("Warning: ")
     assert "--terminated always" in said  # not terminated=True, which is Python
     assert "Read as state: x_age, x_mood (guessed)" in " ".join(result.stderr.split())
 
 
-def test_quiet_prints_the_answer_only(table):
+@pytest.mark.parametrize(
+    ("words", "verdict", "code"),
+    [
+        (["--policy", "always:1"], "better", 0),
+        (["--policy", "always:0"], "worse", 3),
+        (["--policy", "logged"], "no difference shown", 3),
+        (["--policy", "always:1", "--method", "lstd"], "cannot tell", 4),
+    ],
+)
+def test_the_exit_code_is_the_verdict(plain_table, words, verdict, code):
+    words = ["evaluate", plain_table, "--gamma", 0.5, *words]
+    shown, record = run(*words, "-q"), run(*words, "--json")
+    assert shown.exit_code == record.exit_code == code
+    found = json.loads(record.stdout)
+    assert found["verdict"] == verdict
+    assert (found["reason"] == []) == (code != 4)
+    said = " ".join(shown.stdout.split())
+    assert f". {verdict.capitalize()}. " in said
+    assert said.startswith(found["sentence"])
+
+
+def test_the_first_screen_is_short_and_the_rest_is_explained_on_request(table):
     words = ["evaluate", table, "--policy", "uniform", "--gamma", 0.9]
-    result = run(*words, "-q")
-    assert result.exit_code == 0
-    assert result.stderr == ""
-    assert "; logged " in " ".join(result.stdout.split())
-    assert "Warning: " in result.stdout  # it may change the answer
-    assert "method  " not in result.stdout
-    assert "method  " in run(*words).stdout
+    quiet, explained = run(*words, "-q"), run(*words, "-q", "--explain")
+    assert quiet.stderr == ""
+    assert "Warning: " in quiet.stdout  # it may change the answer
+    assert len(quiet.stdout.partition("Warning: ")[0].splitlines()) <= 8
+    assert "How this was computed" not in quiet.stdout
+    assert explained.stdout.startswith(quiet.stdout)
+    assert "How this was computed" in explained.stdout
+    total = run(*words, "-q", "--times", 1000).stdout
+    assert "Over 1,000 episodes: about " in " ".join(total.split())
 
 
 def test_a_bound_that_python_refuses_is_refused_with_its_reason(table):
@@ -130,11 +151,7 @@ def test_a_bound_that_python_refuses_is_refused_with_its_reason(table):
     assert "depend on each other" in said
     found = json.loads(run(*words, "--json").stdout)
     assert set(found["interval"]) == set(found["gain"]["lower_bound"]) == {"why_not"}
-
-
-def test_a_caveat_travels_with_its_bound(table):
-    words = ["evaluate", table, "--policy", "uniform", "--gamma", 0.9, "--method", "roam-dm"]
-    assert "for the median of the fold law" in " ".join(run(*words, "-q").stdout.split())
+    assert (found["verdict"], found["reason"]) == ("cannot tell", ["no_interval"])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +260,7 @@ def test_policies_of_modules_files_and_labels_agree(table, tmp_path, monkeypatch
 def test_a_report_appears_whole_or_not_at_all(table, tmp_path):
     words = ["evaluate", table, "--policy", "uniform", "--gamma", 0.9, "--report"]
     report = tmp_path / "report.html"
-    assert run(*words, report).exit_code == 0
+    assert run(*words, report).exit_code == 3  # no difference shown
     assert report.read_text().endswith("</html>")
     assert list(tmp_path.iterdir()) == [report]
     missing = run(*words, tmp_path / "nowhere" / "report.html")
@@ -257,6 +274,7 @@ def test_diagnose_names_the_episodes_that_decide(table):
     found = json.loads(result.stdout)
     assert len(found["influence"]["effects"]) == 10
     shown = run("diagnose", table)
+    assert shown.exit_code == 0
     assert found["summary"] in " ".join(shown.stdout.split())
     assert next(iter(found["influence"]["effects"])) in shown.stdout
 
@@ -272,7 +290,6 @@ def test_a_bandit_needs_no_discount(tmp_path):
     ]
     path.write_text("\n".join(["x,action,reward", *rows]))
     result = run("evaluate", path, "--policy", "always:1", "--json")
-    assert result.exit_code == 0
     assert json.loads(result.stdout)["gamma"] == 0
 
 
@@ -289,7 +306,7 @@ def test_missing_propensities_are_estimated_and_said(tmp_path):
     assert any("Propensities are estimated, not logged" in note for note in found["notes"])
     assert found["value"] == pytest.approx(1.0, abs=0.2)
     chosen = run(*words, "--propensity", "estimate:boosting")
-    assert chosen.exit_code == 0
+    assert chosen.exit_code == 0  # better
     assert "Boosting" in chosen.stderr
     unknown = run(*words, "--propensity", "estimate:magic")
     assert unknown.exit_code == 2
@@ -322,10 +339,11 @@ def test_the_gate_is_an_exit_code(plain_table, tmp_path):
     worse = run(*words, "--policy", "zero=always:0", "--report", report)
     assert worse.exit_code == 3
     said = " ".join(worse.stdout.split())
-    assert "zero ranks first: " in said
-    assert "no policy passes the gate" in said
-    assert re.search(r"gain -[\d.]+ \(-[\d.]+ %\), above -", said)
-    assert "no policy passes the gate" in report.read_text()
+    assert re.match(
+        r"zero would earn about [\d.]+ less per episode than the logged policy \(-", said
+    )
+    assert ". Worse. " in said
+    assert "Worse" in report.read_text()
     against = run(*words, "--policy", "always:0", "--baseline", "-100")
     assert against.exit_code == 0
     twice = run(*words, "--policy", "a=uniform", "--policy", "a=always:1")
@@ -346,7 +364,6 @@ def test_a_learned_policy_is_judged_saved_and_evaluated(plain_table, tmp_path, n
     assert "What it learned" in report.read_text()
     words = ["--policy", out, "--gamma", 0.5, "--method", "lstd", "--json"]
     again = run("evaluate", plain_table, *words)
-    assert again.exit_code == 0, again.stderr
     assert json.loads(again.stdout)["value"] == pytest.approx(2.0, abs=0.3)
 
 
@@ -355,14 +372,15 @@ def test_learning_by_default_gives_reasons(plain_table):
     result = run("learn", plain_table, "--gamma", 0.5)
     assert result.exit_code == 0
     said = " ".join(result.stdout.split())
-    assert said.startswith("Yes, better than what was logged")
+    assert said.startswith("The learned policy would earn about ")
     assert "; logged " in said
-    assert said.count("gain") == 1  # one number: that of the episodes which decided
-    assert "best constant" not in said  # the policy is this constant
-    assert "was the best of" in said
+    assert said.count("more per episode") == 1  # one number: that of the episodes which decided
+    assert "best single action" not in said  # the policy is this constant
+    assert "was the best of" in run("learn", plain_table, "--gamma", 0.5, "--explain").stdout
     words = ["learn", plain_table, "--gamma", 0.5, "--at-least", 0.999999999]
     assert json.loads(run(*words, "--json").stdout)["learned"]["improves"] is False
-    assert run(*words, "-q").stdout.startswith("No, nothing learned is credibly better")
+    kept = run(*words, "-q")
+    assert (kept.exit_code, kept.stdout.split()[0]) == (3, "Nothing")
     changed = run("learn", plain_table, "--gamma", 0.5, "--folds", 7)
     assert changed.exit_code == 2
     assert "chooses for itself" in changed.stderr
@@ -462,4 +480,4 @@ def test_what_auto_cannot_change_is_hinted_at_with_a_method_that_can(words, hint
     assert refused.exit_code == 2
     assert hint in " ".join(refused.stderr.split())
     named = re.search(r"--method (\S+)\.", " ".join(refused.stderr.split()))[1]
-    assert run("learn", path, "--method", named, *words).exit_code == 0
+    assert run("learn", path, "--method", named, *words).exit_code in (0, 3, 4)

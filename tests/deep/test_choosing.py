@@ -10,7 +10,7 @@ from tailproof import Continuous, Log, evaluate, learn, load_policy, method
 from tailproof.cli import app
 from tailproof.deep import choosing
 from tailproof.deep.choosing import Budget, Gain, candidates
-from tailproof.report.answers import Answer, learned_line
+from tailproof.report.answers import learned_answer
 
 SMALL = Budget(
     min_steps=1_200,
@@ -92,8 +92,9 @@ def test_the_better_author_is_found_without_naming_a_method(monkeypatch):
     assert learned.held_out.n_episodes == 12
     assert "Chosen: " in learned.reasons[-1]
     assert learned.improves
-    found = Answer(evaluate(learned.held_out, learned.policy, gamma=0.5))
-    assert learned_line(learned, found).startswith("Yes, credibly better than imitating")
+    found = evaluate(learned.held_out, learned.policy, gamma=0.5)
+    headline, *_ = learned_answer(learned, found)
+    assert (headline.verdict, "better than imitating" in headline.text) == ("better", True)
 
 
 def test_where_nothing_is_better_the_behaviour_is_kept(monkeypatch):
@@ -103,10 +104,10 @@ def test_where_nothing_is_better_the_behaviour_is_kept(monkeypatch):
     wanted = 0.8 * np.tanh(log.states[:, 0])
     assert np.abs(learned.policy(log.states)[:, 0] - wanted).mean() < 0.15
     assert learned.improves is False
-    found = Answer(evaluate(learned.held_out, learned.policy, gamma=0.5))
-    line = learned_line(learned, found)
-    assert line.startswith("No, nothing learned is credibly better")
-    assert "gain" not in line  # whatever the imitation seems to gain
+    found = evaluate(learned.held_out, learned.policy, gamma=0.5)
+    headline, *_ = learned_answer(learned, found)
+    assert headline.verdict == "no difference shown"
+    assert "more" not in headline.text  # whatever the imitation seems to gain
 
 
 @pytest.mark.parametrize("shift", [-1.0, 0.0, 1.0])
@@ -239,7 +240,7 @@ def test_the_command_line_trains_judges_plays_and_saves(tmp_path):
         *("--out", str(tmp_path / "policy")),
     ]
     result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.stderr
+    assert result.exit_code in (0, 3, 4), result.stderr
     found = json.loads(result.stdout)
     assert found["played"]["episodes"] == len(found["played"]["returns"]) == 2
     assert found["played"]["mean_return"] < 0
@@ -247,7 +248,7 @@ def test_the_command_line_trains_judges_plays_and_saves(tmp_path):
     assert load_policy(tmp_path / "policy")(states).shape == (n, 1)
     assert list((tmp_path / "saved" / "training").rglob("*.safetensors"))
     reported = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "page.html")])
-    assert reported.exit_code == 0, reported.stderr
+    assert reported.exit_code in (0, 3, 4), reported.stderr
     assert "What it learned" in (tmp_path / "page.html").read_text(encoding="utf-8")
     for mistake, said in (
         (["--hidden", "wide"], "--hidden takes widths such as 256,256"),

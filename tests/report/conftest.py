@@ -6,8 +6,8 @@ import pytest
 
 from tailproof import Log, evaluate, method
 from tailproof.doors.diagnose import diagnose
-from tailproof.report.answers import Answer
-from tailproof.report.pages import Context, diagnosis_page, evaluation_page
+from tailproof.report.answers import diagnosis_answer, estimate_answer
+from tailproof.report.pages import Context, report
 from tailproof.worlds import CartPole
 
 HOSTILE = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>\'&'
@@ -57,20 +57,23 @@ def page(tmp_path_factory):
     """An evaluation of a log with hostile names, as a page, its file and its answer."""
     log, policy = heavy_log(lambda i: f"{HOSTILE}{i}")
     diagnosis = diagnose(log, policy, gamma=0.9)
-    found = Answer(evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6)))
+    estimate = evaluate(log, policy, gamma=0.9, method=method("roam-mis", folds=6))
     context = Context(
         source=f"{HOSTILE}.csv",
         settings={"columns": HOSTILE},
         notes=[HOSTILE],
         warnings=[HOSTILE],
-        record={**found.estimate.to_dict(), "diagnosis": diagnosis.to_dict()},
+        record={**estimate.to_dict(), "diagnosis": diagnosis.to_dict()},
     )
-    made = evaluation_page(log, found, diagnosis, context, name=HOSTILE)
-    return made, made.write(tmp_path_factory.mktemp("report") / "report.html"), found
+    answer = estimate_answer(estimate, name=HOSTILE)
+    made = report(answer, log, diagnosis, context, title=HOSTILE)
+    return made, made.write(tmp_path_factory.mktemp("report") / "report.html"), estimate
 
 
 @pytest.fixture(scope="session")
 def diagnosis_file(tmp_path_factory):
     log, _ = heavy_log()
-    made = diagnosis_page(log, diagnose(log), Context(source="log.csv"))
+    diagnosis = diagnose(log)
+    context = Context(source="log.csv")
+    made = report(diagnosis_answer(diagnosis), log, diagnosis, context, title="Diagnosis")
     return made.write(tmp_path_factory.mktemp("report") / "diagnosis.html")

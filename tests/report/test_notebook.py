@@ -4,7 +4,6 @@ import pytest
 
 from tailproof import compare, diagnose, evaluate, learn
 from tailproof.policies.forms import Uniform
-from tailproof.report.page import comparison_html, diagnosis_html, estimate_html, learned_html
 
 
 @pytest.fixture(scope="module")
@@ -15,16 +14,14 @@ def log(cartpole):
 @pytest.fixture(scope="module")
 def fragments(log, cartpole):
     policy = cartpole.target()
-    folds = evaluate(log, policy, method="roam-dm", gamma=0.9)
-    return {
-        "folds": estimate_html(folds),
-        "default": estimate_html(evaluate(log, policy, gamma=0.9)),
-        "diagnosis": diagnosis_html(diagnose(log, policy, gamma=0.9)),
-        "comparison": comparison_html(
-            compare(log, {"<b>greedy": policy, "random": Uniform(2)}, gamma=0.9)
-        ),
-        "learned": learned_html(learn(log, method="fqi", gamma=0.9)),
+    results = {
+        "folds": evaluate(log, policy, method="roam-dm", gamma=0.9),
+        "default": evaluate(log, policy, gamma=0.9),
+        "diagnosis": diagnose(log, policy, gamma=0.9),
+        "comparison": compare(log, {"<b>greedy": policy, "random": Uniform(2)}, gamma=0.9),
+        "learned": learn(log, method="fqi", gamma=0.9),
     }
+    return {name: each._repr_html_() for name, each in results.items()}
 
 
 def test_every_result_draws_itself(fragments, browser, tmp_path):
@@ -33,12 +30,13 @@ def test_every_result_draws_itself(fragments, browser, tmp_path):
     shown = browser.open(page)
     assert shown.complaints == []
     assert shown.evaluate("document.querySelectorAll('.tailproof').length") == len(fragments)
+    shown.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     wide = (
-        "[...document.querySelectorAll('svg.plot')]"
+        "[...document.querySelectorAll('svg.plot.wide')]"
         ".every((p) => p.getBoundingClientRect().width > 300)"
     )
     assert shown.evaluate(wide)
-    styled = "getComputedStyle(document.querySelector('.plot .dot circle')).fill"
+    styled = "getComputedStyle(document.querySelector('.plot .dot.main circle')).fill"
     assert shown.evaluate(styled) == "rgb(43, 95, 199)"  # the style reaches inside
 
 
@@ -49,11 +47,10 @@ def test_fragments_touch_nothing_around_them(fragments):
     assert "&lt;b&gt;greedy" in fragments["comparison"]
 
 
-def test_an_estimate_becomes_a_frame_and_html(log, cartpole):
+def test_an_estimate_becomes_a_frame(log, cartpole):
     estimate = evaluate(log, cartpole.target(), method="roam-dm", gamma=0.9)
     frame = estimate.to_frame()
     assert frame["value"].tolist() == estimate.fold_values.tolist()
-    assert estimate._repr_html_() == estimate_html(estimate)
 
 
 #: What JupyterLab says about tables and text inside an output, in its dark theme.

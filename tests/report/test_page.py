@@ -4,7 +4,8 @@ import json
 import re
 from html.parser import HTMLParser
 
-from tailproof.report.page import Page
+from tailproof.report.blocks import Headline
+from tailproof.report.html import Page
 
 VOID = {"meta", "link", "br", "img", "line", "circle", "rect", "polyline", "polygon"}
 
@@ -61,12 +62,12 @@ def test_a_browser_is_told_to_run_our_script_only(page):
 
 
 def test_the_numbers_for_programs_are_inside(page):
-    _, path, found = page
+    _, path, estimate = page
     inside = re.search(r'id="record">(.*?)</script>', path.read_text(), re.DOTALL)[1]
-    assert json.loads(inside)["value"] == found.estimate.value
+    assert json.loads(inside)["value"] == estimate.value
 
 
 def test_an_empty_page_is_a_page():
-    found = outline(Page(title="<i>", verdict="a & b").html())
+    found = outline(Page(title="<i>", answer=(Headline("a & b"),)).html())
     assert "i" not in found.tags
     assert found.open == []

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tailproof.report.plots import (
     COLOURS,
     IntervalRow,
-    as_svg,
     band,
     dots,
     draw_bars,
@@ -24,6 +23,7 @@ from tailproof.report.plots import (
     rows_axes,
     rule,
 )
+from tailproof.report.svg import as_svg
 
 HOSTILE = '"<b>&$x$ $\\frac{'
 

@@ -9,7 +9,6 @@ import pytest
 
 from tailproof import Log, compare, diagnose, evaluate, learn, write_report
 from tailproof.errors import LevelError, MethodError, TailproofError
-from tailproof.report.answers import Answer
 from tailproof.robust.gains import difference
 
 
@@ -49,7 +48,7 @@ def test_a_report_needs_the_log_and_a_result(log, tmp_path):
     diagnosis = diagnose(log)
     stored = pickle.loads(pickle.dumps(evaluate(log, "always:1")))
     for result in (diagnosis, stored):
-        with pytest.raises(TailproofError, match=r"which this result does not have. Pass log="):
+        with pytest.raises(TailproofError, match="which this result does not have"):
             write_report(result, tmp_path / "report.html")
     with pytest.raises(TailproofError, match="Got int instead"):
         write_report(3, tmp_path / "report.html")
@@ -60,8 +59,8 @@ def test_a_report_needs_the_log_and_a_result(log, tmp_path):
 def test_an_estimate_prints_what_the_command_line_prints(log, method):
     estimate = evaluate(log, "always:1", method=method)
     first, second, *_ = str(estimate).splitlines()
-    assert first == Answer(estimate).first_line()
-    assert second == str(estimate.on_log)
+    headline = estimate.blocks()[0]
+    assert (first, second) == (headline.text, f"{headline.verdict.capitalize()}.")
     if method != "lstd":
         found, gain = estimate.interval(0.9), estimate.gain
         assert str(found) == f"{found.low:.4g} to {found.high:.4g} ({100 * found.level:.4g} %)"
@@ -79,7 +78,7 @@ def test_a_stored_estimate_prints_too(log):
     stored = pickle.loads(pickle.dumps(evaluate(log, "always:1", method="roam-dm")))
     with pytest.raises(MethodError):
         _ = stored.logged_value
-    assert str(stored).startswith(f"{stored.value:.4g}"[:4])
+    assert f"{stored.value:.4g}"[:4] in str(stored)
     assert "reward per row" in str(stored)
 
 

@@ -22,7 +22,7 @@ def main() -> None:
     """Run the command line; see `tailproof.cli.interrupt` for Ctrl-C."""
     exit_on_interrupt()
     from tailproof.cli.application import app
-    from tailproof.cli.session import degrade_streams
+    from tailproof.report.terminal import degrade_streams
 
     degrade_streams()
     app()

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from tailproof.cli import doors, learn
 from tailproof.cli.data import data
 from tailproof.cli.session import EXIT_CODES, FULL, Session, command
+from tailproof.report.blocks import Headline, Note
 from tailproof.report.text import versions
 
 
@@ -59,11 +60,11 @@ def _every(
 @app.command()
 @command
 def version(session: Session) -> None:
-    """Say which versions are at work.
+    """Print the versions in use.
 
     Example: tailproof version --json
     """
     found = versions()
     others = ", ".join(f"{name} {at}" for name, at in found.items() if name != "tailproof")
     first = f"tailproof {found['tailproof']}, Python {platform.python_version()}"
-    session.answer({"command": "version", "versions": found}, first, evidence=[others])
+    session.answer({"command": "version", "versions": found}, (Headline(first), Note(others)))

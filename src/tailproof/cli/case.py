@@ -1,169 +1,26 @@
-"""Commands on a log: read it, print the answer, write the report; quantities beside the mean."""
+"""Commands on a log: read it, print the answer, write the report."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailproof.cli.options import LogOptions, option
-from tailproof.cli.session import Session
-from tailproof.critics.behaviour import with_estimated_propensities
-from tailproof.doors.diagnose import Diagnosis, diagnose
-from tailproof.doors.estimate import Estimate
-from tailproof.doors.returns import Measured, Returns, confidence_sequence, returns_under
-from tailproof.errors import LevelError, TailproofError
-from tailproof.estimators.choice import OneStepChoice
-from tailproof.files import require_replaceable
-from tailproof.log.log import Log
-from tailproof.log.stored import AnyLog, in_memory, sample_to_budget
-from tailproof.parallel import Engine
-from tailproof.policies.binding import for_log
-from tailproof.policies.text import POLICY_FORMS, name_and_policy, policy_columns
-from tailproof.report.text import number, page_of, percent, versions
-from tailproof.robust.intervals import Interval
-from tailproof.robust.means import USUAL, Cap
+from tailproof.cli.options import LogOptions
+from tailproof.cli.session import VERDICTS, ExitCode, Session
+from tailproof.errors import TailproofError
+from tailproof.report.blocks import Answer, headline_of
+from tailproof.report.text import page_of, versions
 
 if TYPE_CHECKING:
+    from tailproof.doors.diagnose import Diagnosis
     from tailproof.io import Reading
-    from tailproof.report.page import Page
-    from tailproof.report.pages import Context
-
-
-_WORTH_SAYING = 0.005  # smallest relative change by a cap to report
-
-
-@dataclass(frozen=True)
-class ExperimentOptions:
-    """The quantities to add to the answer."""
-
-    quantile: list[float] = option(
-        "Also this quantile of the return, as 0.5; may be repeated.", default=[], metavar="Q"
-    )
-    cvar: list[float] = option(
-        "Also the mean of this worst share of returns; may be repeated.", default=[], metavar="Q"
-    )
-    upper_cvar: list[float] = option(
-        "Also the mean of this best share of returns; may be repeated.", default=[], metavar="Q"
-    )
-    per: str | None = option(
-        "Also the reward per unit of this column, as sessions.", metavar="COLUMN"
-    )
-    sequential: bool = option(
-        "Also an interval that holds however often one looks at a growing log.",
-        "--sequential",
-        default=False,
-    )
-
-
-def experiment_findings(
-    options: ExperimentOptions,
-    whole: AnyLog,
-    policy: Any,
-    estimate: Estimate,
-    *,
-    level: float,
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the numbers for the record, and rows of label and text."""
-    found: dict[str, Any] = {}
-    rows: list[tuple[str, str]] = []
-    returns: Returns | None = None
-    if (lift := _lift(estimate, level)) is not None:
-        found["lift"] = asdict(lift)
-        ends = f"{lift.low:+.1%} to {lift.high:+.1%}  ({percent(level)})"
-        rows.append(("lift", f"{lift.value:+.1%}, {ends}"))
-    tails = options.cvar or options.upper_cvar
-    if options.quantile or tails or options.per or _shows_cap(whole, estimate):
-        log = in_memory(whole, "The distribution of returns")
-        returns = returns_under(log, policy, gamma=estimate.gamma, per=options.per)
-    if returns is not None:
-        asked = [returns.quantile(q, level=level) for q in options.quantile]
-        asked += [returns.cvar(q, level=level) for q in options.cvar]
-        asked += [returns.cvar(q, level=level, upper=True) for q in options.upper_cvar]
-        if options.per is not None:
-            asked.append(replace(returns.ratio(level=level), name=f"per {options.per}"))
-        for each in asked:
-            found.setdefault("returns", []).append(asdict(each))
-            rows.append((each.name, f"{number(each.value)}, {_ends(each)}"))
-            rows += [("", each.note)] if each.note else []
-    if options.sequential:
-        sequence = confidence_sequence(estimate, level=level)
-        found["sequential"] = asdict(sequence)
-        rows += [("at any time", _ends(sequence)), ("", sequence.note)]
-        if (least := _guaranteed(estimate, level)) is not None:
-            found["sequential"]["guaranteed_low"] = least
-            rows.append(("", f"above {number(least)} at any time, guaranteed"))
-    if returns is not None and (capped := cap_reading(estimate, returns)) is not None:
-        cap, value = capped
-        found["winsorised"] = {"cap": cap, "value": value}
-        reads = f"at {cap}, the value of the policy would read {number(value)}"
-        uncapped = isinstance(estimate.method.clip, str)
-        rows.append(
-            ("uncapped", f"without the cap {reads}") if uncapped else ("", f"winsorised {reads}")
-        )
-    return found, rows
-
-
-def sentences(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Return rows of label and text as sentences for a report.
-
-    >>> sentences([("lift", "+3 %"), ("", "winsorised, this would read 4")])
-    ['Lift: +3 %.', 'Winsorised, this would read 4.']
-    """
-    texts = [f"{label}: {text}" if label else text for label, text in rows]
-    return [f"{text[0].upper()}{text[1:]}." for text in texts]
-
-
-def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | None:
-    """Return the cap, and the estimate with it (without it, if a cap was requested).
-
-    The reward model is unchanged, so that the estimate changes by the weighted mean of the amounts
-    that the cap removes. None if the change is below half a percent.
-    """
-    asked = estimate.method.clip
-    if isinstance(asked, str):
-        shift = returns.shift_by_cap(asked)
-        return (asked, estimate.value - shift) if shift else None
-    if asked:
-        return None
-    usual = Cap.named(USUAL)
-    shifts = {str(cap): returns.shift_by_cap(cap) for cap in (usual, usual.mirrored)}
-    cap = max(shifts, key=lambda name: abs(shifts[name]))
-    if abs(shifts[cap]) <= _WORTH_SAYING * abs(estimate.value):
-        return None
-    return cap, estimate.value + shifts[cap]
-
-
-def _shows_cap(log: AnyLog, estimate: Estimate) -> bool:
-    """Return whether the effect of a cap is cheap to compute: one step, logged propensities."""
-    known = isinstance(log, Log) and log.is_bandit and log.propensity is not None
-    return known and isinstance(estimate.choice, OneStepChoice)
-
-
-def _lift(estimate: Estimate, level: float) -> Measured | None:
-    """Return the relative gain over the log, if the two values have a joint standard error."""
-    if not isinstance(estimate.choice, OneStepChoice) or not estimate.choice.logged_value:
-        return None
-    gain = estimate.choice.gain
-    interval = asdict(gain.relative_interval(level))
-    return Measured(name="relative gain", value=gain.relative, **interval)
-
-
-def _guaranteed(estimate: Estimate, level: float) -> float | None:
-    try:
-        return confidence_sequence(estimate, level=level, kind="guaranteed").low
-    except LevelError:
-        return None
-
-
-def _ends(found: Interval) -> str:
-    return f"{number(found.low)} to {number(found.high)}  ({percent(found.level)})"
-
-
-#: The forms of a policy, for help texts in Markdown.
-POLICY_HELP = POLICY_FORMS.replace("*", r"\*")
+    from tailproof.log.log import Log
+    from tailproof.log.stored import AnyLog
+    from tailproof.parallel import Engine
+    from tailproof.policies.binding import Policy
 
 
 @dataclass(frozen=True)
@@ -182,12 +39,19 @@ class Case:
         log: AnyLog = self.reading.log
         return log
 
-    def policy(self, text: str) -> Any:
+    def policy(self, text: str) -> Policy:
         """Return the policy of a command-line text, with or without NAME=, bound to the log."""
-        return for_log(name_and_policy(text)[1], self.log)
+        from tailproof.policies.binding import for_log
+        from tailproof.policies.text import name_and_policy
+
+        bound: Policy = for_log(name_and_policy(text)[1], self.log)
+        return bound
 
     def with_propensities(self, classifier: str | None = None) -> Case:
         """Return the case with estimated propensities, and print a note on the estimate."""
+        from tailproof.critics.behaviour import with_estimated_propensities
+        from tailproof.log.stored import in_memory
+
         with self.session.working("Estimating propensities"):
             log, report = with_estimated_propensities(
                 in_memory(self.log, "A model of the propensities"), classifier=classifier
@@ -199,36 +63,41 @@ class Case:
         self, log: AnyLog, policy: Any, *, gamma: float | None, seed: int
     ) -> tuple[Log, Diagnosis]:
         """Return the rows used for a diagnosis, and the diagnosis."""
+        from tailproof.doors.diagnose import diagnose
+        from tailproof.log.stored import sample_to_budget
+
         with self.session.working("Diagnosing the log"):
             shown = sample_to_budget(log, "The diagnosis", seed=seed)
             return shown, diagnose(shown, policy, gamma=gamma, seed=seed)
 
     def conclude(
         self,
+        answer: Answer,
         *,
+        title: str,
         asked: Mapping[str, Any],
         found: Mapping[str, Any],
-        answer: Sequence[Any],
-        evidence: Sequence[Any],
         look: Callable[[], tuple[Log, Diagnosis]] | None,
-        page: Callable[[Log, Diagnosis, Context], Page],
-    ) -> None:
-        """Write the report if requested, and print the answer or its JSON record.
+        whole: str = "",
+    ) -> int:
+        """Write the report if requested, print the answer or its JSON record, return the exit code.
 
         Parameters
         ----------
+        answer
+            What is printed, and the first part of the report.
+        title
+            The question that the report answers.
         asked
             The settings that reproduce the answer, without the log and its columns.
         found
             The numbers; `tailproof.report.text` defines which of them `--json` omits.
-        answer, evidence
-            The terminal output before and after the warnings.
         look
             Diagnoses the log, for the report and for `--json=full`; None if that is impossible.
-        page
-            Makes the report.
+        whole
+            The size of the whole log, where the report shows the part that was held out.
         """
-        session, columns = self.session, self.reading.columns
+        session, columns, headline = self.session, self.reading.columns, headline_of(answer)
         shown = None
         if look is not None and (self.report is not None or session.full):
             shown = look()
@@ -241,13 +110,14 @@ class Case:
         }
         record = {
             **settings,
+            "sentence": headline.text,
             **found,
             "notes": [*session.notes, *found.get("notes", ())],
             "warnings": session.warnings,
             "versions": versions(),
         }
         if self.report is not None:
-            from tailproof.report.pages import Context  # not imported for --help
+            from tailproof.report.pages import Context, report  # imports matplotlib
 
             assert shown is not None  # commands reject reports that they cannot write
             context = Context(
@@ -258,10 +128,11 @@ class Case:
                 record=record,
             )
             with session.working("Writing the report"):
-                page(*shown, context).write(self.report)
-        session.answer(record if session.full else page_of(record), *answer, evidence=evidence)
+                report(answer, *shown, context, title=title, whole=whole).write(self.report)
+        session.answer(record if session.full else page_of(record), answer)
         if self.report is not None:
             session.note(f"The report is in {self.report}.")
+        return VERDICTS.get(headline.verdict, ExitCode.OK)
 
 
 def opened(
@@ -279,7 +150,8 @@ def opened(
     `report` and `out` are files that the command will write: an error is raised now if they are not
     regular files, or the log itself. Columns of the `policies` are not taken for states.
     """
-    from tailproof.io import read  # imports pyarrow, not needed for --help
+    from tailproof.io import read
+    from tailproof.policies.text import name_and_policy, policy_columns
 
     _require_outputs([path for path in (report, out) if path is not None], options.log)
     with session.working(f"Reading {options.log}"):
@@ -303,6 +175,8 @@ def opened(
 
 
 def _require_outputs(outputs: Sequence[Path], log: str) -> None:
+    from tailproof.files import require_replaceable
+
     source = Path(os.path.realpath(log))
     targets = [require_replaceable(path) for path in outputs]
     for path, target in zip(outputs, targets, strict=True):

@@ -10,11 +10,12 @@ import typer
 
 from tailproof import noise as noises
 from tailproof.cli.options import SEED
-from tailproof.cli.session import Session, command, plain_table
+from tailproof.cli.session import Session, command
 from tailproof.errors import TailproofError
 from tailproof.log.log import Log
 from tailproof.log.spaces import as_space
 from tailproof.policies.text import policy_from_text
+from tailproof.report.blocks import Headline, table
 
 data = typer.Typer(
     no_args_is_help=True,
@@ -43,10 +44,9 @@ def list_worlds(session: Session) -> None:
 
     Example: tailproof data list
     """
-    shown = plain_table(show_header=False)
-    for name, about in {**WORLDS, "": f"--noise: {', '.join(NOISES)}"}.items():
-        shown.add_row(name, about)
-    session.answer({"command": "data list", "worlds": WORLDS, "noises": list(NOISES)}, shown)
+    listed = {**WORLDS, "": f"--noise: {', '.join(NOISES)}"}
+    record = {"command": "data list", "worlds": WORLDS, "noises": list(NOISES)}
+    session.answer(record, (table(("", ""), listed.items()),))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def make(session: Session, asked: MakeOptions) -> None:
         "episodes": log.n_episodes,
         "seed": asked.seed,
     }
-    session.answer(record, f"{path}: {log!r}")
+    session.answer(record, (Headline(f"{path}: {log!r}"),))
 
 
 def named_noise(text: str) -> Any:

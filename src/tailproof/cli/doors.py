@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
-from tailproof.cli.case import (
-    POLICY_HELP,
-    ExperimentOptions,
-    experiment_findings,
-    opened,
-    sentences,
-)
+from tailproof.cli.asked import ExperimentOptions, asked_for
+from tailproof.cli.case import opened
 from tailproof.cli.options import (
     AUTO,
     GAMMA,
+    POLICY_FORMS,
     REPORT,
     SEED,
     AnswerOptions,
@@ -29,35 +20,19 @@ from tailproof.cli.options import (
     MethodOptions,
     option,
 )
-from tailproof.cli.session import ExitCode, Session, as_rich, command, plain_table, points
-from tailproof.doors.compare import compare as run_compare
-from tailproof.doors.diagnose import Diagnosis
-from tailproof.doors.evaluate import evaluate as run_evaluate
+from tailproof.cli.session import Session, command
 from tailproof.errors import PolicyError
-from tailproof.estimators.importance import IPS, BanditDR
-from tailproof.methods.catalogue import EVALUATION, LEARNING, deep
-from tailproof.policies.text import name_and_policy
-from tailproof.report.answers import (
-    Answer,
-    comparison_line,
-    comparison_notes,
-    influence_sentence,
-    influence_table,
-    ranking_table,
-    tail_table,
-)
-from tailproof.report.text import count, number
+from tailproof.report.blocks import Figure, Headline, Section, table
+from tailproof.report.text import count
 
-TARGET = option(f"What to evaluate: {POLICY_HELP}.", default=...)
-CANDIDATES = option(f"A candidate, once or more, as NAME=POLICY: {POLICY_HELP}.", default=...)
-BASELINE = option("Whom to beat: a candidate's name or a number; the logged policy by default.")
-SUBJECT = option(f"Whom you want to evaluate, for weights and overlap: {POLICY_HELP}.")
+if TYPE_CHECKING:
+    from tailproof.doors.diagnose import Diagnosis
 
-
-def _pages() -> ModuleType:
-    from tailproof.report import pages  # imports matplotlib, which only reports need
-
-    return pages
+TARGET = option(f"What to evaluate: {POLICY_FORMS}.", default=...)
+CANDIDATES = option(f"A candidate, once or more, as NAME=POLICY: {POLICY_FORMS}.", default=...)
+BASELINE = option("What to beat: a candidate's name or a number; the logged policy by default.")
+SUBJECT = option(f"The policy to evaluate, for weights and overlap: {POLICY_FORMS}.")
+PAIRS = option("Also the difference of any two candidates.", "--pairs", default=False)
 
 
 @command
@@ -70,11 +45,16 @@ def evaluate(
     engine: EngineOptions,
     session: Session,
     asked: AnswerOptions,
-) -> None:
+) -> int:
     """Estimate how good a policy would have been, with an interval and a lower bound.
 
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
+    from tailproof.doors.evaluate import evaluate as run
+    from tailproof.estimators.importance import IPS, BanditDR
+    from tailproof.policies.text import name_and_policy
+    from tailproof.report.answers import estimate_answer
+
     level, seed = asked.level, asked.seed
     with engine.running() as where:
         case = opened("evaluate", log, session, asked.report, policies=[policy], engine=where)
@@ -83,93 +63,20 @@ def evaluate(
         if isinstance(chosen.base, IPS | BanditDR) and not case.log.has_propensity:
             case = case.with_propensities()
         with session.working(f"Evaluating by {chosen}"):
-            estimate = run_evaluate(
+            estimate = run(
                 case.log, target, method=chosen, gamma=asked.gamma, seed=seed, engine=where
             )
-            found, numbers = Answer(estimate, level), estimate.to_dict(level=level)
-        more, rows = experiment_findings(experiment, case.log, target, estimate, level=level)
-    name = name_and_policy(policy)[0]
-    case.conclude(
+            name = name_and_policy(policy)[0]
+            answer = estimate_answer(estimate, name=name, level=level, times=asked.times)
+        found, more = asked_for(experiment, case.log, target, estimate, level=level)
+    place = next(i for i, each in enumerate(answer) if isinstance(each, Figure | Section))
+    return case.conclude(
+        (*answer[:place], *more, *answer[place:]),
+        title=f"How good is {name}?",
         asked={"policy": policy, "level": level},
-        found={**numbers, **more},
-        answer=[Text(found.first_line(), style="bold"), *ends_lines(found), *label_table(rows)],
-        evidence=[evidence_table(found)],
+        found={**estimate.to_dict(level=level), **found},
         look=lambda: case.diagnosed(case.log, target, gamma=estimate.gamma, seed=seed),
-        page=lambda shown, diagnosis, context: _pages().evaluation_page(
-            shown, found, diagnosis, context, name=name, more=sentences(rows)
-        ),
     )
-
-
-@command
-def methods(session: Session) -> None:
-    """List the methods by name.
-
-    Example: tailproof methods
-    """
-    learns = {name: row for name, row in deep().items() if hasattr(row.method.base, "extract")}
-    evaluates = {name: row for name, row in deep().items() if name not in learns}
-    listed = {"evaluate": {**EVALUATION, **evaluates}, "learn": {**LEARNING, **learns}}
-    rows: dict[str, dict[str, Any]] = {
-        name: {
-            "for": purpose,
-            "base": type(row.method.base).__name__,
-            "folds": row.method.folds,
-            "aggregate": str(row.method.aggregate) if row.method.folds > 1 else None,
-            "at": row.method.at if row.method.folds > 1 else None,
-            "about": row.about,
-        }
-        for purpose, names in listed.items()
-        for name, row in names.items()
-    }
-    tables = []
-    for purpose in listed:
-        table = plain_table("name", "base", "folds", "about", title=f"to {purpose}")
-        table.columns[0].min_width = 20
-        for name, row in rows.items():
-            if row["for"] == purpose:
-                table.add_row(name, row["base"], str(row["folds"]), row["about"])
-        tables += [table, ""]
-    session.answer({"command": "methods", "methods": rows}, *tables[:-1])
-
-
-def ends_lines(found: Answer | None, *, quoted: bool = True, held_out: bool = False) -> list[Any]:
-    """Return the lines below the first: the policy's actions, and the interval of a quoted value."""
-    if found is None:
-        return []
-    actions = str(found.estimate.on_log)
-    if held_out and actions:
-        actions = f"On the held-out rows: {actions}"
-    said = [actions, found.value_ends() if quoted else ""]
-    caveats = found.caveats() if quoted else ()
-    return [*(Text(each) for each in said if each), *(Text(each, style="dim") for each in caveats)]
-
-
-def evidence_table(
-    found: Answer, more: Sequence[tuple[str, str]] = (), *, of: str = "log"
-) -> Table:
-    """Return `more` rows of label and text, then the method and the data of the estimate."""
-    estimate, rows = found.estimate, list(more)
-    values = sorted(estimate.fold_values)
-    if len(values) > 1:
-        rows.append(("folds", "  ".join(map(number, values))))
-    rows.append(("method", found.how()))
-    critic = getattr(estimate.choice, "critic", "")
-    if critic:
-        rows.append(("models of the value", critic))
-    transitions = count(estimate.n_transitions, "row")
-    rows.append((of, f"{transitions} in {count(estimate.n_episodes, 'episode')}"))
-    return label_table(rows)[0]
-
-
-def label_table(rows: Sequence[tuple[str, str]]) -> list[Table]:
-    """Return a table of labels and texts; nothing if there are no rows."""
-    table = plain_table(show_header=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for label, text in rows:
-        table.add_row(label, text if label else Text(text, style="dim"))
-    return [table] if rows else []
 
 
 @dataclass(frozen=True)
@@ -178,7 +85,7 @@ class PairedMethodOptions(MethodOptions):
 
     method: str = option(
         "auto: as in `evaluate`. Or a name that `tailproof methods` lists; one with folds gets as many "
-        "as the gate needs unless --folds says otherwise.",
+        "as the verdicts need unless --folds says otherwise.",
         default=AUTO,
     )
 
@@ -192,22 +99,28 @@ def compare(
     engine: EngineOptions,
     session: Session,
     baseline: str | None = BASELINE,
+    pairs: bool = PAIRS,
     asked: AnswerOptions,
 ) -> int:
     """Rank policies by their estimates; exit code 3 when none beats the logged one.
 
     Example: tailproof compare log.csv --policy new=mine:policy --policy always:hold --gamma 0.99
     """
+    from tailproof.doors.compare import compare as run
+    from tailproof.policies.text import name_and_policy
+    from tailproof.report.answers import comparison_answer, comparison_verdict, pair_records
+
     with engine.running() as where:
         case = opened("compare", log, session, asked.report, policies=policy, engine=where)
         named = [name_and_policy(each)[0] for each in policy]
         policies = dict(zip(named, map(case.policy, policy), strict=True))
         if len(policies) < len(named):
             raise PolicyError(
-                f"Candidates need different names. Got {', '.join(named)}; write NAME=POLICY."
+                f"Candidates need different names. Got {', '.join(named)}; write NAME=POLICY.",
+                argument="policy",
             )
         with session.working(f"Comparing {len(policies)} policies"):
-            comparison = run_compare(
+            comparison = run(
                 case.log,
                 policies,
                 gamma=asked.gamma,
@@ -217,24 +130,19 @@ def compare(
                 seed=asked.seed,
                 engine=where,
             )
-    found: dict[str, Any] = comparison.to_dict()
+    found: dict[str, Any] = comparison.to_dict() | comparison_verdict(comparison).to_dict()
+    if pairs:
+        found["pairs"] = pair_records(comparison)
     if asked.report is not None or session.full:
         for row, each in zip(found["candidates"], comparison.candidates, strict=True):
             row["estimate"] = each.estimate.to_dict(level=comparison.level)
-    case.conclude(
+    return case.conclude(
+        comparison_answer(comparison, times=asked.times, pairs=pairs),
+        title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
         asked={"policies": ", ".join(policy), "level": asked.level},
         found=found,
-        answer=[
-            Text(comparison_line(comparison), style="bold"),
-            as_rich(ranking_table(comparison)),
-        ],
-        evidence=[points(comparison_notes(comparison))],
         look=lambda: case.diagnosed(case.log, None, gamma=comparison.gamma, seed=asked.seed),
-        page=lambda shown, diagnosis, context: _pages().comparison_page(
-            shown, comparison, diagnosis, context
-        ),
     )
-    return ExitCode.OK if comparison.passes else ExitCode.GATE
 
 
 def _number(text: str | None) -> str | float | None:
@@ -253,21 +161,23 @@ def diagnose(
     gamma: float | None = GAMMA,
     seed: int = SEED,
     report: Path | None = REPORT,
-) -> None:
-    """Say how heavy the tails are, which episodes decide, and which method is safe.
+) -> int:
+    """Show how heavy the tails are, which episodes decide, and which method is safe.
 
     Example: tailproof diagnose log.csv --report diagnosis.html
     """
+    from tailproof.report.answers import diagnosis_answer
+
     case = opened("diagnose", log, session, report, policies=[policy] if policy else [])
     target = None if policy is None else case.policy(policy)
     shown, diagnosis = case.diagnosed(case.log, target, gamma=gamma, seed=seed)
-    case.conclude(
+    session.explain = session.explain or not session.quiet  # the sections are the answer
+    return case.conclude(
+        diagnosis_answer(diagnosis),
+        title=f"Diagnosis of {log.log}",
         asked={"policy": policy, "gamma": diagnosis.gamma, "seed": seed},
         found=_numbers(diagnosis),
-        answer=[Text(diagnosis.verdict.summary, style="bold")],
-        evidence=_evidence(diagnosis),
         look=lambda: (shown, diagnosis),
-        page=lambda *parts: _pages().diagnosis_page(*parts),
     )
 
 
@@ -302,13 +212,40 @@ def _numbers(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _evidence(diagnosis: Diagnosis) -> list[Any]:
-    """Return the terminal output of a diagnosis below its summary."""
-    verdict = diagnosis.verdict
-    lines: list[Any] = ["", points(verdict.reasons)]
-    if verdict.improvements:
-        lines += ["", Text("What would help", style="bold"), points(verdict.improvements)]
-    lines += ["", as_rich(tail_table(diagnosis)), ""]
-    if diagnosis.influence.episodes:
-        lines += [Text(influence_sentence(diagnosis)), as_rich(influence_table(diagnosis))]
-    return lines
+@command
+def methods(session: Session) -> None:
+    """List the methods by name.
+
+    Example: tailproof methods
+    """
+    from tailproof.methods.catalogue import EVALUATION, LEARNING, deep
+
+    learns = {name: row for name, row in deep().items() if hasattr(row.method.base, "extract")}
+    evaluates = {name: row for name, row in deep().items() if name not in learns}
+    listed = {"evaluate": {**EVALUATION, **evaluates}, "learn": {**LEARNING, **learns}}
+    rows: dict[str, dict[str, Any]] = {
+        name: {
+            "for": purpose,
+            "base": type(row.method.base).__name__,
+            "folds": row.method.folds,
+            "aggregate": str(row.method.aggregate) if row.method.folds > 1 else None,
+            "at": row.method.at if row.method.folds > 1 else None,
+            "about": row.about,
+        }
+        for purpose, names in listed.items()
+        for name, row in names.items()
+    }
+    shown = [
+        table(
+            ("name", "base", "folds", "about"),
+            [
+                (name, row["base"], str(row["folds"]), row["about"])
+                for name, row in rows.items()
+                if row["for"] == purpose
+            ],
+            caption=f"to {purpose}",
+        )
+        for purpose in listed
+    ]
+    headline = Headline(f"{count(len(rows), 'method')}, for evaluate and learn.")
+    session.answer({"command": "methods", "methods": rows}, (headline, *shown))

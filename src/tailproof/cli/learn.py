@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from tailproof.cli.case import opened
-from tailproof.cli.doors import ends_lines, evidence_table
 from tailproof.cli.options import (
     AUTO,
     GAMMA,
@@ -20,30 +16,24 @@ from tailproof.cli.options import (
     OUTPUT,
     REPORT,
     SEED,
+    TIMES,
     EngineOptions,
     LogOptions,
     MethodOptions,
     level_option,
     option,
 )
-from tailproof.cli.session import Session, command, points
-from tailproof.doors.diagnose import Diagnosis
-from tailproof.doors.evaluate import evaluate
-from tailproof.doors.learn import MOST
-from tailproof.doors.learn import learn as run_learn
-from tailproof.doors.learned import ConstantAction, Learned, best_constant
+from tailproof.cli.session import Session, command
 from tailproof.errors import MethodError, TailproofError
-from tailproof.log.log import Log
-from tailproof.log.stored import AnyLog
-from tailproof.methods.catalogue import method as named_method
-from tailproof.methods.method import Method
-from tailproof.parallel import Engine
-from tailproof.report.answers import Answer, constant_text, learned_by, learned_line
+from tailproof.report.blocks import Note
 from tailproof.report.text import method_text, number
 
 if TYPE_CHECKING:
-    from tailproof.report.page import Page
-    from tailproof.report.pages import Context
+    from tailproof.doors.estimate import Estimate
+    from tailproof.doors.learned import ConstantAction, Learned
+    from tailproof.log.stored import AnyLog
+    from tailproof.methods.method import Method
+    from tailproof.parallel import Engine
 
 NETWORKS = "Networks"
 
@@ -53,7 +43,7 @@ class LearningMethodOptions(MethodOptions):
     """A learning method, and the settings of its networks."""
 
     method: str = option(
-        "auto teaches, chooses and judges on different episodes; `tailproof methods` lists the "
+        "auto fits, chooses and judges on different episodes; `tailproof methods` lists the "
         "others.",
         default=AUTO,
     )
@@ -69,6 +59,8 @@ class LearningMethodOptions(MethodOptions):
         """Return the keyword arguments of `tailproof.methods.method`."""
         changed = super().changes()
         if self.steps is not None:
+            from tailproof.methods.catalogue import method as named_method
+
             base: Any = named_method(self.method, base=self.base).base
             own = {each.name for each in fields(base)} & {"policy_steps"}
             changed |= dict.fromkeys(("steps", *own), self.steps)
@@ -94,7 +86,8 @@ class LearningMethodOptions(MethodOptions):
                 named = "iql" if networks or not log.is_discrete else "room-fqi"
                 raise MethodError(
                     f"--method auto chooses for itself. Got {', '.join(given)} as well; name a method "
-                    f"to change, such as --method {named}."
+                    f"to change, such as --method {named}.",
+                    argument="method",
                 )
             return AUTO
         chosen = self.chosen()
@@ -132,6 +125,7 @@ class LearnOptions:
     gamma: float | None = GAMMA
     level: float = LEVEL
     seed: int = SEED
+    times: int | None = TIMES
     report: Path | None = REPORT
 
 
@@ -142,18 +136,21 @@ def learn(
     engine: EngineOptions,
     session: Session,
     asked: LearnOptions,
-) -> None:
+) -> int:
     """Learn a policy, judge it by episodes that it has not seen, and save it.
 
     Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
     """
+    from tailproof.doors.learn import learn as run
+    from tailproof.report.answers import learned_answer
+
     with engine.running() as where:
         case = opened("learn", log, session, asked.report, engine=where, out=asked.out)
         _require_ends(asked, case.log)
         chosen = method.learning(case.log, engine.checkpoint, session)
         holdout = 0.3 if asked.holdout is None and chosen != AUTO else asked.holdout
         with _working(chosen, session) as advance:
-            learned = run_learn(
+            learned = run(
                 case.log,
                 method=chosen,
                 gamma=asked.gamma,
@@ -166,15 +163,28 @@ def learn(
         if asked.out is not None:
             _save(learned, asked.out)
         if asked.report is not None and learned.held_out is None:
-            raise TailproofError("A report judges the policy by other episodes: use --holdout 0.3.")
-        found, constant = _judged(learned, session, asked.level, where)
-    beside: dict[str, Any] = {
-        "saved": None if asked.out is None else str(asked.out),
-        "played": _played(learned, session, asked),
-    }
-
+            raise TailproofError(
+                "A report judges the policy by other episodes: use --holdout 0.3.",
+                argument="holdout",
+            )
+        held_out, constant = _judged(learned, session, where)
+    played, said = _played(learned, session, asked)
+    answer = learned_answer(
+        learned,
+        held_out,
+        level=asked.level,
+        times=asked.times,
+        constant=constant,
+        played=said,
+    )
+    if asked.out is not None:
+        saved = f"Saved to {asked.out}; on new data, evaluate it with --policy {asked.out}."
+        answer = (*answer[:2], Note(saved), *answer[2:])
     judging, gamma, seed = learned.held_out, learned.gamma, learned.seed
-    case.conclude(
+    sizes = learned.log_size
+    return case.conclude(
+        answer,
+        title="How good is the learned policy?",
         asked={
             "method": method_text(learned.method),
             "holdout": holdout,
@@ -185,34 +195,16 @@ def learn(
         },
         found={
             "learned": learned.to_dict(),
-            "held_out": None if found is None else found.estimate.to_dict(level=found.level),
+            "held_out": None if held_out is None else held_out.to_dict(level=asked.level),
             "best_constant": None if constant is None else constant._asdict(),
-            **beside,
+            "saved": None if asked.out is None else str(asked.out),
+            "played": played,
         },
-        answer=[
-            Text(learned_line(learned, found), style="bold"),
-            *ends_lines(found, quoted=learned.improves is None, held_out=True),
-        ],
-        evidence=_evidence(learned, found, constant, **beside),
         look=None
         if judging is None
         else lambda: case.diagnosed(judging, learned.policy, gamma=gamma, seed=seed),
-        page=partial(_page, learned, found, constant),
+        whole="" if sizes is None else f"{sizes[0]:,} rows, {sizes[1]:,} episodes",
     )
-
-
-def _page(
-    learned: Learned,
-    found: Answer | None,
-    constant: ConstantAction | None,
-    shown: Log,
-    diagnosis: Diagnosis,
-    context: Context,
-) -> Page:
-    from tailproof.report.pages import learning_page  # not imported for --help
-
-    assert found is not None
-    return learning_page(shown, learned, found, diagnosis, context, constant=constant)
 
 
 def widths(text: str) -> tuple[int, ...]:
@@ -229,8 +221,10 @@ def widths(text: str) -> tuple[int, ...]:
 
 def _working(chosen: str | Method, session: Session) -> AbstractContextManager[Any]:
     """Show that a method is learning; networks have progress bars of their own."""
-    if isinstance(chosen, Method) and hasattr(chosen.base, "run"):
+    if not isinstance(chosen, str) and hasattr(chosen.base, "run"):
         return nullcontext(lambda: None)
+    from tailproof.doors.learn import MOST
+
     return session.working(f"Learning by {chosen}", MOST if chosen == AUTO else None)
 
 
@@ -257,23 +251,31 @@ def _save(learned: Learned, out: Path) -> None:
 
 
 def _judged(
-    learned: Learned, session: Session, level: float, engine: Engine
-) -> tuple[Answer | None, ConstantAction | None]:
+    learned: Learned, session: Session, engine: Engine
+) -> tuple[Estimate | None, ConstantAction | None]:
     """Return the policy's estimate on the held-out episodes, and the best single action."""
+    from tailproof.doors.evaluate import evaluate
+    from tailproof.doors.learned import best_constant
+
     log, gamma, seed = learned.held_out, learned.gamma, learned.seed
     if log is None:
         return None, None
     with session.working("Judging it by the other episodes"):
         estimate = evaluate(log, learned.policy, gamma=gamma, seed=seed, engine=engine)
-        return Answer(estimate, level), best_constant(log, gamma=gamma, seed=seed)
+        return estimate, best_constant(log, gamma=gamma, seed=seed)
 
 
-def _played(learned: Learned, session: Session, asked: LearnOptions) -> dict[str, Any] | None:
+def _played(
+    learned: Learned, session: Session, asked: LearnOptions
+) -> tuple[dict[str, Any] | None, str]:
+    """Return what the policy earned in an environment, and a sentence about it."""
     if asked.evaluate is None:
-        return None
+        return None, ""
     with session.working(f"Playing {asked.episodes} episodes of {asked.evaluate}"):
         score = learned.score(asked.evaluate, episodes=asked.episodes, seed=asked.seed)
-    return {
+    error = number(score.standard_error, 2)
+    said = f"Played in {asked.evaluate}: return {number(score.mean)} (standard error {error})"
+    found = {
         "environment": asked.evaluate,
         "episodes": len(score.returns),
         "mean_return": score.mean,
@@ -281,26 +283,6 @@ def _played(learned: Learned, session: Session, asked: LearnOptions) -> dict[str
         "normalised": score.normalised,
         "returns": score.returns,
     }
-
-
-def _evidence(
-    learned: Learned,
-    found: Answer | None,
-    constant: ConstantAction | None,
-    *,
-    saved: str | None,
-    played: dict[str, Any] | None,
-) -> list[Any]:
-    """Return the terminal output below the answer."""
-    lines: list[Any] = ["", f"{learned_by(learned)}.", points(learned.reasons)]
-    if found is not None:
-        best = "" if constant is None else constant_text(constant, learned, found)
-        more = [("best constant", best)] if best else []
-        lines.append(evidence_table(found, more, of="held out"))
-    if played is not None:
-        error, score = number(played["standard_error"], 2), played["normalised"]
-        said = f"Played: return {number(played['mean_return'])} (standard error {error})"
-        lines += ["", said + ("." if isnan(score) else f", normalised score {number(score)}.")]
-    if saved is not None:
-        lines += ["", f"Saved to {saved}; on new data, evaluate it with --policy {saved}."]
-    return lines
+    if isnan(score.normalised):
+        return found, f"{said}."
+    return found, f"{said}, normalised score {number(score.normalised)}."

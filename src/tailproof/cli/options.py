@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tailproof import means
 from tailproof.errors import EngineError, LogError, MethodError
-from tailproof.methods.catalogue import method as named_method
-from tailproof.methods.catalogue import names
-from tailproof.methods.method import Method
-from tailproof.parallel import Engine, Local
+from tailproof.policies.text import POLICY_FORMS as FORMS
 
+if TYPE_CHECKING:
+    from tailproof.methods.method import Method
+    from tailproof.parallel import Engine
+
+#: The forms of a policy, for help texts in Markdown.
+POLICY_FORMS = FORMS.replace("*", r"\*")
 COLUMNS = "Columns of the log (guessed from usual names, and said, where not given)"
 METHOD = "Method"
 MEMORY = "Logs larger than memory"
@@ -54,12 +56,20 @@ GAMMA = option(
     "episode to terminate."
 )
 LEVEL = level_option("Confidence to ask of intervals and bounds.")
-SEED = option("Everything random starts here.", default=0)
+SEED = option("Random seed.", default=0)
 REPORT = option(
     "Also write a self-contained HTML report here.",
     panel=OUTPUT,
     dir_okay=False,
     metavar="FILE.html",
+)
+
+
+TIMES = option(
+    "Also the total over so many rows (episodes, where they have several steps).",
+    panel=OUTPUT,
+    min=1,
+    metavar="N",
 )
 
 
@@ -70,6 +80,7 @@ class AnswerOptions:
     gamma: float | None = GAMMA
     level: float = LEVEL
     seed: int = SEED
+    times: int | None = TIMES
     report: Path | None = REPORT
 
 
@@ -89,7 +100,7 @@ class LogOptions:
     action: str | None = column_option(
         "What was done: labels or whole numbers; decimals are continuous."
     )
-    reward: str | None = column_option("What it earned.")
+    reward: str | None = column_option("Reward column; -NAME where less is better.")
     episode: str | None = column_option(
         "Rows of one episode share it, or all of a,b. - makes every row an episode."
     )
@@ -191,6 +202,8 @@ def _several(given: str | None) -> str | list[str] | None:
 
 
 def _complete_method(incomplete: str) -> list[str]:
+    from tailproof.methods.catalogue import names
+
     return [name for name in names() if name.startswith(incomplete)]
 
 
@@ -232,18 +245,21 @@ class MethodOptions:
 
     def chosen(self) -> Method:
         """Return the method with its settings."""
+        from tailproof.methods.catalogue import method as named_method
+
         return named_method(self.method, **self.changes())
 
 
-MEANS: dict[str, Any] = {
-    "mean": means.SampleMean,
-    "median-of-means": means.MedianOfMeans,
-    "permuted-median-of-means": means.PermutedMedianOfMeans,
-    "catoni": means.Catoni,
-    "lee-valiant": means.LeeValiant,
-    "trimmed": lambda fraction=0.02: means.TrimmedMean(fraction=fraction),
-    "winsorised": lambda fraction=0.02: means.Winsorised(fraction=fraction),
-    "adaptive-huber": means.AdaptiveHuber,
+#: Robust means by name, and the class of each.
+MEANS = {
+    "mean": "SampleMean",
+    "median-of-means": "MedianOfMeans",
+    "permuted-median-of-means": "PermutedMedianOfMeans",
+    "catoni": "Catoni",
+    "lee-valiant": "LeeValiant",
+    "trimmed": "TrimmedMean",
+    "winsorised": "Winsorised",
+    "adaptive-huber": "AdaptiveHuber",
 }
 
 
@@ -256,9 +272,14 @@ def setting_value(text: str) -> Any:
     (AdaptiveHuber(), TrimmedMean(fraction=0.05))
     """
     name, _, first = text.partition(":")
-    if name in MEANS:
-        return MEANS[name](*([_literal(first)] if first else []))
-    return _literal(text)
+    if name not in MEANS:
+        return _literal(text)
+    from tailproof import means
+
+    make = getattr(means, MEANS[name])
+    if name in ("trimmed", "winsorised"):
+        return make(fraction=_literal(first or "0.02"))
+    return make(*([_literal(first)] if first else []))
 
 
 def _literal(text: str) -> Any:
@@ -329,6 +350,8 @@ class EngineOptions(ClusterOptions):
         """Yield the engine, and close it at the end."""
         if self.engine == "ray" and self.workers is not None:
             raise EngineError("--workers is for this machine; a Ray cluster knows its cores.")
+        from tailproof.parallel import Local
+
         workers = self.workers or (0 if self.engine == "local" else 1)
         with (
             self.cluster(self.checkpoint) as cluster,

@@ -15,6 +15,7 @@ from tailproof.arrays import FloatArray
 from tailproof.doors.estimate import Estimate, LoggedValue
 from tailproof.doors.evaluate import evaluate
 from tailproof.doors.source import LogSource, as_log
+from tailproof.doors.verdict import Answered
 from tailproof.errors import (
     CoverageWarning,
     FoldError,
@@ -40,6 +41,8 @@ from tailproof.robust.tails import check_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from tailproof.report.blocks import Answer
 
 
 #: Name of the policy that made the log.
@@ -133,7 +136,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(Answered):
     """Policies ranked by their estimates, and a gate.
 
     Attributes
@@ -209,10 +212,11 @@ class Comparison:
 
         return plot_comparison(self, ax=ax)
 
-    def _repr_html_(self) -> str:
-        from tailproof.report.page import comparison_html  # imported only when needed
+    def blocks(self) -> Answer:
+        """Return the answer as blocks, which notebooks, terminals and pages show."""
+        from tailproof.report.answers import comparison_answer
 
-        return comparison_html(self)
+        return comparison_answer(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
@@ -271,11 +275,6 @@ class Comparison:
             f"<Comparison of {len(self.candidates)}: {self.best.name} first, {self.best.value:.4g}; "
             f"{self.baseline} {self.baseline_value:.4g}; gate {gate}>"
         )
-
-    def __str__(self) -> str:
-        from tailproof.report.answers import comparison_text  # the text of the command line
-
-        return comparison_text(self)
 
 
 _DRAWS = 20_000

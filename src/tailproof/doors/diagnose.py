@@ -27,6 +27,7 @@ from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.evaluate import evaluate
 from tailproof.doors.source import LogSource, as_log
+from tailproof.doors.verdict import Answered
 from tailproof.errors import (
     FoldError,
     LogError,
@@ -75,6 +76,8 @@ from tailproof.rules import RULES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from tailproof.report.blocks import Answer
 
 
 #: Number of blocks of whole groups that folds consist of; the fold numbers of a K-path divide it.
@@ -1084,7 +1087,7 @@ def _about_size(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Answered):
     """The evidence that `diagnose` collects, and its `Verdict`.
 
     Attributes
@@ -1136,10 +1139,11 @@ class Diagnosis:
 
         return plot_diagnosis(self, of=of, ax=ax)
 
-    def _repr_html_(self) -> str:
-        from tailproof.report.page import diagnosis_html  # imported only when needed
+    def blocks(self) -> Answer:
+        """Return the answer as blocks, which notebooks, terminals and pages show."""
+        from tailproof.report.answers import diagnosis_answer
 
-        return diagnosis_html(self)
+        return diagnosis_answer(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
@@ -1160,32 +1164,6 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.transitions:,} rows: {self.verdict.summary}>"
-
-    def __str__(self) -> str:
-        groups = "" if self.groups is None else f" in {self.groups:,} groups"
-        lines = [
-            self.verdict.summary,
-            "",
-            f"{self.transitions:,} transitions, {self.episodes:,} episodes{groups}, "
-            f"γ = {self.gamma:g}",
-            f"plain estimate by {self.influence.estimator}: {self.influence.value:.4g}",
-            "",
-            "Why",
-            *(f"  - {reason}" for reason in self.verdict.reasons),
-        ]
-        if self.verdict.improvements:
-            lines += ["What would help", *(f"  - {each}" for each in self.verdict.improvements)]
-        lines.append("Tails")
-        for report in self.tails.values():
-            lines.append(
-                f"  {report.name}: mean {report.mean.exists}, variance {report.variance.exists}, "
-                f"{report.skew}"
-            )
-            lines += [f"    {report.left}", f"    {report.right}"]
-        lines += ["Episodes that move the estimate most", *str(self.influence).splitlines()[1:]]
-        if self.notes:
-            lines += ["Notes", *(f"  - {note}" for note in self.notes)]
-        return "\n".join(lines)
 
     def _rows(self) -> list[tuple[str, str, float, float, float]]:
         nan = math.nan

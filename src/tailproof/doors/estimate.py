@@ -13,6 +13,7 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.base import Numbers
 from tailproof.critics.ensembles import Critics
 from tailproof.critics.task import PolicyOnLog, Task, asked_on_log
+from tailproof.doors.verdict import Answered, GainVerdict, verdict_on
 from tailproof.errors import LevelError, MethodError
 from tailproof.estimators.choice import OneStepChoice, Scored
 from tailproof.files import as_frame, plain
@@ -40,6 +41,8 @@ from tailproof.robust.intervals import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from tailproof.report.blocks import Answer
 
 _LOST = "needs the log, which a stored estimate no longer has: ask before it is stored or sent."
 _INSTEAD = "Use method('roam-dm', folds=6), or 'auto'."
@@ -88,7 +91,7 @@ class ValueUnit:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Answered):
     """The value of a policy by one method, with the K fold values that it combines.
 
     Attributes
@@ -283,6 +286,7 @@ class Estimate:
     def to_dict(self, *, level: float = 0.9) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON; intervals have this level."""
         return {
+            **verdict_on(self.gain, level=level).to_dict(),
             "value": self.value,
             "unit": {**plain(self.unit), "text": str(self.unit)},
             **_uncertainty(self, level),
@@ -315,10 +319,16 @@ class Estimate:
 
         return plot_estimate(self, level=level, ax=ax)
 
-    def _repr_html_(self) -> str:
-        from tailproof.report.page import estimate_html  # imported only when needed
+    def blocks(self, *, name: str = "The policy", level: float = 0.9) -> Answer:
+        """Return the answer as blocks, which notebooks, terminals and pages show."""
+        from tailproof.report.answers import estimate_answer
 
-        return estimate_html(self)
+        return estimate_answer(self, name=name, level=level)
+
+    @property
+    def verdict(self) -> GainVerdict:
+        """Whether the policy is better than the logged one, with 90 % confidence."""
+        return verdict_on(self.gain, level=0.9)
 
     @property
     def why_no_folds(self) -> str | None:
@@ -347,11 +357,6 @@ class Estimate:
 
     def __repr__(self) -> str:
         return f"<Estimate {self.value:.4g} {self.unit}; {self.method}>"
-
-    def __str__(self) -> str:
-        from tailproof.report.answers import estimate_text  # the text of the command line
-
-        return estimate_text(self)
 
 
 def _uncertainty(of: Estimate | PairedGain | FoldGain, level: float) -> dict[str, Any]:

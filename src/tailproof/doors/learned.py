@@ -25,6 +25,7 @@ from tailproof.critics.task import Task
 from tailproof.critics.trees import StateCritics
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.evaluate import evaluate
+from tailproof.doors.verdict import Answered
 from tailproof.errors import (
     LevelError,
     MethodError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tailproof.io.encoder import Encoder
+    from tailproof.report.blocks import Answer
     from tailproof.worlds.environments import Score
 
 
@@ -216,7 +218,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class Learned(Answered):
     """A policy learned by one method, with the K critics it was taken from.
 
     Attributes
@@ -487,10 +489,11 @@ class Learned:
 
         return plot_learned(self, ax=ax)
 
-    def _repr_html_(self) -> str:
-        from tailproof.report.page import learned_html  # imported only when needed
+    def blocks(self) -> Answer:
+        """Return the answer as blocks, which notebooks, terminals and pages show."""
+        from tailproof.report.answers import learned_answer
 
-        return learned_html(self)
+        return learned_answer(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
@@ -512,29 +515,6 @@ class Learned:
         better = {None: "not judged", True: "improves", False: "logged behaviour kept"}
         judged = better[self.improves]
         return f"<Learned by {self.method} from {self.n_episodes:,} episodes; {judged}>"
-
-    def __str__(self) -> str:
-        learned = f"policy by {self.method}; {self.n_episodes} episodes, γ = {self.gamma:g}"
-        said, judged = self.advice(), self.judged
-        if judged is not None:
-            value = f"Its value: {judged.value:.4g}; logged " if self.improves else "Logged value: "
-            by = "" if self.improves else f" by {judged.episodes:,} episodes"
-            said += f" {value}{judged.logged_value:.4g}{by}."
-        return f"{said}\n{learned}" if said else learned
-
-    def advice(self) -> str:
-        """Return whether to use the policy, in one sentence; empty if it was not tested."""
-        if self.improves is None:
-            return ""
-        if not self.improves:
-            return "No, nothing learned is credibly better than what was logged, which is kept."
-        if self.judged is None:
-            return "Yes, credibly better than imitating what was logged."
-        return (
-            f"Yes, better than what was logged: gain {self.judged.gain:+.4g}, above "
-            f"{self.judged.bound:+.4g} with {100 * self.judged.level:g} % confidence, by "
-            f"{self.judged.episodes:,} episodes."
-        )
 
 
 def _tuple(value: Any) -> Any:

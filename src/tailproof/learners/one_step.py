@@ -13,7 +13,7 @@ from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.critics.trees import (
     LinearScores,
-    StateTree,
+    TreeValues,
     averages,
     grown,
     with_action,
@@ -80,23 +80,22 @@ class PolicyTree(ScoredPolicy):
             raise MethodError(f"leaf_cost must not be negative. Got {self.leaf_cost!r} instead.")
 
     def _member(self, task: LearningTask) -> Any:
-        scores, states = task.scores, task.log.states
-        columns = Standardise.fit(
-            states
-        ).columns  # those that vary, in an order that no file decides
+        scores = task.scores
+        standardise = Standardise.fit(task.log.states, tame=True)
+        z = standardise(task.log.states).astype(np.float32)
         # the mean over actions does not affect the choice between them
         contrast = scores - scores.mean(axis=1, keepdims=True)
-        best = best_tree(
-            states[:, list(columns)],
+        tree = best_tree(
+            z.astype(float),
             contrast,
             depth=self.depth,
-            smallest=self.smallest_leaf or max(10, len(states) // 20),
-            cost=self.leaf_cost * len(states),
+            smallest=self.smallest_leaf or max(10, len(z) // 20),
+            cost=self.leaf_cost * len(z),
             thresholds=64 if self.depth < 3 else 32,
         )
-        tree = tree_arrays(best, columns)
-        leaf = tree.leaves(states, precision=np.float64)
-        return StateTree(tree, np.asarray(averages(leaf, tree.nodes) @ contrast))
+        arrays, _ = tree_arrays(tree, task.log.n_actions)
+        values = averages(arrays.leaves(z), arrays.nodes) @ contrast
+        return TreeValues(standardise, arrays, np.asarray(values), task.log.n_actions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,152 +1,361 @@
-"""Results as text and tables, the same in the terminal, the report and the notebook."""
+"""Results as blocks: the sentence and the verdict, one line of numbers, what limits it, the rest."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tailproof.doors.verdict import GainVerdict, upper_bound, verdict_on
 from tailproof.errors import LevelError, MethodError
+from tailproof.files import plain
 from tailproof.log.spaces import Discrete
-from tailproof.report.text import ResultTable, count, method_text, number, percent, signed, table
+from tailproof.report.blocks import (
+    Answer,
+    Block,
+    Fact,
+    Facts,
+    Figure,
+    Headline,
+    Mood,
+    Note,
+    Points,
+    Section,
+    Table,
+    table,
+)
+from tailproof.report.figures import (
+    comparison_figure,
+    finite,
+    fold_figure,
+    hill_figure,
+    influence_figure,
+    k_path_figure,
+    residual_figure,
+    returns_figure,
+    share_figure,
+    survival_figure,
+    value_figure,
+    weights_figure,
+)
+from tailproof.report.text import Quantity, count, method_text, number, percent, signed, versions
 from tailproof.robust.intervals import Bound, Interval
-from tailproof.robust.tails import TailIndex
+from tailproof.robust.spreads import ends_alone
 
 if TYPE_CHECKING:
     from tailproof.doors.compare import Candidate, Comparison
     from tailproof.doors.diagnose import Diagnosis
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.learned import ConstantAction, Learned
+    from tailproof.log.log import Log
+    from tailproof.robust.gains import FoldGain, PairedGain
+    from tailproof.robust.tails import TailIndex
 
 _SURELY = 1 - 1e-9  # share of the rows in which a constant takes its action
+_MOODS: dict[str, Mood] = {"better": "good", "worse": "warn", "cannot tell": "warn"}
+
+
+def _asked(ask: Callable[[float], Any], level: float) -> Any:
+    """Return an interval or a bound, or the reason why there is none."""
+    try:
+        return ask(level)
+    except LevelError as error:
+        return str(error)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An estimate with its intervals and bounds at one level."""
+class ReadGain:
+    """A gain at one level, as it is read: costs are positive, and less of them is better.
+
+    `level` is the confidence that is stated; `own`, that of this gain alone, is higher where several
+    gains hold together.
+    """
+
+    gain: PairedGain | FoldGain | JudgedGain
+    quantity: Quantity
+    level: float
+    own: float
+    verdict: GainVerdict
+
+    @property
+    def change(self) -> float:
+        """The gain as it is read."""
+        return self.quantity.shown(self.gain.value)
+
+    @property
+    def share(self) -> str:
+        """The gain relative to the other value, in percent."""
+        relative = self.quantity.shown(self.gain.relative)
+        return f"{signed(100 * relative, 2)} %" if math.isfinite(relative) else ""
+
+    @cached_property
+    def ends(self) -> tuple[float, float] | None:
+        """A lower and an upper bound of the change, each with the confidence; None if there is none.
+
+        The verdict follows from them: better or worse where they exclude 0.
+        """
+        low, high = _asked(self.gain.lower_bound, self.own), _asked(self._upper, self.own)
+        if isinstance(low, str) or isinstance(high, str):
+            return None
+        return self.quantity.ends(float(low.value), high)
+
+    def _upper(self, level: float) -> float:
+        return upper_bound(self.gain, level)
+
+    @property
+    def nearest(self) -> float:
+        """The size of a change that is clearly better or worse: at least this."""
+        return 0.0 if self.ends is None else min(map(abs, self.ends))
+
+    def sentence(self, name: str, *, than: str = "what was logged") -> str:
+        """Return the sentence that stands alone."""
+        quantity, confident = self.quantity, f"{percent(self.level)} confidence"
+        if self.change == 0:
+            return f"{name} would {quantity.verb} as much per {quantity.per} as {than}."
+        about = f"about {quantity.more(self.change)} per {quantity.per} than {than}"
+        said = f"{name} would {quantity.verb} {about}"
+        if self.verdict.word in ("better", "worse"):
+            least = f"at least {quantity.amount(self.nearest)}, {confident}"
+            return f"{said} ({self.share}; {least})." if self.share else f"{said} ({least})."
+        said += f" ({self.share})" if self.share else ""
+        if self.ends is None:
+            return f"{said}, but how sure that is cannot be told."
+        low, high = map(quantity.more, self.ends)
+        return f"{said}, which may be chance: {low} to {high}, {confident}."
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Return the change, its bounds and the verdict, for a table."""
+        change = f"{signed(self.change)} ({self.share})" if self.share else signed(self.change)
+        low, high = ("none", "none") if self.ends is None else map(signed, self.ends)
+        return change, low, high, str(self.verdict)
+
+    def totals(self, times: int) -> Note:
+        """Return what the gain adds up to over so many rows or episodes."""
+        quantity = self.quantity
+        said = f"Over {count(times, quantity.per)}: about {quantity.more(times * self.change)}"
+        if self.verdict.word in ("better", "worse"):
+            return Note(f"{said} (at least {quantity.amount(times * self.nearest)}).")
+        if self.ends is None:
+            return Note(f"{said}.")
+        low, high = (quantity.more(times * end) for end in self.ends)
+        return Note(f"{said} ({low} to {high}).")
+
+
+def interval_text(
+    ends: tuple[float, float] | None, level: float, text: Callable[[float], str] = number
+) -> str:
+    """Return an interval as text."""
+    if ends is None:
+        return "without an interval"
+    return f"{percent(level)} interval {text(ends[0])} to {text(ends[1])}"
+
+
+def value_facts(
+    noun: str, value: str, ends: tuple[float, float] | None, level: float, logged: str
+) -> Facts:
+    """Return a value with its interval, and the logged one."""
+    return Facts((Fact(noun, value, interval_text(ends, level)), Fact("logged", logged)))
+
+
+def _mood(verdict: GainVerdict) -> Mood:
+    return _MOODS.get(verdict.word, "plain")
+
+
+@dataclass(frozen=True)
+class ReadEstimate:
+    """An estimate at one level, as it is read."""
 
     estimate: Estimate
     level: float = 0.9
 
     @cached_property
-    def offers(self) -> dict[str, Interval | Bound | str]:
-        """Every interval and bound of the value by name, or the reason why it does not exist."""
-        estimate = self.estimate
-        offers = {
-            "interval": self._asked(estimate.interval),
-            "lower bound": self._asked(estimate.lower_bound),
-        }
-        if estimate.choice is None:
-            offers |= {
-                "fold t": self._asked(lambda level: estimate.interval(level, kind="t")),
-                "fold t, lower": self._asked(lambda level: estimate.lower_bound(level, kind="t")),
-            }
-        return offers
-
-    @property
-    def interval(self) -> Interval | None:
-        """The interval of the value; None if there is no valid one (also in the properties below)."""
-        found = self.offers["interval"]
-        return found if isinstance(found, Interval) else None
-
-    @property
-    def bound(self) -> Bound | None:
-        """The lower bound of the value."""
-        found = self.offers["lower bound"]
-        return found if isinstance(found, Bound) else None
+    def quantity(self) -> Quantity:
+        """What the value is of."""
+        return Quantity.of(self.estimate.unit)
 
     @cached_property
-    def gain_interval(self) -> Interval | None:
-        """The interval of the gain over the logged policy."""
-        found = self._asked(self.estimate.gain.interval)
-        return found if isinstance(found, Interval) else None
+    def gain(self) -> ReadGain:
+        """The gain over the logged policy."""
+        gain = self.estimate.gain
+        verdict = verdict_on(gain, level=self.level)
+        return ReadGain(gain, self.quantity, self.level, self.level, verdict)
+
+    @property
+    def value(self) -> float:
+        """The value as it is read."""
+        return self.quantity.shown(self.estimate.value)
+
+    @property
+    def logged_value(self) -> float:
+        """The logged policy's value as it is read."""
+        return self.quantity.shown(self.estimate.logged_value)
 
     @cached_property
-    def gain_bound(self) -> Bound | None:
-        """The lower bound of the gain over the logged policy."""
-        found = self._asked(self.estimate.gain.lower_bound)
-        return found if isinstance(found, Bound) else None
+    def interval(self) -> Interval | str:
+        """The interval of the value, or why there is none."""
+        return _asked(self.estimate.interval, self.level)  # type: ignore[no-any-return]
 
-    def _asked(self, ask: Callable[[float], Interval | Bound]) -> Interval | Bound | str:
-        try:
-            return ask(self.level)
-        except LevelError as error:
-            return str(error)
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The ends of the interval of the value, in reading order."""
+        found = self.interval
+        return self.quantity.ends(found.low, found.high) if isinstance(found, Interval) else None
 
-    def first_line(self) -> str:
-        """Return the value with its unit, the logged policy's value, and the gain with its interval."""
-        estimate = self.estimate
-        return (
-            f"{number(estimate.value)} {estimate.unit}; logged {number(estimate.logged_value)}; "
-            f"gain {self.gain()}, {self.gain_ends()}"
-        )
-
-    def gain(self) -> str:
-        """Return the gain, also as a share of the logged policy's value."""
-        return with_share(self.estimate.gain.value, self.estimate.gain.relative)
-
-    def gain_ends(self) -> str:
-        """Return the interval of the gain, as text."""
-        found = self.gain_interval
-        if found is None:
-            return "without an interval"
-        return f"{percent(found.level)} interval {signed(found.low)} to {signed(found.high)}"
-
-    def value_ends(self) -> str:
-        """Return the interval and the lower bound of the value, as text."""
-        found = [ends_text(each) for each in (self.interval, self.bound) if each is not None]
-        return f"value {', '.join(found)}" if found else ""
-
-    def caveats(self) -> tuple[str, ...]:
-        """Return why there is no interval, or the assumptions of intervals and bounds."""
-        value, bound = self.offers["interval"], self.offers["lower bound"]
-        if isinstance(value, str):
-            return (value,)
-        rests = {"Interval of the value": value.note}
-        note = bound if isinstance(bound, str) else bound.note
-        if note != value.note:
-            rests["Its lower bound"] = note.removeprefix(value.note).removeprefix("; ")
-        if self.gain_interval is not None and self.gain_interval.note != value.note:
-            rests["Interval of the gain"] = self.gain_interval.note
-        return tuple(f"{what}: {why}" for what, why in rests.items())
+    @cached_property
+    def logged_ends(self) -> tuple[float, float] | None:
+        """The interval of the logged policy's value, for methods that score rows or episodes."""
+        chosen = self.estimate.choice
+        if chosen is None:
+            return None
+        miss, logged = (1 - self.level) / 2, chosen.logged_value
+        low, high = np.clip(ends_alone(chosen.logged_spread, miss, miss), *chosen.possible)
+        return self.quantity.ends(min(float(low), logged), max(float(high), logged))
 
     def how(self) -> str:
-        """Return a short text about how the estimate was computed."""
+        """Return how the estimate was computed, in a few words."""
         chosen = self.estimate.choice
         if chosen is None:
             return method_text(self.estimate.method)
         said = f"{chosen.estimator} over {count(chosen.units, chosen.unit)}"
         return f"{said}, chosen by the log" if chosen.alternatives else said
 
+    def facts(self) -> Facts:
+        """Return the value, the logged value and their difference."""
+        unit = f"{self.quantity.unit} per {self.quantity.per}".lstrip()
+        estimate = self.estimate.unit
+        if estimate.per != "row" and estimate.gamma < 1:
+            unit += f", discounted by {estimate.gamma:g} a step"
+        value = f"{number(self.value)} {unit}"
+        level = self.interval.level if isinstance(self.interval, Interval) else self.level
+        return value_facts(self.noun, value, self.ends, level, number(self.logged_value))
 
-def estimate_text(estimate: Estimate) -> str:
-    """Return an estimate as plain text: the first lines of the command line, and the method."""
-    found = Answer(estimate)
+    @property
+    def noun(self) -> str:
+        """What the value is called: the column if it has a telling name."""
+        return "value" if self.quantity.name in ("", "reward") else self.quantity.name
+
+    def intervals(self) -> Table:
+        """Return every interval and bound with what it assumes, or why there is none."""
+        estimate, level = self.estimate, self.level
+        asked: dict[str, Callable[[float], Any]] = {
+            "value": estimate.interval,
+            "bound of the value": estimate.lower_bound,
+            "difference": estimate.gain.interval,
+            "bound of the difference": estimate.gain.lower_bound,
+        }
+        if estimate.choice is None and estimate.why_no_folds is None:
+            asked |= {
+                "value, by Student's t": lambda level: estimate.interval(level, kind="t"),
+                "bound, by Student's t": lambda level: estimate.lower_bound(level, kind="t"),
+            }
+        rows: list[tuple[Any, ...]] = []
+        for name, ask in asked.items():
+            found = _asked(ask, level)
+            if isinstance(found, str):
+                rows.append((name, None, None, "–", found))
+                continue
+            ends = (
+                (found.low, found.high) if isinstance(found, Interval) else (found.value, math.inf)
+            )
+            rows.append(
+                (name, *finite(*self.quantity.ends(*ends)), percent(found.level), found.note)
+            )
+        return table(
+            ("of", "from", "to", "confidence", "what it assumes, or why there is none"), rows
+        )
+
+
+def estimate_answer(
+    estimate: Estimate, *, name: str = "The policy", level: float = 0.9, times: int | None = None
+) -> Answer:
+    """Return the blocks of an estimate."""
+    read = ReadEstimate(estimate, level)
     try:
-        said = [found.first_line(), str(estimate.on_log)]
+        gain = read.gain
     except MethodError:  # it was stored without the log
-        said = [f"{number(estimate.value)} {estimate.unit}"]
-    by = f"by {found.how()}; {count(estimate.n_episodes, 'episode')}"
-    return "\n".join(each for each in (*said, found.value_ends(), by) if each)
+        said = f"{name} would {read.quantity.verb} {number(read.value)} {estimate.unit}."
+        return (Headline(said),)
+    headline = Headline(gain.sentence(name), str(gain.verdict), _mood(gain.verdict))
+    blocks: list[Block | Section] = [headline, read.facts()]
+    if limit := limits_most(read):
+        blocks.append(Note(limit))
+    if times is not None:
+        blocks.append(gain.totals(times))
+    blocks.append(value_figure(read, name))
+    return (*blocks, method_section(read))
 
 
-def ends_text(found: Interval | Bound) -> str:
-    """Return an interval or a bound with its level, as text."""
-    if isinstance(found, Bound):
-        return f"above {number(found.value)} ({percent(found.level)} lower bound)"
-    return f"{number(found.low)} to {number(found.high)} ({percent(found.level)} interval)"
+def limits_most(read: ReadEstimate) -> str:
+    """Return what limits the answer most, in one sentence; empty if nothing stands out."""
+    if isinstance(read.interval, str):
+        return read.interval
+    acts, chosen = read.estimate.on_log, read.estimate.choice
+    if chosen is None or math.isnan(acts.effective_rows):
+        return ""
+    return (
+        f"{number(acts.effective_rows, 3)} of {count(acts.rows, 'row')} say what the policy would do "
+        f"(effective rows)."
+    )
 
 
-def with_share(value: float, relative: float) -> str:
-    """Return a gain with its relative size in percent, as text.
+def method_section(read: ReadEstimate) -> Section:
+    """Return how an estimate was computed: actions, method, intervals and their assumptions."""
+    estimate = read.estimate
+    rows = f"{count(estimate.n_transitions, 'row')} in {count(estimate.n_episodes, 'episode')}"
+    blocks: list[Block] = []
+    if str(estimate.on_log):
+        blocks.append(Note(f"What the policy does: {estimate.on_log}."))
+    blocks.append(Note(f"Estimated by {read.how()}, from {rows}."))
+    if estimate.choice is not None and estimate.choice.reasons:
+        blocks.append(Points(estimate.choice.reasons))
+    blocks.append(read.intervals())
+    if estimate.bad_folds:
+        named = ", ".join(map(str, estimate.bad_folds))
+        blocks.append(Note(f"Folds that diverged and were left out: {named}.", "warn"))
+    if len(estimate.fold_values) > 1:
+        blocks.append(fold_figure(read))
+    if (chosen := estimate.choice) is not None and chosen.alternatives:
+        others = [(f"chosen: {chosen.estimator}", chosen.value), *chosen.alternatives.items()]
+        shown = [(each, read.quantity.shown(value)) for each, value in others]
+        blocks.append(table(("mean of the same weighted rewards", "estimate"), shown))
+    return Section("method", "How this was computed", tuple(blocks), "Method")
 
-    >>> with_share(6.27, 0.102), with_share(0.5, math.nan)
-    ('+6.27 (+10 %)', '+0.500')
-    """
-    share = f" ({signed(100 * relative, 2)} %)" if math.isfinite(relative) else ""
-    return f"{signed(value)}{share}"
+
+@dataclass(frozen=True)
+class JudgedGain:
+    """The gain by which `learn` decided: a value and a bound at one level."""
+
+    value: float
+    reference: float
+    bound: float
+    level: float
+
+    @property
+    def relative(self) -> float:
+        """The gain over |reference|; NaN where that is 0."""
+        return self.value / abs(self.reference) if self.reference else math.nan
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return the bound as an interval without an upper end."""
+        return Interval(
+            low=self.bound,
+            high=math.inf,
+            level=level,
+            requested=level,
+            kind="decision",
+            note="",
+        )
+
+    def lower_bound(self, level: float = 0.9) -> Bound:  # noqa: ARG002
+        """Return the bound, at the level of the decision."""
+        return Bound(
+            value=self.bound, level=self.level, requested=self.level, kind="decision", note=""
+        )
 
 
 def learned_by(learned: Learned) -> str:
@@ -154,147 +363,262 @@ def learned_by(learned: Learned) -> str:
     from_log = f"from {count(learned.n_episodes, 'episode')}"
     action, space = getattr(learned.method.base, "action", None), learned.action_space
     if isinstance(action, int) and isinstance(space, Discrete):
-        return f"Always {space.label(action)}, chosen {from_log}"
+        return f"Always {space.label(action)}, chosen {from_log}."
     if learned.improves is False:
-        return f"The logged behaviour, imitated {from_log}"
-    return f"Learned by {method_text(learned.method)} {from_log}"
+        return f"The logged behaviour, imitated {from_log}."
+    return f"Learned by {method_text(learned.method)} {from_log}."
 
 
-def learned_verdict(learned: Learned, found: Answer) -> str:
-    """Return a sentence on whether a learned policy is better than the logged one."""
-    shown = found.gain_bound is not None and found.gain_bound.value > 0
-    if learned.improves and learned.judged is None and not shown:
-        return f"{learned.advice()} The held-out episodes' own estimate does not show it."
-    if learned.improves is not None:
-        return learned.advice()
-    if shown:
-        return f"Yes, better than what was logged with {percent(found.level)} confidence."
-    return "No, not shown to be better than what was logged."
+def learned_answer(
+    learned: Learned,
+    held_out: Estimate | None = None,
+    *,
+    level: float = 0.9,
+    times: int | None = None,
+    constant: ConstantAction | None = None,
+    played: str = "",
+) -> Answer:
+    """Return the blocks of a learned policy.
 
-
-def learned_line(learned: Learned, found: Answer | None) -> str:
-    """Return the verdict with the value that it is based on.
-
-    All numbers are of the episodes by which `learn` decided (`Learned.judged`), if it did, and
-    otherwise of the held-out episodes (`found`).
+    Parameters
+    ----------
+    learned
+        The policy.
+    held_out
+        Its estimate from the episodes that were held out; None if there is none at hand.
+    level
+        Confidence of intervals.
+    times
+        Rows or episodes over which the gain is added up.
+    constant
+        The best single action on the same episodes.
+    played
+        What it earned in an environment, as a sentence.
     """
-    if found is None:
-        return "Not judged: no episodes were held out from learning."
-    unit = found.estimate.unit
-    by = f"by {count(found.estimate.n_episodes, 'held-out episode')}"
-    if learned.improves and learned.judged is not None:
-        judged = learned.judged
-        said = f"Its value: {number(judged.value)} {unit}; logged {number(judged.logged_value)}"
-    elif learned.improves is False:
-        value, by = logged_by(learned, found)
-        said = f"The logged value: {number(value)} {unit} {by}"
+    read = None if held_out is None else ReadEstimate(held_out, level)
+    blocks: list[Block] = list(_learned_blocks(learned, read, times))
+    if (
+        read is not None
+        and constant is not None
+        and (said := constant_text(constant, learned, read))
+    ):
+        blocks.append(Note(said))
+    if played:
+        blocks.append(Note(played))
+    how: list[Block] = [Note(learned_by(learned))]
+    if learned.reasons:
+        how.append(Points(learned.reasons))
+    if read is None:
+        return (*blocks, Section("policy", "What it learned", tuple(how), "Policy"))
+    logged = _logged_shares(learned)
+    if logged:
+        shares = read.estimate.on_log.shares
+        how.append(share_figure({name: (shares[name], logged[name]) for name in shares}))
+    method = method_section(read)
+    again = Note("This evaluates the policy again, on the held-out episodes.", "soft")
+    if learned.improves is not None:
+        method = replace(method, blocks=(again, *method.blocks))
+    return (
+        *blocks,
+        *([value_figure(read, "learned policy")] if learned.improves is None else []),
+        Section("policy", "What it learned", tuple(how), "Policy"),
+        method,
+    )
+
+
+def _learned_blocks(
+    learned: Learned, read: ReadEstimate | None, times: int | None
+) -> Iterable[Block]:
+    """Yield the headline and the numbers: those of the decision, if `learn` made one."""
+    judged = learned.judged
+    quantity = Quantity("", "", "episode", is_cost=False) if read is None else read.quantity
+    name = "The learned policy"
+    if learned.improves is False:
+        yield Headline(
+            "Nothing learned is shown to be better than what was logged, which is kept.",
+            "no difference shown",
+        )
+        if judged is not None:
+            logged = number(quantity.shown(judged.logged_value))
+            yield Facts((Fact("logged", logged, f"by {count(judged.episodes, 'episode')}"),))
+    elif learned.improves and judged is not None:
+        gain = JudgedGain(judged.gain, judged.logged_value, judged.bound, judged.level)
+        verdict = GainVerdict("better", judged.level)
+        found = ReadGain(gain, quantity, judged.level, judged.level, verdict)
+        yield Headline(found.sentence(name), str(verdict), _mood(verdict))
+        ends = None
+        if judged.low is not None and judged.high is not None:
+            ends = quantity.ends(judged.low, judged.high)
+        value, logged = (
+            number(quantity.shown(each)) for each in (judged.value, judged.logged_value)
+        )
+        yield value_facts("value", value, ends, judged.level, logged)
+        yield Note(f"Judged by {count(judged.episodes, 'episode')} that did not teach it.", "soft")
+        if times is not None:
+            yield found.totals(times)
+    elif learned.improves:
+        yield Headline(
+            "The learned policy is better than imitating what was logged.", "better", "good"
+        )
+        if read is not None:
+            yield read.facts()
+            if read.gain.verdict.word != "better":
+                yield Note(
+                    f"The held-out episodes alone do not show it: {read.gain.sentence('it')}"
+                )
+    elif read is None:
+        yield Headline("The policy is learned and not tested: no episodes were held out.")
     else:
-        said = f"{by.capitalize()}: {found.first_line()}"
-    return f"{learned_verdict(learned, found)} {said}."
+        found = read.gain
+        yield Headline(found.sentence(name), str(found.verdict), _mood(found.verdict))
+        yield read.facts()
+        held_out = count(read.estimate.n_episodes, "held-out episode")
+        yield Note(f"Judged by {held_out}, which did not teach it.", "soft")
+        if times is not None:
+            yield found.totals(times)
 
 
-def logged_by(learned: Learned, found: Answer) -> tuple[float, str]:
-    """Return the logged value, and the episodes that it is of: those that decided, if any did."""
-    if learned.judged is not None:
-        return learned.judged.logged_value, f"by {count(learned.judged.episodes, 'episode')}"
-    held_out = count(found.estimate.n_episodes, "held-out episode")
-    return found.estimate.logged_value, f"by {held_out}"
-
-
-def constant_text(constant: ConstantAction, learned: Learned, found: Answer) -> str:
+def constant_text(constant: ConstantAction, learned: Learned, read: ReadEstimate) -> str:
     """Return the best constant beside the policy, on the same episodes; empty if it says nothing.
 
     That is where the policy is this constant, or the logged behaviour, which was kept.
     """
-    on_log = found.estimate.on_log
+    on_log, shown = read.estimate.on_log, read.quantity.shown
     if learned.improves is False or on_log.shares.get(constant.action, 0.0) > _SURELY:
         return ""
     return (
-        f"{constant.action} {number(constant.value)} by {count(on_log.rows, 'held-out row')}, where "
-        f"this policy has {number(found.estimate.value)}"
+        f"The best single action is {constant.action}: {number(shown(constant.value))} on "
+        f"{count(on_log.rows, 'held-out row')}, where this policy has {number(read.value)}."
     )
 
 
-def ranking_table(comparison: Comparison) -> ResultTable:
-    """Return a table with one row per candidate, and one for the baseline."""
+def _logged_shares(learned: Learned) -> dict[str, float]:
+    from tailproof.log.stored import action_counts  # not needed without a log
 
-    def low(bound: Bound, text: Callable[[float], str]) -> str:
-        return text(bound.value) if math.isfinite(bound.value) else "none"
+    log, space = learned.held_out, learned.action_space
+    if log is None or not isinstance(space, Discrete):
+        return {}
+    shares = action_counts(log) / log.n_transitions
+    return {space.label(action): float(share) for action, share in enumerate(shares)}
 
-    rows = [
-        (
-            each.name,
-            number(each.value),
-            low(each.lower_bound, number),
-            gain_of(each),
-            low(each.gain.lower_bound, signed),
-            "passes" if each.passes else "",
+
+def read_candidate(candidate: Candidate, comparison: Comparison) -> ReadGain:
+    """Return a candidate's gain over the baseline, as it is read; all gains hold together."""
+    quantity = Quantity.of(candidate.estimate.unit)
+    own, gain = comparison.gate_level, candidate.gain.gain
+    return ReadGain(gain, quantity, comparison.level, own, verdict_on(gain, level=own))
+
+
+def comparison_answer(
+    comparison: Comparison, *, times: int | None = None, pairs: bool = False
+) -> Answer:
+    """Return the blocks of a comparison; with `pairs` also the difference of any two policies."""
+    shown, best = comparison.proposed, comparison.best
+    gain = read_candidate(shown, comparison)
+    than = (
+        f"the {comparison.baseline}" if comparison.baseline_rival is None else comparison.baseline
+    )
+    verdict = comparison_verdict(comparison)
+    blocks: list[Block] = [
+        Headline(gain.sentence(shown.name, than=than), str(verdict), _mood(verdict)),
+        ranking_table(comparison),
+    ]
+    if shown is not best:
+        blocks.append(
+            Note(
+                f"The value of {best.name} is higher, but it is not shown to be better than {than}."
+            )
         )
+    if math.isfinite(comparison.probability_best):
+        blocks.append(
+            Note(
+                f"The probability that {best.name} is the best of {rivals_of(comparison)} is "
+                f"{comparison.probability_best:.2f}."
+            )
+        )
+    if times is not None:
+        blocks.append(gain.totals(times))
+    if comparison.notes:
+        blocks.append(Points(comparison.notes))
+    if pairs:
+        blocks.append(pairs_table(comparison))
+    blocks.append(comparison_figure(comparison))
+    return (*blocks, *_comparison_sections(comparison))
+
+
+def comparison_verdict(comparison: Comparison) -> GainVerdict:
+    """Return the verdict on the best candidate: better if any is, worse if all are."""
+    found = [read_candidate(each, comparison).verdict for each in comparison.candidates]
+    for word in ("better", "no difference shown", "cannot tell"):
+        for each in found:
+            if each.word == word:
+                return each
+    return found[0]
+
+
+def ranking_table(comparison: Comparison) -> Table:
+    """Return one row per candidate and one for the baseline, by value, with the verdicts."""
+    quantity = Quantity.of(comparison.best.estimate.unit)
+    base = comparison.baseline_value
+    rows = [
+        (each.value, each.name, *read_candidate(each, comparison).cells())
         for each in comparison.candidates
     ]
-    rows.append((comparison.baseline, number(comparison.baseline_value), "", "", "", ""))
-    return table(("policy", "value", "above", "gain", "gain above", "gate"), rows)
-
-
-def comparison_line(comparison: Comparison) -> str:
-    """Return the best policy that passes the gate, or else the first, and its gain."""
-    shown = comparison.proposed
-    return (
-        f"{shown.name} {rank_of(comparison)}: {number(shown.value)} {shown.estimate.unit}; "
-        f"{comparison.baseline} {number(comparison.baseline_value)}; gain {gain_of(shown)}, "
-        f"{gain_bound_of(shown)}; {gate_line(comparison)}"
+    rows.append((base, comparison.baseline, "", "", "", ""))
+    return table(
+        ("policy", "value", "difference", "at least", "at most", "verdict"),
+        [
+            (name, number(quantity.shown(value)), *rest)
+            for value, name, *rest in sorted(rows, key=lambda row: -row[0])
+        ],
+        caption=f"{quantity.title}; bounds of all differences hold together with "
+        f"{percent(comparison.level)} confidence on each side",
     )
 
 
-def rank_of(comparison: Comparison) -> str:
-    """Return why the policy of the first line stands there."""
-    return "ranks first" if comparison.proposed is comparison.best else "passes the gate"
-
-
-def comparison_text(comparison: Comparison) -> str:
-    """Return the whole comparison as plain text."""
-    notes = (f"- {note}" for note in comparison_notes(comparison))
-    return "\n".join([comparison_line(comparison), *ranking_table(comparison).lines(), *notes])
-
-
-def gate_line(comparison: Comparison) -> str:
-    """Return a sentence about the policies that pass the gate, and one above them that does not."""
-    passing, best = [each.name for each in comparison.candidates if each.passes], comparison.best
-    if not passing:
-        return "no policy passes the gate"
-    said = f"the gate is passed by {', '.join(passing)}"
-    higher = f", and not by {best.name}, whose value is the highest ({number(best.value)})"
-    return said if best.passes else f"{said}{higher}"
-
-
-def gain_of(candidate: Candidate) -> str:
-    """Return the gain, also relative to the baseline's value, as text."""
-    return with_share(candidate.gain.value, candidate.gain.relative)
-
-
-def gain_bound_of(candidate: Candidate) -> str:
-    """Return the lower bound of the gain, as text."""
-    bound = candidate.gain.lower_bound
-    if not math.isfinite(bound.value):
-        return "without a bound"
-    return f"above {signed(bound.value)} with {percent(bound.level)}"
-
-
-def comparison_notes(comparison: Comparison) -> tuple[str, ...]:
-    """Return the levels of the bounds, and other notes on how to read them."""
-    best = comparison.best
-    levels = (
-        f"Bounds of values hold with {percent(best.lower_bound.level)}; those of gains with "
-        f"{percent(best.gain.lower_bound.level)}, so that all of them hold at once with "
-        f"{percent(comparison.level)}. A bound of the gain above 0 passes the gate."
+def pairs_table(comparison: Comparison) -> Table:
+    """Return the difference of any two candidates, with bounds that hold together."""
+    return table(
+        ("pair", "difference", "at least", "at most", "verdict"),
+        [
+            (f"{first} − {second}", *found.cells())
+            for (first, second), found in pair_gains(comparison).items()
+        ],
+        caption=f"Any two of {count(len(comparison.candidates), 'policy')}; the bounds hold together "
+        f"with {percent(comparison.level)} confidence on each side",
     )
-    likely = (
-        f"{best.name} has the highest value; the probability that it is the best of "
-        f"{rivals_of(comparison)} is {comparison.probability_best:.2f}."
-    )
-    bounds = [each.gain.lower_bound for each in comparison.candidates]
-    missing = dict.fromkeys(bound.note for bound in bounds if not math.isfinite(bound.value))
-    return (*missing, levels, *_limits(comparison), likely, *comparison.notes)
+
+
+def pair_gains(comparison: Comparison) -> dict[tuple[str, str], ReadGain]:
+    """Return the gain of any two candidates, the higher first, as it is read."""
+    pairs = list(combinations([each.name for each in comparison.candidates], 2))
+    own = 1 - (1 - comparison.level) / max(len(pairs), 1)
+    quantity = Quantity.of(comparison.best.estimate.unit)
+    found = {}
+    for first, second in pairs:
+        gain = comparison.difference(first, second).gain
+        verdict = verdict_on(gain, level=own)
+        found[first, second] = ReadGain(gain, quantity, comparison.level, own, verdict)
+    return found
+
+
+def pair_records(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the difference of any two candidates for JSON, in units of the reward."""
+    return [
+        {
+            "first": first,
+            "second": second,
+            "difference": found.gain.value,
+            "interval": _plain(found.gain.interval, found.own),
+            **found.verdict.to_dict(),
+        }
+        for (first, second), found in pair_gains(comparison).items()
+    ]
+
+
+def _plain(ask: Callable[[float], Any], level: float) -> Any:
+    found = _asked(ask, level)
+    return {"why_not": found} if isinstance(found, str) else plain(found)
 
 
 def rivals_of(comparison: Comparison) -> str:
@@ -302,40 +626,94 @@ def rivals_of(comparison: Comparison) -> str:
     return f"{count(len(comparison.candidates), 'policy')} and the {comparison.baseline}"
 
 
-def _limits(comparison: Comparison) -> list[str]:
-    """Return what the bound of each candidate's value rests on, once for those that share it."""
-    bounds = {each.name: each.lower_bound for each in comparison.candidates}
-    found = {name: each.note for name, each in bounds.items() if math.isfinite(each.value)}
-    if len(shared := _shared(found)) == 1:
-        return [f"Bounds of values: {note}." for note in shared]
-    return [f"Bound of {', '.join(names)}: {note}." for note, names in shared.items()]
+def _comparison_sections(comparison: Comparison) -> Iterable[Section]:
+    gate = percent(comparison.gate_level)
+    blocks: list[Block] = [
+        Note(
+            f"Each difference has {gate} confidence, so that all hold together with "
+            f"{percent(comparison.level)}. A policy is better where a lower bound of its difference "
+            f"is above 0 ({gate}, one side)."
+        )
+    ]
+    read = {
+        each.name: ReadEstimate(each.estimate, comparison.level) for each in comparison.candidates
+    }
+    for how, names in _shared({name: each.how() for name, each in read.items()}).items():
+        who = "" if len(read) == len(names) else f"{', '.join(names)} "
+        blocks.append(Note(f"{who}Estimated by {how}." if not who else f"{who}estimated by {how}."))
+    rows = []
+    for name, each in read.items():
+        ends = each.ends or (math.nan, math.nan)
+        why = each.interval if isinstance(each.interval, str) else each.interval.note
+        rows.append((name, each.value, *finite(*ends), why))
+    blocks.append(table(("policy", "value", "from", "to", "what the interval assumes"), rows))
+    yield Section("method", "How this was computed", tuple(blocks), "Method")
+    if comparison.has_folds:
+        yield _folds_section(comparison)
 
 
-def comparison_how(comparison: Comparison) -> tuple[str, ...]:
-    """Return how the candidates were estimated, once for those that share it."""
-    shared = _shared({each.name: Answer(each.estimate).how() for each in comparison.candidates})
-    if len(shared) == 1:
-        return tuple(f"Estimated by {how}." for how in shared)
-    return tuple(f"{', '.join(names)} estimated by {how}." for how, names in shared.items())
-
-
-def _shared(texts: dict[str, str]) -> dict[str, list[str]]:
+def _shared(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names that share each text."""
     named: dict[str, list[str]] = {}
     for name, text in texts.items():
         named.setdefault(text, []).append(name)
     return named
 
 
-def tail_table(diagnosis: Diagnosis) -> ResultTable:
+def _folds_section(comparison: Comparison) -> Section:
+    names = [each.name for each in comparison.candidates]
+    folds = np.stack(
+        [*(each.estimate.all_folds for each in comparison.candidates), comparison.baseline_folds],
+        axis=1,
+    )
+    rows = [(k, *finite(*values)) for k, values in enumerate(folds)]
+    shown = table(("fold", *names, comparison.baseline), rows)
+    return Section("folds", "Every fold of every policy", (shown,), folded=True)
+
+
+def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
+    """Return the blocks of a diagnosis."""
+    verdict, influence = diagnosis.verdict, diagnosis.influence
+    facts = [
+        Fact("rows", f"{diagnosis.transitions:,}", f"{count(diagnosis.episodes, 'episode')}"),
+        Fact("one observation", verdict.unit, f"{verdict.units:,} of them"),
+        Fact("variance of the rewards", diagnosis.tails["rewards"].variance.exists),
+        Fact("plain average", number(influence.value), influence.estimator),
+    ]
+    heavy = verdict.tails != "light"
+    blocks: list[Block | Section] = [
+        Headline(verdict.summary, mood="warn" if heavy else "good"),
+        Facts(tuple(facts)),
+        log_section(diagnosis),
+        Section("tails", "How heavy the tails are", (tail_table(diagnosis),), "Tails"),
+    ]
+    if influence.episodes:
+        said = (Note(influence_sentence(diagnosis)), influence_figure(diagnosis))
+        blocks.append(Section("influence", f"Which {diagnosis.noun}s decide", said, "Influence"))
+    return tuple(blocks)
+
+
+def log_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> Section:
+    """Return what the log shows, and how to improve the answer."""
+    verdict = diagnosis.verdict
+    chosen = None if estimate is None else estimate.choice
+    reasons = verdict.reasons if chosen is None else diagnosis.tails and verdict.shape.sentences
+    blocks: list[Block] = [Points(tuple(reasons))]
+    if verdict.improvements:
+        blocks += [Note("What would make the answer better:"), Points(verdict.improvements)]
+    return Section("log", "What the log shows", tuple(blocks), "The log")
+
+
+def tail_table(diagnosis: Diagnosis) -> Table:
     """Return the indices of both tails of each diagnosed quantity, and which moments exist."""
 
     def index(found: TailIndex) -> str:
         if not found.estimable:
             return "unknown"
-        return f"{number(found.alpha, 3)} [{number(found.low, 3)}, {number(found.high, 3)}]"
+        return f"{number(found.alpha, 3)} ({number(found.low, 3)} to {number(found.high, 3)})"
 
     return table(
-        ("tails of", "left α", "right α", "mean", "variance", "longer"),
+        ("tails of", "left index", "right index", "mean", "variance", "longer"),
         [
             (
                 name,
@@ -351,31 +729,180 @@ def tail_table(diagnosis: Diagnosis) -> ResultTable:
 
 
 def influence_sentence(diagnosis: Diagnosis) -> str:
-    """Return a sentence on how much the most influential episodes change the estimate."""
-    found = diagnosis.influence
-    first, noun = found.episodes[0], diagnosis.noun
-    other = ", not that of evaluate" if diagnosis.with_policy else ""
+    """Return a sentence on how much the most influential episodes change the plain estimate."""
+    found, noun = diagnosis.influence, diagnosis.noun
+    first = found.episodes[0]
     every = ""
     if math.isfinite(found.value_without_all):
         listed = count(len(found.episodes), noun)
         every = f", and without the {listed} below {number(found.value_without_all)}"
     return (
-        f"The plain estimate (by {found.estimator}{other}) is {number(found.value)}. Without {noun} "
+        f"The plain estimate (by {found.estimator}) is {number(found.value)}. Without {noun} "
         f"{first.episode} it would be {number(first.value_without)}{every}."
     )
 
 
-def influence_table(diagnosis: Diagnosis) -> ResultTable:
-    """Return how much each of the most influential episodes changes the estimate."""
-    found = diagnosis.influence
-    median = f"on the median of {found.folds} folds"
-    if all(each.group is None for each in found.episodes):
-        rows = [(str(each.episode), each.effect, each.median_effect) for each in found.episodes]
-        return table((diagnosis.noun, "effect", median), rows)
-    return table(
-        (diagnosis.noun, "group", "effect", median),
-        [
-            (str(each.episode), str(each.group), each.effect, each.median_effect)
-            for each in found.episodes
-        ],
+def evidence(log: Log, diagnosis: Diagnosis) -> tuple[Section, ...]:
+    """Return the folded sections that every report of a log has; weights do not repeat its rows."""
+    log = log.once
+    found = (
+        _tails(log, diagnosis),
+        _clusters(diagnosis),
+        _k_path(diagnosis),
+        _weights(diagnosis),
+        _returns(log, diagnosis),
+        _residuals(log, diagnosis),
     )
+    return tuple(replace(each, folded=True) for each in found if each is not None)
+
+
+def _tails(log: Log, diagnosis: Diagnosis) -> Section:
+    report = diagnosis.tails["rewards"]
+    indices = {"right": report.right, "left": report.left}
+    paths = [path for path in (report.right_path, report.left_path) if path is not None]
+    every = [
+        (
+            each.name,
+            tail.side,
+            tail.method,
+            *((tail.alpha, tail.low, tail.high, tail.k) if tail.estimable else (None,) * 4),
+        )
+        for each in diagnosis.tails.values()
+        for tail in (each.left, each.right, *each.others)
+    ]
+    blocks: list[Block] = [tail_table(diagnosis)]
+    if paths:
+        blocks.append(hill_figure(paths, indices))
+    blocks.append(survival_figure(log.rewards, (report.right, report.left), what=log.reward_name))
+    blocks.append(
+        table(
+            ("of", "tail", "estimator", "index", "from", "to", "extremes"),
+            every,
+            caption="Moments of an order below the index exist.",
+            digits=3,
+            folded="Every estimate of every tail",
+        )
+    )
+    return Section("tail-evidence", "How heavy the tails are", tuple(blocks))
+
+
+def _clusters(diagnosis: Diagnosis) -> Section:
+    clusters = diagnosis.clustering
+    where = {
+        "steps of an episode": clusters.within,
+        "neighbouring episodes": clusters.across,
+        "episodes of a group": clusters.groups,
+    }
+    rows = [
+        (
+            name,
+            *((index.theta, index.low, index.high) if index.estimable else (None,) * 3),
+            index.exceedances,
+        )
+        for name, index in where.items()
+        if index is not None
+    ]
+    said = (
+        "Extremes come together: those that follow in the same episode or group are one event, so "
+        "sums are made robust, not single steps, and folds keep groups whole."
+        if clusters.in_episodes or clusters.in_groups
+        else "There is no sign that extremes come together."
+    )
+    shown = table(
+        ("extremes among", "extremal index", "from", "to", "extremes"),
+        rows,
+        caption="1 means alone, ½ pairs on average; – where there are too few extremes.",
+        digits=3,
+    )
+    return Section("clusters", "Whether extremes come alone", (Note(said), shown))
+
+
+def _k_path(diagnosis: Diagnosis) -> Section:
+    path = diagnosis.k_path
+    drift = (
+        f"From five folds on the median drifts by {number(path.drift, 3)}, more than chance "
+        f"explains: medians of many folds are biased here."
+        if path.drifts
+        else "From five folds on the median stays within its error."
+    )
+    title = "The plain estimate against the number of folds"
+    return Section("k-path", title, (Note(drift), k_path_figure(path)))
+
+
+def _weights(diagnosis: Diagnosis) -> Section | None:
+    overlap = diagnosis.overlap
+    if overlap is None:
+        return None
+    found = overlap.weights
+    facts = (
+        Fact(
+            "effective rows",
+            f"{number(found.effective, 3)} of {found.n:,}",
+            "of equal weight",
+            "warn" if found.effective < 0.1 * found.n else "plain",
+        ),
+        Fact("largest weight", percent(found.largest_share), "of all weight"),
+        Fact(
+            "Pareto k",
+            number(found.pareto.k, 2),
+            f"harmless below {found.reliable_k:.2f}",
+            "good" if found.reliable else "warn",
+        ),
+        Fact(
+            "never logged",
+            percent(overlap.unlogged),
+            "of the policy's actions",
+            "warn" if overlap.unlogged > 0.01 else "good",
+        ),
+        Fact("leverage", number(overlap.leverage, 3), "1 is the log itself"),
+    )
+    blocks: list[Block] = [Facts(facts)]
+    if diagnosis.weights is not None:
+        blocks.append(weights_figure(diagnosis.weights, effective=found.effective))
+    return Section("weights", "Weights and overlap", tuple(blocks))
+
+
+def _returns(log: Log, diagnosis: Diagnosis) -> Section | None:
+    if log.n_episodes < 2:
+        return None
+    from tailproof.log.log import discounted_returns
+
+    shown = returns_figure(
+        discounted_returns(log, diagnosis.gamma),
+        log.episode_ids,
+        marked=[each.episode for each in diagnosis.influence.episodes],
+        unit=log.reward_name,
+        noun=diagnosis.noun,
+    )
+    return Section("returns", f"What each {diagnosis.noun} earned", (shown,))
+
+
+def _residuals(log: Log, diagnosis: Diagnosis) -> Section | None:
+    found = diagnosis.residuals
+    if found is None:
+        return None
+    worst = []
+    for each in found.worst:
+        episode = int(np.flatnonzero(log.episode_ids == each.episode)[0])
+        worst.append((int(log.starts[episode]) + each.step, str(each.episode), each.residual))
+    return Section("residuals", "Residuals over the rows", (residual_figure(found.monitor, worst),))
+
+
+def settings_section(settings: Mapping[str, Any], *, notes: Sequence[str] = ()) -> Section:
+    """Return the settings that reproduce the numbers, and how the log was read."""
+    rows = [(name, str(value)) for name, value in settings.items() if value is not None]
+    shown = table(("setting", "value"), [*rows, *versions().items()])
+    blocks = ([Points(tuple(notes))] if notes else []) + [shown]
+    return Section("settings", "Settings and versions", tuple(blocks), folded=True)
+
+
+def with_warnings(answer: Answer, warnings: Sequence[str]) -> Answer:
+    """Return an answer with warnings below what is read first."""
+    said = {text for each in answer if isinstance(each, Headline | Note) for text in (each.text,)}
+    new = tuple(dict.fromkeys(text for text in warnings if text not in said))
+    if not new:
+        return answer
+    place = next(
+        (i for i, each in enumerate(answer) if isinstance(each, Figure | Section)), len(answer)
+    )
+    return (*answer[:place], Points(new, "warn"), *answer[place:])

@@ -1,29 +1,23 @@
-"""Figures of results, each with its table."""
+"""Figures of results, each with its numbers; they are drawn only where they are shown."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from markupsafe import Markup
-from matplotlib.ticker import AsinhLocator
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.report.answers import Answer, ends_text, influence_table
+from tailproof.report.blocks import Figure, Tone, table
 from tailproof.report.plots import (
     FEWEST,
     TONES,
     IntervalRow,
-    Tone,
-    as_svg,
     band,
     dots,
     draw_bars,
     draw_folds,
-    draw_gains,
     draw_hill,
     draw_intervals,
     line,
@@ -32,239 +26,170 @@ from tailproof.report.plots import (
     rows_axes,
     rule,
 )
-from tailproof.report.text import ResultTable, count, minus, number, percent, table
-from tailproof.robust.intervals import Bound, Interval
-from tailproof.robust.tails import ResidualMonitor, TailIndex, TailPath
+from tailproof.report.text import count, number, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tailproof.doors.compare import Comparison
     from tailproof.doors.diagnose import Diagnosis, KPath
+    from tailproof.report.answers import ReadEstimate
+    from tailproof.robust.tails import ResidualMonitor, TailIndex, TailPath
 
 
-Mood = Literal["plain", "good", "warn"]
+def value_rows(read: ReadEstimate, name: str) -> list[IntervalRow]:
+    """Return the value of the policy and that of the logged one, with their intervals."""
+    nowhere = (math.nan, math.nan)
+    tones: tuple[Tone, Tone] = ("main", "second")
+    policy, logged = (name, read.value, read.ends), ("logged", read.logged_value, read.logged_ends)
+    rows = []
+    for (who, value, ends), tone in zip((policy, logged), tones, strict=True):
+        low, high = ends or nowhere
+        tip = f"{who}: {number(value)}, {number(low)} to {number(high)}"
+        rows.append(IntervalRow(name=who, value=value, low=low, high=high, tone=tone, tip=tip))
+    return rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A picture with its description and its numbers.
+def value_figure(read: ReadEstimate, name: str) -> Figure:
+    """Return the value of the policy beside the logged one, with their intervals."""
+    rows = value_rows(read, name)
+    title = f"{read.quantity.title} ({percent(read.level)} interval)"
 
-    Attributes
-    ----------
-    key
-        Its anchor on the page.
-    caption
-        A sentence on how to read it.
-    svg
-        Markup from `as_svg`.
-    numbers
-        The table of the plotted numbers, collapsed by default.
-    legend
-        The meaning of the picture's tones.
-    """
+    def draw(width: float) -> Axes:
+        axes = rows_axes([row.name for row in rows], width=width)
+        draw_intervals(axes, rows)
+        name_axes(axes, x=title)
+        return axes
 
-    key: str
-    caption: str
-    svg: str
-    numbers: ResultTable
-    legend: Sequence[tuple[Tone, str]] = ()
-
-    @classmethod
-    def drawn(cls, axes: Axes, alt: str, **rest: Any) -> Figure:
-        """Return the figure of these axes; `alt` describes it in one or two sentences."""
-        return cls(svg=as_svg(axes, alt), **rest)
-
-    def __html__(self) -> str:
-        keys = Markup("").join(
-            Markup('<li><span class="key {}" aria-hidden="true"></span>{}</li>').format(*each)
-            for each in self.legend
-        )
-        legend = Markup('<ul class="legend">{}</ul>').format(keys) if keys else ""
-        return Markup(
-            '<figure id="figure-{}">{}<div class="scroll">{}</div><figcaption>{}</figcaption>{}'
-            "</figure>"
-        ).format(self.key, legend, Markup(self.svg), self.caption, Wide(self.numbers, "Numbers"))
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A small card with a number and its name."""
-
-    name: str
-    value: str
-    note: str = ""
-    mood: Mood = "plain"
-
-    def __html__(self) -> str:
-        note = Markup("<small>{}</small>").format(minus(self.note)) if self.note else ""
-        return Markup('<div class="fact {}"><dt>{}</dt><dd>{}{}</dd></div>').format(
-            self.mood, self.name, minus(self.value), note
-        )
-
-
-@dataclass(frozen=True)
-class Prose:
-    """A paragraph of plain text."""
-
-    text: str
-
-    def __html__(self) -> str:
-        return Markup("<p>{}</p>").format(minus(self.text))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A row of cards."""
-
-    facts: tuple[Fact, ...]
-
-    def __html__(self) -> str:
-        return Markup('<dl class="facts">{}</dl>').format(Markup("").join(self.facts))
-
-
-@dataclass(frozen=True)
-class Bullets:
-    """A list of sentences."""
-
-    sentences: tuple[str, ...]
-    mood: Mood = "plain"
-
-    def __html__(self) -> str:
-        items = [Markup("<li>{}</li>").format(minus(each)) for each in self.sentences]
-        return Markup('<ul class="points {}">{}</ul>').format(self.mood, Markup("").join(items))
-
-
-@dataclass(frozen=True)
-class Wide:
-    """A table that scrolls if it is too wide; collapsed under a title if one is given."""
-
-    table: ResultTable
-    folded: str = ""
-
-    def __html__(self) -> str:
-        shown = Markup('<div class="scroll">{}</div>').format(self.table)
-        if not self.folded:
-            return shown
-        return Markup('<details class="numbers"><summary>{}</summary>{}</details>').format(
-            self.folded, shown
-        )
-
-
-Block = Figure | Facts | Prose | Bullets | Wide
-
-
-@dataclass(frozen=True)
-class Section:
-    """Blocks under a title; `key` is its anchor, `short` its name in the contents."""
-
-    key: str
-    title: str
-    blocks: tuple[Block, ...] = ()
-    short: str = ""
-
-    def __html__(self) -> str:
-        return Markup(
-            '<section id="{0}" aria-labelledby="{0}-title"><h2 id="{0}-title">{1}</h2>{2}</section>'
-        ).format(self.key, self.title, Markup("").join(self.blocks))
-
-    def folded(self) -> Markup:
-        """Return the section as collapsed HTML that opens by a click on its title."""
-        return Markup('<details class="expert" id="{}"><summary>{}</summary>{}</details>').format(
-            self.key, self.title, Markup("").join(self.blocks)
-        )
-
-
-def fold_figure(found: Answer) -> Figure:
-    """Return the sorted values of all folds, with the estimate as a line."""
-    estimate = found.estimate
-    values = np.sort(estimate.fold_values)
-    axes = page_axes(58 + 18 * min(len(values), 12), left=16, top=26)
-    draw_folds(
-        axes,
-        values,
-        value=estimate.value,
-        interval=None if found.interval is None else (found.interval.low, found.interval.high),
-        label=f"estimate {number(estimate.value)}",
-        tips=[f"Fold value {number(value)}" for value in values],
+    said = "; ".join(row.tip for row in rows)
+    return Figure(
+        key="value",
+        draw=draw,
+        alt=f"{title}. {said}.",
+        caption="The value of the policy and of what was logged. Intervals of two values may overlap "
+        "although their difference is clear: both come from the same rows.",
+        legend=[("main", "policy"), ("second", "logged")],
+        numbers=table(
+            ("policy", "value", "from", "to"),
+            [(row.name, row.value, *finite(row.low, row.high)) for row in rows],
+        ),
     )
-    name_axes(axes, x="value of the policy")
-    return Figure.drawn(
-        axes,
-        f"{count(len(values), 'fold value')} from {number(values[0])} to {number(values[-1])}; the "
-        f"estimate is {number(estimate.value)}, the mean of the folds {number(values.mean())}.",
+
+
+def gain_rows(comparison: Comparison) -> list[IntervalRow]:
+    """Return the difference of each candidate from the baseline, with its interval."""
+    from tailproof.report.answers import read_candidate
+
+    tones: dict[str, Tone] = {"better": "good", "worse": "warn"}
+    rows = []
+    for each in comparison.candidates:
+        gain = read_candidate(each, comparison)
+        low, high = gain.ends or (math.nan, math.nan)
+        rows.append(
+            IntervalRow(
+                name=each.name,
+                value=gain.change,
+                low=low,
+                high=high,
+                tone=tones.get(gain.verdict.word, "main"),
+                tip=f"{each.name}: {signed(gain.change)}, {gain.verdict}",
+            )
+        )
+    return rows
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """Return the difference of each candidate from the baseline, with its interval."""
+    from tailproof.report.answers import ReadEstimate
+
+    rows, level = gain_rows(comparison), comparison.level
+    reads = [ReadEstimate(each.estimate, level) for each in comparison.candidates]
+    base = reads[0].quantity.shown(comparison.baseline_value)
+    title = f"difference in {reads[0].quantity.title}"
+
+    def draw(width: float) -> Axes:
+        axes = rows_axes([row.name for row in rows], width=width)
+        draw_intervals(axes, rows, line=(0.0, comparison.baseline, "muted"))
+        name_axes(axes, x=title)
+        return axes
+
+    nowhere = (math.nan, math.nan)
+    return Figure(
+        key="gains",
+        draw=draw,
+        alt=f"{title}: {'; '.join(row.tip for row in rows)}.",
+        caption=f"The difference of each policy from the {comparison.baseline} ({number(base)}), with "
+        f"bounds that hold together ({percent(level)} confidence on each side).",
+        legend=[("good", "better"), ("main", "no difference shown"), ("warn", "worse")],
+        numbers=table(
+            ("policy", "value", "value from", "value to", "difference", "from", "to"),
+            [
+                (
+                    row.name,
+                    read.value,
+                    *finite(*(read.ends or nowhere)),
+                    *finite(row.value, row.low, row.high),
+                )
+                for row, read in zip(rows, reads, strict=True)
+            ]
+            + [(comparison.baseline, base, *(None,) * 5)],
+        ),
+    )
+
+
+def fold_figure(read: ReadEstimate) -> Figure:
+    """Return the sorted values of all folds, with the estimate as a line."""
+    shown = read.quantity.shown
+    values = np.sort([shown(value) for value in read.estimate.fold_values.tolist()])
+    value = read.value
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(58 + 18 * min(len(values), 12), width=width, left=16, top=26)
+        tips = [f"Fold value {number(each)}" for each in values]
+        label = f"estimate {number(value)}"
+        draw_folds(axes, values, value=value, interval=read.ends, label=label, tips=tips)
+        name_axes(axes, x=read.quantity.title)
+        return axes
+
+    return Figure(
         key="folds",
-        caption=f"Each dot is the value that one fold of the episodes gives, sorted. They spread "
-        f"over {number(float(np.ptp(values)))}. The dashed line is their mean: where it stands apart, "
-        f"a few folds pull it.",
+        draw=draw,
+        alt=f"{count(len(values), 'fold value')} from {number(values[0])} to {number(values[-1])}; the "
+        f"estimate is {number(value)}, the mean of the folds {number(values.mean())}.",
+        caption=f"Each dot is the value from one fold of the episodes, sorted. Their range is "
+        f"{number(float(np.ptp(values)))}. The dashed line is their mean: where it is far from the "
+        f"estimate, a few folds pull it.",
         legend=[("main", "fold values and estimate"), ("warn", "mean of the folds")],
         numbers=table(("rank", "fold value"), enumerate(values.tolist(), start=1)),
     )
 
 
-def interval_figure(found: Answer) -> Figure:
-    """Return all intervals and bounds, one below the other."""
-    value = found.estimate.value
-    rows = [_offer_row(name, offer, found) for name, offer in found.offers.items()]
-    axes = rows_axes([row.name for row in rows])
-    draw_intervals(axes, rows, line=(value, f"estimate {number(value)}", "main"))
-    name_axes(axes, x="value of the policy")
-    said = "; ".join(
-        f"{row.name} {number(row.low)} to {number(row.high)}"
-        for row in rows
-        if math.isfinite(row.high)
-    )
-    return Figure.drawn(
-        axes,
-        f"Intervals: {said or 'none'}; the estimate is {number(value)}.",
-        key="intervals",
-        caption="Every interval that these folds allow, with the level that it really has. "
-        "An arrow is a lower bound: nothing is claimed above it.",
-        legend=[("main", "quoted above"), ("second", "alternatives")],
-        numbers=table(
-            ("kind", "low", "high", "level", "what it assumes, or why there is none"),
-            [
-                (name, None, None, percent(math.nan), offer)
-                if isinstance(offer, str)
-                else (name, *finite(row.low, row.high), percent(offer.level), offer.note)
-                for row, (name, offer) in zip(rows, found.offers.items(), strict=True)
-            ],
-        ),
-    )
-
-
-def _offer_row(name: str, offer: Interval | Bound | str, found: Answer) -> IntervalRow:
-    tone: Tone = "main" if offer in (found.interval, found.bound) else "second"
-    if isinstance(offer, str):
-        return IntervalRow(name=name, tone=tone, note="not reachable with these folds")
-    tip = f"{name}: {ends_text(offer)}"
-    if isinstance(offer, Bound):
-        return IntervalRow(name=name, low=offer.value, high=math.inf, tone=tone, tip=tip)
-    return IntervalRow(name=name, low=offer.low, high=offer.high, tone=tone, tip=tip)
-
-
 def k_path_figure(path: KPath) -> Figure:
     """Return the estimate against the number of folds, within two standard errors."""
     folds, values, errors = path.folds, np.array(path.values), np.array(path.errors)
-    axes = page_axes(250)
-    axes.set_xscale("log")
-    axes.margins(x=0.05, y=0.08)
-    band(axes, folds, values - 2 * errors, values + 2 * errors, "main")
-    line(axes, folds, values, "main")
-    tips = [f"K = {k}: {number(value)}" for k, value in zip(folds, values, strict=True)]
-    dots(axes, folds, values, "main", tips=tips, radius=5)
-    plain = [value for k, value in zip(folds, values, strict=True) if k == 1]
-    dots(axes, [1] * len(plain), plain, "warn", tips=["used: K = 1"] * len(plain), radius=7)
-    name_axes(axes, x="number of folds K", y="estimate")
-    axes.set_xticks(folds)
-    return Figure.drawn(
-        axes,
-        f"The estimate for {', '.join(map(str, folds))} folds: "
-        f"{', '.join(map(number, values))}; it moves over {number(float(np.ptp(values)))}.",
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(250, width=width)
+        axes.set_xscale("log")
+        axes.margins(x=0.05, y=0.08)
+        band(axes, folds, values - 2 * errors, values + 2 * errors, "main")
+        line(axes, folds, values, "main")
+        tips = [f"K = {k}: {number(value)}" for k, value in zip(folds, values, strict=True)]
+        dots(axes, folds, values, "main", tips=tips, radius=5)
+        used = [value for k, value in zip(folds, values, strict=True) if k == 1]
+        dots(axes, [1] * len(used), used, "warn", tips=["used: K = 1"] * len(used), radius=7)
+        name_axes(axes, x="number of folds K", y="plain estimate")
+        axes.set_xticks(folds)
+        return axes
+
+    return Figure(
         key="k-path",
-        caption="K = 1 is the plain average. A path that levels off says that the folds err on both "
-        "sides alike; one that keeps drifting says that the rewards are skewed, and that a large K is "
-        "biased. The band is two standard errors wide on either side.",
+        draw=draw,
+        alt=f"The estimate for {', '.join(map(str, folds))} folds: "
+        f"{', '.join(map(number, values))}; it moves over {number(float(np.ptp(values)))}.",
+        caption="K = 1 is the plain average. A path that levels off shows that folds are too high as "
+        "often as too low; one that keeps drifting shows that the rewards are skewed, and that a large "
+        "K is biased. The band is two standard errors on either side.",
         legend=[("main", "estimate"), ("warn", "number of folds that was used")],
         numbers=table(
             ("folds K", "estimate", "standard error"),
@@ -291,33 +216,41 @@ def returns_figure(
         special |= ids == each
     keep = _thinned(returns, special)
     wild = _is_wild(returns)
-    axes = page_axes(270, left=66)
-    axes.margins(x=0.01)
-    if wild:  # linear near zero, logarithmic beyond, so that small and extreme values are visible
-        width = float(np.quantile(np.abs(returns), 0.75)) or 1.0
-        axes.set_yscale("asinh", linear_width=width)
-        axes.yaxis.set_major_locator(AsinhLocator(width, numticks=7, base=0))
-    groups: list[tuple[Tone, float, IntArray]] = [
-        ("main", 2.2, keep[~special[keep]]),
-        ("warn", 4.5, keep[special[keep]]),
-    ]
-    for tone, radius, rows in groups:
-        tips = [f"{ids[i]}: {number(float(returns[i]))}" for i in rows]
-        dots(axes, rows, returns[rows], tone, tips=tips, radius=radius)
-    if returns.min() < 0 < returns.max():
-        rule(axes, y=0.0, dashed=False)
     y_title = f"return ({unit})" if unit else "return"
-    name_axes(axes, x=f"place of the {noun} in the rows shown", y=y_title)
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(270, width=width, left=66)
+        axes.margins(x=0.01)
+        if (
+            wild
+        ):  # linear near zero, logarithmic beyond, so that small and extreme values are visible
+            from matplotlib.ticker import AsinhLocator
+
+            linear = float(np.quantile(np.abs(returns), 0.75)) or 1.0
+            axes.set_yscale("asinh", linear_width=linear)
+            axes.yaxis.set_major_locator(AsinhLocator(linear, numticks=7, base=0))
+        groups: list[tuple[Tone, float, IntArray]] = [
+            ("main", 2.2, keep[~special[keep]]),
+            ("warn", 4.5, keep[special[keep]]),
+        ]
+        for tone, radius, rows in groups:
+            tips = [f"{ids[i]}: {number(float(returns[i]))}" for i in rows]
+            dots(axes, rows, returns[rows], tone, tips=tips, radius=radius)
+        if returns.min() < 0 < returns.max():
+            rule(axes, y=0.0, dashed=False)
+        name_axes(axes, x=f"place of the {noun} in the rows shown", y=y_title)
+        return axes
+
     largest = keep[np.argsort(-np.abs(returns[keep]), kind="stable")[:20]]
     beyond = " The axis is linear near zero and logarithmic beyond." if wild else ""
     thinned = f" {len(keep):,} of {n:,} are drawn." if len(keep) < n else ""
     low, high = float(returns.min()), float(returns.max())
-    return Figure.drawn(
-        axes,
-        f"Returns of {n:,} {noun}s from {number(low)} to {number(high)}, "
-        f"median {number(float(np.median(returns)))}.",
+    return Figure(
         key="returns",
-        caption=f"What each logged {noun} earned, in the order of the log.{beyond}{thinned}",
+        draw=draw,
+        alt=f"Returns of {n:,} {noun}s from {number(low)} to {number(high)}, "
+        f"median {number(float(np.median(returns)))}.",
+        caption=f"The return of each logged {noun}, in the order of the log.{beyond}{thinned}",
         legend=[("main", f"{noun}s"), ("warn", "most influential")] if special.any() else [],
         numbers=table(
             (noun, "return"),
@@ -335,25 +268,29 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
     n = len(size)
     places = np.unique(np.geomspace(1, n, min(n, 120)).astype(int))
     shares = places / n
-    axes = page_axes(250)
-    axes.set_xscale("log")
-    axes.set_ylim(0, 102)
-    axes.margins(x=0.02)
-    line(axes, 100 * shares, 100 * shares, "muted", dashed=True)
-    line(axes, 100 * shares, 100 * cumulative[places - 1], "main")
     rows = [
         (float(share), float(cumulative[max(math.ceil(share * n), 1) - 1]))
         for share in (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
         if share * n >= 1
     ]
     tips = [f"the largest {percent(a)} carry {percent(b)}" for a, b in rows]
-    dots(axes, [100 * a for a, _ in rows], [100 * b for _, b in rows], "main", tips=tips)
-    name_axes(axes, x="largest weights, % of all rows", y="% of all weight")
-    return Figure.drawn(
-        axes,
-        f"Share of the total weight by the largest weights: {'; '.join(tips)}. "
-        f"Effective sample size {number(effective, 3)} of {n:,}.",
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(250, width=width)
+        axes.set_xscale("log")
+        axes.set_ylim(0, 102)
+        axes.margins(x=0.02)
+        line(axes, 100 * shares, 100 * shares, "muted", dashed=True)
+        line(axes, 100 * shares, 100 * cumulative[places - 1], "main")
+        dots(axes, [100 * a for a, _ in rows], [100 * b for _, b in rows], "main", tips=tips)
+        name_axes(axes, x="largest weights, % of all rows", y="% of all weight")
+        return axes
+
+    return Figure(
         key="weights",
+        draw=draw,
+        alt=f"Share of the total weight by the largest weights: {'; '.join(tips)}. "
+        f"Effective sample size {number(effective, 3)} of {n:,}.",
         caption=f"How unevenly rows count for this policy. Equal weights would follow the dashed "
         f"line; {n:,} rows are worth {number(effective, 3)} of equal weight.",
         legend=[("main", "this log and policy"), ("muted", "equal weights")],
@@ -366,27 +303,31 @@ def weights_figure(weights: FloatArray, *, effective: float) -> Figure:
 
 def influence_figure(diagnosis: Diagnosis) -> Figure:
     """Return the effect of the most influential episodes on the mean and on a median of folds."""
-    found = diagnosis.influence
+    found, noun = diagnosis.influence, diagnosis.noun
     plain, robust = "plain estimate", f"median of {found.folds} folds"
-    names, noun = [str(each.episode) for each in found.episodes], diagnosis.noun
+    names = [str(each.episode) for each in found.episodes]
     effects = {
         plain: [each.effect for each in found.episodes],
         robust: [each.median_effect for each in found.episodes],
     }
-    axes = rows_axes(names)
-    _draw_pairs(axes, names, effects, ("warn", "good"), lambda what, x: f"{x:+.4g} on the {what}")
-    name_axes(axes, x="effect on the plain estimate")
+    groups = [[str(each.group)] for each in found.episodes]
+    grouped = any(each.group is not None for each in found.episodes)
     first = " and the ".join(f"{what} by {number(values[0])}" for what, values in effects.items())
-    return Figure.drawn(
-        axes,
-        f"The {len(names)} most influential {noun}s; the first is {names[0]}, which moves the "
-        f"{first}.",
+    return Figure(
         key="influence",
+        draw=_bars(names, effects, ("warn", "good"), "effect on the estimate", signed),
+        alt=f"The {len(names)} most influential {noun}s; the first is {names[0]}, which moves the "
+        f"{first}.",
         caption=f"How far each {noun} alone moves the plain estimate, {number(found.value)} by "
-        f"{found.estimator}: the estimate with it, minus the estimate without it."
-        + (" Rows are counted from 0." if noun == "row" else ""),
+        f"{found.estimator}: the estimate with it, minus the estimate without it.",
         legend=[("warn", plain), ("good", robust)],
-        numbers=influence_table(diagnosis),
+        numbers=table(
+            (noun, *(["group"] if grouped else []), "effect", f"on the {robust}"),
+            [
+                (name, *(group if grouped else []), *both)
+                for name, group, *both in zip(names, groups, *effects.values(), strict=True)
+            ],
+        ),
     )
 
 
@@ -398,17 +339,17 @@ def share_figure(shares: Mapping[str, tuple[float, float]], *, most: int = 20) -
         "policy": [100 * policy for _, (policy, _) in rows],
         "log": [100 * log for _, (_, log) in rows],
     }
-    axes = rows_axes(names, row=32, right=24)
-    _draw_pairs(
-        axes, names, percents, ("main", "second"), lambda who, x: f"the {who} {percent(x / 100)}"
-    )
-    axes.set_xlim(0, 100)
-    name_axes(axes, x="% of the logged states")
     said = "; ".join(f"{name} {percent(share)}" for name, (share, _) in rows)
-    return Figure.drawn(
-        axes,
-        f"Shares of actions of the policy: {said}.",
+    return Figure(
         key="actions",
+        draw=_bars(
+            names,
+            percents,
+            ("main", "second"),
+            "% of the logged states",
+            lambda value: percent(value / 100),
+        ),
+        alt=f"Shares of actions of the policy: {said}.",
         caption="How often the policy takes each action in the logged states, and how often the "
         "log took it.",
         legend=[("main", "the policy"), ("second", "the log")],
@@ -419,44 +360,26 @@ def share_figure(shares: Mapping[str, tuple[float, float]], *, most: int = 20) -
     )
 
 
-def _draw_pairs(
-    axes: Axes,
+def _bars(
     names: Sequence[str],
     lengths: Mapping[str, Sequence[float]],
     tones: tuple[Tone, Tone],
-    tip: Callable[[str, float], str],
-) -> None:
-    """Draw two bars per row, one tone per series."""
-    series = [
-        (tone, xs, [f"{name}: {tip(what, x)}" for name, x in zip(names, xs, strict=True)])
-        for tone, (what, xs) in zip(tones, lengths.items(), strict=True)
-    ]
-    draw_bars(axes, names, series)
+    title: str,
+    text: Callable[[float], str],
+) -> Callable[[float], Axes]:
+    """Return what draws two bars per row, one tone per series."""
 
+    def draw(width: float) -> Axes:
+        axes = rows_axes(names, row=32, width=width)
+        series = [
+            (tone, xs, [f"{name}, {what}: {text(x)}" for name, x in zip(names, xs, strict=True)])
+            for tone, (what, xs) in zip(tones, lengths.items(), strict=True)
+        ]
+        draw_bars(axes, names, series)
+        name_axes(axes, x=title)
+        return axes
 
-def gain_figure(comparison: Comparison) -> Figure:
-    """Return the gain of each candidate with its bound."""
-    candidates, x_title = comparison.candidates, f"gain over the {comparison.baseline}"
-    axes = rows_axes([each.name for each in candidates])
-    draw_gains(axes, comparison)
-    name_axes(axes, x=x_title)
-    said = "; ".join(f"{each.name} {number(each.gain.value)}" for each in candidates)
-    return Figure.drawn(
-        axes,
-        f"{x_title}: {said}.",
-        key="gains",
-        caption=f"The gain and its lower bound, which holds with "
-        f"{percent(comparison.best.gain.lower_bound.level)}. A bound to the right of zero passes the "
-        f"gate.",
-        legend=[("good", "passes the gate"), ("main", "does not pass")],
-        numbers=table(
-            ("name", "gain", "lower bound"),
-            [
-                (each.name, each.gain.value, *finite(each.gain.lower_bound.value))
-                for each in candidates
-            ],
-        ),
-    )
+    return draw
 
 
 def finite(*values: float) -> list[float | None]:
@@ -470,7 +393,7 @@ def _is_wild(values: FloatArray) -> bool:
     return float(np.abs(values - np.median(values)).max()) > 8 * middle
 
 
-def _thinned(values: FloatArray, special: BoolArray, most: int = 1500) -> IntArray:
+def _thinned(values: FloatArray, special: BoolArray, most: int = 1200) -> IntArray:
     """Return the points to draw: the marked ones, others evenly by time, and more the larger."""
     n = len(values)
     if n <= most:
@@ -483,8 +406,12 @@ def _thinned(values: FloatArray, special: BoolArray, most: int = 1500) -> IntArr
 
 def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> Figure:
     """Return the tail index against the number of extremes, for each side."""
-    axes = page_axes(280)
-    draw_hill(axes, paths, chosen)
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(280, width=width)
+        draw_hill(axes, paths, chosen)
+        return axes
+
     rows = []
     for path in paths:
         use = path.k >= FEWEST
@@ -492,91 +419,107 @@ def hill_figure(paths: Sequence[TailPath], chosen: Mapping[str, TailIndex]) -> F
         for i in np.unique(np.geomspace(1, len(k), 8).astype(int)) - 1 if len(k) else ():
             rows.append((path.side, int(k[i]), *finite(alpha[i], low[i], high[i])))
     said = "; ".join(str(chosen[path.side]) for path in paths)
-    return Figure.drawn(
-        axes,
-        f"Hill plot. {said}.",
+    return Figure(
         key="hill",
+        draw=draw,
+        alt=f"Hill plot. {said}.",
         caption="Hill's estimate of each tail's index against the number of extremes that it "
         "uses, with its interval; the dot is the number that was chosen. A level stretch is a power "
         "tail; a curve that climbs towards small k is a lighter tail.",
         legend=[(TONES[path.side], f"{path.side} tail") for path in paths],
-        numbers=table(("tail", "extremes k", "α", "low", "high"), rows),
+        numbers=table(("tail", "extremes k", "index", "from", "to"), rows),
     )
 
 
 def survival_figure(x: FloatArray, chosen: Sequence[TailIndex], *, what: str = "reward") -> Figure:
     """Return P(|x − median| > d) against the distance d, on log-log axes."""
-    centre = float(np.median(x))
-    n = len(x)
-    drawn = []
+    centre, n = float(np.median(x)), len(x)
+    sides = []
     for index in chosen:
         distance = np.sort(x - centre if index.side == "right" else centre - x)
         distance = distance[distance > 0][::-1]
         if len(distance):
-            drawn.append((index, distance))
-    every = np.concatenate([d for _, d in drawn]) if drawn else np.array([1.0, 10.0])
-    low = float(np.quantile(every, 0.25))
-    axes = page_axes(280, left=70)
-    axes.set(xscale="log", yscale="log", ylim=(0.5 / n, 1.0))
-    axes.margins(x=0.03)
-    rows = []
-    for index, distance in drawn:
-        tone = TONES[index.side]
-        places = np.unique(np.geomspace(1, len(distance), 160).astype(int))
-        places = places[distance[places - 1] >= low]
-        if not len(places):
-            continue
-        at, share = distance[places - 1], places / n
-        tips = [
-            f"{percent(float(s))} lie beyond {number(float(d))}"
-            for d, s in zip(at, share, strict=True)
-        ]
-        dots(axes, at, share, tone, tips=tips, radius=2.2)
-        if index.estimable and math.isfinite(index.alpha):
-            start = abs(index.threshold - centre)
-            ends = np.array([start, float(distance[0])])
-            if start > 0:
-                beyond = np.maximum(index.k / n * (ends / start) ** -index.alpha, 0.5 / n)
-                line(axes, ends, beyond, tone, dashed=True)
-        for place in (1, 2, 5, 10, 50, 100, 500, 1000):
-            if place <= len(distance):
-                rows.append((index.side, place, float(distance[place - 1]), percent(place / n)))
-    name_axes(axes, x=f"distance of the {what} from its median", y="share of rows beyond")
-    return Figure.drawn(
-        axes,
-        f"Survival function of the {what}, both tails, on logarithmic axes, {n:,} rows. "
-        + " ".join(f"{index}." for index in chosen),
+            sides.append((index, distance))
+    every = np.concatenate([d for _, d in sides]) if sides else np.array([1.0, 10.0])
+    least = float(np.quantile(every, 0.25))
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(280, width=width, left=70)
+        axes.set(xscale="log", yscale="log", ylim=(0.5 / n, 1.0))
+        axes.margins(x=0.03)
+        for index, distance in sides:
+            _draw_tail(axes, index, distance, least, centre, n)
+        name_axes(axes, x=f"distance of {what} from its median", y="share of rows beyond")
+        return axes
+
+    return Figure(
         key="survival",
-        caption="A straight line on these axes is a power tail, and its slope is −α (dashed, as "
-        "estimated). A curve that bends down is a lighter tail.",
-        legend=[(TONES[index.side], f"{index.side} tail") for index, _ in drawn],
-        numbers=table(("tail", "rank", "distance from the median", "share beyond"), rows),
+        draw=draw,
+        alt=f"Survival function of {what}, both tails, on logarithmic axes, {n:,} rows. "
+        + " ".join(f"{index}." for index in chosen),
+        caption="A straight line on these axes is a power tail, and its slope is minus the index "
+        "(dashed, as estimated). A curve that bends down is a lighter tail.",
+        legend=[(TONES[index.side], f"{index.side} tail") for index, _ in sides],
+        numbers=table(
+            ("tail", "rank", "distance from the median", "share beyond"),
+            [
+                (index.side, place, float(distance[place - 1]), percent(place / n))
+                for index, distance in sides
+                for place in (1, 2, 5, 10, 50, 100, 500, 1000)
+                if place <= len(distance)
+            ],
+        ),
     )
+
+
+def _draw_tail(
+    axes: Axes, index: TailIndex, distance: FloatArray, least: float, centre: float, n: int
+) -> None:
+    """Draw the share of rows beyond each distance, and the estimated power tail."""
+    tone = TONES[index.side]
+    places = np.unique(np.geomspace(1, len(distance), 160).astype(int))
+    places = places[distance[places - 1] >= least]
+    if not len(places):
+        return
+    at, share = distance[places - 1], places / n
+    tips = [
+        f"{percent(float(s))} lie beyond {number(float(d))}" for d, s in zip(at, share, strict=True)
+    ]
+    dots(axes, at, share, tone, tips=tips, radius=2.2)
+    start = abs(index.threshold - centre)
+    if index.estimable and math.isfinite(index.alpha) and start > 0:
+        ends = np.array([start, float(distance[0])])
+        beyond = np.maximum(index.k / n * (ends / start) ** -index.alpha, 0.5 / n)
+        line(axes, ends, beyond, tone, dashed=True)
 
 
 def residual_figure(monitor: ResidualMonitor, worst: Sequence[tuple[int, str, float]]) -> Figure:
     """Return the scale of Bellman residuals per window, and the worst rows: (row, id, δ)."""
     starts, scale = monitor.starts, monitor.scale
     sizes = [abs(delta) for _, _, delta in worst]
-    axes = page_axes(260, left=66)
-    axes.set_yscale("log")
-    axes.margins(x=0.01)
-    line(axes, starts + monitor.window / 2, np.where(scale > 0, scale, np.nan), "main")
-    dots(
-        axes,
-        [row for row, _, _ in worst],
-        [size if size > 0 else math.nan for size in sizes],
-        "warn",
-        tips=[f"{name}, row {row}: δ = {delta:+.4g}" for row, name, delta in worst],
-        radius=5,
-    )
-    name_axes(axes, x="row of the log", y="size of the residual")
-    return Figure.drawn(
-        axes,
-        f"Residual scale over {len(starts)} windows, from {number(float(scale.min()))} to "
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(260, width=width, left=66)
+        axes.set_yscale("log")
+        axes.margins(x=0.01)
+        line(axes, starts + monitor.window / 2, np.where(scale > 0, scale, np.nan), "main")
+        dots(
+            axes,
+            [row for row, _, _ in worst],
+            [size if size > 0 else math.nan for size in sizes],
+            "warn",
+            tips=[f"{name}, row {row}: {signed(delta, 4)}" for row, name, delta in worst],
+            radius=5,
+        )
+        name_axes(axes, x="row of the log", y="size of the residual")
+        return axes
+
+    return Figure(
+        key="residuals",
+        draw=draw,
+        alt=f"Residual scale over {len(starts)} windows, from {number(float(scale.min()))} to "
         f"{number(float(scale.max()))}; the largest residual is "
         f"{number(worst[0][2]) if worst else 'none'}.",
-        key="residuals",
         caption=f"The typical size of what the plain estimate does not explain of a row (its MAD in "
         f"windows of {monitor.window:,} rows) and the worst ones. Over all rows the standard deviation "
         f"is {number(monitor.ratio, 3)} times the MAD; about 1 would be Gaussian.",

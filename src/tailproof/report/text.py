@@ -1,4 +1,4 @@
-"""Numbers, short phrases and tables as readable text; results as JSON."""
+"""Numbers, units and blocks as plain text; results as JSON."""
 
 from __future__ import annotations
 
@@ -6,17 +6,28 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import singledispatch
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from markupsafe import Markup
-
-from tailproof.features import PerAction
 from tailproof.files import plain
-from tailproof.methods.method import Method
+from tailproof.report.blocks import (
+    Block,
+    Cell,
+    Facts,
+    Figure,
+    Headline,
+    Note,
+    Points,
+    Section,
+    Table,
+)
+
+if TYPE_CHECKING:
+    from tailproof.doors.estimate import ValueUnit
+    from tailproof.methods.method import Method
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -108,6 +119,8 @@ def method_text(method: Method) -> str:
 
 def _setting(name: str, value: Any) -> str:
     """Return a setting as short text, without the numbers of fitted features."""
+    from tailproof.features import PerAction  # not needed for numbers
+
     if isinstance(value, PerAction):
         features = f"{type(value.state_features).__name__} for each action, {value.size} in all"
         return f"{name} {features}"
@@ -116,101 +129,188 @@ def _setting(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-Cell = str | float | int | None
-_NUMBER = Markup(' class="number"')
-_FIGURES = re.compile(r"[-+][\d.,]+( \([-+][\d.,]+ %\))?")  # a signed number and percentage
+_MONEY = ("EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CAD", "AUD")
+#: Units that the last word of a column's name may tell.
+_UNITS = {code.lower(): code for code in _MONEY} | {
+    "euro": "EUR",
+    "euros": "EUR",
+    "€": "EUR",
+    "$": "$",
+    "£": "£",
+    "dollars": "dollars",
+    "pounds": "pounds",
+    "cents": "cents",
+    "ms": "ms",
+    "msec": "ms",
+    "secs": "s",
+    "seconds": "s",
+    "mins": "min",
+    "minutes": "min",
+    "hours": "h",
+    "days": "days",
+    "kwh": "kWh",
+    "mwh": "MWh",
+    "kg": "kg",
+    "tonnes": "t",
+    "pct": "%",
+    "percent": "%",
+}
+_PAID_IN = {*_MONEY, "$", "£", "dollars", "pounds", "cents"}
+_EARNED = {
+    *("revenue", "profit", "margin", "spend", "spending", "sales", "income", "earnings", "money"),
+    *("reward", "rewards", "return", "returns", "payoff", "gmv", "turnover", "value", "utility"),
+}
+_SPENT = {
+    *("cost", "costs", "expense", "expenses", "charge", "charges", "fee", "fees", "price", "spend"),
+    *("spending", "claim", "claims", "loss", "losses", "payment", "payments", "bill"),
+}
 
 
 @dataclass(frozen=True)
-class ResultTable:
-    """Rows with named columns. The HTML has the full value of each number beside the rounded one.
+class Quantity:
+    """How a value is spoken of: what is earned or paid, in which unit, per what.
 
-    Parameters
-    ----------
-    columns
-        The titles.
-    rows
-        Cells: text is escaped, numbers are rounded.
-    caption
-        What the table shows.
-    digits
-        Significant digits of numbers.
-
-    Examples
-    --------
-    >>> Markup.escape(ResultTable(("id",), (("<b>",),)))
-    Markup('<table><thead><tr><th scope="col">id</th></tr></thead><tbody><tr><td>&lt;b&gt;</td>\
-</tr></tbody></table>')
+    >>> spend = Quantity.named("spend_eur", per="row")
+    >>> spend.amount(3.114), spend.more(3.114), spend.more(-0.5)
+    ('3.11 EUR', '3.11 EUR more', '0.500 EUR less')
+    >>> latency = Quantity.named("minus latency_ms", per="row")
+    >>> latency.verb, latency.shown(-80.0), latency.ends(-3.0, 12.0), latency.more(-12.0)
+    ('have', 80.0, (-12.0, 3.0), '12 ms less latency')
     """
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    caption: str = ""
-    digits: int = 4
+    name: str  # the column without sign and unit
+    unit: str
+    per: str  # row or episode
+    is_cost: bool  # whether the reward is the negative of the column
 
-    def __html__(self) -> str:
-        columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
-        # a smaller number is a rounding error in its column
-        noise = [1e-12 * max(map(abs, _finite(column)), default=0.0) for column in columns]
-        head = Markup("").join(
-            Markup('<th scope="col"{}>{}</th>').format(
-                _NUMBER if _is_numeric(column) else "", title
-            )
-            for title, column in zip(self.columns, columns, strict=True)
-        )
-        body = Markup("").join(
-            Markup("<tr>{}</tr>").format(Markup("").join(map(self._cell, row, noise)))
-            for row in self.rows
-        )
-        caption = Markup("<caption>{}</caption>").format(self.caption) if self.caption else ""
-        return Markup("<table>{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
-            caption, head, body
-        )
+    @classmethod
+    def named(cls, reward: str, *, per: str) -> Quantity:
+        """Return the quantity of a reward's name; costs are called "minus NAME"."""
+        column = reward.removeprefix("minus ")
+        words = [each for each in re.split(r"[\s_()\[\]/-]+", column) if each]
+        unit = _UNITS.get(words[-1].lower(), "") if len(words) > 1 else ""
+        name = " ".join(words[:-1] if unit else words)
+        return cls(name, unit, per, reward.startswith("minus "))
 
-    def lines(self) -> list[str]:
-        """Return the table as lines of plain text; all cells must be text.
+    @classmethod
+    def of(cls, unit: ValueUnit) -> Quantity:
+        """Return the quantity of an estimate."""
+        return cls.named(unit.reward, per=unit.per)
 
-        >>> ResultTable(("id", "gain"), (("a", "+1"), ("long", ""))).lines()
-        ['id    gain', 'a     +1', 'long']
-        """
-        rows = [self.columns, *(tuple(map(str, row)) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+    @property
+    def verb(self) -> str:
+        """What a policy does with it: earn, cost or have."""
+        words = {each.lower() for each in self.name.split()}
+        if self.is_cost:
+            return "cost" if words & _SPENT or self.unit in _PAID_IN else "have"
+        return "earn" if words & _EARNED or self.unit in _PAID_IN else "have"
 
-    def _cell(self, cell: Cell, noise: float) -> Markup:
-        if cell is None:
-            return Markup('<td class="number">–</td>')
-        if isinstance(cell, str):
-            text = minus(cell) if _FIGURES.fullmatch(cell) else cell
-            return Markup("<td>{}</td>").format(text)
-        value = float(cell)
-        shown = minus(number(0.0 if abs(value) < noise else value, self.digits))
-        return Markup('<td class="number" data-value="{}">{}</td>').format(repr(value), shown)
+    @property
+    def title(self) -> str:
+        """The title of an axis or a table of values: what, in which unit, per what."""
+        unit = f" in {self.unit}" if self.unit else ""
+        return f"{self.name or 'value'}{unit} per {self.per}"
+
+    def shown(self, value: float) -> float:
+        """Return a value as it is read: costs are positive."""
+        return (-value if value else 0.0) if self.is_cost else value
+
+    def ends(self, low: float, high: float) -> tuple[float, float]:
+        """Return the ends of an interval as they are read."""
+        low, high = self.shown(low), self.shown(high)
+        return (high, low) if self.is_cost else (low, high)
+
+    def amount(self, size: float, digits: int = 3) -> str:
+        """Return a size with its unit."""
+        return f"{number(size, digits)} {self.unit}".rstrip()
+
+    def more(self, change: float) -> str:
+        """Return a change, as it is read, as an amount of more or less."""
+        word = "more" if change > 0 else "less"
+        what = f" {self.name}" if self.verb == "have" else ""
+        return f"{self.amount(abs(change))} {word}{what}"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], **options: Any) -> ResultTable:
-    """Return a table from any sequences, with numpy scalars as Python numbers."""
-    return ResultTable(
-        tuple(columns),
-        tuple(
-            tuple(cell.item() if isinstance(cell, np.generic) else cell for cell in row)
-            for row in rows
-        ),
-        **options,
+def shown_cell(cell: Cell, digits: int = 4) -> str:
+    """Return a cell of a table as text."""
+    if cell is None:
+        return "–"
+    return cell if isinstance(cell, str) else number(float(cell), digits)
+
+
+def facts_line(block: Facts) -> str:
+    """Return a few numbers as one line."""
+    each = (
+        f"{fact.name} {fact.value}" + f", {fact.note}" * bool(fact.note) for fact in block.facts
     )
+    return "; ".join(each)
 
 
-def _finite(cells: Iterable[Cell]) -> list[float]:
-    return [each for each in cells if isinstance(each, int | float) and abs(each) < float("inf")]
+@singledispatch
+def lines_of(block: object) -> list[str]:
+    """Return a block as lines of plain text."""
+    raise TypeError(f"There is no text of {type(block).__name__}.")
 
 
-def _is_numeric(cells: Sequence[Cell]) -> bool:
-    return any(each is not None for each in cells) and not any(
-        isinstance(each, str | bool) for each in cells
-    )
+@lines_of.register
+def _(block: Headline) -> list[str]:
+    return [block.text, *([f"{block.verdict.capitalize()}."] if block.verdict else [])]
+
+
+@lines_of.register
+def _(block: Facts) -> list[str]:
+    return [facts_line(block)]
+
+
+@lines_of.register
+def _(block: Note) -> list[str]:
+    return [block.text]
+
+
+@lines_of.register
+def _(block: Points) -> list[str]:
+    return [f"- {each}" for each in block.sentences]
+
+
+@lines_of.register
+def _(block: Table) -> list[str]:
+    rows = [[shown_cell(cell, block.digits) for cell in row] for row in block.rows]
+    widths = [max(map(len, column)) for column in zip(block.columns, *rows, strict=True)]
+    numeric = [not any(isinstance(row[i], str) for row in block.rows) for i in range(len(widths))]
+    return [
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in ([block.columns] if any(block.columns) else []) + rows
+    ]
+
+
+@lines_of.register
+def _(block: Figure) -> list[str]:
+    return lines_of(block.numbers)
+
+
+@lines_of.register
+def _(block: Section) -> list[str]:
+    return ["", block.title, *(line for each in block.blocks for line in lines_of(each))]
+
+
+def first_screen(answer: Iterable[Block | Section]) -> list[Block]:
+    """Return what a terminal shows first: everything but pictures and sections."""
+    return [each for each in answer if not isinstance(each, Figure | Section)]
+
+
+def as_text(answer: Iterable[Block | Section]) -> str:
+    """Return an answer as plain text.
+
+    >>> print(as_text([Headline("It is better.", "better"), Table(("", "gain"), (("a", 1.5),))]))
+    It is better.
+    Better.
+         gain
+    a   1.500
+    """
+    return "\n".join(line for each in answer for line in lines_of(each))
 
 
 PACKAGES = ("tailproof", "numpy", "scipy", "scikit-learn", "pyarrow")

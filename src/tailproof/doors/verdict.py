@@ -1,0 +1,89 @@
+"""What results have in common: an answer in blocks, and a verdict on a gain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tailproof.errors import LevelError
+from tailproof.robust.intervals import Bound, Interval
+
+if TYPE_CHECKING:
+    from tailproof.report.blocks import Answer
+
+
+class Answered:
+    """A result whose answer is a list of blocks (`tailproof.report.blocks`)."""
+
+    def blocks(self) -> Answer:
+        """Return the answer as blocks, which notebooks, terminals and pages show."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        from tailproof.report.text import as_text, first_screen
+
+        return as_text(first_screen(self.blocks()))
+
+    def _repr_html_(self) -> str:
+        from tailproof.report.html import fragment  # imported only when needed
+
+        return fragment(self.blocks())
+
+
+Word = Literal["better", "worse", "no difference shown", "cannot tell"]
+
+
+class Gain(Protocol):
+    """The difference of two values, with bounds at any level."""
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return a two-sided interval; raise a `LevelError` if there is none."""
+        ...
+
+    def lower_bound(self, level: float = 0.9) -> Bound:
+        """Return a lower bound; raise a `LevelError` if there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class GainVerdict:
+    """Whether one policy is better than another, at a confidence level.
+
+    Attributes
+    ----------
+    word
+        "better" or "worse" where a bound of the gain at `level` excludes 0, "no difference shown"
+        where neither does, "cannot tell" where there is no valid bound.
+    reasons
+        Codes of why it cannot be told.
+    """
+
+    word: Word
+    level: float
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.word
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict and its reasons for JSON."""
+        return {"verdict": self.word, "reason": list(self.reasons)}
+
+
+def verdict_on(gain: Gain, *, level: float, void: tuple[str, ...] = ()) -> GainVerdict:
+    """Return the verdict on a gain; `void` are codes of cautions under which no bound holds."""
+    if void:
+        return GainVerdict("cannot tell", level, void)
+    try:
+        if gain.lower_bound(level).value > 0:
+            return GainVerdict("better", level)
+        if upper_bound(gain, level) < 0:
+            return GainVerdict("worse", level)
+    except LevelError:
+        return GainVerdict("cannot tell", level, ("no_interval",))
+    return GainVerdict("no difference shown", level)
+
+
+def upper_bound(gain: Gain, level: float) -> float:
+    """Return an upper bound at a level: the upper end of the interval that misses as often above."""
+    return gain.interval(2 * level - 1 if level > 0.5 else level).high

@@ -1,0 +1,182 @@
+"""Blocks for a terminal, and text that any terminal can show."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+import unicodedata
+from collections.abc import Iterable
+from functools import singledispatch
+from typing import Any, TextIO
+
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.segment import Segment
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tailproof.report.blocks import (
+    Block,
+    Facts,
+    Figure,
+    Headline,
+    Mood,
+    Note,
+    Points,
+    Section,
+    Table,
+)
+from tailproof.report.text import facts_line, shown_cell
+
+_STYLES: dict[Mood, str] = {"plain": "", "good": "green", "warn": "yellow", "soft": "dim"}
+
+
+@singledispatch
+def rendered(block: Any) -> Any:
+    """Return a block as something that a rich console prints."""
+    return block
+
+
+@rendered.register
+def _(block: Headline) -> Any:
+    verdict = [Text(f"{block.verdict.capitalize()}.", style=f"bold {_STYLES[block.mood]}")]
+    return Group(Text(block.text, style="bold"), *(verdict if block.verdict else ()))
+
+
+@rendered.register
+def _(block: Facts) -> Any:
+    return Text(facts_line(block))
+
+
+@rendered.register
+def _(block: Note) -> Any:
+    return Text(block.text, style=_STYLES[block.mood])
+
+
+@rendered.register
+def _(block: Points) -> Any:
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    for sentence in block.sentences:
+        grid.add_row("-", Text(sentence, style=_STYLES[block.mood]))
+    return grid
+
+
+@rendered.register
+def _(block: Table) -> Any:
+    grid = Grid(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        title=block.caption or None,
+        title_justify="left",
+        show_header=any(block.columns),
+    )
+    for column in block.columns:
+        grid.add_column(column, overflow="fold")
+    for row in block.rows:
+        cells = (shown_cell(cell, block.digits) for cell in row)
+        grid.add_row(
+            *(
+                Text(text, justify="left" if isinstance(cell, str) else "right")
+                for text, cell in zip(cells, row, strict=True)
+            )
+        )
+    return grid
+
+
+@rendered.register
+def _(block: Figure) -> Any:
+    return rendered(block.numbers)
+
+
+@rendered.register
+def _(block: Section) -> Any:
+    parts = [part for each in block.blocks for part in (rendered(each), "")]
+    return Group("", Text(block.title, style="bold"), *parts[:-1])
+
+
+def show(console: Console, blocks: Iterable[Block | Section]) -> None:
+    """Print blocks, with control characters made visible."""
+    for each in blocks:
+        console.print(_Visible(rendered(each)))
+
+
+def console_for(file: TextIO) -> Console:
+    """Return a console that prints brackets and colons in labels literally."""
+    return Console(file=file, highlight=False, markup=False, emoji=False)
+
+
+def labelled(label: str, mood: Mood, text: str) -> Text:
+    """Return a text after a coloured label."""
+    return Text.assemble((label, _STYLES[mood]), visible(text))
+
+
+_CONTROLS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},  # ␛ for ESC
+    0x7F: 0x2421,
+    **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # lone surrogates cannot be encoded
+}
+
+
+def visible(text: str) -> str:
+    r"""Return text with control characters replaced by visible symbols.
+
+    >>> visible("a\x1b[31mb") == "a␛[31mb"
+    True
+    """
+    return text.translate(_CONTROLS)
+
+
+class _Visible:
+    """A rich renderable with its text made `visible`; its styles are kept."""
+
+    def __init__(self, renderable: Any) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
+
+
+_HANDLER = "tailproof-plain"
+_WORDS = {
+    **dict(zip("–—−‑×·≈•‘’“”✓✗█░", "----x*~*''\"\"+x#.", strict=True)),
+    "±": "+-",
+    "≤": "<=",
+    "≥": ">=",
+    "∞": "inf",
+    "→": "->",
+    "√": "sqrt",
+}
+
+
+def degrade_streams() -> None:
+    """Replace characters that the encoding of stdout or stderr lacks by plain letters."""
+    codecs.register_error(_HANDLER, _plain_letters)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def _plain_letters(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    wanted = error.object[error.start : error.end]
+    return "".join(map(_plain_letter, wanted)), error.end
+
+
+def _plain_letter(letter: str) -> str:
+    if letter in _WORDS:
+        return _WORDS[letter]
+    kind, *_, last = unicodedata.name(letter, "?").split()
+    if kind == "GREEK":
+        return last.lower()
+    if kind == "BOX":
+        return {"─": "-", "━": "-", "│": "|", "┃": "|"}.get(letter, "+")
+    if "\u2400" <= letter <= "\u2421":  # the symbol of a control character
+        return "^"
+    stripped = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return stripped or "?"
