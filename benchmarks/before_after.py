@@ -165,15 +165,17 @@ class Task:
     name: str
     call: Callable[..., Any]
     log: Callable[[], Any] | None = None
-    many: bool = False  # whether it needs the million rows
+    many: bool = False  # whether it has a million rows or fifty policies, which takes minutes
 
 
+#: The cheapest task, also run first, untimed: it compiles the modules of a tree.
+WARM_UP = Task("help of the command", partial(_command, "--help"))
 TASKS = (
     Task("evaluate, sequential, 10⁴ x 6", _evaluate_steps, _steps),
     Task("evaluate, one-step, 10⁴", _evaluate_rows, _rows),
     Task("evaluate, one-step, 10⁶", _evaluate_rows, partial(_rows, many=True), many=True),
     *(
-        Task(f"compare {count}, one-step, 10⁴{said}", partial(_compare, count), log)
+        Task(f"compare {count}, one-step, 10⁴{said}", partial(_compare, count), log, count > 10)
         for count in (3, 10, 50)
         for said, log in (("", _rows), (", no propensities", partial(_rows, known=False)))
     ),
@@ -186,7 +188,7 @@ TASKS = (
     Task("read CSV, 10⁴", partial(_read, "rows.csv", **KNOWN)),
     Task("read CSV, 10⁶", partial(_read, "many.csv", **KNOWN), many=True),
     Task("read Parquet, 10⁶", partial(_read, "many.parquet", **KNOWN), many=True),
-    Task("help of the command", partial(_command, "--help")),
+    WARM_UP,
     Task("IQL, K = 5, 300 steps", _networks, _steps),
 )
 
@@ -224,8 +226,8 @@ class Used:
 def measure(task: Task, source: Path) -> Used | str:
     """Run a task with a source tree in a process of its own; return its last line if it fails."""
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(Path.cwd() / "compiled")}
-    environment = {**os.environ, **single, **compiled, "PYTHONPATH": str(source)}
+    environment = {**os.environ, **single, "PYTHONPATH": str(source)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # only the first process compiles
     command = [sys.executable, str(Path(__file__).resolve()), "--task", task.name]
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -242,24 +244,20 @@ def measure(task: Task, source: Path) -> Used | str:
     return Used(used.ru_utime + used.ru_stime, json.loads(out), used.ru_maxrss / 1024)
 
 
-def table(found: dict[str, list[Used | str]]) -> str:
-    """Return the measured numbers, before and after, with their ratios."""
-    lines = [f"{'task':40} {'CPU seconds':>22} {'of the call':>22} {'peak MB':>20}"]
-    for name, both in found.items():
-        wrong = [each for each in both if isinstance(each, str)]
-        if wrong:
-            lines.append(f"{name:40} {wrong[0]}")
-            continue
-        cells = []
-        for of, digits in (("seconds", 2), ("call", 2), ("memory", 0)):
-            first, *others = (getattr(each, of) for each in both)
-            cell = f"{first:.{digits}f}"
-            if others:
-                ratio = others[0] / first if first else float("nan")
-                cell += f" → {others[0]:.{digits}f} ({ratio:.2f})"
-            cells.append(cell)
-        lines.append(f"{name:40} {cells[0]:>22} {cells[1]:>22} {cells[2]:>20}")
-    return "\n".join(lines)
+def row(name: str, both: list[Used | str]) -> str:
+    """Return the measured numbers of a task, before and after, with their ratios."""
+    cells = []
+    for each in both:
+        if isinstance(each, str):
+            return f"{name:40} {each}"
+    for of, digits in (("seconds", 2), ("call", 2), ("memory", 0)):
+        first, *others = (getattr(each, of) for each in both)
+        cell = f"{first:.{digits}f}"
+        if others:
+            ratio = others[0] / first if first else float("nan")
+            cell += f" → {others[0]:.{digits}f} ({ratio:.2f})"
+        cells.append(cell)
+    return f"{name:40} {cells[0]:>22} {cells[1]:>22} {cells[2]:>20}"
 
 
 def main() -> int:
@@ -272,7 +270,9 @@ def main() -> int:
         "--before", type=Path, help="a source tree (the folder that has tailproof)"
     )
     options.add_argument("--after", type=Path, default=own, help="another; that of this file")
-    options.add_argument("--quick", action="store_true", help="without the million rows, once")
+    options.add_argument(
+        "--quick", action="store_true", help="each task once, without those of minutes"
+    )
     options.add_argument("--repeat", type=int, default=2, help="times that each task runs")
     options.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="parts of names")
     options.add_argument("--json", action="store_true", help="print JSON to standard output")
@@ -289,21 +289,25 @@ def main() -> int:
         and (not given.only or any(fnmatch.fnmatch(task.name, f"*{each}*") for each in given.only))
     ]
     found: dict[str, list[Used | str]] = {}
+    if not given.json:
+        print(f"{'task':40} {'CPU seconds':>22} {'of the call':>22} {'peak MB':>20}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         make_logs(quick=not any(task.many for task in tasks))
         for tree in trees:
-            measure(TASKS[0], tree)  # compiles its modules
+            measure(WARM_UP, tree)
         for task in tasks:
-            for turn in range(1 if given.quick else given.repeat):
-                now = [measure(task, tree) for tree in trees]
-                known = found.get(task.name, now)
-                found[task.name] = [
-                    each if isinstance(each, str) or isinstance(other, str) else each.least(other)
-                    for each, other in zip(now, known, strict=True)
+            best = [measure(task, tree) for tree in trees]
+            for _ in range(0 if given.quick else given.repeat - 1):
+                best = [
+                    now
+                    if isinstance(now := measure(task, tree), str) or isinstance(known, str)
+                    else now.least(known)
+                    for tree, known in zip(trees, best, strict=True)
                 ]
-                if sys.stderr.isatty():
-                    print(f"\r{task.name:60} {turn + 1}", end="", file=sys.stderr)
+            found[task.name] = best
+            if not given.json:
+                print(row(task.name, best), flush=True)
         os.chdir("/")
     if given.json:
         plain = {
@@ -311,8 +315,6 @@ def main() -> int:
             for name, both in found.items()
         }
         print(json.dumps(plain, indent=1, ensure_ascii=False))
-    else:
-        print(table(found))
     return 1 if any(isinstance(each, str) for both in found.values() for each in both) else 0
 
 
