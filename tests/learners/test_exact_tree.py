@@ -32,9 +32,15 @@ def made(seed, n=25, p=3, actions=3, levels=6):
     return x, rng.standard_normal((n, actions))
 
 
-def decisions(tree, x, actions):
-    arrays, chosen = tree_arrays(tree, actions)
-    return np.argmax(chosen[arrays.leaves(x)[:, 0]], axis=1)
+def decisions(tree, x):
+    """Return the actions of the rows, one by one."""
+
+    def action(node, row):
+        while node.left is not None:
+            node = node.left if row[node.column] <= node.threshold else node.right
+        return node.action
+
+    return np.array([action(tree, row) for row in x])
 
 
 @settings(max_examples=30, deadline=None)
@@ -56,7 +62,7 @@ def test_no_tree_is_better(seed, depth, smallest, cost):
 def test_its_decisions_earn_its_value(seed, depth):
     x, scores = made(seed, n=40)
     tree = best_tree(x, scores, depth=depth, smallest=3)
-    earned = scores[np.arange(40), decisions(tree, x, 3)].sum()
+    earned = scores[np.arange(40), decisions(tree, x)].sum()
     assert earned == pytest.approx(tree.value)
 
 
@@ -84,7 +90,7 @@ def test_order_of_rows_and_units_of_columns_do_not_matter():
     tree = best_tree(x, scores, depth=2)
     again = best_tree(1e-6 * x[order] + 3, scores[order], depth=2)
     assert again.value == pytest.approx(tree.value)
-    assert again.threshold == pytest.approx(1e-6 * tree.threshold + 3)
+    assert (decisions(again, 1e-6 * x + 3) == decisions(tree, x)).all()
 
 
 def test_leaves_are_as_large_as_asked():
@@ -106,6 +112,24 @@ def test_a_cost_for_leaves_prunes():
     assert values[0].depth == 2
     assert values[2].depth == 0
     assert values[2].value == pytest.approx(scores.sum(axis=0).max())
+
+
+def test_arrays_take_every_row_to_its_leaf():
+    x, scores = made(7, n=60, p=2)
+    tree = best_tree(x, scores, depth=3)
+    arrays = tree_arrays(tree, columns=(4, 1))  # the inputs are the fifth and second variable
+    wide = np.random.default_rng(0).standard_normal((60, 5))
+    wide[:, [4, 1]] = x
+    leaf = arrays.leaves(wide, precision=np.float64)[:, 0]
+    best = [scores[leaf == each].sum(axis=0).argmax() for each in leaf]
+    assert (best == decisions(tree, x)).all()
+
+
+def test_thresholds_are_round_and_separate_close_values():
+    x = np.array([[1.0], [1.0 + 1e-15], [2.0]])
+    tree = best_tree(x, np.array([[1.0, 0.0], [0.0, 5.0], [0.0, 1.0]]), depth=1)
+    assert 1.0 <= tree.threshold < x[1, 0]
+    assert best_tree(np.array([[59.2], [61.7]]), np.eye(2), depth=1).threshold == 60
 
 
 def test_columns_that_do_not_vary_are_no_splits():

@@ -53,12 +53,12 @@ class TreeArrays:
         """Number of nodes, N."""
         return len(self.column)
 
-    def leaves(self, inputs: AnyArray) -> IntArray:
-        """Return the leaf of each row in each tree, (n, T)."""
+    def leaves(self, inputs: AnyArray, *, precision: type = np.float32) -> IntArray:
+        """Return the leaf of each row in each tree, (n, T); scikit-learn's inputs are float32."""
         found = np.empty((len(inputs), len(self.roots)), dtype=np.intp)
         for first in range(0, len(inputs), _FEW):
             rows = slice(first, first + _FEW)
-            found[rows] = self._leaves(np.asarray(inputs[rows], dtype=np.float32))
+            found[rows] = self._leaves(np.asarray(inputs[rows], dtype=precision))
         return found
 
     def _leaves(self, inputs: AnyArray) -> IntArray:
@@ -94,6 +94,19 @@ class TreeValues:
             return self.trees.means(self.values, z)
         inputs = (with_action(z, action, self.n_actions) for action in range(self.n_actions))
         return np.stack([self.trees.means(self.values, each) for each in inputs], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class StateTree:
+    """One tree on the states themselves, in their own units: a rule that can be read."""
+
+    tree: TreeArrays
+    values: FloatArray  # (N, A) of each node
+
+    def __call__(self, states: FloatArray) -> FloatArray:
+        """Return the scores of the leaf at every action, (n, A)."""
+        leaf = self.tree.leaves(np.asarray(states, dtype=float), precision=np.float64)
+        return np.asarray(self.values[leaf[:, 0]])
 
 
 def with_action(z: FloatArray, actions: Any, n_actions: int) -> AnyArray:
@@ -209,7 +222,7 @@ def supported(shares: FloatArray, share: float) -> BoolArray:
 #: Classes that can be saved to a file.
 KINDS: dict[str, Any] = {
     each.__name__: each
-    for each in (TreeArrays, TreeValues, Fixed, LogShares, LinearScores, Supported)
+    for each in (TreeArrays, TreeValues, StateTree, Fixed, LogShares, LinearScores, Supported)
 }
 
 

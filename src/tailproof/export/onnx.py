@@ -23,6 +23,7 @@ from tailproof.critics.trees import (
     LinearScores,
     LogShares,
     StateCritics,
+    StateTree,
     Supported,
     TreeArrays,
     TreeValues,
@@ -43,6 +44,9 @@ def scores_in(graph: Graph, states: str, member: Any) -> str:
     """Return the scores of all actions, (n, A), of one member of `StateCritics`."""
     if isinstance(member, TreeValues):
         return _tree_values(graph, states, member)
+    if isinstance(member, StateTree):
+        leaf = graph.node("Squeeze", _leaves(graph, states, member.tree), [1])
+        return graph.node("Gather", graph.constant(member.values), leaf)
     if isinstance(member, LogShares):
         return graph.node("Log", _tree_values(graph, states, member.behaviour))
     if isinstance(member, Fixed):

@@ -9,7 +9,10 @@ of the (pB)² pairs of splits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import floor, log10
 
 import numpy as np
 
@@ -92,7 +95,7 @@ def best_tree(
     >>> gains = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
     >>> tree = best_tree(x, gains, depth=2)
     >>> tree.value, tree.column, tree.threshold, tree.left.action, tree.right.action
-    (6.0, 0, 1.5, 0, 1)
+    (6.0, 0, 1.0, 0, 1)
     """
     if not 0 <= depth <= 3:
         raise MethodError(f"depth must be 0, 1, 2 or 3. Got {depth!r} instead.")
@@ -105,8 +108,8 @@ def best_tree(
     return _search(_Data(bins, cuts, counted), _Limits(max(smallest, 1), cost), depth)
 
 
-def tree_arrays(tree: Node, n_actions: int) -> tuple[TreeArrays, FloatArray]:
-    """Return a tree as arrays, and 1 for the action of each node, (N, A), 0 for the others."""
+def tree_arrays(tree: Node, columns: Sequence[int] | None = None) -> TreeArrays:
+    """Return a tree as arrays; `columns` are the places of the inputs among the state's variables."""
     nodes: list[Node] = []
 
     def gather(node: Node) -> None:
@@ -117,25 +120,43 @@ def tree_arrays(tree: Node, n_actions: int) -> tuple[TreeArrays, FloatArray]:
 
     gather(tree)
     place = {id(node): k for k, node in enumerate(nodes)}
-    arrays = TreeArrays(
+    at = [node.column for node in nodes]
+    if columns is not None:
+        at = [column if column < 0 else columns[column] for column in at]
+    return TreeArrays(
         roots=np.array([0]),
-        column=np.array([node.column for node in nodes], dtype=np.int32),
+        column=np.array(at, dtype=np.int32),
         threshold=np.array([node.threshold for node in nodes]),
         left=np.array([place.get(id(node.left), -1) for node in nodes], dtype=np.int32),
         right=np.array([place.get(id(node.right), -1) for node in nodes], dtype=np.int32),
     )
-    actions = np.array([node.action for node in nodes])
-    return arrays, (actions[:, None] == np.arange(n_actions)).astype(float)
+
+
+def round_between(low: float, high: float) -> float:
+    """Return the number with the fewest digits that is at least `low` and less than `high`.
+
+    >>> round_between(59.2, 61.7), round_between(59.0, 60.0), round_between(-3.142, -3.141)
+    (60.0, 59.0, -3.142)
+    """
+    middle = low / 2 + high / 2
+    size = floor(log10(max(abs(low), abs(high))))
+    for digits in range(1, 17):
+        unit = size - digits + 1
+        steps = floor(middle / 10.0**unit)
+        for found in (float(f"{each}e{unit}") for each in (steps, steps + 1)):
+            if low <= found < high:
+                return found
+    return low
 
 
 def _cuts(column: FloatArray, count: int) -> FloatArray:
-    """Return at most `count` thresholds halfway between values of a column."""
+    """Return at most `count` round thresholds between values of a column."""
     values = np.unique(column)
     if len(values) > count + 1:
         # exact quantiles of the rows, so that repeated values count as often as they occur
         ranks = np.linspace(0, len(column) - 1, count + 2)[1:-1].astype(int)
         values = np.unique(np.concatenate([np.sort(column)[ranks], values[[0, -1]]]))
-    return np.asarray((values[1:] + values[:-1]) / 2)
+    return np.array([round_between(*pair) for pair in pairwise(values.tolist())])
 
 
 def _leaf(data: _Data) -> Node:

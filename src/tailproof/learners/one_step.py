@@ -13,7 +13,7 @@ from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.critics.trees import (
     LinearScores,
-    TreeValues,
+    StateTree,
     averages,
     grown,
     with_action,
@@ -80,22 +80,23 @@ class PolicyTree(ScoredPolicy):
             raise MethodError(f"leaf_cost must not be negative. Got {self.leaf_cost!r} instead.")
 
     def _member(self, task: LearningTask) -> Any:
-        scores = task.scores
-        standardise = Standardise.fit(task.log.states, tame=True)
-        z = standardise(task.log.states).astype(np.float32)
+        scores, states = task.scores, task.log.states
+        columns = Standardise.fit(
+            states
+        ).columns  # those that vary, in an order that no file decides
         # the mean over actions does not affect the choice between them
         contrast = scores - scores.mean(axis=1, keepdims=True)
-        tree = best_tree(
-            z.astype(float),
+        best = best_tree(
+            states[:, list(columns)],
             contrast,
             depth=self.depth,
-            smallest=self.smallest_leaf or max(10, len(z) // 20),
-            cost=self.leaf_cost * len(z),
+            smallest=self.smallest_leaf or max(10, len(states) // 20),
+            cost=self.leaf_cost * len(states),
             thresholds=64 if self.depth < 3 else 32,
         )
-        arrays, _ = tree_arrays(tree, task.log.n_actions)
-        values = averages(arrays.leaves(z), arrays.nodes) @ contrast
-        return TreeValues(standardise, arrays, np.asarray(values), task.log.n_actions)
+        tree = tree_arrays(best, columns)
+        leaf = tree.leaves(states, precision=np.float64)
+        return StateTree(tree, np.asarray(averages(leaf, tree.nodes) @ contrast))
 
 
 @dataclass(frozen=True, kw_only=True)
