@@ -279,10 +279,7 @@ class Imitation:
 
 def require_torch(device: str = "cpu") -> None:
     """Raise an error with the install command if torch is missing, or if it has no such device."""
-    torch, _ = (
-        require_module(module, "'tailproof[deep]'", "Deep learners")
-        for module in ("torch", "safetensors")
-    )
+    torch = require_module("torch", "'tailproof[deep]'", "Deep learners")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
