@@ -146,7 +146,7 @@ def _backed_up(backup: Backup, theta: FloatArray, design: Design, part: Any) -> 
     return total
 
 
-def _changes(
+def _backed_up_and_changed(
     backup: Backup,
     theta: FloatArray,
     previous: FloatArray | None,
@@ -154,22 +154,21 @@ def _changes(
     design: Design,
     part: Any,
 ) -> FloatArray:
-    """Return Σ|y − y'| and Σ|y'| of one part for each member, (2, K).
+    """Return Σφ v(s'), then Σ|y − y'| and Σ|y'| as two more columns, of one part, (K, d + 2).
 
     y are the Bellman targets of θ, y' those of the `previous` θ; without one, y' = `scale` · r, to
     which the first θ was fitted.
     """
-    total = np.zeros((2, design.folds.count))
+    size, gamma = design.features.size, design.task.gamma
+    total = np.zeros((design.folds.count, size + 2))
     for rows in design.rows(part):
         before = None if previous is None else backup(rows, previous)
         for segment, values in backup(rows, theta):
+            rows.add_moment(total[:, :size], segment, values)
             rewards = rows.rewards[segment.rows]
-            old = scale * rewards
-            if before is not None:
-                old = rewards + design.task.gamma * next(before)[1]
-            new = rewards + design.task.gamma * values
-            sizes = np.abs(np.stack([new - old, old]))  # (2, m)
-            total[:, segment.member] += segment.weighed(sizes).sum(axis=1)
+            old = scale * rewards if before is None else rewards + gamma * next(before)[1]
+            sizes = np.abs(np.stack([rewards + gamma * values - old, old]))  # (2, m)
+            total[segment.member, size:] += segment.weighed(sizes).sum(axis=1)
     return total
 
 
@@ -228,16 +227,20 @@ def iterate(
     excess: list[FloatArray] = []  # part of the residuals beyond the threshold, by segment
     previous = None
     for number, moved in enumerate(history):
-        if huber is None:
+        if stopping is not None:
+            both = partial(_backed_up_and_changed, backup, theta, previous, scale)
+            total = design.reduce(both, operator.add)
+            passed, change, size = total[:, :-2], total[:, -2], total[:, -1]
+        elif huber is None:
             passed = design.reduce(partial(_backed_up, backup, theta), operator.add)
+        if huber is None:
             right = moment + gamma * passed
         else:
             right, targets = _huber_moments(design, theta, excess, backup)
         fitted = (inverse @ right[..., None])[..., 0]
         if stopping is not None:
             fitted[~stopping.active] = theta[~stopping.active]
-            found = partial(_changes, backup, theta, previous, scale)
-            stopping.update(*design.reduce(found, operator.add))
+            stopping.update(change, size)
         previous, theta = theta, fitted
         if huber is not None:
             excess = _excess(design, theta, targets, huber)
