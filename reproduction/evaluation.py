@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reproduction import drawing
-from reproduction.cartpole import EVALUATION, Estimators, budget, grid
+from reproduction.cartpole import EVALUATION, STOPPING, Estimators, budget, grid
 from reproduction.drawing import Look
 from reproduction.experiment import Claim, Experiment, Job, Results, Row
 from reproduction.summary import (
@@ -56,26 +56,36 @@ PANELS["mis"] = {
 
 
 def run_ope(job: Job) -> list[Row]:
-    """Return the error of every estimator on one log."""
+    """Return the estimate of every method on one log."""
     estimators, folds = Estimators(job), job.settings["folds"]
-    return [
-        *estimators.whole(),
-        *estimators.split(folds),
-        estimators.fitted("roam-fqe", folds=folds),
-        *estimators.constant_ratio(folds),
-        estimators.fitted("auto"),
-    ]
+    for name in ("mis", "tm-mis", "auto"):
+        estimators.add(name)
+    estimators.add_weighted(folds)
+    estimators.add_constant_ratio(folds)
+    for stopping in STOPPING:
+        estimators.add("fqe", stopping)
+        estimators.add("fqe-text", stopping)
+        estimators.add_direct(folds, stopping)
+        estimators.add("roam-fqe", stopping, folds=folds)
+        estimators.add("roam-fqe-at-once", stopping, folds=folds)
+        estimators.add("roam-fqe-text", stopping, folds=folds)
+    estimators.add_iterations("fqe")
+    for name in ("roam-dm", "roam-fqe", "roam-fqe-at-once"):
+        estimators.add_iterations(name, folds=folds)
+    return estimators.rows
 
 
 def run_bootstrap(job: Job) -> list[Row]:
-    """Return the errors of folds, real bootstraps and the released code's bootstraps on one log."""
+    """Return the estimates by folds and by a bootstrap of whole episodes, on one log."""
     estimators, folds = Estimators(job), job.settings["folds"]
-    rows = [*estimators.whole(), *estimators.split(folds)]
-    for kind in PANELS:
-        again = f"b-roam-{kind}{RELEASED}"
-        rows.append(estimators.fitted(f"b-roam-{kind}", folds=folds))
-        rows.append(estimators.fitted(f"roam-{kind}", as_name=again, folds=folds, stream=3))
-    return rows
+    estimators.add("mis")
+    estimators.add_weighted(folds)
+    estimators.add("b-roam-mis", folds=folds)
+    for stopping in STOPPING:
+        estimators.add("fqe", stopping)
+        estimators.add_direct(folds, stopping)
+        estimators.add("b-roam-dm", stopping, folds=folds)
+    return [row for row in estimators.rows if row["method"] != "tm-mis-released"]
 
 
 def errors_at(results: Results, name: str, kappa: float, measure: Measure = ERROR) -> list[Summary]:
@@ -286,25 +296,33 @@ SHOWN = (*OURS, "ma-dm")
 
 
 def run_tradeoff(job: Job) -> list[Row]:
-    """Return errors and CPU seconds for every K on one log."""
+    """Return estimates and CPU seconds for every K on one log."""
     estimators = Estimators(job)
-    rows = []
     for folds in job.settings["numbers_of_folds"]:
-        for name in TIMED:
-            started = time.process_time()
-            row = estimators.fitted(name, folds=folds)
-            rows.append({**row, "folds": folds, "seconds": time.process_time() - started})
-    return rows
+        for stopping in STOPPING:
+            for name in TIMED:
+                started = time.process_time()
+                estimators.add(name, stopping, folds=folds)
+                seconds = time.process_time() - started
+                estimators.rows[-1] |= {"folds": folds, "seconds": seconds}
+    return estimators.rows
 
 
 def run_choose_k(job: Job) -> list[Row]:
-    """Return the errors of every K on one log, and of FQE."""
+    """Return the estimates of every K on one log, and of FQE."""
     estimators = Estimators(job)
-    rows = [{**estimators.fitted("fqe"), "folds": 1}]
+    for stopping in STOPPING:
+        estimators.add("fqe", stopping)
+        estimators.rows[-1]["folds"] = 1
     for folds in job.settings["numbers_of_folds"]:
-        split = [*estimators.split(folds), estimators.fitted("roam-fqe", folds=folds)]
-        rows.extend({**row, "folds": folds} for row in split if row["method"] in SHOWN)
-    return rows
+        before = len(estimators.rows)
+        estimators.add_weighted(folds)
+        for stopping in STOPPING:
+            estimators.add_direct(folds, stopping)
+            estimators.add("roam-fqe", stopping, folds=folds)
+        for row in estimators.rows[before:]:
+            row["folds"] = folds
+    return [row for row in estimators.rows if row["method"] in (*SHOWN, "fqe")]
 
 
 def against_folds(measure: Measure, results: Results, name: str, df: float) -> list[Summary]:
@@ -457,9 +475,9 @@ TRADEOFF = Experiment(
     judge_tradeoff,
     settings={
         **EVALUATION,
-        "dfs": (1.23,),
+        "dfs": (1.5,),
         "kappas": (1.0,),
-        "numbers_of_folds": (1, 2, 3, 5, 7, 10, 13, 16),
+        "numbers_of_folds": (1, 3, 5, 7, 9, 11, 16),  # the released code has 3 to 11
     },
     quick={"episodes": 20, "numbers_of_folds": (1, 3, 5)},
 )

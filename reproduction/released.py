@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -70,11 +69,10 @@ class Program:
     def _fit(
         self, log: Log, folds: Sequence[IntArray], chosen: IntArray | None
     ) -> tuple[FloatArray, IntArray]:
-        phi, after = polynomial(log.states), polynomial(log.next_states)
+        after = polynomial(log.next_states)
+        regressions = [self._regression(log, rows) for rows in folds]
         old = [log.rewards[rows] / (1 - self.gamma) for rows in folds]
-        weights = np.array(
-            [self._regress(phi, log.actions, r, y) for r, y in zip(folds, old, strict=True)]
-        )
+        weights = np.array([fit(y) for fit, y in zip(regressions, old, strict=True)])
         count = 0
         for count in range(1, self.iterations + 1):  # noqa: B007 its last value is returned
             known, changes = weights.copy(), []
@@ -87,19 +85,24 @@ class Program:
                 else:
                     value = joint[np.arange(len(rows)), chosen[rows]]
                 new = log.rewards[rows] + self.gamma * value
-                weights[k] = self._regress(phi, log.actions, rows, new)
+                weights[k] = regressions[k](new)
                 changes.append(np.abs(new - old[k]).mean() / (np.abs(old[k]).mean() + 1e-6))
                 old[k] = new
             if max(changes) < self.tolerance:
                 break
         return weights, np.full(len(folds), count)
 
-    def _regress(self, phi: FloatArray, actions: Any, rows: IntArray, y: FloatArray) -> FloatArray:
-        """Return the ridge regression of y on the features in each action's rows, (A, d)."""
-        found = []
-        for action in range(int(actions.max()) + 1):
-            own = actions[rows] == action
-            x = phi[rows][own]
-            gram = x.T @ x + self.ridge * np.eye(x.shape[1])
-            found.append(np.linalg.solve(gram, x.T @ y[own]))
-        return np.array(found)
+    def _regression(self, log: Log, rows: IntArray) -> Callable[[FloatArray], FloatArray]:
+        """Return the ridge regression of targets on the features in each action's rows, to (A, d)."""
+        phi, actions = polynomial(log.states[rows]), log.actions[rows]
+        own = [np.flatnonzero(actions == action) for action in range(log.n_actions)]
+        inverses = [
+            np.linalg.inv(phi[some].T @ phi[some] + self.ridge * np.eye(phi.shape[1]))
+            for some in own
+        ]
+
+        def fit(targets: FloatArray) -> FloatArray:
+            moments = (phi[some].T @ targets[some] for some in own)
+            return np.array([a @ b for a, b in zip(inverses, moments, strict=True)])
+
+        return fit

@@ -37,10 +37,11 @@ def iterations_of(found):
 
 @pytest.mark.parametrize("partition", [Whole(), Split(5)], ids=str)
 @pytest.mark.parametrize("backup", [None, Median(), Quantile(0.1)], ids=str)
-def test_fqi_stops_where_the_released_program_stops(log, partition, backup):
-    base = FQI(ridge=Absolute(20.0), tolerance=TOLERANCE)
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_fqi_stops_where_the_released_program_stops(log, partition, backup, in_turn):
+    base = FQI(ridge=Absolute(20.0), tolerance=TOLERANCE, in_turn=in_turn)
     found, rows = fitted(base, log, partition, backup)
-    program = Program(20.0, GAMMA, aggregate=backup, in_turn=False)
+    program = Program(20.0, GAMMA, aggregate=backup, in_turn=in_turn)
     weights, iterations = program.fit(log, rows)
     assert iterations_of(found).tolist() == iterations.tolist()
     assert found.critics.theta == pytest.approx(weights.reshape(len(rows), -1), rel=1e-7, abs=1e-8)
@@ -48,18 +49,23 @@ def test_fqi_stops_where_the_released_program_stops(log, partition, backup):
 
 @pytest.mark.parametrize("partition", [Whole(), Split(5)], ids=str)
 @pytest.mark.parametrize("backup", [None, Median()], ids=str)
-def test_fqe_stops_where_the_released_program_stops(log, partition, backup):
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_fqe_stops_where_the_released_program_stops(log, partition, backup, in_turn):
     policy = WORLD.target()
-    base = FQE(ridge=Absolute(0.01), tolerance=TOLERANCE)
+    base = FQE(ridge=Absolute(0.01), tolerance=TOLERANCE, in_turn=in_turn)
     found, rows = fitted(base, log, partition, backup, policy=policy)
     chosen = policy(log.next_states)
-    program = Program(0.01, GAMMA, aggregate=backup, in_turn=False)
+    program = Program(0.01, GAMMA, aggregate=backup, in_turn=in_turn)
     weights, iterations = program.fit(log, rows, chosen)
     assert iterations_of(found).tolist() == iterations.tolist()
     assert found.critics.theta == pytest.approx(weights.reshape(len(rows), -1), rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("base", [FQE(), FQI(), FQI(huber=1.345)], ids=["fqe", "fqi", "huber"])
+@pytest.mark.parametrize(
+    "base",
+    [FQE(), FQI(), FQE(in_turn=True), FQI(in_turn=True)],
+    ids=["fqe", "fqi", "fqe in turn", "fqi in turn"],
+)
 @pytest.mark.parametrize("backup", [None, Median()], ids=str)
 @pytest.mark.parametrize("partition", [Split(3), Bootstrap(3)], ids=str)
 def test_a_tiny_tolerance_never_stops_and_a_huge_one_stops_at_once(log, base, backup, partition):
@@ -81,13 +87,14 @@ def test_members_that_are_fitted_apart_stop_apart(log):
         assert iterations_of(found)[k] == count
 
 
-def test_regressors_stop_by_the_same_rule(log):
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_regressors_stop_by_the_same_rule(log, in_turn):
     """At `backup` all folds stop together: as if that many iterations had been asked for."""
     model = Ridge(alpha=1.0)
-    stopped, _ = fitted(FQI(model=model, tolerance=0.05), log, Split(3), Median())
+    stopped, _ = fitted(FQI(model=model, tolerance=0.05, in_turn=in_turn), log, Split(3), Median())
     count = len(stopped.history)
     assert count < 100
-    again, _ = fitted(FQI(model=model, iterations=count), log, Split(3), Median())
+    again, _ = fitted(FQI(model=model, iterations=count, in_turn=in_turn), log, Split(3), Median())
     values = stopped.critics.values(log.states, log.actions)
     np.testing.assert_array_equal(values, again.critics.values(log.states, log.actions))
 
@@ -112,6 +119,25 @@ def test_heavier_noise_stops_earlier():
         counts.append(int(iterations_of(found)[0]))
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] < counts[0]
+
+
+def test_folds_in_turn_and_at_once_have_the_same_fixed_point(log):
+    policy = WORLD.target()
+    both = [
+        fitted(
+            FQE(ridge=1e-3, in_turn=each, iterations=3000), log, Split(3), Median(), policy=policy
+        )
+        for each in (True, False)
+    ]
+    first, second = (found.critics.theta for found, _ in both)
+    assert first == pytest.approx(second, rel=1e-6, abs=1e-6)
+
+
+def test_a_huber_loss_has_no_rule_and_no_turns():
+    with pytest.raises(MethodError, match="tolerance"):
+        FQI(huber=1.345, tolerance=0.01)
+    with pytest.raises(MethodError, match="in_turn"):
+        FQI(huber=1.345, in_turn=True)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, np.nan, np.inf])

@@ -8,6 +8,7 @@ from tailproof.features import (
     Additive,
     Basis,
     Fourier,
+    Interactions,
     PerAction,
     Standardise,
     Table,
@@ -155,6 +156,20 @@ def test_features_go_by_name_in_every_base(name, base):
 
 
 def test_an_unknown_name_is_refused_with_those_that_exist():
-    with pytest.raises(MethodError, match=r"'polynomial', 'splines'.*Got 'wavelets'"):
+    with pytest.raises(MethodError, match=r"features must be .*Got 'wavelets'"):
         as_features("wavelets", small_log())
     assert named_features("polynomial", small_log()).size == 2 * 7
+
+
+def test_interactions_are_scikit_learns_products_of_state_and_action(rng):
+    """As the paper's text describes its features, for two actions."""
+    from sklearn.preprocessing import PolynomialFeatures
+
+    states, actions = rng.standard_normal((50, 4)), rng.integers(2, size=50)
+    features = Interactions(4, 2)
+    found = features(states, actions)
+    wanted = PolynomialFeatures(2, interaction_only=True).fit_transform(
+        np.column_stack([states, actions])
+    )
+    assert found.shape == wanted.shape == (50, features.size)
+    assert sorted(map(tuple, found.T)) == sorted(map(tuple, wanted.T))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -36,8 +36,10 @@ from tailproof.robust.aggregates import Aggregate
 Start = Literal["reward", "zero"]
 _TILE = 8192  # next states at a time, so that their K·A values fit in the cache
 
-#: Maps rows and θ, (K, d), to pairs of a segment and v(s') in its rows, (m,).
-Backup = Callable[[Rows, FloatArray], Iterator[tuple[Segment, FloatArray]]]
+#: Maps rows, θ, (K, d), and some segments to pairs of a segment and v(s') in its rows, (m,).
+Backup = Callable[
+    [Rows, FloatArray, Sequence[Segment] | None], Iterator[tuple[Segment, FloatArray]]
+]
 
 
 def logged_actions(log: AnyLog) -> IntArray:
@@ -71,22 +73,36 @@ class ExpectedBackup:
     aggregate: Aggregate | None = None  # None: each member backs up its own Q
     aggregate_first: bool = False  # before the expectation (the paper's text) or after it (its box)
 
-    def __call__(self, rows: Rows, theta: FloatArray) -> Iterator[tuple[Segment, FloatArray]]:
-        """Yield each segment and v(s') in its rows, (m,)."""
+    def __call__(
+        self, rows: Rows, theta: FloatArray, segments: Sequence[Segment] | None = None
+    ) -> Iterator[tuple[Segment, FloatArray]]:
+        """Yield some segments, all by default, and v(s') in their rows, (m,)."""
+        segments = rows.segments if segments is None else segments
         if self.aggregate is None:
-            return (
-                (segment, rows.next_values(theta[segment.member], segment.rows))
-                for segment in rows.segments
-            )
-        finite = theta[np.isfinite(theta).all(axis=1)]
+            for segment in segments:
+                yield segment, rows.next_values(theta[segment.member], segment.rows)
+            return
+        span, finite = _span(segments), theta[np.isfinite(theta).all(axis=1)]
         if len(finite) == 0:
-            shared = np.full(len(rows.rewards), np.nan)
+            shared = np.full(span.stop - span.start, np.nan)
         elif self.aggregate_first and rows.next_weights is not None:
-            combined = self.aggregate(rows.after.values(finite))  # (L, m)
-            shared = (combined * rows.next_weights).sum(axis=0)
+            combined = self.aggregate(rows.after.take(span).values(finite))  # (L, m)
+            shared = (combined * rows.next_weights[:, span]).sum(axis=0)
         else:  # a deterministic policy needs the values of one action only
-            shared = self.aggregate(rows.next_values(finite))
-        return ((segment, shared[segment.rows]) for segment in rows.segments)
+            shared = self.aggregate(rows.next_values(finite, span))
+        for segment in segments:
+            yield segment, _within(shared, segment, span)
+
+
+def _span(segments: Sequence[Segment]) -> slice:
+    """Return the rows from the first to the last of some segments."""
+    starts, stops = zip(*((each.rows.start, each.rows.stop) for each in segments), strict=True)
+    return slice(min(starts), max(stops))
+
+
+def _within(values: FloatArray, segment: Segment, span: slice) -> FloatArray:
+    """Return the values in the rows of a segment, from those in a span of rows."""
+    return values[segment.rows.start - span.start : segment.rows.stop - span.start]
 
 
 @dataclass(frozen=True)
@@ -97,17 +113,20 @@ class GreedyBackup:
     aggregate: Aggregate | None = None  # None: each member backs up its own Q
     aggregate_first: bool = True  # before the maximum (the paper's box) or after it (its text)
 
-    def __call__(self, rows: Rows, theta: FloatArray) -> Iterator[tuple[Segment, FloatArray]]:
-        """Yield each segment and v(s') in its rows, (m,)."""
+    def __call__(
+        self, rows: Rows, theta: FloatArray, segments: Sequence[Segment] | None = None
+    ) -> Iterator[tuple[Segment, FloatArray]]:
+        """Yield some segments, all by default, and v(s') in their rows, (m,)."""
+        segments = rows.segments if segments is None else segments
         if self.aggregate is None:
-            for segment in rows.segments:
+            for segment in segments:
                 own = theta[segment.member : segment.member + 1]
                 yield segment, self._values(rows, segment.rows, own)
         else:
-            finite = theta[np.isfinite(theta).all(axis=1)]
-            shared = self._values(rows, slice(0, len(rows.rewards)), finite)
-            for segment in rows.segments:
-                yield segment, shared[segment.rows]
+            span, finite = _span(segments), theta[np.isfinite(theta).all(axis=1)]
+            shared = self._values(rows, span, finite)
+            for segment in segments:
+                yield segment, _within(shared, segment, span)
 
     def choice(self, rows: Rows, segment: Segment, theta: FloatArray) -> IntArray:
         """Return the greedy action of the segment's member in each s', (m,)."""
@@ -137,11 +156,14 @@ class GreedyBackup:
         return best
 
 
-def _backed_up(backup: Backup, theta: FloatArray, design: Design, part: Any) -> FloatArray:
-    """Return Σφ v(s') of one part for each member, (K, d)."""
+def _backed_up(
+    backup: Backup, theta: FloatArray, members: Collection[int], design: Design, part: Any
+) -> FloatArray:
+    """Return Σφ v(s') of one part for some members, (K, d)."""
     total = np.zeros((design.folds.count, design.features.size))
     for rows in design.rows(part):
-        for segment, values in backup(rows, theta):
+        segments = [each for each in rows.segments if each.member in members]
+        for segment, values in backup(rows, theta, segments) if segments else ():
             rows.add_moment(total, segment, values)
     return total
 
@@ -151,6 +173,7 @@ def _backed_up_and_changed(
     theta: FloatArray,
     previous: FloatArray | None,
     scale: float,
+    members: Collection[int],
     design: Design,
     part: Any,
 ) -> FloatArray:
@@ -162,8 +185,11 @@ def _backed_up_and_changed(
     size, gamma = design.features.size, design.task.gamma
     total = np.zeros((design.folds.count, size + 2))
     for rows in design.rows(part):
-        before = None if previous is None else backup(rows, previous)
-        for segment, values in backup(rows, theta):
+        segments = [each for each in rows.segments if each.member in members]
+        if not segments:
+            continue
+        before = None if previous is None else backup(rows, previous, segments)
+        for segment, values in backup(rows, theta, segments):
             rows.add_moment(total[:, :size], segment, values)
             rewards = rows.rewards[segment.rows]
             old = scale * rewards if before is None else rewards + gamma * next(before)[1]
@@ -204,6 +230,11 @@ class Stopping:
         return not self.active.any()
 
 
+def turns(members: int, *, in_turn: bool) -> list[list[int]]:
+    """Return the members that are refitted at once, turn by turn, in one iteration."""
+    return [[k] for k in range(members)] if in_turn else [list(range(members))]
+
+
 def iterate(
     design: Design,
     theta: FloatArray,
@@ -212,41 +243,66 @@ def iterate(
     moment: FloatArray,
     iterations: int,
     backup: Backup,
-    huber: float | None = None,
+    in_turn: bool = False,
     stopping: Stopping | None = None,
     scale: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return θ after the iterations, (K, d), and max|Δθ| of each member and iteration, (iterations, K).
 
-    `matrix` and `moment` are Σφφᵀ + λI, (K, d, d), and Σφr, (K, d). The loss is squared, or Huber's
-    with the threshold `huber` in robust standard deviations of the residuals. The first θ was fitted to
-    `scale` · r; with `stopping`, the history ends when all members have stopped.
+    `matrix` and `moment` are Σφφᵀ + λI, (K, d, d), and Σφr, (K, d). Members are refitted all at once or
+    `in_turn`. The first θ was fitted to `scale` · r; with `stopping`, the history ends when all members
+    have stopped.
     """
-    inverse, gamma = np.linalg.inv(matrix), design.task.gamma
+    inverse, gamma, (count, size) = np.linalg.inv(matrix), design.task.gamma, theta.shape
+    history = np.zeros((iterations, count))
+    # the θ that each turn of the last iteration took its targets from
+    previous: list[FloatArray | None] = [None] * len(turns(count, in_turn=in_turn))
+    for number, moved in enumerate(history):
+        first, changes = theta, np.zeros((count, 2))
+        for place, members in enumerate(turns(count, in_turn=in_turn)):
+            if stopping is None:
+                passed = design.reduce(partial(_backed_up, backup, theta, members), operator.add)
+            else:
+                both = partial(
+                    _backed_up_and_changed, backup, theta, previous[place], scale, members
+                )
+                passed = design.reduce(both, operator.add)
+                changes += passed[:, size:]
+            right = moment + gamma * passed[:, :size]
+            previous[place], theta = theta, theta.copy()
+            active = [k for k in members if stopping is None or stopping.active[k]]
+            theta[active] = (inverse[active] @ right[active, :, None])[..., 0]
+        np.abs(theta - first).max(axis=1, out=moved)
+        if stopping is not None:
+            stopping.update(*changes.T)
+            if stopping.done:
+                return theta, history[: number + 1]
+        if not moved.any():  # a fixed point: further iterations change nothing
+            break
+    return theta, history
+
+
+def iterate_huber(
+    design: Design,
+    theta: FloatArray,
+    *,
+    matrix: FloatArray,
+    iterations: int,
+    backup: Backup,
+    huber: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return what `iterate` does for Huber's loss instead of squares.
+
+    Its threshold is `huber`, in robust standard deviations of the residuals.
+    """
+    inverse = np.linalg.inv(matrix)
     history = np.zeros((iterations, len(theta)))
     excess: list[FloatArray] = []  # part of the residuals beyond the threshold, by segment
-    previous = None
-    for number, moved in enumerate(history):
-        if stopping is not None:
-            both = partial(_backed_up_and_changed, backup, theta, previous, scale)
-            total = design.reduce(both, operator.add)
-            passed, change, size = total[:, :-2], total[:, -2], total[:, -1]
-        elif huber is None:
-            passed = design.reduce(partial(_backed_up, backup, theta), operator.add)
-        if huber is None:
-            right = moment + gamma * passed
-        else:
-            right, targets = _huber_moments(design, theta, excess, backup)
-        fitted = (inverse @ right[..., None])[..., 0]
-        if stopping is not None:
-            fitted[~stopping.active] = theta[~stopping.active]
-            stopping.update(change, size)
-        previous, theta = theta, fitted
-        if huber is not None:
-            excess = _excess(design, theta, targets, huber)
+    for moved in history:
+        right, targets = _huber_moments(design, theta, excess, backup)
+        previous, theta = theta, (inverse @ right[..., None])[..., 0]
+        excess = _excess(design, theta, targets, huber)
         np.abs(theta - previous).max(axis=1, out=moved)
-        if stopping is not None and stopping.done:
-            return theta, history[: number + 1]
         if not moved.any():  # a fixed point: further iterations change nothing
             break
     return theta, history
@@ -264,7 +320,7 @@ def _huber_moments(
     targets: list[FloatArray] = []
     right = np.zeros_like(theta)
     for rows in design:
-        for segment, values in backup(rows, theta):
+        for segment, values in backup(rows, theta, None):
             target = rows.rewards[segment.rows] + design.task.gamma * values
             shift = excess[len(targets)] if excess else 0.0
             rows.add_moment(right, segment, target - shift)
@@ -334,48 +390,50 @@ def fit_regressors(
     critics = RegressorCritics((), log.n_actions if log.is_discrete else None)
     inputs = critics.inputs(log.states, log.actions)
 
-    def refit(targets: list[FloatArray], members: BoolArray) -> RegressorCritics:
-        models = list(critics.models)
-        for k in np.flatnonzero(members):
-            fresh = clone(model)
-            if "random_state" in fresh.get_params() and fresh.get_params()["random_state"] is None:
-                fresh.set_params(random_state=seeds[k])
-            models[k:] = [fresh.fit(inputs[rows[k]], targets[k]), *models[k + 1 :]]
+    def refit(
+        critics: RegressorCritics, targets: Sequence[FloatArray], members: Iterable[int]
+    ) -> RegressorCritics:
+        models = [*critics.models, *[None] * (folds.count - critics.count)]
+        for k in members:
+            models[k] = clone(model)
+            if models[k].get_params().get("random_state", 0) is None:
+                models[k].set_params(random_state=seeds[k])
+            models[k].fit(inputs[rows[k]], targets[k])
         return RegressorCritics(tuple(models), critics.n_actions)
 
-    scale = starting_scale(settings.start, task.gamma)
-    before = [log.rewards[chosen] * scale for chosen in rows]
-    stopping = settings.stopping(folds.count, together=backup is not None)
-    critics = refit(before, stopping.active)
-    ahead = _Ahead.of(task)
+    ahead, alive = _Ahead.of(task), (~log.terminated).astype(float)
 
-    def after(critics: RegressorCritics) -> list[FloatArray]:
-        """Return v(s') in the rows of each fold."""
+    def target(critics: RegressorCritics, k: int) -> FloatArray:
+        """Return the Bellman targets in the rows of fold k."""
         if backup is None:
-            alone = [critics.subset(np.array([k])) for k in range(folds.count)]
-            pairs = zip(alone, rows, strict=True)
-            return [ahead.value(ahead.at(own, chosen), chosen)[0] for own, chosen in pairs]
-        values, every = ahead.at(critics, slice(None)), slice(None)
-        if settings.aggregate_first:
-            shared = ahead.value(backup(values), every)
+            critics = critics.subset(np.array([k]))
+        values = ahead.at(critics, rows[k])  # (K, L, m)
+        if backup is None:
+            found = ahead.value(values, rows[k])[0]
+        elif settings.aggregate_first:
+            found = ahead.value(backup(values), rows[k])
         else:
-            shared = backup(ahead.value(values, every))
-        return [shared[chosen] for chosen in rows]
+            found = backup(ahead.value(values, rows[k]))
+        return np.asarray(log.rewards[rows[k]] + task.gamma * alive[rows[k]] * found)
 
-    alive = (~log.terminated).astype(float)
+    scale = starting_scale(settings.start, task.gamma)
+    targets = [log.rewards[chosen] * scale for chosen in rows]
+    stopping = settings.stopping(folds.count, together=backup is not None)
+    critics = refit(critics, targets, range(folds.count))
     history: list[list[float]] = []
     while len(history) < settings.iterations and not stopping.done:
-        targets = [
-            log.rewards[chosen] + task.gamma * alive[chosen] * found
-            for chosen, found in zip(rows, after(critics), strict=True)
-        ]
-        critics = refit(targets, stopping.active)
+        before = list(targets)
+        for members in turns(folds.count, in_turn=settings.in_turn and backup is not None):
+            active = [k for k in members if stopping.active[k]]
+            targets = [target(critics, k) if k in active else old for k, old in enumerate(targets)]
+            critics = refit(critics, targets, active)
         moves = [np.abs(new - old) for new, old in zip(targets, before, strict=True)]
         history.append([float(move.max()) for move in moves])
         if settings.tolerance is not None:
-            change = np.array([move.sum() for move in moves])
-            stopping.update(change, np.array([np.abs(old).sum() for old in before]))
-        before = targets
+            sizes = [
+                (move.sum(), np.abs(old).sum()) for move, old in zip(moves, before, strict=True)
+            ]
+            stopping.update(*np.transpose(sizes))
     return Fitted(critics, np.array(history))
 
 
@@ -413,6 +471,11 @@ class FittedQ(Configurable):
         a fold's Bellman targets of this iteration and the last; at `backup`, when it is in every fold.
         The paper's released code has 0.005. Heavy-tailed rewards enlarge |y'| and not |y − y'|, so
         that the heavier the tails, the earlier this stops; None, the default, never does.
+    in_turn
+        At `backup`, whether the folds are refitted one after another, so that the targets of a fold
+        hold the new critics of the folds before it, as the paper's boxes and its released code have
+        it; by default all at once, from the critics of the last iteration. They have the same fixed
+        points; where a `tolerance` stops early, they differ.
     """
 
     features: Features | str | None = None
@@ -422,6 +485,7 @@ class FittedQ(Configurable):
     model: Any = None
     aggregate_first: bool = False
     tolerance: float | None = None
+    in_turn: bool = False
 
     def __post_init__(self) -> None:
         if self.tolerance is not None and not 0 < self.tolerance < np.inf:
@@ -472,10 +536,10 @@ class FittedQ(Configurable):
         matrix: FloatArray,
         stats: Statistics,
         backup: ExpectedBackup | GreedyBackup,
-        **loss: Any,
     ) -> Fitted:
-        """Iterate with one pass over the data per iteration; with a tolerance, two."""
-        stopping = self.stopping(design.folds.count, together=backup.aggregate is not None)
+        """Iterate with a pass over the data in each iteration, or one for each member in turn."""
+        shared = backup.aggregate is not None
+        stopping = self.stopping(design.folds.count, together=shared)
         theta, history = iterate(
             design,
             _first(stats, matrix, design.task.gamma, self.start),
@@ -483,9 +547,9 @@ class FittedQ(Configurable):
             moment=stats.moment,
             iterations=self.iterations,
             backup=backup,
+            in_turn=self.in_turn and shared,
             stopping=None if self.tolerance is None else stopping,
             scale=starting_scale(self.start, design.task.gamma),
-            **loss,
         )
         critics = LinearCritics(design.features, theta, _diverged(theta, history))
         return Fitted(critics, history)
@@ -532,6 +596,11 @@ class FQI(FittedQ):
         as_rewards(self.reward)
         if self.huber is not None and not 0 < self.huber < np.inf:
             raise MethodError(f"huber must be above 0 and finite. Got {self.huber!r} instead.")
+        if self.huber is not None and (self.tolerance is not None or self.in_turn):
+            raise MethodError(
+                f"tolerance and in_turn are settings of the squared loss, and huber={self.huber!r} is "
+                f"another. Got tolerance={self.tolerance!r}, in_turn={self.in_turn!r}; leave them out."
+            )
         if self.huber is not None and self.model is not None:
             raise MethodError(
                 f"huber changes the loss of the ridge regression, which model= replaces. Got "
@@ -558,7 +627,17 @@ class FQI(FittedQ):
         design = Design(task, features, folds, keep=True)
         matrix, stats = regularised_statistics(design, self.ridge, rng)
         greedy = GreedyBackup(logged_actions(task.log), backup, self.aggregate_first)
-        return self._passes(design, matrix, stats, greedy, huber=self.huber)
+        if self.huber is None:
+            return self._passes(design, matrix, stats, greedy)
+        theta, history = iterate_huber(
+            design,
+            _first(stats, matrix, task.gamma, self.start),
+            matrix=matrix,
+            iterations=self.iterations,
+            backup=greedy,
+            huber=self.huber,
+        )
+        return Fitted(LinearCritics(features, theta, _diverged(theta, history)), history)
 
 
 def _first(stats: Statistics, matrix: FloatArray, gamma: float, start: Start) -> FloatArray:

@@ -18,6 +18,8 @@ from tailproof.features.maps import (
     Basis,
     Features,
     Fourier,
+    Interactions,
+    Joint,
     PerAction,
     Table,
     Trees,
@@ -27,7 +29,7 @@ from tailproof.features.maps import (
 from tailproof.log.spaces import Discrete
 
 #: Valid names for `features=`.
-NAMES = ("polynomial", "splines", "fourier", "table", "trees")
+NAMES = ("polynomial", "interactions", "splines", "fourier", "table", "trees")
 KNOTS = 6
 TREES = 10
 LARGEST = 400  # most features of one map, so that its systems are solved in milliseconds
@@ -76,7 +78,9 @@ def as_features(given: Any, log: Any) -> Features:
 def named_features(name: str, log: Any) -> Features:
     """Return the features of this name for a log in memory, fitted to its states.
 
-    ``"polynomial"`` are the paper's: bias, main effects and pairwise products. ``"splines"`` add six
+    ``"polynomial"`` are those of the paper's released code: bias, main effects and pairwise products
+    of the state, in one model for each action; ``"interactions"`` those of its text, main effects and
+    products of state and action in one model. ``"splines"`` add six
     knots for each variable, ``"fourier"`` up to 100 random Fourier features, ``"table"`` is one feature
     per state, and ``"trees"`` are the leaves of ten randomised trees fitted to reward and state change.
     """
@@ -90,6 +94,10 @@ def named_features(name: str, log: Any) -> Features:
             f"features={name!r} is fitted to the states of a log in memory, and this one is on disk. "
             f"Load it (lazy=False), or pass a feature map."
         )
+    if name == "interactions":
+        if not isinstance(log.action_space, Discrete):
+            return Joint(len(log.state_names), log.action_space.dimension)
+        return Interactions(len(log.state_names), log.n_actions)
     if not isinstance(log.action_space, Discrete):
         return JointBasis(_state_map(name, log, joined(log.states, log.actions)))
     if name == "polynomial":

@@ -436,6 +436,35 @@ class Additive:
 
 
 @dataclass(frozen=True)
+class Interactions(Configurable):
+    """Bias, main effects and pairwise products of (s, a) in one model, as the paper's text has it.
+
+    Discrete actions are 0/1 columns, one for every action but the first. The released code fits one
+    model for each action instead, which is `PerAction(Polynomial(), ...)`.
+
+    Examples
+    --------
+    >>> Interactions(2, 2)(np.array([[2.0, 3.0]]), np.array([1]))  # 1, s, s₁s₂, a, s·a
+    array([[1., 2., 3., 6., 1., 2., 3.]])
+    """
+
+    state_dimension: int
+    n_actions: int
+
+    @property
+    def size(self) -> int:
+        """Number of features."""
+        p = self.state_dimension
+        return Polynomial().size(p) + (self.n_actions - 1) * (1 + p)
+
+    def __call__(self, states: FloatArray, actions: AnyArray) -> FloatArray:
+        """Return φ at n state-action pairs, (n, d)."""
+        main = np.column_stack([np.ones(len(states)), states])
+        taken = [main * (actions == action)[:, None] for action in range(1, self.n_actions)]
+        return np.hstack([Polynomial()(states), *taken])
+
+
+@dataclass(frozen=True)
 class Blocks:
     """φ(s, ·) of `PerAction` features, stored as ψ(s)."""
 
