@@ -11,10 +11,10 @@ import numpy as np
 from reproduction import drawing
 from reproduction.datasets import BUDGET, TINY, deep_experiment
 from reproduction.drawing import Look
-from reproduction.experiment import Cell, Claim, Job, Results, Row, Settings, Verdict
+from reproduction.experiment import Cell, Claim, Job, Results, Row, Settings
 from reproduction.implicit import LOOKS as ALL
 from reproduction.implicit import base_of, label, prepared_log
-from reproduction.summary import Measure, Summary, summarise
+from reproduction.summary import Measure, Summary, summarise, verdict
 from tailproof.arrays import FloatArray
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.settings import Run
@@ -62,10 +62,12 @@ def run(job: Job) -> list[Row]:
 
 
 def agreement(results: Results, name: str, **wanted: Any) -> FloatArray:
-    """Return the mean agreement over seeds in each cell of these values."""
-    places = [cell for cell in cells(results.settings) if wanted.items() <= cell.items()]
+    """Return the mean agreement of each data set, over seeds and the cells of these values, (D,)."""
     return np.array(
-        [AGREEMENT.values(results, method=name, **cell).mean() for cell in places], dtype=float
+        [
+            AGREEMENT.values(results, method=name, dataset=dataset, **wanted).mean()
+            for dataset in results.settings["datasets"]
+        ]
     )
 
 
@@ -105,14 +107,12 @@ def judge(results: Results) -> list[Claim]:
 def _claim(results: Results, first: str, second: str, kappa: float) -> Claim:
     one, two = (agreement(results, name, kappa=kappa) for name in (first, second))
     gap = summarise(one - two)
-    verdict: Verdict = "undecided"
-    if gap.low > 0 or gap.high < 0:
-        verdict = "holds" if gap.low > 0 else "does not hold"
     return Claim(
         f"Beyond the paper: at κ = {kappa:g} the advantages of {LOOKS[first].label} are better than "
         f"those of {LOOKS[second].label}",
-        verdict,
-        f"rank correlations {one.mean():.2f} and {two.mean():.2f}, difference {gap}, {len(one)} cells",
+        verdict([gap.above()]),
+        f"rank correlations {one.mean():.2f} and {two.mean():.2f}, difference {gap} over "
+        f"{len(one)} data sets",
     )
 
 

@@ -17,9 +17,8 @@ from reproduction.experiment import (
     Results,
     Row,
     Settings,
-    Verdict,
 )
-from reproduction.summary import Measure, Summary, verdict_of
+from reproduction.summary import Measure, Summary, verdict
 from tailproof.arrays import FloatArray
 from tailproof.noise import Gaussian, Noise, StudentT
 from tailproof.robust.aggregates import Quantile
@@ -110,15 +109,6 @@ def draw(results: Results) -> Figure:
     )
 
 
-def _more_likely(plain: list[Summary]) -> Verdict:
-    """Return whether every heavier tail errs more often than the lightest, the last one."""
-    *heavier, lightest = plain
-    clear = sum(each.low > lightest.high for each in heavier)
-    if not clear and all(each.high >= lightest.low for each in heavier):
-        return "undecided"
-    return verdict_of(clear, len(heavier))
-
-
 def errs(results: Results, name: str, situation: str) -> list[Summary]:
     """Return how often a rule picks the worse arm under each law."""
     dfs = results.settings["dfs"]
@@ -154,27 +144,23 @@ def judge(results: Results) -> list[Claim]:
     )
     careful, careless = (errs(results, name, better_rare) for name in ("quantile", "mean"))
     heavy, light = law(dfs[0]), law(dfs[-1])
-    right = [one.high < other.low for one, other in zip(pessimist, plain, strict=True)]
-    wrong = [one.low > other.high for one, other in zip(careful, careless, strict=True)]
+    right = [one.below(other) for one, other in zip(pessimist, plain, strict=True)]
+    either = right + [one.below(other) for one, other in zip(careful, careless, strict=True)]
     return [
         Claim(
             "Where the worse arm was tried rarely, its mean exceeds the other's with a probability "
             "that is not negligible",
-            "holds"
-            if plain[-1].low > 0.01
-            else "does not hold"
-            if plain[-1].high < 0.01
-            else "undecided",
+            verdict([plain[-1].above(0.01)]),
             f"{plain[-1].value:.1%} under {light} noise",
         ),
         Claim(
             "Heavy tails make that more likely",
-            _more_likely(plain),
+            verdict(plain[-1].below(heavier) for heavier in plain[:-1]),
             ", ".join(f"{law(df)}: {each.value:.1%}" for df, each in zip(dfs, plain, strict=True)),
         ),
         Claim(
             "A pessimistic estimate leads to the better arm",
-            verdict_of(sum(right), len(right)),
+            verdict(right),
             f"quantile of folds errs with {pessimist[0].value:.1%} against "
             f"{plain[0].value:.1%} under {heavy}, {pessimist[-1].value:.1%} against "
             f"{plain[-1].value:.1%} under {light} noise; the median of folds with "
@@ -182,7 +168,7 @@ def judge(results: Results) -> list[Claim]:
         ),
         Claim(
             "Beyond the paper: pessimism helps whichever arm is rare",
-            "does not hold" if all(wrong) else verdict_of(len(wrong) - sum(wrong), len(wrong)),
+            verdict(either),
             f"where the better arm is the rare one, the quantile errs with {careful[0].value:.1%} "
             f"against the mean's {careless[0].value:.1%} under {heavy}, "
             f"{careful[-1].value:.1%} against {careless[-1].value:.1%} under {light} noise",

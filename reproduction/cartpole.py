@@ -72,6 +72,8 @@ STOPPING = {
     "rule": "as released: until the targets change by less than 0.5 %",
     "all": "100 iterations",
 }
+#: The same for titles of panels.
+SHORT = {"rule": "released rule", "all": "100 iterations"}
 #: Suffix of methods with the features of the paper's text: state and action in one model.
 TEXT = "-text"
 #: Suffix of methods that refit all folds at once. The paper's boxes and code refit them in turn.

@@ -17,7 +17,6 @@ from typing import Any
 from reproduction.drawing import STYLE, write_figure
 from reproduction.experiment import (
     Cell,
-    Claim,
     Experiment,
     Job,
     Reproduced,
@@ -60,6 +59,7 @@ RESULTS = Path(__file__).parent / "results"
 PROGRESS = ".progress"
 #: Column of run times, which are not reproducible; it is written to a separate file.
 TIMES = "seconds"
+LEVELS = 50  # most values of a column that numbers the design
 _DEEP_PACKAGES = ("torch", "gymnasium", "mujoco")
 
 
@@ -125,8 +125,8 @@ def reproduce(
     --------
     >>> import tempfile
     >>> outcome, = reproduce("bandit", quick=True, jobs=1, out=tempfile.mkdtemp())
-    >>> outcome.claims[0].verdict
-    'undecided'
+    >>> outcome.claims  # a quick run decides nothing
+    ()
     """
     asked = [names] if isinstance(names, str) else list(names)
     folder, source = Path(out), None if data is None else Path(data)
@@ -203,12 +203,13 @@ def run(
                 advance()
         measured = {place: journal[job.key] for place, job in todo.items()}
     results = Results(experiment.name, settings, count, tidy(cells, count, measured))
-    claims = tuple(experiment.judge(results))
+    files = _write(experiment, results, about, out)
     return Reproduced(
         name=experiment.name,
         shows=experiment.shows,
-        claims=claims,
-        files=_write(experiment, results, claims, about, out),
+        # as few logs as a quick run has decide nothing
+        claims=() if quick else tuple(experiment.claims(load(experiment.name, out, times=True))),
+        files=files,
         replicates=count,
         jobs_run=len(missing),
         seconds=time.perf_counter() - started,
@@ -252,12 +253,23 @@ def tidy(
     )
 
 
+def load(name: str, folder: Path = RESULTS, *, times: bool = False) -> Results:
+    """Return the results of an experiment that were written to a folder.
+
+    With `times`, those of the run times file, where there is one.
+    """
+    import pyarrow.parquet as pq
+
+    record = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    path = folder / f"{name}.parquet"
+    if times and (timed := folder / f"{name}.times.parquet").exists():
+        path = timed
+    rows = tuple(pq.read_table(path).to_pylist())
+    return Results(name, record["settings"], record["replicates"], rows)
+
+
 def _write(
-    experiment: Experiment,
-    results: Results,
-    claims: tuple[Claim, ...],
-    about: dict[str, Any],
-    out: Path,
+    experiment: Experiment, results: Results, about: dict[str, Any], out: Path
 ) -> dict[str, Path]:
     from matplotlib import rc_context
 
@@ -273,11 +285,6 @@ def _write(
         "title": experiment.title,
         "replicates": results.replicates,
         "seeding": "SeedSequence([seed, *sha256(experiment/cell)[:16]], spawn_key=(replicate, stream))",
-        "claims": [
-            {"paper": claim.paper, "verdict": claim.verdict, "found": claim.found}
-            for claim in claims
-            if not claim.timed
-        ],
         "rows": len(results.rows),
     }
     text = json.dumps(plain(record), indent=1, allow_nan=False, ensure_ascii=False)
@@ -288,13 +295,19 @@ def _write(
 
 
 def _write_table(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Write rows as Parquet; equal rows give equal bytes."""
+    """Write rows as Parquet; equal rows give equal bytes.
+
+    Measurements have single precision; columns of few values, such as q, are levels of the design.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
+    arrays = {name: pa.array([row.get(name) for row in rows]) for name in columns}
+    for name, array in arrays.items():
+        if pa.types.is_floating(array.type) and len(array.unique()) > LEVELS:
+            arrays[name] = array.cast(pa.float32())
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
+    pq.write_table(pa.table(arrays), buffer, compression="zstd")
     write_whole(path, buffer.getvalue())
 
 

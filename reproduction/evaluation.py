@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reproduction import drawing
-from reproduction.cartpole import EVALUATION, STOPPING, Estimators, budget, grid
+from reproduction.cartpole import EVALUATION, SHORT, STOPPING, Estimators, budget, grid
 from reproduction.drawing import Look
-from reproduction.experiment import Claim, Experiment, Job, Results, Row
+from reproduction.experiment import Cell, Claim, Experiment, Job, Results, Row
 from reproduction.summary import (
+    CLOSER,
     ERROR,
+    RATIO,
+    Check,
+    Comparison,
     Measure,
     Summary,
-    log_mse,
-    median_size,
-    together,
-    verdict_of,
+    Tally,
+    summarise,
+    verdict,
 )
+from tailproof.arrays import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,20 +43,26 @@ LOOKS = {
     "auto": Look("tailproof's default\n(not in the paper)", drawing.PINK, "*", "-."),
 }
 OURS = ("roam-dm", "roam-variant", "roam-mis", "roam-fqe")
-#: The released code's bootstrap: its members are fitted on disjoint folds again.
-RELEASED = "-released"
+#: The whole log, the mean of folds, their median, and the median of bootstrapped members.
 PANELS = {
     "dm": {
         "fqe": Look("FQE or MIS, whole log", drawing.BLACK, "s"),
         "ma-dm": Look("MA, mean of folds", drawing.GREY, "v", ":"),
         "roam-dm": Look("ROAM, median of folds", drawing.BLUE),
         "b-roam-dm": Look("B-ROAM, median of\nbootstrapped members", drawing.RED, "D"),
-        "b-roam-dm-released": Look("B-ROAM as released:\nfolds again", drawing.SKY, "^", "--"),
     }
 }
 PANELS["mis"] = {
     name.replace("fqe", "mis").replace("-dm", "-mis"): look for name, look in PANELS["dm"].items()
 }
+NEGLIGIBLE = 1.25  # median errors differ by less than this factor
+SECONDS = Measure("seconds")
+# The text names ROAM-FQE, the caption algorithm 1, which is ROAM-DM.
+TIMED = {
+    "roam-fqe": Look("ROAM-FQE", drawing.RED, "D"),
+    "roam-dm": Look("ROAM-DM", drawing.BLUE),
+}
+SHOWN = (*OURS, "ma-dm")
 
 
 def run_ope(job: Job) -> list[Row]:
@@ -64,11 +74,12 @@ def run_ope(job: Job) -> list[Row]:
     estimators.add_constant_ratio(folds)
     for stopping in STOPPING:
         estimators.add("fqe", stopping)
-        estimators.add("fqe-text", stopping)
         estimators.add_direct(folds, stopping)
         estimators.add("roam-fqe", stopping, folds=folds)
-        estimators.add("roam-fqe-at-once", stopping, folds=folds)
-        estimators.add("roam-fqe-text", stopping, folds=folds)
+        if job.replicate < job.settings["with_text_features"]:
+            estimators.add("fqe-text", stopping)
+            estimators.add("roam-fqe-text", stopping, folds=folds)
+    estimators.add("roam-fqe-at-once", "rule", folds=folds)
     estimators.add_iterations("fqe")
     for name in ("roam-dm", "roam-fqe", "roam-fqe-at-once"):
         estimators.add_iterations(name, folds=folds)
@@ -88,50 +99,85 @@ def run_bootstrap(job: Job) -> list[Row]:
     return [row for row in estimators.rows if row["method"] != "tm-mis-released"]
 
 
-def errors_at(results: Results, name: str, kappa: float, measure: Measure = ERROR) -> list[Summary]:
-    """Return the log-MSE of a method at every df."""
+def run_tradeoff(job: Job) -> list[Row]:
+    """Return estimates and CPU seconds for every K on one log."""
+    estimators = Estimators(job)
+    for folds in job.settings["numbers_of_folds"]:
+        for stopping in STOPPING:
+            for name in TIMED:
+                started = time.process_time()
+                estimators.add(name, stopping, folds=folds)
+                seconds = time.process_time() - started
+                estimators.rows[-1] |= {"folds": folds, "seconds": seconds}
+    return estimators.rows
+
+
+def run_choose_k(job: Job) -> list[Row]:
+    """Return the estimates of every K on one log, and of FQE."""
+    estimators = Estimators(job)
+    for stopping in STOPPING:
+        estimators.add("fqe", stopping)
+        estimators.rows[-1]["folds"] = 1
+    for folds in job.settings["numbers_of_folds"]:
+        before = len(estimators.rows)
+        estimators.add_weighted(folds)
+        for stopping in STOPPING:
+            estimators.add_direct(folds, stopping)
+            estimators.add("roam-fqe", stopping, folds=folds)
+        for row in estimators.rows[before:]:
+            row["folds"] = folds
+    return [row for row in estimators.rows if row["method"] in (*SHOWN, "fqe")]
+
+
+def error_at(results: Results, name: str, kappa: float, *, paper: bool) -> list[Summary]:
+    """Return a method's median absolute error at every df, or its log-MSE as the paper has it."""
+    found = ERROR.paper if paper else ERROR.summary
     dfs = results.settings["dfs"]
-    return [measure.summary(results, method=name, df=df, kappa=kappa) for df in dfs]
+    return [found(results, method=name, df=df, kappa=kappa) for df in dfs]
 
 
 def draw_ope(results: Results) -> Figure:
-    """Draw log-MSE against df: one column per κ; true value above, the paper's reference below."""
+    """Draw errors against df: columns by stopping and κ, median errors above, log-MSE below."""
     settings = results.settings
-    kappas = settings["kappas"]
+    places = [(stopping, kappa) for stopping in STOPPING for kappa in settings["kappas"]]
     figure, axes = drawing.new_figure(
-        2, len(kappas), width=8.6, height=6.4, sharex=True, sharey="row"
+        2, len(places), width=3.4 * len(places), height=6.4, sharex=True, sharey="row"
     )
-    for row, measure in zip(axes, (ERROR, Measure("paper_error", log_mse)), strict=True):
-        for axis, kappa in zip(row, kappas, strict=True):
-            found = partial(errors_at, results, kappa=kappa, measure=measure)
+    for row, paper in zip(axes, (False, True), strict=True):
+        for axis, (stopping, kappa) in zip(row, places, strict=True):
+            found = partial(error_at, results.under(stopping), kappa=kappa, paper=paper)
             drawing.curves(axis, settings["dfs"], LOOKS, found, spread=0.0035, middle=5)
+            if not paper:
+                axis.set_yscale("log")
     return drawing.finish(
         figure,
         axes,
         budget(results),
-        titles=[f"κ = {kappa:g}" for kappa in kappas],
+        titles=[f"{SHORT[stopping]}, κ = {kappa:g}" for stopping, kappa in places],
         x="degrees of freedom of the noise",
         y=(
-            f"log MSE, right truth {settings['truth']:.1f}",
-            f"log MSE, the paper's truth {settings['paper_truth']:.1f}",
+            f"median |error|, right truth {settings['truth']:.1f}",
+            "log MSE, as the paper shows it",
         ),
     )
 
 
 def draw_bootstrap(results: Results) -> Figure:
-    """Draw log-MSE against df, DM on the left and MIS on the right."""
-    figure, axes = drawing.new_figure(1, 2, width=8.6, height=3.6, sharey=True)
+    """Draw median errors against df, DM on the left and MIS on the right."""
     dfs, kappa = results.settings["dfs"], results.settings["kappas"][0]
-    for axis, looks in zip(axes[0], PANELS.values(), strict=True):
-        found = partial(errors_at, results, kappa=kappa)
-        drawing.curves(axis, dfs, looks, found, spread=0.006)
+    places = [*(("dm", stopping) for stopping in STOPPING), ("mis", "rule")]
+    figure, axes = drawing.new_figure(1, len(places), width=11.0, height=3.6, sharey=True)
+    for axis, (kind, stopping) in zip(axes[0], places, strict=True):
+        found = partial(error_at, results.under(stopping), kappa=kappa, paper=False)
+        drawing.curves(axis, dfs, PANELS[kind], found, spread=0.006)
+        axis.set_yscale("log")
     return drawing.finish(
         figure,
         axes,
         budget(results),
-        titles=[f"{kind}, κ = {kappa:g}" for kind in ("DM (FQE)", "MIS")],
-        x="degrees of freedom of the noise",
-        y=f"log MSE, right truth {results.settings['truth']:.1f}",
+        titles=[*(f"FQE, {SHORT[stopping]}" for _, stopping in places[:-1]), "MIS"],
+        x=f"degrees of freedom of the noise, κ = {kappa:g}",
+        y="median |error|",
     )
 
 
@@ -143,7 +189,7 @@ def judge_ope(results: Results) -> list[Claim]:
         _falls(results),
         claim(
             "FQE is outperformed by ROAM-DM, ROAM-Variant, ROAM-MIS and ROAM-FQE",
-            "log-MSE against FQE: " + "; ".join(f"{label} {{}}" for label in labels),
+            "against FQE: " + "; ".join(f"{label} {{}}" for label in labels),
             *((name, "fqe") for name in OURS),
         ),
         _gap(results),
@@ -179,87 +225,315 @@ def judge_ope(results: Results) -> list[Claim]:
 
 
 def _falls(results: Results) -> Claim:
-    dfs = results.settings["dfs"]
-    curves = [
-        errors_at(results, name, kappa) for name in LOOKS for kappa in results.settings["kappas"]
-    ]
-    falls = sum(curve[-1].high < curve[0].low for curve in curves)
+    """Judge whether errors are smaller at the largest df than at the smallest: other logs."""
+    dfs, checks = results.settings["dfs"], []
+    for name in LOOKS:
+        for kappa in results.settings["kappas"]:
+            first, last = (
+                ERROR.summary(results, method=name, kappa=kappa, df=df) for df in (dfs[0], dfs[-1])
+            )
+            checks.append(last.below(first))
     return Claim(
         "All methods' MSEs fall as df grows",
-        verdict_of(falls, len(curves)),
-        f"clearly lower at df {dfs[-1]:g} than at {dfs[0]:g} in {falls} of {len(curves)} curves",
+        verdict(checks),
+        f"median errors are clearly smaller at df {dfs[-1]:g} than at {dfs[0]:g} in "
+        f"{checks.count(True)} of {len(checks)} curves, larger in {checks.count(False)}",
     )
 
 
 def _gap(results: Results) -> Claim:
-    shrinks, said = [], []
+    """Judge whether FQE is less far behind at the largest df than at the smallest."""
+    dfs, checks, said = results.settings["dfs"], [], []
     for kappa in results.settings["kappas"]:
-        fqe, roam = (errors_at(results, name, kappa) for name in ("fqe", "roam-dm"))
-        first, last = (fqe[end].value - roam[end].value for end in (0, -1))
-        shrinks.append(last < first)
-        said.append(f"{first:.1f} to {last:.1f} at κ {kappa:g}")
+        gaps = []
+        for df in (dfs[0], dfs[-1]):
+            cell = {"kappa": kappa, "df": df}
+            fqe, roam = (ERROR.values(results, method=name, **cell) for name in ("fqe", "roam-dm"))
+            gaps.append(summarise(np.log(np.abs(fqe) / np.abs(roam)), _median))
+        checks.append(gaps[1].below(gaps[0]))
+        first, last = (float(np.exp(gap.value)) for gap in gaps)
+        said.append(f"κ {kappa:g}: {first:.1f} to {last:.1f}")
     return Claim(
         "The difference to FQE diminishes as df grows",
-        verdict_of(sum(shrinks), len(shrinks)),
-        "FQE minus ROAM-DM in log-MSE: " + ", ".join(said),
+        verdict(checks),
+        f"|error| of FQE over that of ROAM-DM, median over logs, from df {dfs[0]:g} to {dfs[-1]:g}: "
+        + "; ".join(said),
     )
 
 
+def _median(values: FloatArray) -> FloatArray:
+    return np.asarray(np.median(values, axis=-1))
+
+
 def _times(results: Results) -> Claim:
+    checks: list[Check] = []
     ratios, typical = [], []
     for cell in grid(results.settings):
-        fqe = results.values("error", method="fqe", **cell)
         for name in OURS:
-            ours = results.values("error", method=name, **cell)
-            ratios.append(float(np.sqrt(np.mean(fqe**2) / np.mean(ours**2))))
-            typical.append(float(median_size(fqe) / median_size(ours)))
-    inside = sum(ratio >= 1.5 for ratio in ratios)
+            found = ERROR.compare(results, {"method": name, **cell}, {"method": "fqe", **cell})
+            typical.append(1 / found.numbers[RATIO])
+            ratios.append(float(np.exp(-found.numbers["log-MSE"] / 2)))
+            checks.append(found.check if ratios[-1] >= 1.5 else False)
     return Claim(
         "ROAM is 1.5 to 30 times as accurate as the non-robust method in root MSE",
-        verdict_of(inside, len(ratios)),
-        f"{min(ratios):.1f} to {max(ratios):.0f} times, at least 1.5 in {inside} of {len(ratios)}; "
-        f"by the median error {min(typical):.1f} to {max(typical):.1f} times",
+        verdict(checks),
+        f"{min(ratios):.1f} to {max(ratios):.0f} times in root MSE, {min(typical):.1f} to "
+        f"{max(typical):.1f} times by the median error",
     )
 
 
 def _alike(results: Results) -> Claim:
-    cells = grid(results.settings)
-    gaps = [
-        abs(difference)
-        for name in ("roam-mis", "roam-variant")
-        for difference in ERROR.tally(results, name, "roam-dm", cells).differences
-    ]
-    near = sum(gap <= 0.5 for gap in gaps)
+    checks, said = [], []
+    for name in ("roam-mis", "roam-variant"):
+        ratios = [_ratio(results, name, "roam-dm", cell) for cell in grid(results.settings)]
+        checks += [each.within(1 / NEGLIGIBLE, NEGLIGIBLE) for each in ratios]
+        low, high = min(each.value for each in ratios), max(each.value for each in ratios)
+        said.append(f"{LOOKS[name].label} {low:.2f} to {high:.2f}")
     return Claim(
         "ROAM-MIS, ROAM-DM and ROAM-Variant differ very little",
-        verdict_of(near, len(gaps)),
-        f"log-MSEs differ by at most {max(gaps):.2f}, by 0.5 or less in {near} of {len(gaps)} pairs",
+        verdict(checks),
+        f"median error over ROAM-DM's: {'; '.join(said)}; within a factor of {NEGLIGIBLE} beyond "
+        f"doubt in {checks.count(True)} of {len(checks)} cells",
     )
+
+
+def _ratio(results: Results, first: str, second: str, cell: Cell) -> Summary:
+    """Return the ratio of two median errors with its paired bootstrap interval."""
+    both = np.stack(
+        [ERROR.values(results, method=name, **cell) for name in (first, second)], axis=-1
+    )
+
+    def statistic(errors: FloatArray) -> FloatArray:  # (…, n, 2)
+        one, two = (np.median(np.abs(errors[..., i]), axis=-1) for i in (0, 1))
+        return np.asarray(one / two)
+
+    return summarise(both, statistic)
 
 
 def judge_bootstrap(results: Results) -> list[Claim]:
     """Judge the claims of section 5 about figure 4."""
-    tally = partial(ERROR.tally, results, cells=grid(results.settings))
+    cells = grid(results.settings)
     claims = []
     for kind in PANELS:
-        real = tally(f"roam-{kind}", f"b-roam-{kind}")
-        released = tally(f"roam-{kind}", f"b-roam-{kind}{RELEASED}")
-        mean = tally(f"b-roam-{kind}", f"ma-{kind}")
-        near = sum(abs(difference) <= 0.5 for difference in real.differences)
+        name = kind.upper()
+        ratios = [_ratio(results, f"b-roam-{kind}", f"roam-{kind}", cell) for cell in cells]
+        real = ERROR.tally(results, f"roam-{kind}", f"b-roam-{kind}", cells)
+        mean = ERROR.tally(results, f"b-roam-{kind}", f"ma-{kind}", cells)
         claims += [
             Claim(
-                f"The gap between ROAM-{kind.upper()} and B-ROAM-{kind.upper()} is negligible",
-                verdict_of(near, len(real.differences)),
-                f"ROAM against a bootstrap of whole episodes: {real}; against the released code's "
-                f"members, which are folds: {released}",
+                f"The gap between ROAM-{name} and B-ROAM-{name} is negligible",
+                verdict(each.within(1 / NEGLIGIBLE, NEGLIGIBLE) for each in ratios),
+                f"ROAM against a bootstrap of whole episodes: {real}",
             ),
             Claim(
-                f"B-ROAM-{kind.upper()} is significantly better than MA-{kind.upper()}",
-                verdict_of(mean.better, len(mean.differences)),
+                f"B-ROAM-{name} is significantly better than MA-{name}",
+                verdict(mean.checks),
                 f"B-ROAM against MA: {mean}",
             ),
         ]
     return claims
+
+
+def judge_stopping(results: Results) -> list[Claim]:
+    """Judge what the stopping rule does, from the rows with and without it."""
+    settings = results.settings
+    dfs, cells = settings["dfs"], grid(settings)
+    checks, said = [], []
+    for name in ("fqe", "roam-dm", "roam-fqe"):
+        for kappa in settings["kappas"]:
+            counts = [
+                summarise(
+                    results.values("iterations", method=name, stopping="rule", df=df, kappa=kappa)
+                )
+                for df in (dfs[0], dfs[-1])
+            ]
+            checks.append(counts[0].below(counts[1]))
+            shown = " and ".join(f"{each.value:.0f}" for each in counts)
+            said.append(f"{LOOKS[name].label}, κ {kappa:g}: {shown}")
+    moved = {
+        name: Tally(
+            tuple(
+                ERROR.compare(
+                    results,
+                    {"method": name, "stopping": "rule", **cell},
+                    {"method": name, "stopping": "all", **cell},
+                )
+                for cell in cells
+            )
+        )
+        for name in ("fqe", "roam-dm", "roam-fqe")
+    }
+    order = ERROR.tally(results.under("rule"), "roam-fqe", "roam-fqe-at-once", cells)
+    return [
+        Claim(
+            "Beyond the paper: the heavier the noise, the earlier the rule stops",
+            verdict(checks),
+            f"iterations at df {dfs[0]:g} and {dfs[-1]:g}: {'; '.join(said)}",
+        ),
+        Claim(
+            "Beyond the paper: stopping early makes the estimates better",
+            verdict(check for each in moved.values() for check in each.checks),
+            "with the rule against 100 iterations: "
+            + "; ".join(f"{LOOKS[name].label} {each}" for name, each in moved.items()),
+        ),
+        Claim(
+            "Beyond the paper: refitting the folds in turn, as printed, is better than all at once",
+            verdict(order.checks),
+            f"ROAM-FQE in turn against at once, with the rule: {order}",
+        ),
+    ]
+
+
+def at_folds(
+    measure: Measure, results: Results, name: str, df: float, *, paper: bool = False
+) -> list[Summary]:
+    """Return a method's measure at every K."""
+    found = measure.paper if paper else measure.summary
+    numbers = results.settings["numbers_of_folds"]
+    return [found(results, method=name, folds=folds, df=df) for folds in numbers]
+
+
+def draw_tradeoff(results: Results) -> Figure:
+    """Draw median errors with and without the rule, and seconds, against K."""
+    figure, axes = drawing.new_figure(1, 3, width=11.0, height=3.4)
+    numbers, cell = results.settings["numbers_of_folds"], grid(results.settings)[0]
+    for axis, stopping in zip(axes[0], STOPPING, strict=False):
+        found = partial(at_folds, ERROR, results.under(stopping), df=cell["df"])
+        drawing.curves(axis, numbers, TIMED, found)
+        axis.set(xticks=numbers, ylabel="median |error|")
+        axis.set_ylim(bottom=0)
+    if SECONDS.column in results.columns:
+        found = partial(at_folds, SECONDS, results.under("all"), df=cell["df"])
+        drawing.curves(axes[0, 2], numbers, TIMED, found)
+    axes[0, 2].set(xticks=numbers, ylabel="seconds, one thread")
+    axes[0, 2].set_ylim(bottom=0)
+    return drawing.finish(
+        figure,
+        axes,
+        budget(results),
+        titles=(
+            *(f"{SHORT[each]}, df {cell['df']:g}, κ {cell['kappa']:g}" for each in STOPPING),
+            "CPU time of one evaluation, 100 iterations",
+        ),
+        x="number of folds K",
+    )
+
+
+def draw_choose_k(results: Results) -> Figure:
+    """Draw median errors against K, a panel for each df, FQE as a line across."""
+    settings = results.settings
+    dfs, numbers = settings["dfs"], settings["numbers_of_folds"]
+    places = [(stopping, df) for stopping in STOPPING for df in dfs]
+    figure, axes = drawing.new_figure(
+        len(STOPPING), len(dfs), width=9.2, height=5.6, sharey=True, sharex=True
+    )
+    looks = {name: LOOKS[name] for name in SHOWN}
+    for axis, (stopping, df) in zip(axes.flat, places, strict=True):
+        some = results.under(stopping)
+        plain = ERROR.summary(some, method="fqe", folds=1, df=df)
+        drawing.level(axis, plain, LOOKS["fqe"], alpha=0.08)
+        drawing.curves(axis, numbers, looks, partial(at_folds, ERROR, some, df=df), spread=0.08)
+        axis.set_xticks(numbers)
+        axis.set_yscale("log")
+    return drawing.finish(
+        figure,
+        axes,
+        budget(results),
+        titles=[f"{SHORT[stopping]}, df = {df:g}" for stopping, df in places],
+        x="number of folds K",
+        y="median |error|",
+    )
+
+
+def judge_tradeoff(results: Results) -> list[Claim]:
+    """Judge the claim of section 5 about figure 6, and those on time where times were kept."""
+    numbers, df = results.settings["numbers_of_folds"], results.settings["dfs"][0]
+    accuracy = [each.value for each in at_folds(ERROR, results, "roam-fqe", df)]
+    best = int(np.argmin(accuracy))
+    rows = [{"method": "roam-fqe", "folds": folds} for folds in numbers]
+    ends: list[Comparison] = [
+        ERROR.compare(results, rows[best], rows[end]) for end in (0, -1) if end % len(rows) != best
+    ]
+    checks = [each.check for each in ends] if len(ends) == 2 else [False]
+    claims = [
+        Claim(
+            "A moderate K is the most accurate",
+            verdict(checks),
+            f"lowest median error of ROAM-FQE {accuracy[best]:.2f} at K = {numbers[best]}, "
+            f"{accuracy[0]:.2f} at {numbers[0]}, {accuracy[-1]:.2f} at {numbers[-1]}; closer than "
+            f"these two ends in " + " and ".join(f"{each.numbers[CLOSER]:.0%}" for each in ends),
+        )
+    ]
+    if SECONDS.column not in results.columns:
+        return claims
+    seconds = at_folds(SECONDS, results, "roam-fqe", df)
+    slope, start = np.polyfit(numbers, [each.value for each in seconds], 1)
+    growth = seconds[-1].value / seconds[0].value
+    return [
+        *claims,
+        Claim(
+            "It ends within a second, at the best K within half a second",
+            verdict([*(_below(each, 1.0) for each in seconds), _below(seconds[best], 0.5)]),
+            f"ROAM-FQE: {start:.3f} s + {slope:.4f} s a fold; K = {numbers[-1]} takes {growth:.1f} "
+            f"times as long as K = {numbers[0]}; {seconds[best].value:.2f} s at K = {numbers[best]}",
+            timed=True,
+        ),
+    ]
+
+
+def _below(found: Summary, limit: float) -> Check:
+    above = found.above(limit)
+    return None if above is None else not above
+
+
+def judge_choose_k(results: Results) -> list[Claim]:
+    """Judge the claims of appendix A4.4 about the choice of K."""
+    numbers, dfs = results.settings["numbers_of_folds"], results.settings["dfs"]
+    cells: list[Cell] = [{"folds": folds, "df": df} for df in dfs for folds in numbers]
+
+    def against(name: str, other: str, **folds: int) -> Tally:
+        return Tally(
+            tuple(
+                ERROR.compare(results, {"method": name, **cell}, {"method": other, **cell, **folds})
+                for cell in cells
+            )
+        )
+
+    beaten = {name: against(name, "fqe", folds=1) for name in OURS}
+    medians = against("roam-dm", "ma-dm")
+    best, rule_of_thumb, said = {}, [], []
+    for name in OURS:
+        for df in dfs:
+            values = [each.value for each in at_folds(ERROR, results, name, df)]
+            best[name, df] = numbers[int(np.argmin(values))]
+            if 5 in numbers:
+                one, two = ({"method": name, "df": df, "folds": k} for k in (best[name, df], 5))
+                found = ERROR.compare(results, one, two)
+                rule_of_thumb.append(None if found.check is None else not found.check)
+                said.append(1 / found.numbers[RATIO])
+    return [
+        Claim(
+            "Our methods exceed FQE for every K from 3 to 10",
+            verdict(check for each in beaten.values() for check in each.checks),
+            "; ".join(f"{LOOKS[name].label} {each}" for name, each in beaten.items()),
+        ),
+        Claim(
+            "K = 5 is a good rule of thumb",
+            verdict(rule_of_thumb),
+            f"median error at K = 5 over that at the best K: {min(said):.2f} to {max(said):.2f}; best "
+            + "; ".join(
+                f"{LOOKS[name].label} " + ", ".join(f"{best[name, df]} at df {df:g}" for df in dfs)
+                for name in OURS
+            )
+            if said
+            else "5 was not tried",
+        ),
+        Claim(
+            "The median is crucial: the mean of the folds performs poorly",
+            verdict(medians.checks),
+            f"ROAM-DM against MA-DM {medians}",
+        ),
+    ]
 
 
 OPE = Experiment(
@@ -270,7 +544,8 @@ OPE = Experiment(
     run_ope,
     draw_ope,
     judge_ope,
-    settings={**EVALUATION, "dfs": DFS, "kappas": (1.0, 2.0)},
+    beside=judge_stopping,
+    settings={**EVALUATION, "dfs": DFS, "kappas": (1.0, 2.0), "with_text_features": 50},
     quick={"dfs": (1.0, 1.52), "kappas": (1.0,), "episodes": 20},
 )
 BOOTSTRAP = Experiment(
@@ -284,185 +559,6 @@ BOOTSTRAP = Experiment(
     settings={**EVALUATION, "dfs": DFS, "kappas": (1.0,)},
     quick={"dfs": (1.0, 1.52), "episodes": 20},
 )
-
-
-SECONDS = Measure("seconds")
-# The text names ROAM-FQE, the caption algorithm 1, which is ROAM-DM.
-TIMED = {
-    "roam-fqe": Look("ROAM-FQE", drawing.RED, "D"),
-    "roam-dm": Look("ROAM-DM", drawing.BLUE),
-}
-SHOWN = (*OURS, "ma-dm")
-
-
-def run_tradeoff(job: Job) -> list[Row]:
-    """Return estimates and CPU seconds for every K on one log."""
-    estimators = Estimators(job)
-    for folds in job.settings["numbers_of_folds"]:
-        for stopping in STOPPING:
-            for name in TIMED:
-                started = time.process_time()
-                estimators.add(name, stopping, folds=folds)
-                seconds = time.process_time() - started
-                estimators.rows[-1] |= {"folds": folds, "seconds": seconds}
-    return estimators.rows
-
-
-def run_choose_k(job: Job) -> list[Row]:
-    """Return the estimates of every K on one log, and of FQE."""
-    estimators = Estimators(job)
-    for stopping in STOPPING:
-        estimators.add("fqe", stopping)
-        estimators.rows[-1]["folds"] = 1
-    for folds in job.settings["numbers_of_folds"]:
-        before = len(estimators.rows)
-        estimators.add_weighted(folds)
-        for stopping in STOPPING:
-            estimators.add_direct(folds, stopping)
-            estimators.add("roam-fqe", stopping, folds=folds)
-        for row in estimators.rows[before:]:
-            row["folds"] = folds
-    return [row for row in estimators.rows if row["method"] in (*SHOWN, "fqe")]
-
-
-def against_folds(measure: Measure, results: Results, name: str, df: float) -> list[Summary]:
-    """Return a method's measure at every K."""
-    numbers = results.settings["numbers_of_folds"]
-    return [measure.summary(results, method=name, folds=folds, df=df) for folds in numbers]
-
-
-def draw_tradeoff(results: Results) -> Figure:
-    """Draw log-MSE (left) and seconds (right) against K."""
-    figure, axes = drawing.new_figure(1, 2, width=8.6, height=3.4)
-    numbers, cell = results.settings["numbers_of_folds"], grid(results.settings)[0]
-    for axis, measure in zip(axes[0], (ERROR, SECONDS), strict=True):
-        found = partial(against_folds, measure, results, df=cell["df"])
-        drawing.curves(axis, numbers, TIMED, found)
-        axis.set_xticks(numbers)
-    axes[0, 1].set_ylabel("seconds, one thread")
-    axes[0, 1].set_ylim(bottom=0)
-    return drawing.finish(
-        figure,
-        axes,
-        budget(results),
-        titles=(
-            f"accuracy, df {cell['df']:g}, κ {cell['kappa']:g}",
-            "CPU time of one evaluation",
-        ),
-        x="number of folds K",
-        y=f"log MSE, right truth {results.settings['truth']:.1f}",
-    )
-
-
-def draw_choose_k(results: Results) -> Figure:
-    """Draw log-MSE against K, a panel for each df, FQE as a line across."""
-    settings = results.settings
-    dfs, numbers = settings["dfs"], settings["numbers_of_folds"]
-    figure, axes = drawing.new_figure(1, len(dfs), width=9.2, height=3.5, sharey=True)
-    looks = {name: LOOKS[name] for name in SHOWN}
-    for axis, df in zip(axes[0], dfs, strict=True):
-        plain = ERROR.summary(results, method="fqe", folds=1, df=df)
-        drawing.level(axis, plain, LOOKS["fqe"], alpha=0.08)
-        found = partial(against_folds, ERROR, results, df=df)
-        drawing.curves(axis, numbers, looks, found, spread=0.08)
-        axis.set_xticks(numbers)
-    return drawing.finish(
-        figure,
-        axes,
-        budget(results),
-        titles=[f"df = {df:g}, κ = {settings['kappas'][0]:g}" for df in dfs],
-        x="number of folds K",
-        y=f"log MSE, right truth {settings['truth']:.1f}",
-    )
-
-
-def judge_tradeoff(results: Results) -> list[Claim]:
-    """Judge the claims of section 5 about figure 6."""
-    numbers, df = results.settings["numbers_of_folds"], results.settings["dfs"][0]
-    seconds, accuracy = (
-        [each.value for each in against_folds(measure, results, "roam-fqe", df)]
-        for measure in (SECONDS, ERROR)
-    )
-    slope, start = np.polyfit(numbers, seconds, 1)
-    explained = float(np.corrcoef(numbers, seconds)[0, 1] ** 2)
-    growth = seconds[-1] / seconds[0]
-    best = int(np.argmin(accuracy))
-    rows = [{"method": "roam-fqe", "folds": folds} for folds in numbers]
-    ends = sum(ERROR.wins(results, rows[best], rows[end]) for end in (0, -1))
-    return [
-        Claim(
-            "Run time grows linearly with K",
-            # Twenty times the folds at less than thrice the time is growth, but not in proportion.
-            "holds"
-            if explained > 0.9 and growth > 0.5 * numbers[-1] / numbers[0]
-            else ("holds in part" if explained > 0.9 else "does not hold"),
-            f"ROAM-FQE: {start:.3f} s + {slope:.4f} s a fold, R² {explained:.2f}; K = {numbers[-1]} "
-            f"takes {growth:.1f} times as long as K = {numbers[0]}",
-            timed=True,
-        ),
-        Claim(
-            "It ends within a second, at the best K within half a second",
-            verdict_of((max(seconds) < 1) + (seconds[best] < 0.5), 2),
-            f"at most {max(seconds):.2f} s; {seconds[best]:.2f} s at K = {numbers[best]}",
-            timed=True,
-        ),
-        Claim(
-            "A moderate K is the most accurate",
-            verdict_of(ends if 0 < best < len(numbers) - 1 else 0, 2),
-            f"lowest log-MSE of ROAM-FQE {accuracy[best]:.2f} at K = {numbers[best]}, "
-            f"{accuracy[0]:.2f} at {numbers[0]}, {accuracy[-1]:.2f} at {numbers[-1]}; beyond doubt "
-            f"against {ends} of these two ends",
-        ),
-    ]
-
-
-def judge_choose_k(results: Results) -> list[Claim]:
-    """Judge the claims of appendix A4.4 about the choice of K."""
-    numbers, dfs = results.settings["numbers_of_folds"], results.settings["dfs"]
-    cells = [{"folds": folds, "df": df} for df in dfs for folds in numbers]
-
-    def wins(name: str, other: str, **folds: int) -> int:
-        return sum(
-            ERROR.wins(results, {"method": name, **cell}, {"method": other, **cell, **folds})
-            for cell in cells
-        )
-
-    beaten = {name: wins(name, "fqe", folds=1) for name in OURS}
-    medians = wins("roam-dm", "ma-dm")
-    best, spread = {}, []
-    for name in OURS:
-        for df in dfs:
-            values = [each.value for each in against_folds(ERROR, results, name, df)]
-            best[name, df] = numbers[int(np.argmin(values))]
-            spread += [values[numbers.index(5)] - min(values)] if 5 in numbers else []
-    return [
-        Claim(
-            "Our methods exceed FQE for every K from 3 to 10",
-            together(verdict_of(count, len(cells)) for count in beaten.values()),
-            ", ".join(f"{LOOKS[n].label} in {count} of {len(cells)}" for n, count in beaten.items())
-            + " cells beyond doubt",
-        ),
-        Claim(
-            "The best K varies with algorithm and df",
-            "holds" if len(set(best.values())) > 1 else "does not hold",
-            "; ".join(
-                f"{LOOKS[name].label} " + ", ".join(f"{best[name, df]} at df {df:g}" for df in dfs)
-                for name in OURS
-            ),
-        ),
-        Claim(
-            "K = 5 is a good rule of thumb",
-            verdict_of(sum(each <= 1 for each in spread), len(spread)) if spread else "undecided",
-            f"log-MSE at K = 5 above that at the best K by {min(spread):.2f} to {max(spread):.2f}"
-            if spread
-            else "5 was not tried",
-        ),
-        Claim(
-            "The median is crucial: the mean of the folds performs poorly",
-            verdict_of(medians, len(cells)),
-            f"ROAM-DM better than MA-DM beyond doubt in {medians} of {len(cells)} cells",
-        ),
-    ]
 
 
 TRADEOFF = Experiment(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -110,6 +110,11 @@ class Results:
         """Return one column of the rows with these values, in the order of replicates."""
         return np.asarray(self.columns[column][self.where(**wanted)], dtype=float)
 
+    def under(self, stopping: str) -> Results:
+        """Return the rows of methods whose iterations end so, and of those without iterations."""
+        rows = tuple(row for row in self.rows if row["stopping"] in (stopping, ""))
+        return replace(self, rows=rows)
+
     def distinct(self, column: str, **wanted: Any) -> list[Any]:
         """Return the values that a column takes, in the order of their first appearance."""
         return list(dict.fromkeys(self.columns[column][self.where(**wanted)].tolist()))
@@ -123,9 +128,11 @@ class Claim:
     verdict: Verdict
     found: str
     timed: bool = False  # based on run times, which are not reproducible
+    stopping: str = ""  # how iterations end: "rule", "all", or "" for methods without iterations
 
     def __str__(self) -> str:
-        return f"{self.verdict}: {self.paper} ({self.found})"
+        rule = {"rule": ", with the released rule", "all": ", with 100 iterations"}
+        return f"{self.verdict}{rule.get(self.stopping, '')}: {self.paper} ({self.found})"
 
 
 @dataclass(frozen=True)
@@ -141,6 +148,8 @@ class Experiment:
     judge: Callable[[Results], list[Claim]]
     settings: Settings  # from the paper's text and code, or chosen here
     quick: Settings  # other settings for a run of one minute
+    #: Claims that compare the rows with and without the stopping rule.
+    beside: Callable[[Results], list[Claim]] | None = None
     replicates: int = 100  # of every cell
     quick_replicates: int = 4
     #: For experiments that need torch, MuJoCo and data: returns the settings for a data folder.
@@ -150,6 +159,16 @@ class Experiment:
     def deep(self) -> bool:
         """Whether it needs torch, MuJoCo and data."""
         return self.find is not None
+
+    def claims(self, results: Results) -> list[Claim]:
+        """Judge all claims: with the released stopping rule, without it, and beside each other."""
+        if "stopping" not in results.columns:
+            return self.judge(results)
+        ends = {stopping: self.judge(results.under(stopping)) for stopping in ("rule", "all")}
+        claims = [
+            replace(claim, stopping=stopping) for stopping, some in ends.items() for claim in some
+        ]
+        return [*claims, *(self.beside(results) if self.beside else [])]
 
     def settled(self, *, quick: bool, data: Path | None = None) -> Settings:
         """Return the settings of a full or a quick run."""
@@ -176,8 +195,12 @@ class Reproduced:
     skipped: str = ""
 
     def lines(self) -> list[str]:
-        """Return one line per claim."""
-        said = [f"skipped: {self.skipped}"] if self.skipped else self.claims
+        """Return one line per claim; a quick run has none, for it decides nothing."""
+        said: Sequence[object] = self.claims
+        if self.skipped:
+            said = [f"skipped: {self.skipped}"]
+        elif not self.claims:
+            said = [f"ran {self.jobs_run} jobs: {self.files.get('parquet')}"]
         return [f"{self.name} ({self.shows}) {each}" for each in said]
 
 

@@ -10,7 +10,7 @@ from reproduction import drawing
 from reproduction.datasets import cells, deep_experiment, evaluation, read_data
 from reproduction.drawing import Look
 from reproduction.experiment import Claim, Job, Results, Row
-from reproduction.summary import SCORE, verdict_of
+from reproduction.summary import SCORE, verdict
 from tailproof.critics.task import Task
 from tailproof.deep.bases import BehaviourCloning
 from tailproof.deep.settings import Run
@@ -106,13 +106,12 @@ def judge(results: Results) -> list[Claim]:
         asked = ASKED.get((cell["dataset"], cell["kappa"]))
         against = "" if asked is None else f" (asked: {asked:g})"
         said.append(f"{cell['dataset']}, κ = {cell['kappa']:g}: {score}{against}")
-        reached += [] if asked is None else [score.value >= asked]
+        reached += [] if asked is None else [score.above(asked)]
     paper = (
         "Beyond the paper: cloning the best 30 %, ranked by what the tails call for, reaches the "
         "scores asked of it"
     )
-    verdict = verdict_of(sum(reached), len(reached))
-    claims = [Claim(paper, verdict, "; ".join(said))] if reached else []
+    claims = [Claim(paper, verdict(reached), "; ".join(said))] if reached else []
     for noisy, text, other in (
         (False, "it is better than cloning all episodes", "bc"),
         (True, "under noise, its ranking is better than that by sums", "percent-sum"),

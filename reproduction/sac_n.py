@@ -9,9 +9,9 @@ import numpy as np
 from reproduction import drawing
 from reproduction.datasets import deep_experiment, evaluation, origins, read_data
 from reproduction.drawing import Look
-from reproduction.experiment import Cell, Claim, Job, Results, Row, Settings, Verdict
+from reproduction.experiment import Cell, Claim, Job, Results, Row, Settings
 from reproduction.implicit import LEARNED
-from reproduction.summary import SCORE, summarise, winner
+from reproduction.summary import SCORE, Check, summarise, verdict
 from tailproof.arrays import FloatArray
 from tailproof.critics.task import Task
 from tailproof.deep.bases import SAC
@@ -124,7 +124,7 @@ def late(results: Results, name: str, cell: Cell) -> FloatArray:
 
 
 def judge(results: Results) -> list[Claim]:
-    """Judge the claims of appendix A4.3."""
+    """Judge the claims of appendix A4.3, data set by data set."""
     claims = []
     for cell in cells(results.settings):
         minimum, std = (late(results, name, cell) for name in LOOKS)
@@ -134,47 +134,33 @@ def judge(results: Results) -> list[Claim]:
         )
         clock = results.values("time_constants", **cell)  # NaN of those that diverged
         brief = bool((clock < TIME_CONSTANTS * (1 - 1e-9)).any())
+        silent = max(minimum.mean(), std.mean()) < LEARNED
         if brief:
-            words = (
-                f"{words}: not trained long enough to judge ({np.nanmin(clock):.2g} time constants)"
-            )
-        elif neither_learns(minimum, std):
-            words = f"{words}: neither learns anything"
+            words += f": not trained long enough to judge ({np.nanmin(clock):.2g} time constants)"
+        elif silent:
+            words += ": neither learns anything"
         noise = f", κ {cell['kappa']:g}" if cell["kappa"] else ""
+        checks: list[Check] = [None] if brief or silent else _checks(minimum, std, bool(noise))
         claims.append(
             Claim(
                 "With heavy-tailed noise SAC-N is robust and SAC-N (STD) fails completely"
-                if cell["kappa"]
+                if noise
                 else "Without noise SAC-N and SAC-N (STD) learn alike",
-                "undecided" if brief else (robust if cell["kappa"] else alike)(minimum, std),
-                f"{cell['dataset']}{noise}: late scores {words}",
+                verdict(checks),
+                f"{cell['dataset']}{noise}: late scores {words}; difference "
+                f"{summarise(minimum - std)}",
             )
         )
     return claims
 
 
-def neither_learns(minimum: FloatArray, std: FloatArray) -> bool:
-    """Return whether both are no better than a random policy, so that they cannot be compared."""
-    return bool(max(minimum.mean(), std.mean()) < LEARNED)
-
-
-def alike(minimum: FloatArray, std: FloatArray) -> Verdict:
-    """Return the verdict on the claim that both rules learn equally well."""
-    if len(minimum) < 2 or neither_learns(minimum, std):
-        return "undecided"
-    if abs(minimum.mean() - std.mean()) < LEARNED:
-        return "holds"
-    return "undecided" if winner(minimum, std)[0] == "neither" else "does not hold"
-
-
-def robust(minimum: FloatArray, std: FloatArray) -> Verdict:
-    """Return the verdict on the claim that the minimum learns and mean − 2 std does not."""
-    if len(minimum) < 2 or neither_learns(minimum, std):
-        return "undecided"
-    ahead = winner(-minimum, -std)[0] == "first"
-    if std.mean() >= LEARNED:
-        return "holds in part" if ahead else "does not hold"
-    return "holds" if ahead else "undecided"
+def _checks(minimum: FloatArray, std: FloatArray, noisy: bool) -> list[Check]:
+    """Return whether the minimum is ahead and mean − 2 std learns nothing; or both are alike."""
+    gap = summarise(minimum - std)
+    if not noisy:
+        return [gap.within(-LEARNED, LEARNED)]
+    learns = summarise(std).above(LEARNED)
+    return [gap.above(), None if learns is None else not learns]
 
 
 def _diverged(results: Results, name: str, cell: Cell) -> str:

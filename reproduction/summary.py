@@ -1,4 +1,4 @@
-"""Means and log-MSEs with 95 % intervals over replicates, and paired comparisons."""
+"""Statistics over replicates with their intervals, paired comparisons, and verdicts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy
@@ -15,11 +15,33 @@ from reproduction.experiment import Cell, Claim, Results, Verdict
 from tailproof.arrays import FloatArray, IntArray
 
 RESAMPLES = 2000
-#: Replicates below which a bootstrap would be too narrow, and means get Student's interval.
+#: Values below which a bootstrap would be too narrow, and means get Student's interval.
 FEW = 20
 #: A statistic over replicates, the last axis: (…, n) to (…).
 Statistic = Callable[[FloatArray], FloatArray]
-Winner = Literal["first", "second", "neither"]
+#: Whether the numbers speak for a statement (True), against it (False) or leave it open (None).
+Check = bool | None
+
+
+def verdict(checks: Iterable[Check]) -> Verdict:
+    """Return the verdict on a claim from all comparisons that it makes: the only place with verdicts.
+
+    It holds if every comparison speaks for it, in part if some do, does not hold if none does and some
+    speak against it, and is undecided otherwise.
+
+    Examples
+    --------
+    >>> verdict([True, True]), verdict([True, None]), verdict([True, False])
+    ('holds', 'holds in part', 'holds in part')
+    >>> verdict([False, None]), verdict([None, None]), verdict([])
+    ('does not hold', 'undecided', 'undecided')
+    """
+    found = list(checks)
+    if found and all(found):
+        return "holds"
+    if any(found):
+        return "holds in part"
+    return "does not hold" if any(each is False for each in found) else "undecided"
 
 
 @dataclass(frozen=True)
@@ -30,8 +52,26 @@ class Summary:
     low: float
     high: float
 
+    def above(self, limit: float = 0.0) -> Check:
+        """Return whether the number is above a limit, if the interval tells."""
+        if self.low > limit:
+            return True
+        return False if self.high < limit else None
+
+    def below(self, other: Summary) -> Check:
+        """Return whether this is below another number of other replicates, if the intervals tell."""
+        if self.high < other.low:
+            return True
+        return False if self.low > other.high else None
+
+    def within(self, low: float, high: float) -> Check:
+        """Return whether the number lies between two limits, if the interval tells."""
+        if low <= self.low and self.high <= high:
+            return True
+        return False if self.high < low or self.low > high else None
+
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]".replace("-", "−")
 
 
 @lru_cache(maxsize=16)
@@ -46,21 +86,23 @@ def mean(values: FloatArray) -> FloatArray:
 
 
 def log_mse(errors: FloatArray) -> FloatArray:
-    """Return the logarithm of the mean squared error, the paper's measure."""
+    """Return the logarithm of the mean squared error, the paper's measure.
+
+    Under the noises of the figures the mean square of an average does not exist: this describes the
+    replicates at hand, and the next hundred may give another number.
+    """
     return np.asarray(np.log(np.square(errors).mean(axis=-1)))
 
 
 def median_size(errors: FloatArray) -> FloatArray:
-    """Return the median absolute error, which is robust to single replicates."""
+    """Return the median absolute error, which exists under any noise."""
     return np.asarray(np.median(np.abs(errors), axis=-1))
 
 
 def summarise(values: FloatArray, statistic: Statistic = mean) -> Summary:
     """Return a statistic with its 95 % percentile bootstrap interval over replicates.
 
-    A mean of few replicates has Student's interval instead. Squared errors under tails this heavy
-    have no finite mean: their interval describes these replicates, and the next hundred may lie
-    outside it.
+    A mean of few replicates has Student's interval instead.
 
     Examples
     --------
@@ -70,7 +112,9 @@ def summarise(values: FloatArray, statistic: Statistic = mean) -> Summary:
     """
     values = np.asarray(values, dtype=float)
     count, value = len(values), float(statistic(values))
-    if statistic is mean and 1 < count < FEW:
+    if count < 2:  # one value has no error
+        return Summary(value, -math.inf, math.inf)
+    if statistic is mean and count < FEW:
         half = float(scipy.special.stdtrit(count - 1, 0.975) * values.std(ddof=1))
         half /= math.sqrt(count)
         return Summary(value, value - half, value + half)
@@ -78,114 +122,132 @@ def summarise(values: FloatArray, statistic: Statistic = mean) -> Summary:
     return Summary(value, *np.quantile(drawn, [0.025, 0.975]).tolist())
 
 
-def winner(
-    first: FloatArray, second: FloatArray, statistic: Statistic = mean
-) -> tuple[Winner, float]:
-    """Return which of two paired samples has a significantly smaller statistic, and the difference.
+def share_closer(first: FloatArray, second: FloatArray) -> Summary:
+    """Return in which share of the logs the first is closer to 0, with its exact 95 % interval.
 
-    Significant: the 95 % interval of the paired difference does not contain 0.
+    Ties count half; the interval is Clopper and Pearson's.
     """
-    difference = float(statistic(first) - statistic(second))
-    if len(first) < 2:  # one replicate has no error estimate
-        return "neither", difference
-    if statistic is mean:
-        gap = summarise(first - second)
-        low, high = gap.low, gap.high
-    else:
-        index = _resamples(len(first))
-        drawn = statistic(first[index]) - statistic(second[index])
-        low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-    if high < 0:
-        return "first", difference
-    return ("second" if low > 0 else "neither"), difference
+    one, two = np.abs(first), np.abs(second)
+    count = len(one)
+    wins = float((one < two).sum() + (one == two).sum() / 2)
+    low = scipy.special.betaincinv(wins, count - wins + 1, 0.025) if wins > 0 else 0.0
+    high = scipy.special.betaincinv(wins + 1, count - wins, 0.975) if wins < count else 1.0
+    return Summary(wins / count, float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two methods on the logs of one cell: whether the first is better, and by what."""
+
+    check: Check
+    numbers: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Tally:
-    """In how many cells the first of two methods is significantly better, worse, or neither."""
+    """Comparisons of two methods, cell by cell."""
 
-    better: int
-    worse: int
-    open: int
-    differences: tuple[float, ...]
+    cells: tuple[Comparison, ...]
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether 'the first is better' holds: everywhere, somewhere, nowhere, or undecided."""
-        if self.open and not self.better and not self.worse:
-            return "undecided"
-        return verdict_of(self.better, len(self.differences))
+    def checks(self) -> list[Check]:
+        """Whether the first is better, in each cell."""
+        return [each.check for each in self.cells]
+
+    def numbers(self, name: str) -> list[float]:
+        """Return one number of all cells."""
+        return [each.numbers[name] for each in self.cells]
 
     def __str__(self) -> str:
-        parts = [f"better in {self.better} of {len(self.differences)} cells"]
-        if self.worse:
-            parts.append(f"worse in {self.worse}")
-        if self.open:
-            parts.append(f"undecided in {self.open}")
-        low, high = min(self.differences), max(self.differences)
-        return ", ".join(parts) + f"; difference {low:+.2f} to {high:+.2f}"
+        checks = self.checks
+        parts = [f"better in {checks.count(True)} of {len(checks)} cells"]
+        if checks.count(False):
+            parts.append(f"worse in {checks.count(False)}")
+        if checks.count(None):
+            parts.append(f"undecided in {checks.count(None)}")
+        said = [", ".join(parts)]
+        for name in self.cells[0].numbers:
+            low, high = min(self.numbers(name)), max(self.numbers(name))
+            said.append(f"{name} {_span(name, low, high)}")
+        return "; ".join(said)
 
 
-def verdict_of(true: int, total: int) -> Verdict:
-    """Return the verdict on a claim that is true in `true` of `total` cells."""
-    if true == total:
-        return "holds"
-    return "holds in part" if true else "does not hold"
+def _span(name: str, low: float, high: float) -> str:
+    if name == CLOSER:
+        return f"{low:.0%} to {high:.0%} of logs" if low != high else f"{low:.0%} of logs"
+    if name == RATIO:
+        return f"{low:.2g} to {high:.2g}-fold"
+    said = f"{low:+.2f} to {high:+.2f}" if low != high else f"{low:+.2f}"
+    return said.replace("-", "−")
 
 
-def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the combined verdict on a claim of several parts.
-
-    >>> together(["holds", "undecided"]), together(["does not hold", "undecided"])
-    ('holds in part', 'does not hold')
-    """
-    found = set(verdicts)
-    if len(found) == 1:
-        return found.pop()
-    return "holds in part" if found & {"holds", "holds in part"} else "does not hold"
+CLOSER, RATIO = "closer in", "median error"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of the results, its statistic over replicates, and whether more of it is better.
+    """A column of the results, where it should be, and how two methods are compared by it.
 
-    `missing` replaces missing values.
+    Parameters
+    ----------
+    column
+        A column of numbers, one for each replicate.
+    reference
+        The setting from which it is counted, such as ``"truth"``.
+    errors
+        Whether it is an error, which should be close to 0. Errors are compared by the share of logs in
+        which one is closer, and by median absolute errors: means of squares need not exist.
+    higher_is_better
+        Of numbers that are no errors, which are compared by their mean difference, paired by log.
+    missing
+        Replaces missing values.
     """
 
     column: str
-    statistic: Statistic = mean
+    reference: str | None = None
+    errors: bool = False
     higher_is_better: bool = False
     missing: float = math.nan
 
     def values(self, results: Results, **where: Any) -> FloatArray:
         """Return the numbers of some rows, one for each replicate."""
         values = results.values(self.column, **where)
+        if self.reference is not None:
+            values = values - results.settings[self.reference]
+            values = values if self.errors else -values  # a regret is what is lacking
         return np.where(np.isnan(values), self.missing, values)
 
     def summary(self, results: Results, **where: Any) -> Summary:
-        """Return the statistic of some rows."""
-        return summarise(self.values(results, **where), self.statistic)
+        """Return the median absolute error, or the mean, of some rows."""
+        return summarise(self.values(results, **where), median_size if self.errors else mean)
 
-    def winner(self, results: Results, first: Cell, second: Cell) -> tuple[Winner, float]:
-        """Return which of two groups of rows is significantly better, and the difference."""
-        sign = -1.0 if self.higher_is_better else 1.0
-        one, two = (sign * self.values(results, **each) for each in (first, second))
-        who, difference = winner(one, two, self.statistic)
-        return who, sign * difference
+    def paper(self, results: Results, **where: Any) -> Summary:
+        """Return the logarithm of the mean squared error, which the paper shows."""
+        return summarise(self.values(results, **where), log_mse)
 
-    def wins(self, results: Results, first: Cell, second: Cell) -> bool:
-        """Return whether the first of two groups of rows is significantly better."""
-        return self.winner(results, first, second)[0] == "first"
+    def compare(self, results: Results, first: Cell, second: Cell) -> Comparison:
+        """Compare two groups of rows of the same logs."""
+        one, two = (self.values(results, **each) for each in (first, second))
+        if self.errors:
+            closer = share_closer(one, two)
+            ratio = float(median_size(one) / median_size(two))
+            gap = float(log_mse(one) - log_mse(two))
+            numbers = {CLOSER: closer.value, RATIO: ratio, "log-MSE": gap}
+            return Comparison(closer.above(0.5), numbers)
+        gap_of_means = summarise(one - two)
+        better = gap_of_means.above(0.0)
+        if not self.higher_is_better and better is not None:
+            better = not better
+        return Comparison(better, {"difference": gap_of_means.value})
 
     def tally(self, results: Results, first: str, second: str, cells: Sequence[Cell]) -> Tally:
         """Compare two methods cell by cell."""
-        found = [
-            self.winner(results, {"method": first, **cell}, {"method": second, **cell})
-            for cell in cells
-        ]
-        who = [each for each, _ in found]
-        differences = tuple(difference for _, difference in found)
-        return Tally(who.count("first"), who.count("second"), who.count("neither"), differences)
+        return Tally(
+            tuple(
+                self.compare(results, {"method": first, **cell}, {"method": second, **cell})
+                for cell in cells
+            )
+        )
 
     def claim(
         self,
@@ -202,11 +264,12 @@ class Measure:
         reported.
         """
         tallies = [self.tally(results, *pair, cells) for pair in (*pairs, *also)]
-        verdict = together(each.verdict for each in tallies[: len(pairs)])
-        return Claim(paper, verdict, found.format(*tallies))
+        checks = [check for each in tallies[: len(pairs)] for check in each.checks]
+        return Claim(paper, verdict(checks), found.format(*tallies))
 
 
-ERROR = Measure("error", log_mse)
-REGRET = Measure("regret")
+ERROR = Measure("value", "truth", errors=True)
+PAPER_ERROR = Measure("value", "paper_truth", errors=True)
+REGRET = Measure("value", "best_value")
 #: A normalised score; a diverged policy has none, and counts as a random one, 0.
 SCORE = Measure("score", higher_is_better=True, missing=0.0)

@@ -14,7 +14,7 @@ from reproduction import drawing
 from reproduction.cartpole import unheard
 from reproduction.drawing import Look
 from reproduction.experiment import Cell, Claim, Experiment, Job, Results, Row, Settings
-from reproduction.summary import Summary, summarise, verdict_of
+from reproduction.summary import Summary, summarise, verdict
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.lstd import LSTD
 from tailproof.doors.evaluate import evaluate
@@ -369,7 +369,7 @@ def _rates(results: Results) -> list[Claim]:
         claims.append(
             Claim(
                 f"{text} has an error of order n^(−α/(1+α))",
-                "holds" if found <= -RATE + 0.05 else "does not hold",
+                verdict([found <= -RATE + 0.05]),
                 f"measured exponent {found:.2f}, theory {-RATE:.2f} for tails of index {INDEX:g}; "
                 f"plain LSTD has {plain:.2f} too: in n the median changes nothing",
             )
@@ -401,12 +401,12 @@ def _levels(results: Results) -> list[Claim]:
     return [
         Claim(
             "Theorems 1 and 2: with K = ⌈8 log(2/δ)⌉ the error is of order log(1/δ)^(α/(1+α))",
-            verdict_of(sum(within), len(within)),
+            verdict(within),
             "; ".join(said),
         ),
         Claim(
             "LSTD's error grows polynomially in 1/δ, so that ROAM is better at high confidence",
-            "holds" if steep > 0.5 / INDEX and ahead else "does not hold",
+            verdict([steep > 0.5 / INDEX, bool(ahead)]),
             f"measured exponent {steep:.2f}, theory 1/(1+α) = {1 / INDEX:.2f}; ROAM-DM is ahead at δ = "
             + (", ".join(ahead) or "none of the levels tried"),
         ),
@@ -430,7 +430,7 @@ def _failure(results: Results) -> Claim:
         fails.append(factor > 1 and steep > 0.5 / INDEX)
     return Claim(
         "The sample mean's error depends on δ exponentially worse than the median of means'",
-        verdict_of(sum(fails), len(fails)),
+        verdict(fails),
         "; ".join(said),
     )
 
@@ -452,20 +452,20 @@ def _orders(results: Results) -> list[Claim]:
         Claim(
             "Theorem 3: the q-quantile of the folds is below Q* by a margin, with probability at least "
             "1 − exp(−2K(2q − 1)²)",
-            verdict_of(kept, int(tried.sum())),
+            verdict((event[tried] >= printed[tried]).tolist()),
             f"in {kept} of {int(tried.sum())} cells; measured probabilities up to "
             f"{event[tried].max():.2f}, printed ones from {printed[tried].min():.2f}; with constant "
             f"rewards the event never happens",
         ),
         Claim(
             "Theorem 3 without the margin, at its printed level (p₀ = ½)",
-            verdict_of(int((~over).sum()), len(over)),
+            verdict((~over).tolist()),
             f"the printed level exceeds the measured share in {int(over.sum())} of {len(over)} cells: "
             f"its exponent is four times Hoeffding's",
         ),
         Claim(
             "Corrected theorem 3: P(μ̂_(j) ≤ μ) = P(Bin(K, p₀) ≥ j)",
-            verdict_of(int((gaps < 0.02).sum()), len(gaps)),
+            verdict((gaps < 0.02).tolist()),
             f"measured shares within {max(gaps):.3f}; p₀ "
             + ", ".join(
                 f"{share:.2f} (limit {SHARES[law]:.2f}) {law}" for law, share in shares.items()
