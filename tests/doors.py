@@ -11,7 +11,7 @@ import numpy as np
 from tailproof import Log, compare, diagnose, evaluate
 from tailproof.doors.learn import choose_learner
 from tailproof.errors import LevelError, TailproofError, TailproofWarning
-from tailproof.profile.shape import reward_shape
+from tailproof.profile.profile import LogProfile
 
 KINDS = ("light", "heavy", "skewed", "clustered", "zero-inflated", "bandit", "sequential")
 
@@ -72,7 +72,7 @@ def disagreements(log: Log, policy: Any, gamma: float | None) -> list[str]:
             return [] if found.declined == str(error) else ["diagnose answers, evaluate does not"]
         compared = compare(log, {"policy": policy}, gamma=gamma)
         learner, reasons = choose_learner(log)
-    shape, choice, candidate = reward_shape(log), estimate.choice, compared["policy"]
+    shape, choice, candidate = LogProfile(log).reward_shape, estimate.choice, compared["policy"]
     gain = estimate.gain
     same = {
         "tails, skew and unit": [

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Uniform,
         on_frame,
     )
+    from tailproof.profile.profile import LogProfile
     from tailproof.report.pages import write_report
     from tailproof.robust.aggregates import Mean, MeanMinusStd, Median, Quantile, TrimmedMean
     from tailproof.worlds.rollout import rollout
@@ -57,8 +58,8 @@ __all__ = [
     "DR", "FQE", "FQI", "IPS", "LSPI", "LSTD", "MIS", "Absolute", "Always", "BanditDR", "Bootstrap",
     "Clip", "Cloning", "Column", "Comparison", "ConstantRewards", "Continuous", "Diagnosis",
     "Discrete", "EpisodeDR", "EpisodeIS", "EpsilonGreedy", "Estimate", "ExponentialSmoothing",
-    "GreedyPolicy", "HuberRewards", "ImplicitExploration", "Joint", "Learned", "Log", "LogSumExp",
-    "LogView", "Logged", "Mean", "MeanMinusStd", "Median", "Method", "Mixture", "OutOfBag",
+    "GreedyPolicy", "HuberRewards", "ImplicitExploration", "Joint", "Learned", "Log", "LogProfile",
+    "LogSumExp", "LogView", "Logged", "Mean", "MeanMinusStd", "Median", "Method", "Mixture", "OutOfBag",
     "PerAction", "Policy", "Polynomial", "PowerMean", "Quantile", "Replicate", "Returns", "Shrink",
     "SoftmaxPolicy", "Split", "TrimmedMean", "Uniform", "Whole", "compare", "confidence_sequence",
     "diagnose", "evaluate", "k_path", "learn", "load_policy", "method", "on_frame", "read_log",
@@ -94,6 +95,7 @@ _NAMES = {
     "methods.method": "Method",
     "policies.binding": "Policy",
     "policies.forms": "Always Column EpsilonGreedy Logged Mixture Uniform on_frame",
+    "profile.profile": "LogProfile",
     "report.pages": "write_report",
     "robust.aggregates": "Mean MeanMinusStd Median Quantile TrimmedMean",
     "worlds.rollout": "rollout",

@@ -31,8 +31,7 @@ def _effective_share(world, overlap):
     problem = ground(world, overlap).problem(40, np.random.default_rng(3))
     chosen = method("mis", features=_realisable(world, overlap))
     found = evaluate(problem.log, problem.policy, method=chosen, gamma=problem.gamma)
-    weights = found.numbers.weights[0]
-    return weights.sum() ** 2 / (weights**2).sum() / len(weights)
+    return found.on_log.effective_rows / found.on_log.rows
 
 
 @pytest.mark.parametrize(("world", "overlap"), [key for key in GROUNDS if key[0] != "cartpole"])

@@ -1,11 +1,16 @@
+import gc
 import json
 import pickle
+from dataclasses import FrozenInstanceError, replace
+from functools import partial
+from types import FunctionType, ModuleType
 
 import numpy as np
 import pytest
 
-from tailproof import Log, evaluate
-from tailproof.errors import LevelError, MethodError
+from tailproof import Log, LogProfile, LogView, PerAction, Polynomial, evaluate
+from tailproof.critics.task import Task
+from tailproof.errors import LevelError
 from tailproof.estimators.sequential import Auto
 from tailproof.log.folds import Split
 from tailproof.methods.catalogue import method
@@ -157,12 +162,39 @@ def test_bounds_never_exceed_the_value(sequential):
         assert estimate.gain.lower_bound(level).value <= estimate.gain.value
 
 
-def test_a_stored_estimate_answers_what_was_asked_before(one_step):
-    estimate = evaluate(one_step, Leaning(), method="roam-dm")
-    again = pickle.loads(pickle.dumps(estimate))
-    with pytest.raises(MethodError, match="ask before it is stored"):
-        _ = again.logged_value
-    with pytest.raises(MethodError, match="ask before it is stored"):
-        _ = again.on_log
-    assert estimate.gain.value is not None
-    assert pickle.loads(pickle.dumps(estimate)).gain.value == estimate.gain.value
+def reachable(root):
+    """Yield every object that a result refers to, but for modules, classes and functions."""
+    seen, todo = set(), [root]
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(each))
+        yield each
+        todo += gc.get_referents(each)
+
+
+@pytest.mark.parametrize("chosen", ["auto", "snips", "roam-mis", "roam-fqe"])
+def test_a_stored_estimate_answers_everything_without_the_log(one_step, chosen):
+    wide = np.column_stack([one_step.states, *np.random.default_rng(0).normal(size=(9, 300))])
+    log = replace(
+        one_step, states=wide, next_states=wide, state_names=tuple(f"x{j}" for j in range(10))
+    )
+    settings = {"features": PerAction(Polynomial(degree=1), 10, 2)} if "roam" in chosen else {}
+    estimate = evaluate(log, Leaning(), method=method(chosen, **settings))
+    stored = pickle.dumps(estimate)
+    assert len(stored) < log.states.nbytes
+    again = pickle.loads(stored)
+    assert not any(isinstance(each, LogView | Task | LogProfile) for each in reachable(again))
+    assert again.to_dict() == estimate.to_dict()
+    assert str(again) == str(estimate)
+    assert again.gain_over(1.0).value == estimate.gain_over(1.0).value
+
+
+def test_a_result_holds_neither_functions_nor_the_profile(one_step):
+    for chosen in ("auto", "roam-dm"):
+        kept = replace(evaluate(one_step, Leaning(), method=chosen), task=None)
+        held = [each for each in reachable(kept) if isinstance(each, partial | LogProfile)]
+        assert held == []
+        with pytest.raises(FrozenInstanceError):
+            kept.method = None

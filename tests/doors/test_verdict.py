@@ -4,13 +4,13 @@ import pytest
 from tailproof import Log, diagnose, evaluate
 from tailproof.doors.diagnose import decide
 from tailproof.noise import Pareto, StudentT
-from tailproof.profile.shape import reward_shape
+from tailproof.profile.profile import LogProfile
 
 
 @pytest.fixture(scope="module")
 def heavy_shape(cartpole):
     log = cartpole.log(episodes=20, noise=StudentT(df=1.3), seed=1)
-    return log, reward_shape(log), diagnose(log).influence
+    return log, LogProfile(log).reward_shape, diagnose(log).influence
 
 
 def improvements(heavy_shape, heaviest):

@@ -4,7 +4,7 @@ import pytest
 from tailproof import Log, diagnose, evaluate, read_log
 from tailproof.critics.task import Task
 from tailproof.errors import CoverageWarning
-from tailproof.profile.checks import coverage
+from tailproof.profile.profile import LogProfile
 
 
 def site_log(n: int = 600, *, offered_everywhere: bool = False, steps: int = 1) -> Log:
@@ -28,7 +28,7 @@ def site_log(n: int = 600, *, offered_everywhere: bool = False, steps: int = 1) 
 
 
 def asked(policy, log) -> tuple[str, ...]:
-    return coverage(Task(log, 0.0, policy))
+    return LogProfile(log).coverage(Task(log, 0.0, policy))
 
 
 def second(states: np.ndarray) -> np.ndarray:

@@ -3,7 +3,8 @@ import pytest
 
 from tailproof import Log, evaluate
 from tailproof.policies.forms import Always
-from tailproof.profile.shape import has_jackpots, reward_shape
+from tailproof.profile.profile import LogProfile
+from tailproof.profile.shape import has_jackpots
 from tailproof.rules import RULES
 
 
@@ -18,7 +19,7 @@ def test_skewed_rewards_are_heavy_by_their_index_not_by_what_a_robust_mean_would
     ):
         rewards = np.where(paid, draw(), 0.0)
         log = Log.from_arrays(states, np.arange(n) % 2, rewards, states, episode=range(n))
-        shape = reward_shape(log)
+        shape = LogProfile(log).reward_shape
         assert shape.skewed
         assert shape.tails == tails
         assert shape.sentences[0].startswith(f"Rewards have {tails} tails")
@@ -89,5 +90,5 @@ def test_the_index_of_light_skewed_rewards_is_not_that_of_heavy_tails(law):
     for n in (100, 300) * 10:
         states = rng.normal(size=(n, 1))
         log = Log.from_arrays(states, np.arange(n) % 2, draw(n), states, episode=range(n))
-        called.append(reward_shape(log).index < RULES.heavy)
+        called.append(LogProfile(log).reward_shape.index < RULES.heavy)
     assert np.mean(called) <= 0.15

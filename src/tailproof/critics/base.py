@@ -11,7 +11,6 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.ensembles import Critics
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError
-from tailproof.estimators.choice import Scored
 from tailproof.log.folds import Folds
 from tailproof.parameters import Configurable
 from tailproof.robust.aggregates import Aggregate
@@ -52,12 +51,11 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Numbers:
-    """K values Ĵ_k, the samples and weights that they average, and how the mean was chosen."""
+    """K values Ĵ_k, and the samples and weights that they average."""
 
     values: FloatArray  # (K,)
     samples: tuple[FloatArray, ...] = ()
     weights: tuple[FloatArray, ...] = ()
-    choice: Scored | None = None
 
 
 @runtime_checkable

@@ -202,7 +202,7 @@ def effective(weights: FloatArray) -> float:
     return float(weights.sum()) ** 2 / (float((weights**2).sum()) or np.inf)
 
 
-def asked_on_log(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
+def summarise_policy(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
     """Evaluate the policy in the states of the log, in one pass, and summarise its actions."""
     log, n, shares, agreed = task.log, task.log.n_transitions, None, 0.0
     for part in log.parts if log.is_discrete else ():
@@ -332,6 +332,17 @@ class Target:
 def place_of_group(log: Log, seed: int) -> IntArray:
     """Return the rank of each episode's group in a random order set by labels and seed, (E,)."""
     return np.asarray(np.argsort(shuffled_groups(log, seed))[log.group_of_episode])
+
+
+def some_groups(log: Log, rows: int, *, seed: int) -> Log:
+    """Return random whole groups of episodes with about this many rows; the log if it has no more."""
+    if log.n_transitions <= rows:
+        return log
+    place = place_of_group(log, seed)
+    order = np.argsort(place, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
+    last = place[order[min(enough, len(order)) - 1]]
+    return log.take(np.flatnonzero(place <= last))
 
 
 def _alikeness(log: Log) -> Any:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.doors.estimate import Estimate, LoggedValue
-from tailproof.doors.evaluate import evaluate
-from tailproof.doors.source import LogSource, as_log
+from tailproof.doors.estimate import Estimate, FoldEstimate, LoggedValue, ScoreEstimate
+from tailproof.doors.evaluate import estimate_policy
+from tailproof.doors.source import LogSource, as_profile
 from tailproof.doors.verdict import Answered
 from tailproof.errors import (
     CoverageWarning,
@@ -34,9 +34,8 @@ from tailproof.parallel import Engine, running
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.binding import Policy
 from tailproof.policies.text import policy_columns
-from tailproof.robust.gains import FoldGain, PairedGain, difference
+from tailproof.robust.gains import FoldGain, PairedGain, Scored
 from tailproof.robust.intervals import Bound, Interval, folds_for
-from tailproof.robust.spreads import Hall
 from tailproof.robust.tails import check_level
 
 if TYPE_CHECKING:
@@ -89,26 +88,6 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.first} over {self.second}: {self.gain}"
-
-
-def gain_over(estimate: Estimate, rival: Estimate | float | None) -> PairedGain | FoldGain:
-    """Return the gain of an estimate over another, a number, or the logged policy (None)."""
-    if rival is None:
-        return estimate.gain
-    value = rival if isinstance(rival, float) else rival.value
-    own, other = estimate.choice, None if isinstance(rival, float) else rival.choice
-    if own is not None and other is not None:
-        gain = own.ahead_of(value, other.spread, other.influence)
-        return replace(gain, declined=own.declined or other.declined)
-    if own is not None and isinstance(rival, float):
-        return replace(own.ahead_of(value, Hall(value), None), declined=own.declined)
-    paired = estimate.all_folds - (value if isinstance(rival, float) else rival.all_folds)
-    return FoldGain(
-        value=difference(estimate.value, value),
-        reference=value,
-        fold_values=paired[np.isfinite(paired)],
-        declined=estimate.why_no_folds,
-    )
 
 
 def bound_or_reason(ask: Callable[[float], Bound], level: float) -> Bound:
@@ -203,7 +182,7 @@ class Comparison(Answered):
         rival, second = self.baseline_rival, second or self.baseline
         if second != self.baseline:
             rival = self[second].estimate
-        gain = gain_over(self[first].estimate, rival)
+        gain = self[first].estimate.gain_over(rival)
         return Difference(first=first, second=second, gain=gain, level=self.level)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
@@ -229,7 +208,7 @@ class Comparison(Answered):
                 "gain": {name: getattr(each.gain, name) for name in of_gain},
                 "passes": each.passes,
                 "cautions": each.estimate.cautions,
-                "fold_values": each.estimate.all_folds,
+                "fold_values": each.estimate.folds.all_folds,
             }
             for each in self.candidates
         ]
@@ -302,74 +281,69 @@ class Baseline:
         """Return the probability that the first candidate is best; NaN without folds or scores."""
         estimates = [each.estimate for each in candidates]
         if len(self.folds) > 1:
-            everyone = [*(each.all_folds for each in estimates), self.folds]
+            everyone = [*(each.folds.all_folds for each in estimates), self.folds]
             return probability_first_is_best(np.stack(everyone), seed=seed)  # (m + 1, K)
-        choices = [each.choice for each in estimates if each.choice is not None]
-        if len(choices) < len(estimates):
+        scored = [each.scores for each in estimates if isinstance(each, ScoreEstimate)]
+        if len(scored) < len(estimates):
             return float("nan")
-        means = np.array([*(each.value for each in choices), self.value])
-        first = choices[0]
-        last: tuple[float, FloatArray] = (0.0, np.zeros(len(first.influence)))  # a known number
-        if isinstance(self.rival, Estimate) and self.rival.choice is not None:
-            last = self.rival.choice.standard_error, self.rival.choice.influence
-        elif self.rival is None:
-            last = first.logged_spread.error, first.logged_influence
-        errors = np.array([*(each.standard_error for each in choices), last[0]])
-        scores = [*(each.influence for each in choices), last[1]]
-        return probability_highest(means, errors, scores, seed=seed)
+        rival = scored[0].logged if self.rival is None else _scored(self.rival)
+        return probability_highest([*scored, rival], seed=seed)
+
+
+def _scored(rival: Estimate | float) -> Scored:
+    """Return the scores of a rival, or a number without an error."""
+    if isinstance(rival, ScoreEstimate):
+        return rival.scores
+    return Scored.known(rival.value if isinstance(rival, Estimate) else rival)
 
 
 def baseline_of(
     policies: Mapping[str, Any],
     baseline: Any,
-    estimates: Mapping[str, Estimate],
+    first: Estimate,
     run: Callable[[Any], Estimate],
-) -> tuple[Baseline, dict[str, Estimate]]:
-    """Return the baseline, and the estimates, which then share the logged policy's value.
-
-    `run` evaluates a policy.
-    """
-    first, found = next(iter(estimates.values())), dict(estimates)
+) -> Baseline:
+    """Return the baseline; `first` is one of the candidates, and `run` evaluates a policy."""
     rival: Estimate | float | None = None
     notes: tuple[str, ...] = ()
-    own: FloatArray = np.empty(0)
-    if baseline is None and first.choice is not None:
+    folds = first.logged.all_folds if isinstance(first, FoldEstimate) else np.empty(0)
+    if baseline is None:
         name, value = LOGGED, first.logged_value
-    elif baseline is None:
-        logged = first.logged_folds
-
-        def known(**_: Any) -> LoggedValue:
-            return logged
-
-        found = {each: replace(estimate, logged=known) for each, estimate in estimates.items()}
-        notes = () if logged.how != "continued" else (_CONTINUED,)
-        name, value, own = LOGGED, logged.value, logged.fold_values
+        if isinstance(first, FoldEstimate) and first.logged.how == "continued":
+            notes = (_CONTINUED,)
     elif isinstance(baseline, Real):
         rival = value = float(baseline)
-        name, own = f"{value:g}", np.full(len(first.all_folds), value)
+        name, folds = f"{value:g}", np.full(len(folds), value)
     else:
         named = isinstance(baseline, str)
         rival = run(policies[baseline] if named else baseline)
-        name, value, own = baseline if named else "baseline", rival.value, rival.all_folds
-    own = own if first.choice is None else np.empty(0)
-    return Baseline(name=name, value=value, rival=rival, folds=own, notes=notes), found
+        name, value = baseline if named else "baseline", rival.value
+        folds = rival.folds.all_folds if len(folds) else folds
+    return Baseline(name=name, value=value, rival=rival, folds=folds, notes=notes)
 
 
-def probability_highest(
-    means: FloatArray, errors: FloatArray, scores: Sequence[FloatArray], *, seed: int = 0
-) -> float:
+def probability_highest(values: Sequence[Scored], *, seed: int = 0) -> float:
     """Return the probability that the first of some values is the highest; ties count as half.
 
-    `means` and their standard `errors` are (m,); `scores`, (U,) each, are the influences of the
-    units on each value, for the correlations.
+    Values are drawn from a normal distribution with their standard errors and the correlations of
+    their scores.
 
-    >>> scores = np.eye(2, 100)
-    >>> round(probability_highest(np.zeros(2), np.ones(2), scores), 1)
+    >>>     >>> first, second = (
+    ...     Scored(value=0.0, spread=Hall(0.0, 1.0), influence=scores) for scores in np.eye(2, 100)
+    ... )
+    >>> round(probability_highest([first, second]), 1)
     0.5
     """
-    products = np.zeros((len(scores), len(scores)))
-    for start in range(0, len(scores[0]), _UNITS):
-        some = np.stack([each[start : start + _UNITS] for each in scores]).astype(float)
+    means = np.array([each.value for each in values])
+    errors = np.array([each.standard_error for each in values])
+    scores = [each.influence for each in values]
+    units = max(0 if each is None else len(each) for each in scores)
+    products = np.zeros((len(values), len(values)))
+    for start in range(0, units, _UNITS):
+        stop = min(start + _UNITS, units)
+        some = np.stack(
+            [np.zeros(stop - start) if each is None else each[start:stop] for each in scores]
+        ).astype(float)
         products += some @ some.T
     norms = np.sqrt(np.diag(products))
     unit = 1 / np.where(norms > 0, norms, 1.0)
@@ -378,8 +352,8 @@ def probability_highest(
     spread, basis = np.linalg.eigh(correlation)
     rng = np.random.default_rng([seed, len(means)])
     draws = rng.standard_normal((_DRAWS, len(means))) @ (basis * np.sqrt(np.maximum(spread, 0))).T
-    values = means + draws * errors
-    lead = values[:, 0] - values[:, 1:].max(axis=1)
+    drawn = means + draws * errors
+    lead = drawn[:, 0] - drawn[:, 1:].max(axis=1)
     tiny = 1e-9 * float(np.abs(means).max())
     return float((lead > tiny).mean() + 0.5 * (np.abs(lead) <= tiny).mean())
 
@@ -487,7 +461,7 @@ def compare(
     >>> result.best.name, result.passes, result.baseline
     ('one', True, 'logged policy')
     """
-    log = as_log(log, columns, compare, beside=policy_columns([policies, baseline]))
+    profile = as_profile(log, columns, compare, beside=policy_columns([policies, baseline]))
     seed = seed_of(seed, random_state)
     _check_policies(policies, baseline)
     against = baseline if isinstance(baseline, str) else None
@@ -502,19 +476,25 @@ def compare(
     notes: list[str] = []
     chosen = _with_folds(method, gate_level, notes)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
-        # a log needed in memory is read once; each evaluation clips the rewards itself
-        data = prepare(log, replace(chosen, clip=0.0), where, seed=seed)
-        discount = check_gamma(gamma, data)
+        data = profile.of(prepare(profile.log, chosen, where, seed=seed))
+        discount = check_gamma(gamma, data.log)
+        known: list[LoggedValue] = []  # of the logged policy on the folds, once for all policies
 
         def run(policy: Any) -> Estimate:
-            return evaluate(data, policy, method=chosen, gamma=discount, seed=seed, engine=where)
+            logged = known[0] if known else None
+            found = estimate_policy(
+                data, policy, chosen, gamma=discount, seed=seed, engine=where, logged=logged
+            )
+            if isinstance(found, FoldEstimate):
+                known[:] = [found.logged]
+            return found
 
         estimates = _estimates(rivals, run, notes)
-        beaten, estimates = baseline_of(policies, baseline, estimates, run)
+        first = next(iter(estimates.values()))
+        beaten = baseline_of(policies, baseline, first, run)
     notes += beaten.notes
-    first = next(iter(estimates.values()))
-    if first.choice is None and first.why_no_folds:
-        notes.append(f"No bound is given, and nothing can pass the gate. {first.why_no_folds}")
+    if isinstance(first, FoldEstimate) and first.folds.declined:
+        notes.append(f"No bound is given, and nothing can pass the gate. {first.folds.declined}")
     candidates = sorted(
         (_candidate(name, each, beaten, level, gate_level) for name, each in estimates.items()),
         key=lambda each: (-each.value, each.name),
@@ -538,7 +518,7 @@ def compare(
 def _candidate(
     name: str, estimate: Estimate, beaten: Baseline, level: float, gate_level: float
 ) -> Candidate:
-    gain = gain_over(estimate, beaten.rival)
+    gain = estimate.gain_over(beaten.rival)
     return Candidate(
         name=name,
         value=estimate.value,

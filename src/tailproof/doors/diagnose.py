@@ -26,7 +26,7 @@ from tailproof.critics.linear import (
 from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.evaluate import evaluate
-from tailproof.doors.source import LogSource, as_log
+from tailproof.doors.source import LogSource, as_profile
 from tailproof.doors.verdict import Answered
 from tailproof.errors import (
     FoldError,
@@ -50,7 +50,8 @@ from tailproof.methods.method import Method
 from tailproof.parameters import seed_of
 from tailproof.policies.binding import Policy, for_log
 from tailproof.policies.text import policy_columns
-from tailproof.profile.shape import RewardShape, Tails, reward_shape
+from tailproof.profile.profile import LogProfile
+from tailproof.profile.shape import RewardShape, Tails
 from tailproof.robust.tails import (
     ExtremalIndex,
     Medcouple,
@@ -1267,32 +1268,33 @@ def diagnose(
     >>> diagnosis.verdict.tails, diagnosis.verdict.estimator, diagnosis.verdict.unit
     ('heavy', 'Huber mean', 'step')
     """
-    log = as_log(log, columns, diagnose, beside=policy_columns([policy]))
+    given = as_profile(log, columns, diagnose, beside=policy_columns([policy]))
     seed = seed_of(seed, random_state)
     with _noted() as told:
-        log = sample_to_budget(log, "The diagnosis", seed=seed)
-    discount, chosen = resolve(log, policy, gamma=gamma, method=method)
+        profile = given.of(sample_to_budget(given.log, "The diagnosis", seed=seed))
+    discount, chosen = resolve(profile.in_memory, policy, gamma=gamma, method=method)
     with _noted() as unforeseen:
-        warn_of_a_hidden_horizon(log, discount)
+        warn_of_a_hidden_horizon(profile, discount)
     for each in (*told, *unforeseen):
         warnings.warn(each.message, stacklevel=2)
-    diagnosis = _diagnosis(log, policy, chosen, discount, seed, estimate)
+    diagnosis = _diagnosis(profile, policy, chosen, discount, seed, estimate)
     said = dict.fromkeys(str(each.message) for each in (*told, *unforeseen))
     return replace(diagnosis, notes=tuple(dict.fromkeys((*said, *diagnosis.notes))))
 
 
 def _diagnosis(
-    log: Log,
+    profile: LogProfile,
     policy: Policy | None,
     chosen: Method | None,
     discount: float,
     seed: int,
     estimate: Estimate | None,
 ) -> Diagnosis:
+    log = profile.in_memory
     features = getattr(None if chosen is None else chosen.base, "features", None)
     settings = {} if features is None else {"features": features}
     with _noted() as found:
-        estimate, failed = _evaluated(log, policy, estimate, settings, discount, seed)
+        estimate, failed = _evaluated(profile, policy, estimate, settings, discount, seed)
         plain = reference(log, policy, gamma=discount, method=chosen, seed=seed)
         critic = plain if isinstance(plain, LinearReference) else None
         if critic is None and policy is not None:
@@ -1300,8 +1302,9 @@ def _diagnosis(
     choice = None if estimate is None else estimate.choice
     once, first = log.once, np.unique(log.copy_of)  # weights repeat episodes, which makes no tails
     rows = np.flatnonzero(np.isin(log.episode_of_row, first))
-    shape = (getattr(choice, "shape", None) if once is log else None) or reward_shape(once)
-    weights = _weights(log, getattr(choice, "weights", None), plain)
+    shape = choice.shape if choice is not None and once is log else None
+    shape = shape or profile.of(once).reward_shape
+    weights = _weights(log, None if choice is None else choice.weights, plain)
     covered = None
     if critic is not None and estimate is not None and weights is not None:
         covered = overlap(weights, critic, estimate.on_log)
@@ -1358,7 +1361,7 @@ def _weights(log: Log, own: FloatArray | None, plain: Reference) -> FloatArray |
 
 
 def _evaluated(
-    log: Log,
+    profile: LogProfile,
     policy: Any,
     known: Estimate | None,
     settings: dict[str, Any],
@@ -1370,7 +1373,7 @@ def _evaluated(
         return known, None
     try:
         default = named_method("auto", **settings)
-        return evaluate(log, policy, method=default, gamma=gamma, seed=seed), None
+        return evaluate(profile, policy, method=default, gamma=gamma, seed=seed), None
     except (FoldError, LogError, SingularError) as error:
         return None, str(error)
 

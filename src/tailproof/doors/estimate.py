@@ -2,60 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.critics.base import Numbers
 from tailproof.critics.ensembles import Critics
-from tailproof.critics.task import PolicyOnLog, Task, asked_on_log
+from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.doors.verdict import Answered, GainVerdict, verdict_on
 from tailproof.errors import LevelError, MethodError
-from tailproof.estimators.choice import OneStepChoice, Scored
+from tailproof.estimators.choice import Choice, OneStepChoice
 from tailproof.files import as_frame, plain
 from tailproof.log.folds import Split, Whole
 from tailproof.log.stored import AnyLog
 from tailproof.methods.method import Method
 from tailproof.robust.aggregates import Aggregate
-from tailproof.robust.gains import (
-    FoldGain,
-    PairedGain,
-    below,
-    difference,
-    fold_error,
-    holding,
-)
-from tailproof.robust.intervals import (
-    Bound,
-    Interval,
-    fold_t_interval,
-    order_statistic_interval,
-    order_statistic_lower_bound,
-    quantile_bound,
-    tail_aware_lower_bound,
-)
+from tailproof.robust.gains import FoldGain, FoldValues, IntervalKind, PairedGain, Scored
+from tailproof.robust.intervals import Bound, Interval, quantile_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tailproof.report.blocks import Answer
 
-_LOST = "needs the log, which a stored estimate no longer has: ask before it is stored or sent."
 _INSTEAD = "Use method('roam-dm', folds=6), or 'auto'."
-IntervalKind = Literal["order", "t"]
 BoundKind = Literal["order", "t", "tail-aware", "guaranteed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoggedValue:
-    """The value of the logged policy."""
+class LoggedValue(FoldValues):
+    """The value of the logged policy on the folds of a method."""
 
-    value: float
-    fold_values: FloatArray  # (K,), NaN for a fold that diverged
     how: str  # "returns" or "continued", see `tailproof.doors.evaluate`
 
 
@@ -90,53 +69,47 @@ class ValueUnit:
         return f"{kind} {self.reward} per {self.per} (γ {self.gamma:g}{end})"
 
 
-@dataclass(frozen=True)
-class Estimate(Answered):
-    """The value of a policy by one method, with the K fold values that it combines.
+@dataclass(frozen=True, kw_only=True)
+class Estimate(Answered, ABC):
+    """The value of a policy by one method: a `ScoreEstimate` or a `FoldEstimate`.
 
     Attributes
     ----------
-    value
-        The estimate of J(π).
-    fold_values
-        Ĵ_k of the healthy members, (K,).
-    bad_folds
-        Members that diverged or were not finite, and were left out.
     method, gamma, seed
         What to pass to `evaluate` to get the same numbers again.
-    critics
-        The members' critics, if the base fits any.
-    numbers
-        The samples and weights behind the fold values, if the base gives any.
+    n_transitions, n_episodes
+        Size of the log.
+    unit
+        What is estimated: its reward, its discount, and per row or per episode.
+    on_log
+        The policy's actions in the states of the log, and its agreement with the logged ones.
     cautions
         Sentences about states and actions of the policy that the log does not cover.
+    task
+        What was evaluated, for `write_report`; None in a result that was stored or sent.
     """
 
-    value: float
-    fold_values: FloatArray
-    bad_folds: tuple[int, ...]
     method: Method
     gamma: float
     seed: int
     n_transitions: int
     n_episodes: int
     unit: ValueUnit
-    critics: Critics | None = field(default=None, repr=False)
-    numbers: Numbers | None = field(default=None, repr=False)
-    point_values: FloatArray | None = field(default=None, repr=False)  # (K, P) Q_k at starts
-    point_weights: FloatArray | None = field(default=None, repr=False)  # (P,)
-    condensed: bool = field(default=False, repr=False)
+    on_log: PolicyOnLog
     cautions: tuple[str, ...] = field(default=(), repr=False)
     task: Task | None = field(default=None, repr=False, compare=False)
-    logged: Callable[..., LoggedValue] | None = field(default=None, repr=False, compare=False)
 
     @property
-    def standard_error(self) -> float:
-        """Standard error of the value; NaN where the method gives none (see `interval`)."""
-        if self.choice is not None:
-            return self.choice.standard_error
-        return float("nan") if self.why_no_folds else fold_error(self.fold_values)
+    @abstractmethod
+    def answer(self) -> Scored | FoldValues:
+        """The value with its uncertainty."""
 
+    @property
+    @abstractmethod
+    def logged(self) -> Scored | FoldValues:
+        """The value of the logged policy, on the same scale and from the same rows."""
+
+    @abstractmethod
     def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
         """Return a two-sided interval, which always contains the value.
 
@@ -147,13 +120,8 @@ class Estimate(Answered):
         for strongly skewed rewards. Raises a `LevelError` if there is no interval: too few folds for
         the level, or dependent members.
         """
-        _check_kind(kind, IntervalKind)
-        if self.choice is not None and kind is None:
-            return self.choice.interval(level)
-        values = self._independent_values(level, "interval")
-        make = fold_t_interval if kind == "t" else order_statistic_interval
-        return holding(make(values, level=level), self.value)
 
+    @abstractmethod
     def lower_bound(
         self, level: float = 0.9, *, kind: BoundKind | None = None, tail_index: float | None = None
     ) -> Bound:
@@ -164,36 +132,38 @@ class Estimate(Answered):
         logs with known propensities and non-negative rewards: it holds at any sample size and for any
         tail, and is lower.
         """
-        _check_kind(kind, BoundKind)
-        if kind == "guaranteed":
-            if isinstance(self.choice, OneStepChoice):
-                return self.choice.guaranteed_lower_bound(level)
-            raise LevelError(
-                f"There is no guaranteed bound: it is for weighted rewards, such as those of 'auto' on "
-                f"one-step logs, 'ips' and 'tis'. Got {self.method}."
-            )
-        if self.choice is not None and kind is None:
-            return self.choice.lower_bound(level)
-        values = self._independent_values(level, "lower bound")
-        if kind == "tail-aware":
-            found = tail_aware_lower_bound(values, level=level, tail_index=tail_index)
-        elif kind == "t":
-            if not 0.5 < level < 1:
-                raise LevelError(
-                    f"level must lie strictly between 0.5 and 1. Got {level!r} instead."
-                )
-            both = fold_t_interval(values, level=2 * level - 1)
-            found = Bound(
-                value=both.low, level=level, requested=level, kind="fold t", note=both.note
-            )
-        else:
-            found = order_statistic_lower_bound(values, level=level)
-        return below(found, self.value)
+
+    @abstractmethod
+    def gain_over(self, rival: Estimate | float | None) -> PairedGain | FoldGain:
+        """Return the gain over another estimate, a number, or the logged policy (None)."""
+
+    @property
+    @abstractmethod
+    def folds(self) -> FoldValues:
+        """The values of the method's folds; one fold if it uses the whole log."""
+
+    @abstractmethod
+    def within(self, size: int, *, like: Estimate | None = None) -> Estimate:
+        """Return the estimate without its evidence, if that takes more than `size` bytes.
+
+        The evidence of many estimates on a large log would fill the memory. Values, folds and critics
+        stay. Arrays of the logged policy are shared with `like`.
+        """
+
+    @property
+    def value(self) -> float:
+        """The estimate of J(π)."""
+        return self.answer.value
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the value; NaN where the method gives none (see `interval`)."""
+        return self.answer.standard_error
 
     @property
     def logged_value(self) -> float:
         """The value of the logged policy, on the same scale and from the same rows."""
-        return self.logged_folds.value if self.choice is None else self.choice.logged_value
+        return self.logged.value
 
     @property
     def gain(self) -> PairedGain | FoldGain:
@@ -201,100 +171,48 @@ class Estimate(Answered):
 
         It is paired by rows or episodes for methods that score them, otherwise by folds.
         """
-        if self.choice is not None:
-            return replace(self.choice.gain, declined=self.choice.declined)
-        paired = self.all_folds - self.logged_folds.fold_values
-        return FoldGain(
-            value=difference(self.value, self.logged_value),
-            reference=self.logged_value,
-            fold_values=paired[np.isfinite(paired)],
-            declined=self.why_no_folds,
-        )
-
-    @cached_property
-    def logged_folds(self) -> LoggedValue:
-        """The logged policy's value on the folds of the method."""
-        if self.logged is None:
-            raise MethodError(f"The logged policy's value {_LOST}")
-        return self.logged(method=replace(self.method, clip=0.0))  # the log is clipped already
-
-    @cached_property
-    def on_log(self) -> PolicyOnLog:
-        """The policy's actions in the states of the log, and its agreement with the logged ones."""
-        if self.choice is not None and self.choice.on_log is not None:
-            return self.choice.on_log
-        if self.task is None:
-            raise MethodError(f"What the policy does on the log {_LOST}")
-        weights = () if self.numbers is None else self.numbers.weights
-        return asked_on_log(self.task, weights[0] if len(weights) == 1 else None)
+        return self.gain_over(None)
 
     @property
-    def all_folds(self) -> FloatArray:
-        """The values of all K folds, NaN for those that were left out, (K,)."""
-        values = np.full(len(self.fold_values) + len(self.bad_folds), np.nan)
-        values[np.setdiff1d(np.arange(len(values)), self.bad_folds)] = self.fold_values
-        return values
+    def fold_values(self) -> FloatArray:
+        """Ĵ_k of the healthy members, (K,)."""
+        return self.folds.fold_values
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "task": None, "logged": None}  # both hold the log
+    @property
+    def bad_folds(self) -> tuple[int, ...]:
+        """Members that diverged or were not finite, and were left out."""
+        return tuple(np.flatnonzero(~np.isfinite(self.folds.all_folds)).tolist())
 
     def quantile_bound(self, q: float = 0.1, **options: Any) -> Bound:
         """Return the paper's lower bound Q_q({Ĵ_k}) with its true level; see `quantile_bound`."""
-        return quantile_bound(self._independent_values(1 - q, "quantile bound"), q=q, **options)
+        values = self.folds.independent_values(1 - q, "quantile bound")
+        return quantile_bound(values, q=q, **options)
+
+    def with_aggregate(self, aggregate: Aggregate) -> FoldEstimate:  # noqa: ARG002
+        """Return the estimate with another aggregate of the folds, without fitting again."""
+        raise MethodError(
+            f"{self.method} gives one value of the whole log, and nothing to combine. Use a method "
+            f"with folds, such as 'roam-dm'."
+        )
 
     @property
-    def choice(self) -> Scored | None:
-        """What the default method chose and why; None for methods without a choice."""
-        return None if self.numbers is None else self.numbers.choice
-
-    def with_aggregate(self, aggregate: Aggregate) -> Estimate:
-        """Return the estimate with another aggregate, without fitting again."""
-        if self.method.at == "backup":
-            raise MethodError(
-                "The aggregate stands inside every backup of this method, so another one needs "
-                "another fit: call evaluate with Method(..., aggregate=...) instead."
-            )
-        if self.condensed and self.method.at == "pointwise":
-            raise MethodError(
-                "This estimate is one of many and was kept without its values at every start, which "
-                "another aggregate at 'pointwise' needs: call evaluate for this policy."
-            )
-        method = replace(self.method, aggregate=aggregate)
-        value = combine(method, self.fold_values, self.point_values, self.point_weights)
-        return replace(self, method=method, value=value)
-
-    def within(self, size: int, *, like: Estimate | None = None) -> Estimate:
-        """Return the estimate without its evidence, if that takes more than `size` bytes.
-
-        The evidence of many estimates on a large log would fill the memory. Values, folds and critics
-        stay; another aggregate then needs another fit. Arrays of the logged policy are shared with
-        `like`.
-        """
-        arrays = [self.point_values, self.point_weights]
-        if self.numbers is not None:
-            arrays += [*(self.numbers.samples or ()), *(self.numbers.weights or ())]
-        if self.choice is not None:
-            arrays += [self.choice.influence, self.choice.logged_influence]
-        if sum(each.nbytes for each in arrays if each is not None) <= size:
-            return self
-        kept = None
-        if self.choice is not None:
-            other = None if like is None else like.choice
-            kept = Numbers(self.fold_values, choice=self.choice.condensed(other))
-        return replace(self, numbers=kept, point_values=None, point_weights=None, condensed=True)
+    def choice(self) -> Choice | None:
+        """What the method chose and why; None for methods without scores."""
+        return None
 
     def to_dict(self, *, level: float = 0.9) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON; intervals have this level."""
+        gain = self.gain
         return {
-            **verdict_on(self.gain, level=level).to_dict(),
+            **verdict_on(gain, level=level).to_dict(),
             "value": self.value,
             "unit": {**plain(self.unit), "text": str(self.unit)},
             **_uncertainty(self, level),
             "logged_value": plain(self.logged_value),
             "gain": {
-                "value": plain(self.gain.value),
-                "relative": plain(self.gain.relative),
-                **_uncertainty(self.gain, level),
+                "value": plain(gain.value),
+                "relative": plain(gain.relative),
+                **_uncertainty(gain, level),
             },
             "on_log": {**plain(self.on_log), "text": str(self.on_log)},
             "cautions": list(self.cautions),
@@ -319,6 +237,9 @@ class Estimate(Answered):
 
         return plot_estimate(self, level=level, ax=ax)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "task": None}  # it holds the log
+
     def blocks(self, *, name: str = "The policy", level: float = 0.9) -> Answer:
         """Return the answer as blocks, which notebooks, terminals and pages show."""
         from tailproof.report.answers import estimate_answer
@@ -330,33 +251,177 @@ class Estimate(Answered):
         """Whether the policy is better than the logged one, with 90 % confidence."""
         return verdict_on(self.gain, level=0.9)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.value:.4g} {self.unit}; {self.method}>"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ScoreEstimate(Estimate):
+    """A value with the scores of independent rows, episodes or groups; see `Choice`."""
+
+    scores: Choice
+
     @property
-    def why_no_folds(self) -> str | None:
-        """Why the members' values give no interval: they are dependent, or only one; or None."""
-        if self.method.at == "backup":
-            return (
-                f"The members of {self.method} are combined in every backup, so that their values "
-                f"depend on each other and no interval of them would hold. {_INSTEAD}"
-            )
-        if not isinstance(self.method.partition, Split | Whole):
-            return (
-                f"The members of {self.method} share data ({self.method.partition}), so that no "
-                f"interval of their values would hold. {_INSTEAD}"
-            )
-        if len(self.fold_values) > 1:
-            return None
-        return (
-            f"An interval needs the values of several folds. {self.method} has one; use for "
-            f"instance method('roam-dm', folds=6), or Method(..., partition=Split(6))."
+    def answer(self) -> Choice:
+        """The value with its scores."""
+        return self.scores
+
+    @property
+    def choice(self) -> Choice:
+        """What the method chose and why."""
+        return self.scores
+
+    @property
+    def logged(self) -> Scored:
+        """The value of the logged policy, with the scores of the same units."""
+        return self.scores.logged
+
+    @property
+    def folds(self) -> FoldValues:
+        """The value, as that of one fold, which has no interval."""
+        return FoldValues(
+            value=self.value,
+            all_folds=np.array([self.value]),
+            declined=why_no_interval(self.method, 1),
         )
 
-    def _independent_values(self, level: float, what: str) -> FloatArray:
-        if why := self.why_no_folds:
-            raise LevelError(f"There is no {100 * level:g} % {what}. {why}")
-        return self.fold_values
+    def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
+        """Return a two-sided interval, which always contains the value; see `Estimate`."""
+        _check_kind(kind, IntervalKind)
+        return self.scores.interval(level) if kind is None else self.folds.interval(level)
 
-    def __repr__(self) -> str:
-        return f"<Estimate {self.value:.4g} {self.unit}; {self.method}>"
+    def lower_bound(
+        self,
+        level: float = 0.9,
+        *,
+        kind: BoundKind | None = None,
+        tail_index: float | None = None,  # noqa: ARG002 it is for methods with folds
+    ) -> Bound:
+        """Return a lower bound of J at this confidence level; see `Estimate`."""
+        _check_kind(kind, BoundKind)
+        if kind == "guaranteed":
+            if isinstance(self.scores, OneStepChoice):
+                return self.scores.guaranteed_lower_bound(level)
+            raise LevelError(_no_guarantee(self.method))
+        return self.scores.lower_bound(level) if kind is None else self.folds.lower_bound(level)
+
+    def gain_over(self, rival: Estimate | float | None) -> PairedGain | FoldGain:
+        """Return the gain over another estimate, a number, or the logged policy (None)."""
+        if rival is None:
+            return self.scores - self.scores.logged
+        if isinstance(rival, ScoreEstimate):
+            return self.scores - rival.scores
+        if isinstance(rival, Estimate):
+            return self.folds - rival.folds
+        return self.scores - Scored.known(float(rival))
+
+    def within(self, size: int, *, like: Estimate | None = None) -> ScoreEstimate:
+        """Return the estimate without its evidence, if that takes more than `size` bytes."""
+        arrays = [self.scores.influence, self.scores.logged.influence, self.scores.weights]
+        if sum(each.nbytes for each in arrays if each is not None) <= size:
+            return self
+        other = like.scores if isinstance(like, ScoreEstimate) else None
+        return replace(self, scores=self.scores.condensed(other))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FoldEstimate(Estimate):
+    """A value that combines those of K members, with their critics if the base fits any."""
+
+    by_fold: FoldValues
+    logged_by_fold: LoggedValue
+    critics: Critics | None = field(default=None, repr=False)
+    #: Q_k at starts, (K, P), of methods that are combined there.
+    point_values: FloatArray | None = field(default=None, repr=False)
+    point_weights: FloatArray | None = field(default=None, repr=False)  # (P,)
+
+    @property
+    def answer(self) -> FoldValues:
+        """The value with those of the folds."""
+        return self.by_fold
+
+    @property
+    def folds(self) -> FoldValues:
+        """The value with those of the folds."""
+        return self.by_fold
+
+    @property
+    def logged(self) -> LoggedValue:
+        """The value of the logged policy on the same folds."""
+        return self.logged_by_fold
+
+    def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:
+        """Return a two-sided interval, which always contains the value; see `Estimate`."""
+        _check_kind(kind, IntervalKind)
+        return self.folds.interval(level, kind=kind or "order")
+
+    def lower_bound(
+        self, level: float = 0.9, *, kind: BoundKind | None = None, tail_index: float | None = None
+    ) -> Bound:
+        """Return a lower bound of J at this confidence level; see `Estimate`."""
+        _check_kind(kind, BoundKind)
+        if kind == "guaranteed":
+            raise LevelError(_no_guarantee(self.method))
+        return self.folds.lower_bound(level, kind=kind or "order", tail_index=tail_index)
+
+    def gain_over(self, rival: Estimate | float | None) -> FoldGain:
+        """Return the gain over another estimate, a number, or the logged policy (None)."""
+        if rival is None:
+            return self.folds - self.logged
+        if isinstance(rival, Estimate):
+            return self.folds - rival.folds
+        every = np.full(len(self.folds.all_folds), float(rival))
+        return self.folds - FoldValues(value=float(rival), all_folds=every)
+
+    def with_aggregate(self, aggregate: Aggregate) -> FoldEstimate:
+        """Return the estimate with another aggregate, without fitting again."""
+        if self.method.at == "backup":
+            raise MethodError(
+                "The aggregate stands inside every backup of this method, so another one needs "
+                "another fit: call evaluate with Method(..., aggregate=...) instead."
+            )
+        if self.method.at == "pointwise" and self.point_values is None:
+            raise MethodError(
+                "This estimate is one of many and was kept without its values at every start, which "
+                "another aggregate at 'pointwise' needs: call evaluate for this policy."
+            )
+        method = replace(self.method, aggregate=aggregate)
+        value = combine(method, self.fold_values, self.point_values, self.point_weights)
+        return replace(self, method=method, by_fold=replace(self.folds, value=value))
+
+    def within(self, size: int, *, like: Estimate | None = None) -> FoldEstimate:  # noqa: ARG002
+        """Return the estimate without its values at starts, if they take more than `size` bytes."""
+        arrays = [self.point_values, self.point_weights]
+        if sum(each.nbytes for each in arrays if each is not None) <= size:
+            return self
+        return replace(self, point_values=None, point_weights=None)
+
+
+def why_no_interval(method: Method, folds: int) -> str | None:
+    """Return why the members' values give no interval: they are dependent, or only one; or None."""
+    if method.at == "backup":
+        return (
+            f"The members of {method} are combined in every backup, so that their values "
+            f"depend on each other and no interval of them would hold. {_INSTEAD}"
+        )
+    if not isinstance(method.partition, Split | Whole):
+        return (
+            f"The members of {method} share data ({method.partition}), so that no "
+            f"interval of their values would hold. {_INSTEAD}"
+        )
+    if folds > 1:
+        return None
+    return (
+        f"An interval needs the values of several folds. {method} has one; use for "
+        f"instance method('roam-dm', folds=6), or Method(..., partition=Split(6))."
+    )
+
+
+def _no_guarantee(method: Method) -> str:
+    return (
+        f"There is no guaranteed bound: it is for weighted rewards, such as those of 'auto' on "
+        f"one-step logs, 'ips' and 'tis'. Got {method}."
+    )
 
 
 def _uncertainty(of: Estimate | PairedGain | FoldGain, level: float) -> dict[str, Any]:

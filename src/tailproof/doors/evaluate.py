@@ -13,15 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, as_array, require_finite
-from tailproof.critics.base import Numbers
+from tailproof.critics.ensembles import Critics
 from tailproof.critics.linear import Found
-from tailproof.critics.task import Task, without_copies
-from tailproof.doors.estimate import Estimate, LoggedValue, ValueUnit, combine
-from tailproof.doors.source import LogSource, as_log
+from tailproof.critics.task import Task, summarise_policy, without_copies
+from tailproof.doors.estimate import (
+    Estimate,
+    FoldEstimate,
+    LoggedValue,
+    ScoreEstimate,
+    ValueUnit,
+    combine,
+    why_no_interval,
+)
+from tailproof.doors.source import LogSource, as_profile
 from tailproof.errors import CoverageWarning, StateWarning, TailproofError
+from tailproof.estimators.choice import Choice, ScoreAlgorithm
 from tailproof.estimators.ladder import is_settled
 from tailproof.features import Features, Joint, PerAction
-from tailproof.log.folds import Split, warn_of_taught_episodes
+from tailproof.log.folds import Split, Whole, warn_of_taught_episodes
 from tailproof.log.log import Log, discounted_returns
 from tailproof.log.stored import AnyLog, LazyLog, action_counts, with_one_action
 from tailproof.methods.catalogue import as_method
@@ -34,16 +43,29 @@ from tailproof.methods.fit import (
     warn_of_a_hidden_horizon,
 )
 from tailproof.methods.method import Method
-from tailproof.parallel import Engine, Local, running
+from tailproof.parallel import Engine, Local, one_thread, running
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.binding import Policy, for_log
 from tailproof.policies.text import policy_columns
-from tailproof.profile.checks import coverage, misleading_states, too_few_rows
+from tailproof.profile.checks import too_few_rows
+from tailproof.profile.profile import LogProfile
+from tailproof.robust.gains import FoldValues
 from tailproof.robust.means import Mean, SampleMean
 
 
-def estimate_of(task: Task, method: Method) -> Estimate:
-    """Evaluate the policy of a task whose log is already prepared for the method."""
+@dataclass(frozen=True)
+class FoldFit:
+    """What a method with folds fitted: the value, those of the members, and their critics."""
+
+    folds: FoldValues
+    critics: Critics | None = None
+    point_values: FloatArray | None = None  # (K, P) Q_k at starts
+    point_weights: FloatArray | None = None  # (P,)
+    row_weights: FloatArray | None = None  # (n,) of a single member
+
+
+def fit_folds(task: Task, method: Method) -> FoldFit:
+    """Evaluate the policy of a task, whose log is prepared for the method, on the method's folds."""
     members = fit_members(task, method, np.random.default_rng(task.seed))
     critics = point_values = point_weights = None
     values: FloatArray
@@ -61,33 +83,35 @@ def estimate_of(task: Task, method: Method) -> Estimate:
     require_healthy(healthy, values, task.log, members.folds)
     if critics is not None and point_values is not None and not healthy.all():
         critics, point_values = critics.subset(np.flatnonzero(healthy)), point_values[healthy]
-    counted = task.log.once if isinstance(task.log, Log) else task.log
-    return Estimate(
+    weights = () if members.numbers is None else members.numbers.weights
+    folds = FoldValues(
         value=combine(method, values[healthy], point_values, point_weights),
-        fold_values=values[healthy],
-        bad_folds=tuple(int(k) for k in np.flatnonzero(~healthy)),
-        method=method,
-        gamma=task.gamma,
-        seed=task.seed,
-        n_transitions=counted.n_transitions,
-        n_episodes=counted.n_episodes,
-        unit=ValueUnit.of(task.log, task.gamma),
-        critics=critics,
-        numbers=_counted_once(members.numbers, task.log),
-        point_values=point_values,
-        point_weights=point_weights,
+        all_folds=np.where(healthy, values, np.nan),
+        declined=why_no_interval(method, int(healthy.sum())),
     )
+    alone = weights[0] if len(weights) == 1 else None
+    if method.at != "pointwise":
+        return FoldFit(folds, critics, row_weights=alone)
+    return FoldFit(folds, critics, point_values, point_weights, alone)
 
 
-def _counted_once(numbers: Numbers | None, log: AnyLog) -> Numbers | None:
-    """Return the numbers with effective rows of the table, not of the copies that weights made."""
-    choice = None if numbers is None else numbers.choice
-    if numbers is None or choice is None or choice.on_log is None or choice.weights is None:
-        return numbers
-    if not isinstance(log, Log) or len(choice.weights) != log.n_transitions:
-        return numbers
-    found = without_copies(choice.on_log, log, choice.weights)
-    return replace(numbers, choice=replace(choice, on_log=found))
+def score_log(task: Task, method: Method, profile: LogProfile) -> Choice | None:
+    """Return the value with the scores of the whole log; None if the method has folds, or no scores."""
+    whole = isinstance(method.partition, Split | Whole) and method.folds == 1
+    if not (whole and isinstance(method.base, ScoreAlgorithm)):
+        return None
+    _, rng = np.random.default_rng(task.seed).spawn(2)  # the first is for folds
+    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+        choice = method.base.score(task, profile, rng=rng)
+    if choice is None:
+        return None
+    value = np.array([choice.value])
+    require_healthy(np.isfinite(value), value, task.log, Whole().assign(task.log, rng))
+    if choice.on_log is None:
+        return replace(choice, on_log=summarise_policy(task, choice.weights))
+    if choice.weights is None or len(choice.weights) != task.log.n_transitions:
+        return choice
+    return replace(choice, on_log=without_copies(choice.on_log, task.log, choice.weights))
 
 
 _REPRESENTATIVES = 16  # number of logged continuous actions over which features are averaged
@@ -116,7 +140,7 @@ def logged_value(
             groups, place = np.unique(groups, return_inverse=True)
             samples = np.bincount(place, samples).astype(float)
         values[k] = mean(samples, groups=groups, rng=rng) * len(samples) / len(own)
-    return LoggedValue(value=float(method.aggregate(values)), fold_values=values, how="returns")
+    return LoggedValue(value=float(method.aggregate(values)), all_folds=values, how="returns")
 
 
 def _returns(log: AnyLog, gamma: float, engine: Engine) -> FloatArray:
@@ -145,11 +169,11 @@ def _continued(
 ) -> LoggedValue:
     done = with_one_action(log, "what was done")
     starts = done.first_states if isinstance(done, Log) else None
-    estimate = estimate_of(
+    fit = fit_folds(
         Task(done, gamma, _only_action, starts, seed=seed, engine=engine or Local()),
         replace(method, base=_for_states(method.base, log), clip=0.0),
     )
-    return LoggedValue(value=estimate.value, fold_values=estimate.all_folds, how="continued")
+    return LoggedValue(value=fit.folds.value, all_folds=fit.folds.all_folds, how="continued")
 
 
 def _only_action(states: FloatArray) -> IntArray:
@@ -268,40 +292,87 @@ def evaluate(
     >>> estimate.fold_values.shape
     (5,)
     """
-    log = as_log(log, columns, evaluate, beside=policy_columns([policy]))
-    seed = seed_of(seed, random_state)
-    chosen = as_method(method)
+    profile = as_profile(log, columns, evaluate, beside=policy_columns([policy]))
+    seed, chosen = seed_of(seed, random_state), as_method(method)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
-        data = prepare(log, chosen, where, seed=seed)
-        discount = check_gamma(gamma, data)
-        if chosen.base.capabilities.bootstraps:
-            require_known_rest(data, discount)
-        if not chosen.base.capabilities.counts_steps:
-            warn_of_a_hidden_horizon(data, discount)
-        starts = _starts(data, initial_states)
-        rows = data.first_rows if initial_states is None and isinstance(data, Log) else None
-        acts = for_log(policy, data)
-        task = Task(data, discount, acts, starts, seed=seed, engine=where, initial_rows=rows)
-        cautions: list[tuple[str, type[Warning]]] = [
-            (text, CoverageWarning) for text in coverage(task)
-        ]
-        cautions += [(text, StateWarning) for text in misleading_states(data)]
-        for text, category in cautions:
-            warnings.warn(text, category, stacklevel=2)
-        warn_of_taught_episodes(acts, data)
-        estimate = estimate_of(task, chosen)
-    choice = estimate.choice
-    extrapolated: tuple[str, ...] = ()
-    if choice is not None and choice.declined is None:
-        extrapolated = too_few_rows(choice.on_log)
-    for text in extrapolated:
-        warnings.warn(text, CoverageWarning, stacklevel=2)
-    return replace(
-        estimate,
-        cautions=(*(text for text, _ in cautions), *extrapolated),
-        # `on_log` does not need the initial states, so they are not stored with every estimate
-        task=replace(task, engine=Local(), initial_states=None, initial_rows=None),
-        logged=partial(logged_value, data, gamma=discount, seed=seed),
+        data = profile.of(prepare(profile.log, chosen, where, seed=seed))
+        starts = _starts(data.log, initial_states)
+        return estimate_policy(
+            data, policy, chosen, gamma=gamma, initial_states=starts, seed=seed, engine=where
+        )
+
+
+def estimate_policy(
+    profile: LogProfile,
+    policy: Policy,
+    method: Method,
+    *,
+    gamma: float | None,
+    initial_states: FloatArray | None = None,
+    seed: int = 0,
+    engine: Engine | None = None,
+    logged: LoggedValue | None = None,
+) -> Estimate:
+    """Evaluate a policy on a log that is prepared for the method, as `evaluate` does.
+
+    `logged` is the logged policy's value on the folds of the method, if it is known already.
+    """
+    log, base = profile.log, method.base.capabilities
+    discount = check_gamma(gamma, log)
+    if base.bootstraps:
+        require_known_rest(log, discount)
+    if not base.counts_steps:
+        warn_of_a_hidden_horizon(profile, discount)
+    rows = None
+    if initial_states is None and isinstance(log, Log):
+        initial_states, rows = log.first_states, log.first_rows
+    acts = for_log(policy, log)
+    task = Task(
+        log,
+        discount,
+        acts,
+        initial_states,
+        seed=seed,
+        engine=engine or Local(),
+        initial_rows=rows,
+    )
+    cautions = [*profile.coverage(task), *profile.misleading_states]
+    for text in cautions:
+        category = StateWarning if text in profile.misleading_states else CoverageWarning
+        warnings.warn(text, category, stacklevel=3)
+    warn_of_taught_episodes(acts, log)
+    counted = log.once if isinstance(log, Log) else log
+    about: dict[str, Any] = {
+        "method": method,
+        "gamma": discount,
+        "seed": seed,
+        "n_transitions": counted.n_transitions,
+        "n_episodes": counted.n_episodes,
+        "unit": ValueUnit.of(log, discount),
+        # neither the engine nor the initial states are kept with every estimate
+        "task": replace(task, engine=Local(), initial_states=None, initial_rows=None),
+    }
+    choice = score_log(task, method, profile)
+    if choice is not None:
+        assert choice.on_log is not None
+        if choice.declined is None:
+            for text in too_few_rows(choice.on_log):
+                warnings.warn(text, CoverageWarning, stacklevel=3)
+                cautions.append(text)
+        return ScoreEstimate(scores=choice, on_log=choice.on_log, cautions=tuple(cautions), **about)
+    fit = fit_folds(task, method)
+    if logged is None:
+        unclipped = replace(method, clip=0.0)  # the log is clipped already
+        logged = logged_value(log, method=unclipped, gamma=discount, seed=seed, engine=engine)
+    return FoldEstimate(
+        by_fold=fit.folds,
+        logged_by_fold=logged,
+        on_log=summarise_policy(task, fit.row_weights),
+        cautions=tuple(cautions),
+        critics=fit.critics,
+        point_values=fit.point_values,
+        point_weights=fit.point_weights,
+        **about,
     )
 
 
@@ -336,9 +407,9 @@ def k_path(
 
 
 def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:
-    """Return the initial states; None for a log on disk, where they are found during a pass."""
+    """Return the given initial states, checked."""
     if initial_states is None:
-        return log.first_states if isinstance(log, Log) else None
+        return None
     starts = as_array("initial_states", initial_states, TailproofError)
     if starts.dtype.kind not in "fiub":
         raise TailproofError(f"initial_states must be numbers. Got dtype {starts.dtype} instead.")

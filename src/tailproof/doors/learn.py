@@ -51,14 +51,13 @@ from tailproof.methods.fit import (
     prepare,
     require_healthy,
     require_known_rest,
-    warn_of_a_hidden_horizon,
+    warn_of_the_log,
 )
 from tailproof.methods.method import Method
 from tailproof.parallel import Engine, running
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.forms import action_probabilities
-from tailproof.profile.checks import warn_of_misleading_states
-from tailproof.profile.shape import reward_shape
+from tailproof.profile.profile import LogProfile
 from tailproof.robust.tails import check_level
 
 _CLIPPED = 2.0  # times log n rewards are clipped on each side if they are skewed
@@ -89,7 +88,7 @@ def choose_learner(
     'huber'
     """
     data = sample_to_budget(log, "The choice of a learner", seed=seed)
-    shape = reward_shape(data)
+    shape = LogProfile(data).reward_shape
     if shape.tails != "heavy":
         chosen, why = named_method("fqi"), "Plain FQI uses every row as it is."
     elif shape.unit not in ("row", "step"):
@@ -300,7 +299,7 @@ def learn_from_rows(
     fold = dealt(log, holdout, seed=seed)
     whole = LearningTask(log, 0.0, None, log.first_states, seed=seed)
     found = CrossFit.of(whole, fold, teach=teach, advance=advance)
-    judge = Judge(log, 0.0, at_least, seed + 2, None)
+    judge = Judge(LogProfile(log), 0.0, at_least, seed + 2, None)
     if found.chosen(0)[0] in found.methods:
         rule = judged_rule(found, whole, judge, teach=teach)
         if rule.better:
@@ -441,7 +440,7 @@ class CarefulLearning:
         seen = SeenPairs.of(parts.teach)
 
         def judge(part: Log, stream: int) -> Judge:
-            bare = Judge(part, self.gamma, self.at_least, self.seed + stream, seen)
+            bare = Judge(LogProfile(part), self.gamma, self.at_least, self.seed + stream, seen)
             return bare.after(clone.policy)
 
         trials, failed = self._tried(task, judge(parts.choose, 1))
@@ -644,8 +643,7 @@ def _learned(
     taught, held_out = split_off(log, holdout, seed=seed)
     data = prepare(taught, chosen, engine, seed=seed)
     discount = check_gamma(gamma, data)
-    warn_of_a_hidden_horizon(data, discount)
-    warn_of_misleading_states(data)
+    warn_of_the_log(LogProfile(data), discount)
     task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
     return replace(_taught(task, chosen), held_out=held_out)
 
@@ -716,8 +714,7 @@ def _learn_by_default(
     data = sample_to_budget(log, "learn", seed=seed)
     discount = check_gamma(gamma, data)
     require_known_rest(data, discount)
-    warn_of_a_hidden_horizon(data, discount)
-    warn_of_misleading_states(data)
+    warn_of_the_log(LogProfile(data), discount)
     _actions_to_choose_from(data)
 
     def teach(task: Task, chosen: Method) -> Learned:

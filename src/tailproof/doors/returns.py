@@ -19,7 +19,6 @@ from tailproof.log.validation import column
 from tailproof.methods.fit import check_gamma
 from tailproof.policies.binding import Policy, for_log
 from tailproof.profile.observations import Observations, rare_spread
-from tailproof.robust.gains import Quotient, correlation_of
 from tailproof.robust.intervals import Interval, quantile_ends, tail_mean, weighted_quantile
 from tailproof.robust.means import USUAL, Cap
 from tailproof.robust.sequences import TIGHTEST, sequential_miss, smoothing_sequence
@@ -102,10 +101,9 @@ class Returns:
                 f"The policy's units must average more than 0. Got {below.spread.centre:g}; check what "
                 f"per= holds."
             )
-        correlation = correlation_of(above.influence, below.influence)
-        found = Quotient(above.spread, below.spread, correlation)
-        ends = found.ends(miss, miss)
-        return self._measured("ratio", found.centre, ends, level, found.kind, _RATIO_NOTE)
+        spread = (above / below).spread
+        ends = spread.ends(miss, miss)
+        return self._measured("ratio", spread.centre, ends, level, spread.kind, _RATIO_NOTE)
 
     def shift_by_cap(self, cap: str | Cap = USUAL) -> float:
         """Return the change of the policy's mean if returns were capped (winsorised).

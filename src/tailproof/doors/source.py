@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from tailproof.errors import LogError, did_you_mean
 from tailproof.log.log import Log, LogView
 from tailproof.log.stored import AnyLog, LazyLog
+from tailproof.profile.profile import LogProfile
 
 
 class ArrowFrame(Protocol):
@@ -35,7 +36,29 @@ class ReplayData(Protocol):
 
 
 #: A log, or a source that `read_log` reads.
-LogSource = LogView | str | PathLike[str] | Mapping[str, Any] | ArrowFrame | MinariData | ReplayData
+LogSource = (
+    LogView
+    | LogProfile
+    | str
+    | PathLike[str]
+    | Mapping[str, Any]
+    | ArrowFrame
+    | MinariData
+    | ReplayData
+)
+
+
+def as_profile(
+    given: LogSource,
+    columns: Mapping[str, Any],
+    door: Callable[..., Any],
+    *,
+    beside: Sequence[str] = (),
+) -> LogProfile:
+    """Return the profile of the given log or source; a profile that is given is used again."""
+    if isinstance(given, LogProfile) and not columns:
+        return given
+    return LogProfile(as_log(given, columns, door, beside=beside))
 
 
 def as_log(
@@ -58,6 +81,8 @@ def as_log(
     beside
         Columns of the policies to be judged, which no pattern of states matches.
     """
+    if isinstance(given, LogProfile):
+        given = given.log
     if isinstance(given, Log | LazyLog):
         if columns:
             _require_known(columns, door)

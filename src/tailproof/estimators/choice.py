@@ -1,82 +1,72 @@
-"""What an estimator chose and why, with its value and spread."""
+"""What an estimator chose and why, with its value and scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from tailproof.arrays import FloatArray
-from tailproof.critics.task import PolicyOnLog, effective
+from tailproof.critics.task import PolicyOnLog, Task, effective
 from tailproof.errors import LevelError
 from tailproof.files import plain
-from tailproof.profile.observations import Observations, logged_spread
+from tailproof.profile.observations import Observations
+from tailproof.profile.profile import LogProfile
 from tailproof.profile.shape import RewardShape
-from tailproof.robust.gains import (
-    Mover,
-    PairedGain,
-    UncertainValue,
-    correlation_of,
-    difference,
-    possible_values,
-)
+from tailproof.robust.gains import PairedGain, Scored
 from tailproof.robust.intervals import Bound
-from tailproof.robust.spreads import AllEqual, Rare, Spread, centred, log_smoothing
+from tailproof.robust.spreads import AllEqual, Rare, Spread, log_smoothing
 from tailproof.robust.tails import check_level
 from tailproof.rules import RULES
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored(UncertainValue):
-    """A value from independent observations, with its own spread and that of the logged policy.
+class Choice(Scored):
+    """The value that an estimator chose, that of the logged policy by the same units, and why."""
 
-    `measured` is the shape of the log's rewards, or a function that measures it on demand.
-    """
-
+    influence: FloatArray = field(repr=False)  # (U,)
     estimator: str  # the name of the mean
     unit: str  # what one sample is: a step, an episode or a group
     units: int  # number of samples
-    spread: Spread  # of the value before it was shrunk towards a more stable one
     plain_error: float  # of the plain mean
-    logged_value: float  # of the logged policy
-    logged_spread: Spread
-    influence: FloatArray = field(repr=False)  # (U,) of each observation on the value
-    logged_influence: FloatArray = field(repr=False)  # (U,) the same for the logged value
+    logged: Scored  # the logged policy
     alternatives: dict[str, float]  # values of other estimators
     on_log: PolicyOnLog | None = None  # the policy's actions in the logged states
-    measured: RewardShape | Callable[[], RewardShape] | None = field(default=None, repr=False)
+    shape: RewardShape | None = field(default=None, repr=False)  # of the log's rewards
     weights: FloatArray | None = field(default=None, repr=False)  # (n,) of rows, in the log's order
 
-    @cached_property
-    def shape(self) -> RewardShape | None:
-        """Tails, skew and clustering of the log's rewards."""
-        return self.measured() if callable(self.measured) else self.measured
+    @property
+    def logged_value(self) -> float:
+        """The value of the logged policy."""
+        return self.logged.value
+
+    @property
+    def gain(self) -> PairedGain:
+        """The difference from the logged policy's value, on the same data."""
+        return self - self.logged
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """The choice in sentences."""
         return ()
 
-    def condensed(self, like: Scored | None = None) -> Self:
+    def condensed(self, like: Choice | None = None) -> Self:
         """Return a copy that takes less memory, for comparing many policies on large logs.
 
         Where `like` has the same influence of the logged policy, both share one array.
         """
-        logged: FloatArray = self.logged_influence.astype(np.float32)
-        if like is not None and np.array_equal(logged, like.logged_influence):
-            logged = like.logged_influence
-        shape = self.measured if isinstance(self.measured, RewardShape) else None
-        if shape is not None:  # the unit of each row is no longer needed once the mean is chosen
-            shape = replace(shape, unit_of_row=np.empty(0, dtype=np.intp))
+        logged = self.logged.influence
+        assert logged is not None
+        shared = None if like is None else like.logged.influence
+        logged = logged.astype(np.float32)
+        if shared is not None and np.array_equal(logged, shared):
+            logged = shared
         return replace(
             self,
             influence=self.influence.astype(np.float32),
-            logged_influence=logged,
+            logged=replace(self.logged, influence=logged),
             weights=None,
-            measured=shape,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,24 +86,17 @@ class Scored(UncertainValue):
             "reasons": list(self.reasons),
         }
 
-    @property
-    def gain(self) -> PairedGain:
-        """The difference from the logged policy's value, on the same data."""
-        return self.ahead_of(self.logged_value, self.logged_spread, self.logged_influence)
 
-    def ahead_of(
-        self, reference: float, spread: Spread, influence: FloatArray | None
-    ) -> PairedGain:
-        """Return the difference from a value of the same units, or from a number without influence."""
-        return PairedGain(
-            value=difference(self.value, reference),
-            reference=reference,
-            spread=Mover(self.spread, spread, correlation_of(self.influence, influence)),
-        )
+@runtime_checkable
+class ScoreAlgorithm(Protocol):
+    """A base that scores independent rows or episodes of a whole log, and chooses a mean of them."""
+
+    def score(self, task: Task, profile: LogProfile, *, rng: np.random.Generator) -> Choice | None:
+        """Return the policy's value with its scores; None if not every row has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Scored):
+class SequentialChoice(Choice):
     """The estimator chosen for the log, the evidence for it, and the values of the alternatives.
 
     The asymmetry is the largest squared difference between more and less robust means, in units of its
@@ -166,7 +149,7 @@ _PILOT = 10  # every tenth sample sets the scale of the guaranteed bound
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneStepChoice(Scored):
+class OneStepChoice(Choice):
     """The estimate of one-step scores, the evidence, and intervals at any level.
 
     `guarantee` holds the non-negative samples, (U,), for the guaranteed bound of their mean, or the
@@ -191,7 +174,7 @@ class OneStepChoice(Scored):
         """Whether the mean is too skewed for a normal interval."""
         return abs(self.asymmetry) > RULES.skewed_mean
 
-    def condensed(self, like: Scored | None = None) -> Self:
+    def condensed(self, like: Choice | None = None) -> Self:
         """Return a copy that takes less memory, without a guaranteed bound."""
         return replace(super().condensed(like), guarantee="it was left out of a large comparison.")
 
@@ -220,41 +203,6 @@ class OneStepChoice(Scored):
         return {**super().to_dict(), **own}
 
 
-def one_step_choice(
-    observations: Observations,
-    returns: FloatArray,
-    sample_weights: FloatArray,
-    influence: FloatArray,
-    spread: Spread,
-    *,
-    common: FloatArray | None,
-    rare: bool,
-    robust: float | None = None,
-    cautions: tuple[str, ...] = (),
-    **own: Any,
-) -> OneStepChoice:
-    """Return a choice, with the logged policy's value and what limits the interval.
-
-    The arguments are the returns and weights of samples, (n,), the influence of observations,
-    (U,), and the common return of each sample, (n,), if there is one. `rare` says whether the
-    spread is one of rare events; `robust` is the robust mean of the returns, if there is one;
-    `cautions` are further limits of the interval; `own` are the other attributes.
-    """
-    logged = logged_spread(observations, returns, common=common, policy_is_rare=rare)
-    return OneStepChoice(
-        unit=observations.name,
-        units=observations.count,
-        spread=spread,
-        influence=influence,
-        possible=possible_values(returns),
-        logged_value=float(returns.mean()) if robust is None else robust,
-        logged_spread=logged if robust is None else centred(logged, robust),
-        logged_influence=observations.influence(returns - returns.mean()),
-        limits="; ".join([*_limits(observations, spread, influence, sample_weights), *cautions]),
-        **own,
-    )
-
-
 def standard_error(influence: FloatArray) -> float:
     """Return the standard error of a value from the influence of its observations, (U,)."""
     return float(np.sqrt((influence**2).sum())) / len(influence)
@@ -271,7 +219,7 @@ def guarantee(
     return observations.influence(weights * rewards)
 
 
-def _limits(
+def limits_of(
     observations: Observations, spread: Spread, influence: FloatArray, weights: FloatArray
 ) -> list[str]:
     """Return what limits the interval: rare events, one unit, the overlap, the tail or the size."""

@@ -16,16 +16,23 @@ from tailproof.critics.linear import Unit, bellman_residuals, check_mean, unit_m
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task
 from tailproof.errors import HorizonWarning, LogError, MethodError, PolicyError, WeightWarning
-from tailproof.estimators.choice import OneStepChoice, guarantee, one_step_choice, standard_error
+from tailproof.estimators.choice import OneStepChoice, guarantee, limits_of, standard_error
 from tailproof.estimators.dr import corrected, cross_fit
 from tailproof.estimators.ladder import is_settled
-from tailproof.log.folds import Folds
+from tailproof.log.folds import Folds, Whole
 from tailproof.log.log import Log
 from tailproof.parameters import Configurable
 from tailproof.policies.forms import bound, called
-from tailproof.profile.observations import Observations, common_rewards, common_value, rare_spread
+from tailproof.profile.observations import (
+    Observations,
+    common_rewards,
+    common_value,
+    logged_scores,
+    rare_spread,
+)
+from tailproof.profile.profile import LogProfile
 from tailproof.robust.means import Labels, Mean, Rng, SampleMean
-from tailproof.robust.spreads import Rare, hall_spread
+from tailproof.robust.spreads import Rare, Spread, hall_spread
 from tailproof.rules import RULES
 
 
@@ -245,16 +252,17 @@ def _choice(
     value, observations = float(scores.mean()), Observations.of(log)
     moved = observations.influence(scores - value if influence is None else influence)
     active = (observations.sums(weights) > 0) | (moved != 0)
-    return one_step_choice(
-        observations,
-        returns,
-        weights,
-        moved,
-        hall_spread(value, moved, active) if rare is None else rare,
-        common=common,
-        rare=rare is not None,
-        cautions=cautions,
+    spread: Spread = hall_spread(value, moved, active) if rare is None else rare
+    logged = logged_scores(observations, returns, common=common, policy_is_rare=rare is not None)
+    return OneStepChoice(
         value=value if point is None else point,
+        spread=spread,
+        influence=moved,
+        limits="; ".join([*limits_of(observations, spread, moved, weights), *cautions]),
+        possible=logged.possible,
+        logged=logged,
+        unit=observations.name,
+        units=observations.count,
         estimator=estimator,
         plain_error=standard_error(moved),
         alternatives={},
@@ -292,30 +300,36 @@ class IPS(Configurable):
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
-        all_weights = importance_weights(task, self.reweight)
-        values, samples, weights = np.empty(folds.count), [], []
-        for k in range(folds.count):
-            log, own = folds.log(task.log, k), all_weights[task.log.rows(folds.episodes(k))]
-            product = own * log.rewards
-            values[k] = unit_mean(product, log, mean=self.mean, unit=self.unit, rng=rng)
-            if self.self_normalised:
-                values[k] = values[k] / own.mean() if own.any() else np.nan
-            samples.append(product)
-            weights.append(own)
-        numbers = Numbers(values, tuple(samples), tuple(weights))
-        if folds.count > 1:
-            return numbers
-        choice = weighted_choice(
-            task.log,
-            task.log.rewards,
-            all_weights,
+        weights = importance_weights(task, self.reweight)
+        own = [weights[task.log.rows(folds.episodes(k))] for k in range(folds.count)]
+        found = [self._mean(folds.log(task.log, k), each, rng) for k, each in enumerate(own)]
+        return Numbers(np.array(found), weights=tuple(own))
+
+    def score(
+        self,
+        task: Task,
+        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
+        *,
+        rng: np.random.Generator,
+    ) -> OneStepChoice | None:
+        """Return the policy's value with the scores of the rows; None if all weights are 0."""
+        log, weights = task.log, importance_weights(task, self.reweight)
+        return weighted_choice(
+            log,
+            log.rewards,
+            weights,
             self_normalised=self.self_normalised,
             estimator="self-normalised weighted mean" if self.self_normalised else "weighted mean",
             guaranteed=self.reweight is None,
             cautions=_cautions(self.mean, self.reweight),
-            point=values[0],
+            point=self._mean(log, weights, rng),
         )
-        return replace(numbers, choice=choice)
+
+    def _mean(self, log: Log, weights: FloatArray, rng: np.random.Generator) -> float:
+        found = unit_mean(weights * log.rewards, log, mean=self.mean, unit=self.unit, rng=rng)
+        if not self.self_normalised:
+            return found
+        return found / float(weights.mean()) if weights.any() else float("nan")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,7 +360,35 @@ class BanditDR(Configurable):
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
-        log, weights = task.log, importance_weights(task, self.reweight)
+        return self._corrected(task, folds, importance_weights(task, self.reweight), rng)[0]
+
+    def score(
+        self,
+        task: Task,
+        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
+        *,
+        rng: np.random.Generator,
+    ) -> OneStepChoice | None:
+        """Return the policy's value with the scores of the rows; None for other initial states."""
+        log, starts = task.log, task.initial_states
+        if not (starts is None or np.array_equal(starts, log.states)):
+            return None  # not every row has a score
+        weights = importance_weights(task, self.reweight)
+        numbers, scores = self._corrected(task, Whole().assign(log, rng), weights, rng)
+        return scored_choice(
+            log,
+            scores,
+            weights=weights,
+            estimator="doubly robust mean",
+            cautions=_cautions(self.mean, self.reweight),
+            point=float(numbers.values[0]),
+        )
+
+    def _corrected(
+        self, task: Task, folds: Folds, weights: FloatArray, rng: np.random.Generator
+    ) -> tuple[Numbers, FloatArray]:
+        """Return the values of the folds, and the scores of the rows of a single one, (n,)."""
+        log = task.log
         parts, training = cross_fit(log, folds, self.parts, rng)
         critics = self.critic.fit(task, training, backup=None, rng=rng).critics
         points = task.initial_points()
@@ -355,22 +397,12 @@ class BanditDR(Configurable):
         own, direct = [weights[each] for each in rows], every @ points.weights
         average = partial(unit_mean, mean=self.mean, unit=self.unit, rng=rng)
         numbers = corrected(task, critics, folds, parts, own, direct, average)
-        starts = task.initial_states
-        if folds.count > 1 or not (starts is None or np.array_equal(starts, log.states)):
-            return numbers  # not every row has a score
         share = np.array([len(each) for each in rows]) / sum(map(len, rows))
         model = share @ every * points.weights * log.n_transitions  # (P,)
         scores = np.bincount(points.start, weights=model).astype(float)
-        scores[np.concatenate(rows)] += numbers.samples[0]
-        choice = scored_choice(
-            log,
-            scores,
-            weights=weights,
-            estimator="doubly robust mean",
-            cautions=_cautions(self.mean, self.reweight),
-            point=numbers.values[0],
-        )
-        return replace(numbers, choice=choice)
+        if folds.count == 1:
+            scores[np.concatenate(rows)] += numbers.samples[0]
+        return numbers, scores
 
 
 def _cautions(mean: Mean, reweight: Reweight | None) -> tuple[str, ...]:
@@ -448,28 +480,33 @@ class EpisodeIS(Configurable):
     self_normalised: bool = False
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:  # noqa: ARG002
-        """Estimate the policy's value on each fold."""
+        """Estimate the policy's value on each fold; NaN where no weight is left."""
         log: Log = task.log
         _require_logged_starts(task)
-        cautions = warn_of_the_horizon(log, task.gamma)
+        warn_of_the_horizon(log, task.gamma)
         weights, discount = cumulative_weights(task.policy, log), discounts(log, task.gamma)
-        values = np.empty(folds.count)
+        values = np.full(folds.count, np.nan)
         for k in range(folds.count):
             own, rows = folds.log(log, k), log.rows(folds.episodes(k))
             w, terms = weights[rows], discount[rows] * own.rewards
-            last, returns = w[own.starts[1:] - 1], _episode_sums(own, terms)
-            rewarded = w[terms != 0] if self.per_decision else last
-            if not last.any() and len(rewarded) and not rewarded.any():
-                values[k] = np.nan
-                continue
-            if self.per_decision:
-                scores, influence = self._per_decision(own, w, terms)
-                values[k] = scores.mean()
-            else:
-                values[k] = (last * returns).mean() / (last.mean() if self.self_normalised else 1)
-        if folds.count > 1:
-            return Numbers(values)
-        if not np.isfinite(values[0]):
+            if self._has_weight(own, w, terms):
+                values[k] = self._value(own, w, terms)
+        return Numbers(values)
+
+    def score(
+        self,
+        task: Task,
+        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
+        *,
+        rng: np.random.Generator,  # noqa: ARG002 nothing is drawn
+    ) -> OneStepChoice | None:
+        """Return the policy's value with the scores of the episodes."""
+        log: Log = task.log
+        _require_logged_starts(task)
+        cautions = warn_of_the_horizon(log, task.gamma)
+        weights = cumulative_weights(task.policy, log)
+        terms = discounts(log, task.gamma) * log.rewards
+        if not self._has_weight(log, weights, terms):
             how_far = "as far as a reward" if self.per_decision else "throughout"
             less = "" if self.per_decision else "'pdis', "
             raise LogError(
@@ -478,20 +515,39 @@ class EpisodeIS(Configurable):
             )
         kind = "per-decision" if self.per_decision else "trajectory-wise"
         name = f"{'self-normalised ' if self.self_normalised else ''}{kind} importance sampling"
-        choice: Any
-        if self.per_decision:
-            known: Any = {"weights": last, "returns": returns, "influence": influence}
-            choice = scored_choice(own, scores, estimator=name, cautions=cautions, **known)
-        else:
-            choice = weighted_choice(
-                own,
+        last, returns = weights[log.starts[1:] - 1], _episode_sums(log, terms)
+        if not self.per_decision:
+            return weighted_choice(
+                log,
                 returns,
                 last,
                 self_normalised=self.self_normalised,
                 estimator=name,
                 cautions=cautions,
+                point=self._value(log, weights, terms),
             )
-        return Numbers(values, choice=choice)
+        scores, influence = self._per_decision(log, weights, terms)
+        return scored_choice(
+            log,
+            scores,
+            weights=last,
+            returns=returns,
+            influence=influence,
+            estimator=name,
+            cautions=cautions,
+        )
+
+    def _has_weight(self, log: Log, weights: FloatArray, terms: FloatArray) -> bool:
+        """Return whether some return, or some reward that counts, has a weight."""
+        last = weights[log.starts[1:] - 1]
+        rewarded = weights[terms != 0] if self.per_decision else last
+        return bool(last.any() or rewarded.any() or not len(rewarded))
+
+    def _value(self, log: Log, weights: FloatArray, terms: FloatArray) -> float:
+        if self.per_decision:
+            return float(self._per_decision(log, weights, terms)[0].mean())
+        last, returns = weights[log.starts[1:] - 1], _episode_sums(log, terms)
+        return float((last * returns).mean() / (last.mean() if self.self_normalised else 1))
 
     def _per_decision(
         self, log: Log, weights: FloatArray, terms: FloatArray
@@ -539,14 +595,43 @@ class EpisodeDR(Configurable):
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
+        scores = self._scores(task, folds, cumulative_weights(task.policy, task.log), rng)
+        return Numbers(
+            np.array([np.average(own, weights=folds.counts[k]) for k, own in enumerate(scores)])
+        )
+
+    def score(
+        self,
+        task: Task,
+        profile: LogProfile,  # noqa: ARG002 the propensities are the logged ones
+        *,
+        rng: np.random.Generator,
+    ) -> OneStepChoice | None:
+        """Return the policy's value with the scores of the episodes."""
+        log: Log = task.log
+        weights = cumulative_weights(task.policy, log)
+        last = weights[log.starts[1:] - 1]
+        found = scored_choice(
+            log,
+            self._scores(task, Whole().assign(log, rng), weights, rng)[0],
+            weights=last,
+            returns=_episode_sums(log, discounts(log, task.gamma) * log.rewards),
+            estimator="doubly robust importance sampling",
+        )
+        return found if last.any() else replace(found, declined=_NOBODY)
+
+    def _scores(
+        self, task: Task, folds: Folds, weights: FloatArray, rng: np.random.Generator
+    ) -> list[FloatArray]:
+        """Return the score of each episode for each fold, (E,) each; 0 outside the fold."""
         log: Log = task.log
         _require_logged_starts(task)
-        weights, discount = cumulative_weights(task.policy, log), discounts(log, task.gamma)
+        discount = discounts(log, task.gamma)
         parts, training = cross_fit(log, folds, self.parts, rng)
         critics = self.critic.fit(task, training, backup=None, rng=rng).critics
         points = task.initial_points()
         every = critics.values(points.states, points.actions) * points.weights * log.n_episodes
-        values, choice = np.empty(folds.count), None
+        result: list[FloatArray] = []
         for k in range(folds.count):
             scores = np.zeros(log.n_episodes)
             for j in range(k * self.parts, (k + 1) * self.parts):
@@ -554,19 +639,8 @@ class EpisodeDR(Configurable):
                 residuals = bellman_residuals(critics.subset(np.array([j])), task)
                 found = start + _episode_sums(log, discount * weights * residuals)
                 scores = np.where(parts.counts[j] > 0, found, scores)
-            values[k] = float(np.average(scores, weights=folds.counts[k]))
-            if folds.count == 1:
-                last = weights[log.starts[1:] - 1]
-                choice = scored_choice(
-                    log,
-                    scores,
-                    weights=last,
-                    returns=_episode_sums(log, discount * log.rewards),
-                    estimator="doubly robust importance sampling",
-                )
-                if not last.any():
-                    choice = replace(choice, declined=_NOBODY)
-        return Numbers(values, choice=choice)
+            result.append(scores)
+        return result
 
 
 def cumulative_weights(policy: object, log: Log) -> FloatArray:

@@ -12,18 +12,20 @@ from scipy.special import ndtri, stdtrit
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import Regression, as_ridge, huber_regression, robust_scale
-from tailproof.critics.task import Target, Task, on_log, place_of_group
-from tailproof.estimators.choice import Choice
+from tailproof.critics.task import Target, Task, on_log
+from tailproof.estimators.choice import Choice, SequentialChoice
 from tailproof.estimators.ladder import Blend, LoggedReturns, Rung, climb, logged_rung, single
-from tailproof.estimators.one_step import is_one_step, one_step_numbers
+from tailproof.estimators.one_step import evaluate_rows, is_one_step
 from tailproof.features import Features, as_features
 from tailproof.log.folds import Folds
-from tailproof.log.horizon import ends_by_the_clock, time_limit
+from tailproof.log.horizon import time_limit
 from tailproof.log.log import Log, discounted_returns
 from tailproof.parallel import Local
 from tailproof.parameters import Configurable
-from tailproof.profile.shape import RewardFit, RewardShape, measure, sums
-from tailproof.robust.gains import possible_values
+from tailproof.profile.one_step import OneStepRows
+from tailproof.profile.profile import LogProfile
+from tailproof.profile.shape import RewardFit, sums
+from tailproof.robust.gains import Scored, possible_values
 from tailproof.robust.huber_path import Nuisance, Path, huber_estimates
 from tailproof.robust.means import adaptive_huber, catoni, median_of_means
 from tailproof.robust.spreads import Hall, hall_spread
@@ -40,7 +42,7 @@ class MeanChoice:
 
     value: float
     how: str
-    shape: RewardShape  # of the log's rewards, with the units of the mean
+    rewards: RewardFit  # of the log, with the units of the mean
     asymmetry: float  # the evidence of skew
     skewed: bool  # whether the asymmetry is significant
     doubt: float
@@ -63,8 +65,8 @@ class MeanChoice:
 
     def with_influence(self, rows: FloatArray) -> MeanChoice:
         """Return the choice with these influences of the rows, (n,), in place of its own."""
-        count = self.shape.units
-        total = sums(self.shape.unit_of_row, rows, count) * count / len(rows)
+        count = self.rewards.shape.units
+        total = sums(self.rewards.unit_of_row, rows, count) * count / len(rows)
         total -= total.mean()
         error = float(np.sqrt((total**2).sum())) / count
         return replace(self, influence=total, error=error)
@@ -76,7 +78,7 @@ def choose_mean(rewards: RewardFit, weights: FloatArray, transition: FloatArray)
     `transition` is w·δ with r̃ in place of the rewards, (n,): noise that every mean shares.
     """
     fit, shape = rewards.fit, rewards.shape
-    unit, count = shape.unit_of_row, shape.units
+    unit, count = rewards.unit_of_row, shape.units
     n = len(weights)
     samples = sums(unit, weights * fit.residuals, count) * count / n
     common = sums(unit, transition, count) * count / n
@@ -102,7 +104,7 @@ def choose_mean(rewards: RewardFit, weights: FloatArray, transition: FloatArray)
     return MeanChoice(
         value=mean,
         how=how,
-        shape=shape,
+        rewards=rewards,
         asymmetry=asymmetry,
         skewed=skewed,
         doubt=abs(adaptive - mean) if unsure else 0.0,
@@ -175,25 +177,43 @@ class Auto(Configurable):
         """Large logs are sampled; the step is added to the states unless features are given."""
         return Capabilities(needs="sample", counts_steps=self.features is None)
 
-    def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
-        """Estimate the policy's value on each fold; with one fold, also record the choices made."""
+    def score(self, task: Task, profile: LogProfile, *, rng: np.random.Generator) -> Choice:
+        """Return the policy's value with its scores, and the choices made."""
         if is_one_step(task):
-            return one_step_numbers(task, folds, rng=rng)
-        found = []
+            rows = profile.one_step(one_step_key(int(rng.integers(2**63))))
+            policy = rows.in_order(task.action_probabilities)
+            return evaluate_rows(rows, policy, profile.reward_shape)
+        return evaluate_log(task, profile, self.features, rng, ridge=self.ridge)[0]
+
+    def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
+        """Estimate the policy's value on each fold."""
+        values, one_step = np.empty(folds.count), is_one_step(task)
+        key = one_step_key(int(rng.integers(2**63))) if one_step else 0
         for k in range(folds.count):
-            own = task if folds.count == 1 else _on(task, folds.log(task.log, k))
-            found.append(evaluate_log(own, self.features, rng, ridge=self.ridge))
-        return Numbers(
-            np.array([choice.value for choice, _ in found]),
-            tuple(blend.weights * blend.log.rewards for _, blend in found),
-            tuple(blend.weights for _, blend in found),
-            choice=found[0][0] if folds.count == 1 else None,
-        )
+            own = replace(task, log=folds.log(task.log, k), engine=Local())
+            if one_step:
+                rows = OneStepRows.of(own.log, key)
+                values[k] = evaluate_rows(rows, rows.in_order(own.action_probabilities)).value
+            else:
+                profile = LogProfile(own.log)
+                found, _ = evaluate_log(own, profile, self.features, rng, ridge=self.ridge)
+                values[k] = found.value
+        return Numbers(values)
+
+
+def one_step_key(seed: int) -> int:
+    """Return the key of the order of rows for a seed."""
+    return int(np.random.default_rng(seed).integers(2**63))
 
 
 def evaluate_log(
-    task: Task, features: Features | str | None, rng: np.random.Generator, *, ridge: Any = None
-) -> tuple[Choice, Blend]:
+    task: Task,
+    profile: LogProfile,
+    features: Features | str | None,
+    rng: np.random.Generator,
+    *,
+    ridge: Any = None,
+) -> tuple[SequentialChoice, Blend]:
     """Return the default method's estimate for one log.
 
     A log with more than 200,000 rows is reduced to random groups of episodes with about that many. If
@@ -201,40 +221,33 @@ def evaluate_log(
     step is added to the critics' states; the policy never sees it.
     """
     log = task.log
-    timed = features is None and ends_by_the_clock(log)
+    timed = features is None and profile.ends_by_the_clock
     if features is not None or log.n_transitions <= LADDER_ROWS:
-        return _evaluate(task, features, rng, ridge=ridge, timed=timed)
-    some = _on(task, _some_groups(log, LADDER_ROWS, task.seed))
-    choice, blend = _evaluate(some, None, rng, timed=timed)
+        return _evaluate(task, profile, features, rng, ridge=ridge, timed=timed)
+    sample = profile.sample(LADDER_ROWS, task.seed)
+    some = replace(task, log=sample.log, engine=Local())
+    choice, blend = _evaluate(some, sample, None, rng, timed=timed)
     if len(blend.rungs) == 1:
-        return _evaluate(task, blend.features, rng, timed=timed)
+        return _evaluate(task, profile, blend.features, rng, timed=timed)
     used = f"{some.log.n_transitions:,} of {log.n_transitions:,} rows"
     return replace(choice, critic=f"{choice.critic}; on {used}"), blend
 
 
-def _some_groups(log: Log, rows: int, seed: int) -> Log:
-    """Return a random subset of whole groups of episodes with about this many rows."""
-    place = place_of_group(log, seed)
-    order = np.argsort(place, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(log.lengths[order]), rows)) + 1
-    last = place[order[min(enough, len(order)) - 1]]
-    return log.take(np.flatnonzero(place <= last))
-
-
 def _evaluate(
     task: Task,
+    profile: LogProfile,
     features: Features | str | None,
     rng: np.random.Generator,
     *,
     ridge: Any = None,
     timed: bool = False,
-) -> tuple[Choice, Blend]:
+) -> tuple[SequentialChoice, Blend]:
     target = Target.of(task).with_step() if timed else Target.of(task)
     log = target.log
     # a constant reward c is worth c / (1 − γ) where nothing ends, so the median can be subtracted
     level = float(np.median(log.rewards)) if target.endless else 0.0
     offset = level / (1 - task.gamma) if target.endless else 0.0
-    rewards, by_log = log.rewards - level, measure(log)
+    rewards, by_log = log.rewards - level, profile.timed_rewards if timed else profile.rewards
     measured = by_log  # the logged value is by the log alone, the same for every policy
     tamed = _clipped(rewards, measured.fit)
     if features is None:
@@ -249,28 +262,32 @@ def _evaluate(
     own = valued(measured, blend, paired=target.starts_with_episodes, floor=blend.error)
     logged = valued(by_log, logged_rung(target, blend.rungs[0].system.groups), paired=True)
     mean, shape = own.mean, measured.shape
-    choice = Choice(
+    possible = possible_values(log.rewards)
+    choice = SequentialChoice(
         value=own.value,
-        measured=shape,
+        spread=replace(own.spread, allowance=blend.allowance + mean.doubt),
+        influence=own.influence,
+        limits=_limits(blend, own.spread.error, log.n_groups),
+        possible=possible,
+        declined=_why_not(target, blend, own.value, logged.value),
+        logged=Scored(
+            value=logged.value,
+            spread=logged.spread,
+            influence=logged.influence,
+            possible=possible,
+        ),
+        shape=shape,
         weights=blend.weights,
         estimator=mean.how,
         unit=shape.unit,
         units=shape.units,
         asymmetry=mean.asymmetry,
         skewed=mean.skewed,
-        spread=replace(own.spread, allowance=blend.allowance + mean.doubt),
         plain_error=mean.plain_error,
         critic=blend.words() + (f"; it knows the step, as {time_limit(log)}" if timed else ""),
         allowance=blend.allowance,
         disagreement=blend.disagreement,
         lost=blend.lost,
-        logged_value=logged.value,
-        logged_spread=logged.spread,
-        influence=own.influence,
-        logged_influence=logged.influence,
-        limits=_limits(blend, own.spread.error, log.n_groups),
-        possible=possible_values(log.rewards),
-        declined=_why_not(target, blend, own.value, logged.value),
         alternatives={name: own.base + value for name, value in mean.others(rng).items()},
         on_log=on_log(
             log.action_space,
@@ -333,9 +350,9 @@ def _clipped(rewards: FloatArray, fit: Regression) -> FloatArray:
 
 def _influence_auto(log: Log, mean: MeanChoice, starts: FloatArray | None) -> FloatArray:
     """Return the influence of each independent group of episodes on the estimate, (groups,)."""
-    group, units = log.group_of_episode, mean.shape.units
+    group, units = log.group_of_episode, mean.rewards.shape.units
     of_unit = np.zeros(units, dtype=np.intp)
-    of_unit[mean.shape.unit_of_row] = group[log.episode_of_row]
+    of_unit[mean.rewards.unit_of_row] = group[log.episode_of_row]
     sums = np.bincount(of_unit, mean.influence, minlength=log.n_groups) / units
     sums -= sums.mean()
     if starts is not None:
@@ -406,7 +423,3 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str |
             f"features= that can express its value"
         )
     return None
-
-
-def _on(task: Task, log: Log) -> Task:
-    return replace(task, log=log, engine=Local())

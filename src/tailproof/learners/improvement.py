@@ -30,10 +30,11 @@ from tailproof.critics.trees import (
 )
 from tailproof.errors import MethodError, TailproofError
 from tailproof.estimators.sequential import Auto
-from tailproof.log.folds import Folds, Whole
+from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.parameters import Configurable
 from tailproof.policies.forms import Always
+from tailproof.profile.profile import LogProfile
 from tailproof.robust.aggregates import Aggregate
 
 
@@ -100,19 +101,15 @@ class Constant(ScoreLearner):
         if self.action is not None:
             values[self.action] = 0.0
             return values
+        profile = LogProfile(task.log)
         for action in common_actions(task.log, self.least):
-            values[action] = self._value(task, action, key)
+            asked = replace(task, policy=Always(action), initial_states=None)
+            try:
+                found = Auto().score(asked, profile, rng=np.random.default_rng(key))
+            except TailproofError:  # no critic can be fitted for this action
+                continue
+            values[action] = found.value - found.standard_error
         return values
-
-    def _value(self, task: Task, action: int, key: int) -> float:
-        rng = np.random.default_rng(key)
-        asked = replace(task, policy=Always(action), initial_states=None)
-        try:
-            numbers = Auto().estimate(asked, Whole().assign(task.log, rng), rng=rng)
-        except TailproofError:  # no critic can be fitted for this action
-            return -np.inf
-        assert numbers.choice is not None
-        return float(numbers.values[0]) - numbers.choice.standard_error
 
 
 def common_actions(log: Log, least: float = 0.05) -> list[int]:

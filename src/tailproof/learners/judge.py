@@ -13,14 +13,15 @@ from tailproof.arrays import BoolArray, FloatArray
 from tailproof.critics.forest import cross_fit_forests
 from tailproof.critics.task import Task
 from tailproof.errors import TailproofError
-from tailproof.estimators.choice import Choice, OneStepChoice
+from tailproof.estimators.choice import Choice
 from tailproof.estimators.ladder import Blend, forest_rung, jackknife_error
-from tailproof.estimators.one_step import canonical_rows, evaluate_rows, is_one_step
+from tailproof.estimators.one_step import evaluate_rows, is_one_step
 from tailproof.estimators.sequential import FEWEST, evaluate_log, tame
 from tailproof.features.ladder import basis_for
 from tailproof.log.log import Log
 from tailproof.parallel import one_thread
 from tailproof.policies.forms import action_probabilities
+from tailproof.profile.profile import LogProfile
 
 _VALUES = 60  # most distinct values per column for states to count as discrete
 _REPEATED = 0.5  # most distinct states, as a share of the rows
@@ -136,12 +137,17 @@ class Judge:
     trees do not.
     """
 
-    log: Log
+    profile: LogProfile  # of these episodes, the same for all candidates
     gamma: float
     level: float
     seed: int
     seen: SeenPairs | None
     shift: float = 0.0
+
+    @property
+    def log(self) -> Log:
+        """The episodes."""
+        return self.profile.in_memory
 
     def after(self, clone: Any) -> Judge:
         """Return a judge with `shift` set from the estimated gain of the cloned behaviour."""
@@ -162,14 +168,15 @@ class Judge:
         law = action_probabilities(policy, states, self.log.n_actions)
         return sha256(law.tobytes()).digest()
 
-    def choice(self, policy: Any) -> tuple[Choice | OneStepChoice, Blend | None]:
+    def choice(self, policy: Any) -> tuple[Choice, Blend | None]:
         """Return the default estimate, and its critics if episodes have several steps."""
         task = Task(self.log, self.gamma, policy, None, seed=self.seed)
         rng = np.random.default_rng([self.seed, 5])
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
             if is_one_step(task):
-                return evaluate_rows(canonical_rows(task, rng)), None
-            return evaluate_log(task, None, rng)
+                rows = self.profile.one_step(int(rng.integers(2**63)))
+                return evaluate_rows(rows, rows.in_order(task.action_probabilities)), None
+            return evaluate_log(task, self.profile, None, rng)
 
     def __call__(self, policy: Any) -> Judgement:
         """Evaluate a policy."""
@@ -182,7 +189,8 @@ class Judge:
             log = self.log if blend is None else blend.log
             visits = None if blend is None else blend.weights
             cost += self.seen.cost(policy, log, visits, choice.value, self.gamma)
-        bound = choice.gain.lower_bound(self.level).value - cost
+        gain = choice.gain  # a gain whose interval is declined has a bound too, to rank candidates
+        bound = replace(gain, declined=None).lower_bound(self.level).value - cost
         low = high = None
         if choice.declined is None:
             interval = choice.interval(self.level)
@@ -192,7 +200,7 @@ class Judge:
             low=low,
             high=high,
             logged_value=choice.logged_value,
-            gain=choice.gain.value,
+            gain=gain.value,
             bound=float(bound) if np.isfinite(bound) else -np.inf,
             level=self.level,
             episodes=self.log.once.n_episodes,

@@ -19,12 +19,12 @@ from tailproof.critics.trees import (
     with_action,
 )
 from tailproof.errors import MethodError
-from tailproof.estimators.one_step import gcv_ridge
 from tailproof.features import Basis, PerAction, Standardise
 from tailproof.learners.exact_tree import best_tree, tree_arrays
 from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
+from tailproof.profile.one_step import gcv_ridge
 
 _PARTS = 3
 _TREES = 20

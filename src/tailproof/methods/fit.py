@@ -20,14 +20,16 @@ from tailproof.errors import (
     HorizonWarning,
     LogError,
     MethodError,
+    StateWarning,
     TailproofError,
 )
 from tailproof.log.folds import Folds
-from tailproof.log.horizon import ends_by_the_clock, time_limit, unknown_rest
+from tailproof.log.horizon import time_limit, unknown_rest
 from tailproof.log.log import LogView
 from tailproof.log.stored import AnyLog, LazyLog, in_memory, sample_to_budget
 from tailproof.methods.method import Method
 from tailproof.parallel import Engine, Local, one_thread
+from tailproof.profile.profile import LogProfile
 from tailproof.robust.means import Cap
 from tailproof.robust.streaming import Reduction, converse, quantiles
 
@@ -153,10 +155,10 @@ def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: 
     )
 
 
-def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
+def warn_of_a_hidden_horizon(profile: LogProfile, gamma: float) -> None:
     """Warn if the step tells more about the end of an episode than the state does."""
-    if gamma > 0 and ends_by_the_clock(log):
-        said = time_limit(log)
+    if gamma > 0 and profile.ends_by_the_clock:
+        said = time_limit(profile.log)
         warnings.warn(
             f"{said[0].upper()}{said[1:]}, and no state column tells the time: how much is still to "
             f"come depends on something that the state does not hold. The default evaluation adds the "
@@ -165,6 +167,13 @@ def warn_of_a_hidden_horizon(log: AnyLog, gamma: float) -> None:
             HorizonWarning,
             stacklevel=3,
         )
+
+
+def warn_of_the_log(profile: LogProfile, gamma: float) -> None:
+    """Warn of ends by the clock, and of what is wrong with the states, before a policy is learned."""
+    warn_of_a_hidden_horizon(profile, gamma)
+    for text in profile.misleading_states:
+        warnings.warn(text, StateWarning, stacklevel=4)
 
 
 def _some_episodes(log: AnyLog, folds: Folds, member: int) -> str:

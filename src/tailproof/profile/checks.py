@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -11,7 +11,6 @@ import scipy  # its parts are imported on first use
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.task import PolicyOnLog, Task
-from tailproof.errors import StateWarning
 from tailproof.log.horizon import predicted_by_others
 from tailproof.log.log import Log
 from tailproof.log.stored import AnyLog, LazyLog, action_counts
@@ -24,20 +23,44 @@ _BINS = 10  # quantile regions of other columns
 _NAMED = 3  # most regions to report
 
 
-def coverage(task: Task) -> tuple[str, ...]:
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A state column in ranges, and how often each action was logged in them."""
+
+    name: str
+    edges: list[tuple[float, float]]  # of each range
+    counts: IntArray  # (ranges, A)
+    of_probe: IntArray  # (m,) the range of each probed row
+
+    @property
+    def sizes(self) -> IntArray:
+        """Rows in each range, (ranges,)."""
+        return np.asarray(self.counts.sum(axis=1))
+
+
+def probed_rows(log: Log) -> IntArray:
+    """Return the rows in which policies are asked about coverage: evenly spaced, (m,)."""
+    return np.arange(0, log.n_transitions, max(1, log.n_transitions // _ROWS))
+
+
+def regions_of(log: Log) -> Iterator[Region]:
+    """Yield the ranges of the first 50 state columns."""
+    probed = probed_rows(log)
+    for j, name in enumerate(log.state_names[:_COLUMNS]):
+        edges, region = _ranges(log.states[:, j], probed)
+        places = region * log.n_actions + log.actions
+        counts = np.bincount(places, minlength=len(edges) * log.n_actions)
+        yield Region(name, edges, counts.reshape(len(edges), log.n_actions), region[probed])
+
+
+def coverage(task: Task, some: Log, regions: Sequence[Region]) -> tuple[str, ...]:
     """Return sentences about the policy's actions that the log does not cover.
 
     These are actions that were never logged, and regions of a state column in which an action of the
-    policy was never logged although it is common elsewhere.
+    policy was never logged although it is common elsewhere. `some` is the log or, if it stays on disk,
+    some of its episodes; `regions` are those of `some`.
     """
-    log = task.log
-    if not log.is_discrete:
-        return ()
-    logged = action_counts(log) > 0
-    if log.stays_on_disk and logged.all():
-        return ()  # checking regions is not worth a pass over a log on disk
-    some = _some_episodes(log) if log.stays_on_disk else log
-    rows = np.arange(0, some.n_transitions, max(1, some.n_transitions // _ROWS))
+    log, rows = task.log, probed_rows(some)
     if some is log and len(rows) == log.n_transitions:
         chances = here = task.action_probabilities
     else:
@@ -50,9 +73,10 @@ def coverage(task: Task) -> tuple[str, ...]:
     found = [
         f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but the "
         f"log never does: nothing is known of its value, and the critics assume zero."
-        for action in np.flatnonzero(~logged & (share > 0)).tolist()
+        for action in np.flatnonzero((action_counts(log) == 0) & (share > 0)).tolist()
     ]
-    largest = sorted(_holes(some, rows, here), key=lambda hole: -hole[0])
+    holes = (hole for region in regions for hole in _holes(some, region, here))
+    largest = sorted(holes, key=lambda hole: -hole[0])
     return (*found, *(said for _, said in largest[:_NAMED]))
 
 
@@ -68,53 +92,50 @@ def too_few_rows(found: PolicyOnLog | None) -> tuple[str, ...]:
     )
 
 
-def _some_episodes(log: LazyLog) -> Log:
+def some_episodes(log: LazyLog) -> Log:
     """Return evenly spaced episodes with about 20,000 rows."""
     allowed = min(_ROWS, int(log.memory_budget * log.n_transitions / log.bytes_in_memory))
     every = max(1, -(-log.n_transitions // max(allowed, 1)))
     return log.take(np.arange(0, log.n_episodes, every), count_actions=False).load()
 
 
-def _holes(log: Log, rows: IntArray, chances: FloatArray) -> Iterator[tuple[float, str]]:
-    """Yield the regions of single columns in which the policy's action was never logged.
+def _holes(log: Log, region: Region, chances: FloatArray) -> Iterator[tuple[float, str]]:
+    """Yield the ranges of a column in which the policy's action was never logged.
 
     Each is a pair: how often the policy takes the action there, and a sentence. `chances` are the
-    policy's probabilities at some rows, (m, A).
+    policy's probabilities at the probed rows, (m, A).
     """
-    n_actions = log.n_actions
-    overall = np.bincount(log.actions, minlength=n_actions) / log.n_transitions
-    for j, name in enumerate(log.state_names[:_COLUMNS]):
-        edges, region = _regions(log.states[:, j])
-        size = np.bincount(region, minlength=len(edges))
-        counts = np.bincount(region * n_actions + log.actions, minlength=len(edges) * n_actions)
-        counts = counts.reshape(len(edges), n_actions)
-        asked = np.maximum(np.bincount(region[rows], minlength=len(edges)), 1)
-        for action in np.flatnonzero(overall > 0).tolist():
-            own = np.bincount(region[rows], chances[:, action], minlength=len(edges)) / asked
-            empty = (counts[:, action] == 0) & (own >= RULES.hole_policy)
-            for is_empty, run in groupby(range(len(edges)), key=empty.__getitem__):
-                there = list(run)
-                (low, _), (_, high), count = edges[there[0]], edges[there[-1]], size[there].sum()
-                least = RULES.hole_rows if low == high else RULES.hole_range
-                enough = count >= least and overall[action] * count >= RULES.hole_expected
-                if is_empty and enough:
-                    share = float(np.average(own[there], weights=size[there]))
-                    place = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-                    yield (
-                        count * share,
-                        f"Where {name} is {place} ({count:,} rows) the policy takes action "
-                        f"{_label(log, action)} in {share:.0%}, but the log never does: nothing there "
-                        f"says what it is worth.",
-                    )
+    edges, size, counts = region.edges, region.sizes, region.counts
+    overall = counts.sum(axis=0) / log.n_transitions
+    asked = np.maximum(np.bincount(region.of_probe, minlength=len(edges)), 1)
+    for action in np.flatnonzero((overall > 0) & (counts == 0).any(axis=0)).tolist():
+        own = np.bincount(region.of_probe, chances[:, action], minlength=len(edges)) / asked
+        empty = (counts[:, action] == 0) & (own >= RULES.hole_policy)
+        for is_empty, run in groupby(range(len(edges)), key=empty.__getitem__):
+            there = list(run)
+            (low, _), (_, high), count = edges[there[0]], edges[there[-1]], size[there].sum()
+            least = RULES.hole_rows if low == high else RULES.hole_range
+            enough = count >= least and overall[action] * count >= RULES.hole_expected
+            if is_empty and enough:
+                share = float(np.average(own[there], weights=size[there]))
+                place = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+                yield (
+                    count * share,
+                    f"Where {region.name} is {place} ({count:,} rows) the policy takes action "
+                    f"{_label(log, action)} in {share:.0%}, but the log never does: nothing there "
+                    f"says what it is worth.",
+                )
 
 
-def _regions(column: FloatArray) -> tuple[list[tuple[float, float]], IntArray]:
-    """Return the ends of each region of a column, and the region of each row, (n,)."""
-    values = np.unique(column)
+def _ranges(column: FloatArray, probed: IntArray) -> tuple[list[tuple[float, float]], IntArray]:
+    """Return the ends of each range of a column, and the range of each row, (n,)."""
+    values = np.unique(column[probed])
+    if len(values) <= _FEW_VALUES and len(probed) < len(column):
+        values = np.unique(column)
     if len(values) > _FEW_VALUES:
         inner = np.unique(np.quantile(column, np.arange(1, _BINS) / _BINS))
         region = np.searchsorted(inner, column, side="left")
-        ends = [float(values[0]), *map(float, inner), float(values[-1])]
+        ends = [float(column.min()), *map(float, inner), float(column.max())]
         return list(pairwise(ends)), region
     return [(float(each),) * 2 for each in values], np.searchsorted(values, column)
 
@@ -135,12 +156,6 @@ def misleading_states(log: AnyLog) -> tuple[str, ...]:
     if not isinstance(log, Log):
         return ()
     return (*_missing_codes(log), *_hidden_history(log))
-
-
-def warn_of_misleading_states(log: AnyLog) -> None:
-    """Warn of what is wrong with the states."""
-    for text in misleading_states(log):
-        warnings.warn(text, StateWarning, stacklevel=4)
 
 
 def _missing_codes(log: Log) -> list[str]:

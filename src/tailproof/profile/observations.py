@@ -8,7 +8,8 @@ import numpy as np
 
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.log.log import Log
-from tailproof.robust.spreads import Events, Rare, Spread, hall_spread
+from tailproof.robust.gains import Scored, possible_values
+from tailproof.robust.spreads import Events, Rare, Spread, centred, hall_spread
 from tailproof.rules import RULES
 
 _FEW = 10  # with fewer rows, an action may lack a common reward by chance
@@ -98,23 +99,33 @@ def rare_spread(
     return Rare(common, sides[0], sides[1], common_error)
 
 
-def logged_spread(
+def logged_scores(
     observations: Observations,
     returns: FloatArray,
     *,
     common: FloatArray | None = None,
     policy_is_rare: bool = False,
-) -> Spread:
-    """Return the spread of the logged mean.
+    robust: float | None = None,
+) -> Scored:
+    """Return the logged mean with its scores.
 
-    `common` is the common reward of each sample's action, (n,), if there is one. If the policy's own
-    interval is one of rare events, no tail point is added here, because both intervals use the same
-    observed event sizes.
+    `common` is the common reward of each sample's action, (n,), if there is one; `robust` a robust mean
+    that replaces the plain one. If the policy's own interval is one of rare events, no tail point is
+    added here, because both intervals use the same observed event sizes.
     """
+    mean = float(returns.mean())
+    influence = observations.influence(returns - mean)
+    spread: Spread
     if common is not None and 0 < observations.events(returns != common) < RULES.rare_events:
         usual, error = float(common.mean()), float(common.std()) / np.sqrt(len(common))
         even = np.ones(len(common))
-        return rare_spread(observations, usual, returns - common, even, common_error=error)
-    mean, every = float(returns.mean()), np.ones(observations.count, dtype=bool)
-    influence = observations.influence(returns - mean)
-    return hall_spread(mean, influence, every, look_beyond=not policy_is_rare)
+        spread = rare_spread(observations, usual, returns - common, even, common_error=error)
+    else:
+        every = np.ones(observations.count, dtype=bool)
+        spread = hall_spread(mean, influence, every, look_beyond=not policy_is_rare)
+    return Scored(
+        value=mean if robust is None else robust,
+        spread=spread if robust is None else centred(spread, robust),
+        influence=influence,
+        possible=possible_values(returns),
+    )

@@ -6,7 +6,7 @@ It is measured on the residuals of a robust regression of the reward on state an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,6 @@ from tailproof.critics.linear import Regression, huber_regression, robust_scale
 from tailproof.features import Features, table_for
 from tailproof.features.ladder import KNOTS, basis_for
 from tailproof.files import plain
-from tailproof.log.horizon import ends_by_the_clock, with_step
 from tailproof.log.log import Log
 from tailproof.profile.observations import common_rewards, common_value
 from tailproof.robust.huber_path import asymmetry_by_action, huber_estimates
@@ -28,7 +27,7 @@ _COMPARED = 4_000  # rows on which the two regressions are compared
 _LARGE = 100  # largest asymmetry that is shown as a number
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RewardShape:
     """Tails, skew and clustering of the rewards' residuals after regression on state and action.
 
@@ -45,7 +44,6 @@ class RewardShape:
     index: float  # tail index of the heavier side
     sparse: bool  # whether few rewards differ from a common one, or are of another size than others
     worthwhile: bool  # whether a robust mean reduces the variance enough to risk its bias
-    unit_of_row: IntArray = field(repr=False)  # (n,)
     jackpots: bool = False  # whether they are sparse by size only, without a common reward
 
     @property
@@ -115,6 +113,7 @@ class RewardFit:
     """The shape of a log's rewards, and a regression r̃ of them."""
 
     shape: RewardShape
+    unit_of_row: IntArray  # (n,) the unit of the shape
     features: Features
     phi: FloatArray  # (n, d)
     fit: Regression
@@ -129,7 +128,7 @@ def measure(log: Log) -> RewardFit:
     low, rewards = basis_for(log), log.rewards - float(np.median(log.rewards))
     phi = low(log.states, log.actions)
     fit = huber_regression(phi, rewards)
-    shape = _shape(log, fit.residuals)
+    shape, unit = _shape(log, fit.residuals)
     some = slice(None, None, max(1, log.n_transitions // _COMPARED))
     if shape.tails == "heavy" or shape.skewed:
         high = table_for(log) or basis_for(log, knots=KNOTS)
@@ -137,23 +136,12 @@ def measure(log: Log) -> RewardFit:
             richer = huber_regression(high(log.states[some], log.actions[some]), rewards[some])
             if robust_scale(richer.residuals) < RULES.richer * robust_scale(fit.residuals):
                 every = high(log.states, log.actions)
-                shape = _shape(log, huber_regression(every, rewards).residuals)
-    return RewardFit(shape, low, phi, fit)
+                shape, unit = _shape(log, huber_regression(every, rewards).residuals)
+    return RewardFit(shape, unit, low, phi, fit)
 
 
-def reward_shape(log: Log) -> RewardShape:
-    """Return tails, skew and clustering of a log's rewards.
-
-    >>> from tailproof.noise import StudentT
-    >>> from tailproof.worlds import CartPole
-    >>> shape = reward_shape(CartPole().log(noise=StudentT(1.2), seed=3))
-    >>> shape.tails, shape.skewed, shape.unit
-    ('heavy', False, 'step')
-    """
-    return measure(with_step(log) if ends_by_the_clock(log) else log).shape
-
-
-def _shape(log: Log, residuals: FloatArray) -> RewardShape:
+def _shape(log: Log, residuals: FloatArray) -> tuple[RewardShape, IntArray]:
+    """Return the shape of residuals, (n,), and the unit of each row, (n,)."""
     residuals = residuals / (float(np.abs(residuals).max()) or 1.0)  # squares must not overflow
     unit, of_row = clusters(log, np.abs(residuals))
     units = int(of_row.max()) + 1
@@ -170,7 +158,7 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
     else:
         common = common_value(log.rewards)
     jackpots = common is None and has_jackpots(residuals, log.actions if log.is_discrete else None)
-    return RewardShape(
+    shape = RewardShape(
         unit=unit,
         units=units,
         gain=float(np.sqrt(plain / best)) if best > 0 else 1.0,
@@ -179,8 +167,8 @@ def _shape(log: Log, residuals: FloatArray) -> RewardShape:
         sparse=common is not None or jackpots,
         jackpots=jackpots,
         worthwhile=plain >= _worth(units) * best,
-        unit_of_row=of_row,
     )
+    return shape, of_row
 
 
 def has_jackpots(samples: FloatArray, actions: IntArray | None = None) -> bool:

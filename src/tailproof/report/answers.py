@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailproof.doors.verdict import GainVerdict, upper_bound, verdict_on
-from tailproof.errors import LevelError, MethodError
+from tailproof.errors import LevelError
 from tailproof.files import plain
 from tailproof.log.spaces import Discrete
 from tailproof.report.blocks import (
@@ -248,7 +248,7 @@ class ReadEstimate:
             "difference": estimate.gain.interval,
             "bound of the difference": estimate.gain.lower_bound,
         }
-        if estimate.choice is None and estimate.why_no_folds is None:
+        if estimate.choice is None and estimate.folds.declined is None:
             asked |= {
                 "value, by Student's t": lambda level: estimate.interval(level, kind="t"),
                 "bound, by Student's t": lambda level: estimate.lower_bound(level, kind="t"),
@@ -275,11 +275,7 @@ def estimate_answer(
 ) -> Answer:
     """Return the blocks of an estimate."""
     read = ReadEstimate(estimate, level)
-    try:
-        gain = read.gain
-    except MethodError:  # it was stored without the log
-        said = f"{name} would {read.quantity.verb} {number(read.value)} {estimate.unit}."
-        return (Headline(said),)
+    gain = read.gain
     headline = Headline(gain.sentence(name), str(gain.verdict), _mood(gain.verdict))
     blocks: list[Block | Section] = [headline, read.facts()]
     if limit := limits_most(read):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan, pi, sqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy  # its parts are imported on first use
@@ -16,8 +16,10 @@ from tailproof.errors import LevelError
 from tailproof.robust.intervals import (
     Bound,
     Interval,
+    fold_t_interval,
     order_statistic_interval,
     order_statistic_lower_bound,
+    tail_aware_lower_bound,
 )
 from tailproof.robust.spreads import AllEqual, Hall, Spread, ends_alone
 from tailproof.robust.tails import check_level, mad
@@ -179,7 +181,7 @@ class UncertainValue:
 
     value: float
     spread: Spread | Mover | Quotient
-    limits: str  # what determines the width of the interval, in words
+    limits: str = ""  # what determines the width of the interval, in words
     declined: str | None = None  # why no interval is given
     possible: tuple[float, float] = (-inf, inf)  # smallest and largest value that is possible
 
@@ -282,37 +284,126 @@ class PairedGain(UncertainValue, ValueGain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldGain(ValueGain):
-    """A gain paired by folds: `fold_values` are the differences where both are finite, (K,).
+class Scored(UncertainValue):
+    """A value and its scores: the influence of each independent unit on it.
 
-    Its value is the difference of the two estimates, not the median of these.
+    Values of the same units have differences and ratios: ``first - second``, ``first / second``.
     """
 
-    fold_values: FloatArray = field(repr=False)
+    spread: Spread  # of the value before it was shrunk towards a more stable one
+    influence: FloatArray | None = field(repr=False)  # (U,) centred at 0; None for a known number
+
+    @classmethod
+    def known(cls, value: float) -> Scored:
+        """Return a number without an error."""
+        return Scored(value=value, spread=Hall(value), influence=None)
+
+    def __sub__(self, other: Scored) -> PairedGain:
+        return PairedGain(
+            value=difference(self.value, other.value),
+            reference=other.value,
+            spread=Mover(self.spread, other.spread, self.correlation(other)),
+            declined=self.declined or other.declined,
+        )
+
+    def __truediv__(self, other: Scored) -> UncertainValue:
+        ratio = Quotient(self.spread, other.spread, self.correlation(other))
+        return UncertainValue(
+            value=ratio.centre,
+            spread=ratio,
+            limits=_NOTE,
+            declined=self.declined or other.declined,
+        )
+
+    def correlation(self, other: Scored) -> float:
+        """Return the correlation of the two values; 0 if one of them is a known number."""
+        first, second = self.influence, other.influence
+        if first is None or second is None:
+            return 0.0
+        sizes = float((first**2).sum() * (second**2).sum())
+        return float((first * second).sum()) / sizes**0.5 if sizes > 0 else 0.0
+
+
+IntervalKind = Literal["order", "t"]
+FoldBoundKind = Literal["order", "t", "tail-aware"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldValues:
+    """A value that combines those of K folds; `declined` is why these give no interval, or None."""
+
+    value: float
+    all_folds: FloatArray = field(repr=False)  # (K,), NaN for a fold that was left out
+    declined: str | None = None
+
+    @property
+    def fold_values(self) -> FloatArray:
+        """The values of the folds that were not left out."""
+        return self.all_folds[np.isfinite(self.all_folds)]
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the difference; NaN where there are no independent folds."""
+        """Standard error from the spread of the folds; NaN where they are not independent."""
         return nan if self.declined else fold_error(self.fold_values)
+
+    def interval(self, level: float = 0.9, *, kind: IntervalKind = "order") -> Interval:
+        """Return an interval of the folds, widened to contain the value."""
+        values = self.independent_values(level, "interval")
+        make = fold_t_interval if kind == "t" else order_statistic_interval
+        return holding(make(values, level=level), self.value)
+
+    def lower_bound(
+        self, level: float = 0.9, *, kind: FoldBoundKind = "order", tail_index: float | None = None
+    ) -> Bound:
+        """Return a lower bound of the folds, never above the value."""
+        values = self.independent_values(level, "lower bound")
+        if kind == "tail-aware":
+            found = tail_aware_lower_bound(values, level=level, tail_index=tail_index)
+        elif kind == "t":
+            if not 0.5 < level < 1:
+                raise LevelError(
+                    f"level must lie strictly between 0.5 and 1. Got {level!r} instead."
+                )
+            both = fold_t_interval(values, level=2 * level - 1)
+            found = Bound(
+                value=both.low, level=level, requested=level, kind="fold t", note=both.note
+            )
+        else:
+            found = order_statistic_lower_bound(values, level=level)
+        return below(found, self.value)
+
+    def independent_values(self, level: float, what: str) -> FloatArray:
+        """Return the values of the folds; raise if no interval of them would hold."""
+        if self.declined:
+            raise LevelError(f"There is no {100 * level:g} % {what}. {self.declined}")
+        return self.fold_values
+
+    def __sub__(self, other: FoldValues) -> FoldGain:
+        return FoldGain(
+            value=difference(self.value, other.value),
+            reference=other.value,
+            all_folds=self.all_folds - other.all_folds,
+            declined=self.declined,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldGain(FoldValues, ValueGain):
+    """A gain paired by folds.
+
+    Its value is the difference of the two estimates, not the median of the folds' differences.
+    """
 
     @property
     def won(self) -> int:
         """Number of folds in which the difference is positive."""
         return int(np.count_nonzero(self.fold_values > 0))
 
-    def interval(self, level: float = 0.9) -> Interval:
-        """Return an interval from order statistics of the folds' differences; it contains the value."""
-        self._require()
-        return holding(order_statistic_interval(self.fold_values, level=level), self.value)
-
-    def lower_bound(self, level: float = 0.9) -> Bound:
-        """Return a bound from order statistics of the folds' differences, never above the value."""
-        self._require()
-        return below(order_statistic_lower_bound(self.fold_values, level=level), self.value)
-
-    def _require(self) -> None:
-        if self.declined is not None:
+    def independent_values(self, level: float, what: str) -> FloatArray:  # noqa: ARG002
+        """Return the differences of the folds; raise if no interval of them would hold."""
+        if self.declined:
             raise LevelError(self.declined)
+        return self.fold_values
 
 
 def difference(value: float, reference: float) -> float:
@@ -347,11 +438,3 @@ def holding(interval: Interval, value: float) -> Interval:
 def below(bound: Bound, value: float) -> Bound:
     """Return the bound, lowered to the value if it lies above."""
     return replace(bound, value=min(bound.value, value))
-
-
-def correlation_of(first: FloatArray, second: FloatArray | None) -> float:
-    """Return the correlation of two values from the influences of the same units, (U,) each."""
-    if second is None:
-        return 0.0
-    sizes = float((first**2).sum() * (second**2).sum())
-    return float((first * second).sum()) / sizes**0.5 if sizes > 0 else 0.0

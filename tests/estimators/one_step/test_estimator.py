@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tailproof import Always, Log, Method, Split, Uniform, compare, evaluate
 from tailproof.errors import LevelError, LogError
-from tailproof.estimators import one_step as weights
 from tailproof.estimators.sequential import Auto
+from tailproof.profile import one_step as weights
 
 
 class Tilted:

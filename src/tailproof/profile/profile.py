@@ -1,0 +1,113 @@
+"""LogProfile: what a log shows, whatever the policy, computed once and on demand."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from tailproof.critics.task import Task, some_groups
+from tailproof.log.horizon import ends_by_the_clock, with_step
+from tailproof.log.log import Log
+from tailproof.log.stored import AnyLog, action_counts
+from tailproof.profile.checks import (
+    Region,
+    coverage,
+    misleading_states,
+    regions_of,
+    some_episodes,
+)
+from tailproof.profile.one_step import OneStepRows
+from tailproof.profile.shape import RewardFit, RewardShape, measure
+from tailproof.rules import RULES
+
+
+class LogProfile:
+    """The facts about a log that no policy changes.
+
+    Every fact is computed when it is first asked for, and kept. The doors pass one profile to all
+    policies of a `compare`, all candidates of a `learn`, and from an evaluation to its report; pass it
+    in place of the log to share it between calls. Results never hold a profile.
+
+    Examples
+    --------
+    >>> from tailproof import LogProfile, evaluate
+    >>> from tailproof.worlds import CartPole
+    >>> world = CartPole()
+    >>> profile = LogProfile(world.log(episodes=20, seed=1))
+    >>> profile.ends_by_the_clock
+    False
+    >>> estimate = evaluate(profile, world.target(), gamma=0.99)
+    """
+
+    def __init__(self, log: AnyLog) -> None:
+        self.log = log
+        self._one_step: dict[int, OneStepRows] = {}
+        self._samples: dict[tuple[int, int], LogProfile] = {}
+
+    def of(self, log: AnyLog) -> LogProfile:
+        """Return the profile of a log that was made from this one: this profile if it is the same."""
+        return self if log is self.log else LogProfile(log)
+
+    @property
+    def in_memory(self) -> Log:
+        """The log, in memory."""
+        log = self.log
+        return log if isinstance(log, Log) else log.load()
+
+    @cached_property
+    def ends_by_the_clock(self) -> bool:
+        """Whether the step of an episode tells more about its end than the state does."""
+        return ends_by_the_clock(self.log)
+
+    @cached_property
+    def rewards(self) -> RewardFit:
+        """A robust regression of the rewards on state and action, and the shape of its residuals."""
+        return measure(self.in_memory)
+
+    @cached_property
+    def timed_rewards(self) -> RewardFit:
+        """The same with the step added to the states."""
+        return measure(with_step(self.in_memory))
+
+    @cached_property
+    def reward_shape(self) -> RewardShape:
+        """Tails, skew and clustering of the rewards beyond what state (and clock) and action explain.
+
+        That of a one-step log with more than 200,000 rows is measured on a sample of them.
+        """
+        log = self.in_memory
+        if log.is_bandit:  # the regression itself is not needed again
+            return measure(some_groups(log, RULES.settled, seed=0)).shape
+        return (self.timed_rewards if self.ends_by_the_clock else self.rewards).shape
+
+    @cached_property
+    def misleading_states(self) -> tuple[str, ...]:
+        """What is wrong with the states, in sentences."""
+        return misleading_states(self.log)
+
+    @cached_property
+    def _probe(self) -> tuple[Log, tuple[Region, ...]]:
+        """The log, or some episodes of one on disk, and the ranges of its state columns."""
+        some = self.log if isinstance(self.log, Log) else some_episodes(self.log)
+        return some, tuple(regions_of(some))
+
+    def coverage(self, task: Task) -> tuple[str, ...]:
+        """Return sentences about the actions of the task's policy that the log does not cover."""
+        log = self.log
+        if not log.is_discrete:
+            return ()
+        if log.stays_on_disk and action_counts(log).all():
+            return ()  # checking regions is not worth a pass over a log on disk
+        return coverage(task, *self._probe)
+
+    def one_step(self, key: int) -> OneStepRows:
+        """Return the rows of a one-step log in an order set by the key, with models of the reward."""
+        if key not in self._one_step:
+            self._one_step = {key: OneStepRows.of(self.in_memory, key)}
+        return self._one_step[key]
+
+    def sample(self, rows: int, seed: int) -> LogProfile:
+        """Return the profile of random groups of episodes with about this many rows."""
+        if (rows, seed) not in self._samples:
+            some = some_groups(self.in_memory, rows, seed=seed)
+            self._samples = {(rows, seed): self.of(some)}
+        return self._samples[rows, seed]
