@@ -314,7 +314,7 @@ class IPS(Configurable):
     ) -> OneStepChoice | None:
         """Return the policy's value with the scores of the rows; None if all weights are 0."""
         log, weights = task.log, importance_weights(task, self.reweight)
-        return weighted_choice(
+        found = weighted_choice(
             log,
             log.rewards,
             weights,
@@ -324,6 +324,7 @@ class IPS(Configurable):
             cautions=_cautions(self.mean, self.reweight),
             point=self._mean(log, weights, rng),
         )
+        return None if found is None else replace(found, weights=weights)
 
     def _mean(self, log: Log, weights: FloatArray, rng: np.random.Generator) -> float:
         found = unit_mean(weights * log.rewards, log, mean=self.mean, unit=self.unit, rng=rng)
@@ -375,7 +376,7 @@ class BanditDR(Configurable):
             return None  # not every row has a score
         weights = importance_weights(task, self.reweight)
         numbers, scores = self._corrected(task, Whole().assign(log, rng), weights, rng)
-        return scored_choice(
+        found = scored_choice(
             log,
             scores,
             weights=weights,
@@ -383,6 +384,7 @@ class BanditDR(Configurable):
             cautions=_cautions(self.mean, self.reweight),
             point=float(numbers.values[0]),
         )
+        return replace(found, weights=weights)
 
     def _corrected(
         self, task: Task, folds: Folds, weights: FloatArray, rng: np.random.Generator
