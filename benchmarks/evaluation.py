@@ -87,7 +87,7 @@ def main() -> int:
 
     def ours(name: str, on: Log = log, folds: int | None = FOLDS) -> float:
         chosen = method(name, folds=folds, ridge=Absolute(0.01))
-        return evaluate(on, policy, method=chosen, gamma=GAMMA).value
+        return evaluate(on, policy, method=chosen, gamma=GAMMA, logged=False).value
 
     signs = 2 * policy(log.states) - 1
     direction = np.linalg.lstsq(log.states, signs)[0]
@@ -109,7 +109,9 @@ def main() -> int:
         episodes = 10 ** (power - 2)
         copies = log.take(np.arange(episodes) % 100)
         run = seconds(
-            lambda on=copies: evaluate(on, fast_policy, method="roam-dm", gamma=GAMMA),
+            lambda on=copies: evaluate(
+                on, fast_policy, method="roam-dm", gamma=GAMMA, logged=False
+            ),
             3 if power < 7 else 1,
         )
         growth[10**power] = run / 10**power * 1e9

@@ -113,11 +113,11 @@ def opened(folder: Path, engine: Engine | None = None) -> Any:
 def measure(folder: Path, name: str) -> dict[str, float]:
     """Return how long opening and evaluating took, the peak of memory, and the value."""
     chosen = METHODS[name]()
-    evaluate(opened(folder.parent / "warm"), policy, method=chosen, gamma=GAMMA)
+    evaluate(opened(folder.parent / "warm"), policy, method=chosen, gamma=GAMMA, logged=False)
     began = time.perf_counter()
     log = opened(folder)
     was_open = time.perf_counter()
-    value = evaluate(log, policy, method=chosen, gamma=GAMMA).value
+    value = evaluate(log, policy, method=chosen, gamma=GAMMA, logged=False).value
     return {
         "seconds": time.perf_counter() - began,
         "opening": was_open - began,
@@ -255,7 +255,7 @@ def killed_workers(folder: Path, millions: int) -> Results:
 
     data = generated(folder, 4, millions)
     log, chosen = opened(data), METHODS["roam-dm"]()
-    wanted = evaluate(log, policy, method=chosen, gamma=GAMMA)
+    wanted = evaluate(log, policy, method=chosen, gamma=GAMMA, logged=False)
     with tempfile.TemporaryDirectory() as notes, cluster(3):
         driver, killed = os.getpid(), []
 
@@ -276,7 +276,9 @@ def killed_workers(folder: Path, millions: int) -> Results:
 
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        found = evaluate(log, noted, method=chosen, gamma=GAMMA, engine=Ray(retries=5))
+        found = evaluate(
+            log, noted, method=chosen, gamma=GAMMA, logged=False, engine=Ray(retries=5)
+        )
         assert len(killed) == 2, "The run was over before its workers were killed."
     same = found.value == wanted.value and np.array_equal(found.fold_values, wanted.fold_values)
     return {f"Ray, {millions} million rows, two workers of three killed: same bits": float(same)}
@@ -294,7 +296,9 @@ def two_workers(folder: Path, variables: int, millions: int, repeats: int) -> Re
         for where in (small, *[data] * repeats):
             began = time.perf_counter()
             log = opened(where, engine)
-            evaluate(log, policy, method=METHODS["roam-dm"](), gamma=GAMMA, engine=engine)
+            evaluate(
+                log, policy, method=METHODS["roam-dm"](), gamma=GAMMA, logged=False, engine=engine
+            )
             if where is data:
                 best = min(best, time.perf_counter() - began)
         return best

@@ -149,7 +149,9 @@ class Estimators:
         row, known = critic_settings(self.settings, name, stopping)
         chosen, seed = method(row, **known, **changes), self.job.integer(1)
         with unheard():
-            return evaluate(self.log, CartPole().target(), method=chosen, gamma=GAMMA, seed=seed)
+            return evaluate(
+                self.log, CartPole().target(), method=chosen, gamma=GAMMA, seed=seed, logged=False
+            )
 
     def add(self, name: str, stopping: str = "", **changes: Any) -> None:
         """Add the row of a method with its own fit."""

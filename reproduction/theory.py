@@ -103,6 +103,7 @@ def evaluation_errors(job: Job) -> list[Row]:
                         gamma=settings["gamma"],
                         initial_states=np.eye(mdp.n_states),
                         seed=int(rng.integers(2**31)),
+                        logged=False,
                     )
                 bound = float(np.quantile(np.abs(found.fold_values - truth), 0.75))
                 row = {"method": name, "delta": delta, "folds": folds}

@@ -481,7 +481,7 @@ def compare(
         known: list[LoggedValue] = []  # of the logged policy on the folds, once for all policies
 
         def run(policy: Any) -> Estimate:
-            logged = known[0] if known else None
+            logged = known[0] if known else True
             found = estimate_policy(
                 data, policy, chosen, gamma=discount, seed=seed, engine=where, logged=logged
             )

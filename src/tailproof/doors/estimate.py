@@ -329,7 +329,7 @@ class FoldEstimate(Estimate):
     """A value that combines those of K members, with their critics if the base fits any."""
 
     by_fold: FoldValues
-    logged_by_fold: LoggedValue
+    logged_by_fold: LoggedValue | None = None
     critics: Critics | None = field(default=None, repr=False)
     #: Q_k at starts, (K, P), of methods that are combined there.
     point_values: FloatArray | None = field(default=None, repr=False)
@@ -348,6 +348,10 @@ class FoldEstimate(Estimate):
     @property
     def logged(self) -> LoggedValue:
         """The value of the logged policy on the same folds."""
+        if self.logged_by_fold is None:
+            raise MethodError(
+                "The logged policy's value was not estimated: call evaluate without logged=False."
+            )
         return self.logged_by_fold
 
     def interval(self, level: float = 0.9, *, kind: IntervalKind | None = None) -> Interval:

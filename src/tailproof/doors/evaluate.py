@@ -239,6 +239,7 @@ def evaluate(
     method: str | Method = "auto",
     gamma: float | None = None,
     initial_states: npt.ArrayLike | None = None,
+    logged: bool = True,
     seed: int | None = None,
     random_state: int | None = None,
     engine: str | Engine | None = None,
@@ -267,6 +268,9 @@ def evaluate(
         The discount. 1 needs every episode to terminate; a log of one-step episodes needs none.
     initial_states
         Where the policy starts, (m, p); by default the first states of the episodes.
+    logged
+        Whether the logged policy's value is estimated too, for the gain over it. Methods with folds
+        need a second fit for it where episodes were cut off; the default method always has it.
     seed
         Seeds the partition and everything else that is drawn.
     random_state
@@ -298,7 +302,14 @@ def evaluate(
         data = profile.of(prepare(profile.log, chosen, where, seed=seed))
         starts = _starts(data.log, initial_states)
         return estimate_policy(
-            data, policy, chosen, gamma=gamma, initial_states=starts, seed=seed, engine=where
+            data,
+            policy,
+            chosen,
+            gamma=gamma,
+            initial_states=starts,
+            seed=seed,
+            engine=where,
+            logged=logged,
         )
 
 
@@ -311,11 +322,12 @@ def estimate_policy(
     initial_states: FloatArray | None = None,
     seed: int = 0,
     engine: Engine | None = None,
-    logged: LoggedValue | None = None,
+    logged: LoggedValue | bool = True,
 ) -> Estimate:
     """Evaluate a policy on a log that is prepared for the method, as `evaluate` does.
 
-    `logged` is the logged policy's value on the folds of the method, if it is known already.
+    `logged` is the logged policy's value on the folds of the method, if it is known already, or whether
+    to estimate it.
     """
     log, base = profile.log, method.base.capabilities
     discount = check_gamma(gamma, log)
@@ -361,12 +373,12 @@ def estimate_policy(
                 cautions.append(text)
         return ScoreEstimate(scores=choice, on_log=choice.on_log, cautions=tuple(cautions), **about)
     fit = fit_folds(task, method)
-    if logged is None:
+    if logged is True:
         unclipped = replace(method, clip=0.0)  # the log is clipped already
         logged = logged_value(log, method=unclipped, gamma=discount, seed=seed, engine=engine)
     return FoldEstimate(
         by_fold=fit.folds,
-        logged_by_fold=logged,
+        logged_by_fold=logged or None,
         on_log=summarise_policy(task, fit.row_weights),
         cautions=tuple(cautions),
         critics=fit.critics,
@@ -399,7 +411,7 @@ def k_path(
     chosen = as_method(method)
     return {
         count: evaluate(
-            log, policy, method=replace(chosen, partition=Split(count)), **options
+            log, policy, method=replace(chosen, partition=Split(count)), logged=False, **options
         ).value
         for count in folds
         if count <= log.n_groups
