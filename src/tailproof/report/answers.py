@@ -45,7 +45,6 @@ from tailproof.report.figures import (
 )
 from tailproof.report.text import Quantity, count, method_text, number, percent, signed, versions
 from tailproof.robust.intervals import Bound, Interval
-from tailproof.robust.spreads import ends_alone
 
 if TYPE_CHECKING:
     from tailproof.doors.compare import Candidate, Comparison
@@ -212,9 +211,8 @@ class ReadEstimate:
         chosen = self.estimate.choice
         if chosen is None:
             return None
-        miss, logged = (1 - self.level) / 2, chosen.logged_value
-        low, high = np.clip(ends_alone(chosen.logged_spread, miss, miss), *chosen.possible)
-        return self.quantity.ends(min(float(low), logged), max(float(high), logged))
+        found = chosen.logged.interval(self.level)
+        return self.quantity.ends(found.low, found.high)
 
     def how(self) -> str:
         """Return how the estimate was computed, in a few words."""
@@ -659,7 +657,7 @@ def _shared(texts: Mapping[str, str]) -> dict[str, list[str]]:
 def _folds_section(comparison: Comparison) -> Section:
     names = [each.name for each in comparison.candidates]
     folds = np.stack(
-        [*(each.estimate.all_folds for each in comparison.candidates), comparison.baseline_folds],
+        [*(each.estimate.folds.all_folds for each in comparison.candidates), comparison.baseline_folds],
         axis=1,
     )
     rows = [(k, *finite(*values)) for k, values in enumerate(folds)]
