@@ -657,7 +657,10 @@ def _shared(texts: Mapping[str, str]) -> dict[str, list[str]]:
 def _folds_section(comparison: Comparison) -> Section:
     names = [each.name for each in comparison.candidates]
     folds = np.stack(
-        [*(each.estimate.folds.all_folds for each in comparison.candidates), comparison.baseline_folds],
+        [
+            *(each.estimate.folds.all_folds for each in comparison.candidates),
+            comparison.baseline_folds,
+        ],
         axis=1,
     )
     rows = [(k, *finite(*values)) for k, values in enumerate(folds)]
