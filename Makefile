@@ -1,6 +1,8 @@
 # `make demo` and `make test` set everything up; the rest assumes nothing either.
 PYTHON ?= python3
 BIN := .venv/bin
+# Two workers; tests of one file stay with one of them, which keeps their fixtures.
+PYTEST = $(BIN)/pytest -n 2 --dist worksteal
 # One thread a process: the tests share the cores, and small matrices gain nothing from more.
 export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
@@ -12,12 +14,12 @@ demo: .venv/base
 
 # Unit tests and laws: no torch, no browser, no cluster, no long simulation.
 check: .venv/ready
-	$(BIN)/pytest -n 2 -m "not slow" tests src $(addprefix --ignore=,$(LONG))
+	$(PYTEST) -m "not slow" tests src $(addprefix --ignore=,$(LONG))
 LONG := tests/deep src/tailproof/deep tests/report/test_browser.py tests/parallel/test_ray.py \
 	tests/reproduction tests/examples tests/benchmarks
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(PYTEST)
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

@@ -465,7 +465,11 @@ def test_every_argument_in_a_hint_is_an_option_of_some_command():
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("--steps", "20"), "Got --steps as well; name a method to change, such as --method iql"),
+        pytest.param(
+            ("--steps", "20"),
+            "Got --steps as well; name a method to change, such as --method iql",
+            marks=pytest.mark.slow,  # loads torch
+        ),
         (
             ("--folds", "3"),
             "Got --folds as well; name a method to change, such as --method room-fqi",
