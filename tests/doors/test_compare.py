@@ -130,6 +130,7 @@ def test_diverged_folds_do_not_count():
     assert probability_first_is_best(values) == pytest.approx(1 - 2.0**-3, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_baseline_may_be_a_name_a_policy_or_a_number():
     log = bandit()
     named = compare(log, {"zero": zero, "one": one}, baseline="zero")
@@ -318,6 +319,7 @@ def class_of(share: float):
     return Mixed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_one_step_logs_are_compared_by_scores(known: bool):
     log = bandit(propensity=known)
@@ -345,6 +347,7 @@ def test_one_step_logs_are_compared_by_scores(known: bool):
     assert "passes" in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_baselines_of_scored_comparisons():
     log = bandit()
     by_policy = compare(log, {"one": one}, baseline=zero)
@@ -419,6 +422,7 @@ def test_scores_are_kept_once_and_in_single_precision_where_there_are_many(monke
         )
 
 
+@pytest.mark.slow
 def test_every_candidate_carries_its_own_cautions_and_limits():
     rng = np.random.default_rng(0)
     x, actions = rng.normal(size=3000), rng.integers(2, size=3000)

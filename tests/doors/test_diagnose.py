@@ -65,6 +65,7 @@ def to_the_right(states: np.ndarray) -> np.ndarray:
     return (states[:, 0] > 0).astype(int)
 
 
+@pytest.mark.slow
 def test_light_tails_need_no_more_than_the_plain_mean(light: Diagnosis):
     verdict = light.verdict
     assert (verdict.method, verdict.estimator, verdict.tails) == ("auto", "plain mean", "light")
@@ -82,6 +83,7 @@ def test_heavy_symmetric_tails_ask_for_a_robust_mean(heavy: Diagnosis):
     assert any(f"episode {first.episode} first" in each for each in verdict.improvements)
 
 
+@pytest.mark.slow
 def test_skew_keeps_the_tail(right: Diagnosis, left: Diagnosis):
     for found, side in ((right, "right"), (left, "left")):
         assert found.verdict.skewed
@@ -90,6 +92,7 @@ def test_skew_keeps_the_tail(right: Diagnosis, left: Diagnosis):
         assert any("are skewed" in reason for reason in found.verdict.reasons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [Gaussian(), StudentT(df=1.2), Pareto(1.5)], ids=str)
 def test_the_verdict_is_the_choice_of_evaluate(noise: Noise, cartpole: CartPole):
     log = cartpole.log(episodes=40, noise=noise, seed=3)
@@ -108,6 +111,7 @@ def test_the_verdict_is_the_choice_of_evaluate(noise: Noise, cartpole: CartPole)
     assert without.estimator is None
 
 
+@pytest.mark.slow
 def test_an_estimate_that_was_made_already_is_explained(cartpole: CartPole):
     log = cartpole.log(episodes=30, noise=StudentT(df=1.5), seed=3)
     estimate = evaluate(log, cartpole.target(), gamma=0.99)
@@ -326,6 +330,7 @@ def test_constant_and_huge_rewards_do_no_harm(rng: np.random.Generator):
         json.dumps(found.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_diagnosis(cartpole: CartPole):
     assert (
         noisy(cartpole, StudentT(df=1.5), episodes=30).to_dict()

@@ -65,6 +65,7 @@ def test_every_row_finds_the_exact_value_of_a_tabular_mdp(name, tabular):
     assert estimate.value == pytest.approx(truth, rel=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fqe", "lstd", "mis", "dr", "roam-dm", "roam-fqe", "roam-mis"])
 def test_every_row_converges_on_a_linear_mdp(name, linear):
     policy = linear.optimal(gamma=GAMMA)

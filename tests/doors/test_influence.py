@@ -38,6 +38,7 @@ def to_the_right(states: np.ndarray) -> np.ndarray:
     return (states[:, 0] > 0).astype(int)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 30), st.booleans())
 def test_each_effect_is_that_of_refitting_without_the_episode(seed: int, terminating: bool):
     log = random_log(seed, terminating=terminating)

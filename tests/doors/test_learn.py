@@ -245,6 +245,7 @@ def test_a_median_survives_corrupted_folds_and_names_them(cartpole, short_log):
         learn(short_log.with_rewards(rewards), method="room-vm", gamma=0.99)
 
 
+@pytest.mark.slow
 def test_any_regressor_may_be_the_q_model(clear_world, clear_log, short_log):
     best = clear_world.optimal(gamma=GAMMA).table.argmax(axis=1)
     for name in ("fqi", "room-vm", "room-fqi"):

@@ -20,6 +20,7 @@ def second(states):
     return np.ones(len(states), int)
 
 
+@pytest.mark.slow
 def test_looking_again_and_again_keeps_the_level():
     """Single looks lose it: that is what a sequence is for."""
     truth, logs = np.exp(0.72), 60

@@ -89,6 +89,7 @@ def test_jackpots_are_not_said_to_be_most_rewards():
     assert diagnose(rare).verdict.summary.startswith("Most rewards are alike, and few differ: ")
 
 
+@pytest.mark.slow
 def test_a_one_step_log_has_one_discount_and_its_rows_are_rows():
     rng = np.random.default_rng(1)
     rewards, row = rng.standard_t(1.5, 500), np.arange(500)

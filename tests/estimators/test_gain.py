@@ -54,6 +54,7 @@ def test_the_relative_gain_counts_the_error_of_the_reference(reference):
     assert lift.high - lift.low == pytest.approx((plain.high - plain.low) / 50, rel=0.1)
 
 
+@pytest.mark.slow
 @given(
     st.floats(-10, 10),
     st.sampled_from([10.0, -10.0, 2.0]),
@@ -85,6 +86,7 @@ def test_there_is_no_lift_over_nothing():
         gain.relative_interval()
 
 
+@pytest.mark.slow
 @given(
     st.floats(0.1, 5),
     st.floats(-3, 3),

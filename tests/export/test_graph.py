@@ -73,6 +73,7 @@ def test_standardised_features_are_part_of_the_graph(features, knots, tmp_path, 
     assert np.array_equal(load_policy(tmp_path / "policy.onnx")(states), policy(states))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["constant", "one-step", "forest-fqi"])
 def test_trees_are_walked_as_numpy_walks_them(name, heavy_log, tmp_path, rng):
     policy = learn(heavy_log, method=name, gamma=0.9).policy
@@ -291,6 +292,7 @@ def test_a_failed_export_leaves_the_old_file(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["x.onnx"]
 
 
+@pytest.mark.slow
 def test_an_onnx_policy_runs_in_processes_and_with_checkpoints(tmp_path, cartpole):
     log = cartpole.log(episodes=30, steps=20, seed=1)
     learn(log, method="fqi", gamma=0.9).policy.save(tmp_path / "x.onnx")

@@ -144,6 +144,7 @@ def test_describe_says_what_was_guessed_and_what_is_left():
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=12), max_size=10))
 def test_any_names_give_columns_or_an_error(names):
     try:

@@ -79,6 +79,7 @@ def test_weights_of_many_digits_are_rounded_and_said():
     assert log.once.n_transitions == n
 
 
+@pytest.mark.slow
 def test_copies_are_not_counted_shown_or_taken_for_a_tail(table):
     plain, weighted = read_log(table), read_log(table, weight="weight")
     assert weighted.n_transitions > len(table)

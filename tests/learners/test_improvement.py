@@ -88,6 +88,7 @@ def test_support_always_keeps_the_likeliest_action_and_shrinks_with_the_share(sh
     assert (supported(shares, min(1.0, share + 0.1)) <= kept).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [OneStep(support=1.0), ForestFQI(support=1.0)], ids=repr)
 def test_full_support_is_the_likeliest_action(base, heavy_log):
     policy = learn(heavy_log, method=Method(base=base, at="pointwise"), gamma=0.9).policy

@@ -42,6 +42,7 @@ def modules(tmp_path, monkeypatch):
     return write, ask
 
 
+@pytest.mark.slow
 def test_the_source_of_a_function_and_of_what_it_imports_counts(modules):
     write, ask = modules
     write(

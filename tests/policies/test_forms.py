@@ -149,6 +149,7 @@ def test_a_column_need_not_be_a_function_of_the_state(table):
     np.testing.assert_array_equal(chances[:, 0], table["fresh"] == "email")
 
 
+@pytest.mark.slow
 def test_columns_serve_all_doors(table):
     log = log_of(table)
     found = compare(

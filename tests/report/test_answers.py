@@ -35,6 +35,7 @@ def estimate(request, heavy_log, cartpole):
     return evaluate(heavy_log, cartpole.target(), method=request.param, gamma=0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.6, 0.9, 0.99])
 def test_what_is_quoted_is_what_python_gives(estimate, level):
     read = ReadEstimate(estimate, level)
@@ -194,6 +195,7 @@ def test_plurals(amount, noun, text):
     assert count(amount, noun) == text
 
 
+@pytest.mark.slow
 def test_a_policy_has_no_second_value_as_the_best_constant():
     learned = learn(bandit(shift=2.0))
     read = ReadEstimate(evaluate(learned.held_out, learned.policy))

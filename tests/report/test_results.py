@@ -117,6 +117,7 @@ def test_a_diagnosis(log, axes):
         diagnosis.plot(of="weights")
 
 
+@pytest.mark.slow
 def test_a_learned_policy_shows_its_gain(bandit, axes):
     learned = learn(bandit, gamma=1.0)
     assert learned.plot(ax=axes) is axes

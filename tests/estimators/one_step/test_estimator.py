@@ -62,6 +62,7 @@ KINDS = st.sampled_from(["heavy", "skewed", "rare", "binary"])
 FEW = settings(max_examples=8, deadline=None)
 
 
+@pytest.mark.slow
 @FEW
 @given(st.integers(0, 1000), KINDS, st.booleans())
 def test_neither_file_order_nor_column_order_nor_labels_matter(seed, kind, known):
@@ -78,6 +79,7 @@ def test_neither_file_order_nor_column_order_nor_labels_matter(seed, kind, known
     assert found(log, policy) == pytest.approx(plain, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 @FEW
 @given(st.integers(0, 1000), KINDS, st.floats(0.01, 100), st.floats(-50, 50))
 def test_units_and_a_repeated_column_do_not_matter_and_rewards_pass_through(
@@ -129,6 +131,7 @@ def test_equal_rewards_have_an_interval_and_words(rng, reward):
     assert "are equal" in interval.note
 
 
+@pytest.mark.slow
 def test_logged_propensities_are_used(rng):
     """Offers follow a rule that is not linear in the state, and so does the reward."""
     n = 4000

@@ -76,6 +76,7 @@ def test_a_file_that_vanishes_in_the_middle_and_comes_back(log, tmp_path, cartpo
     assert calls.stat().st_size - before < 12  # of 15 row groups, and the first states
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full(path, tmp_path):
     """A process that may write no more than 100 bytes to a file: as on a full disk."""
     script = f"""
