@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof import (
+    Always,
     Continuous,
     Discrete,
     EpsilonGreedy,
@@ -294,3 +295,10 @@ def test_a_policy_reads_a_log_with_other_gaps_and_other_rare_categories():
     np.testing.assert_array_equal(given, policy.encoder.states(whole))
     np.testing.assert_array_equal(given[:, -3] == 1, np.isin(whole["x_store"], ["s4", "s9"]))
     assert (given[:, policy.state_names.index("x_age is missing")] == 0).all()
+
+
+def test_a_policy_with_codes_of_its_own_means_codes_beside_labels_that_are_numbers():
+    log = labelled(("10", "20"))
+    for action in (0, 1):
+        found = evaluate(log, Always(action, 2), method="lstd").value
+        assert found == pytest.approx(1 + 4 * action, abs=0.01)

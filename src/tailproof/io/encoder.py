@@ -885,7 +885,8 @@ def _is_discrete(column: pa.ChunkedArray, *, named: bool) -> bool:
         values = array(column)
         return bool(((np.abs(values) < 2**53) & (values == np.round(values))).all())
     number = kinds.is_floating(kind) or kinds.is_decimal(kind)
-    plain = kinds.is_integer(kind) or is_text(kind) or kinds.is_boolean(kind)
+    whole = kinds.is_integer(kind) or (kinds.is_decimal(kind) and kind.scale == 0)
+    plain = whole or is_text(kind) or kinds.is_boolean(kind)
     return bool(plain or (named and number))
 
 

@@ -70,13 +70,15 @@ def _extended(
 ) -> Source:
     """Return the table with a column `name`, whose values are made of the `needed` columns."""
 
-    def read(columns: Sequence[str], labels: Sequence[str]) -> pa.Table:
+    def read(
+        columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
+    ) -> pa.Table:
         if name not in columns:
-            return source.read(columns, labels)
+            return source.read(columns, labels, action)
         every = [each for each in dict.fromkeys([*columns, *needed]) if each != name]
         # joined labels keep the spelling of their parts
         kept = dict.fromkeys([*labels, *names] if name in labels else labels)
-        table = source.read(every, [each for each in kept if each != name])
+        table = source.read(every, [each for each in kept if each != name], action)
         return table.append_column(name, values(table)).select(list(columns))
 
     return replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from tailproof.io.values import (
     numbers,
     order,
     refuse_missing,
+    spelt_labels,
     truth_values,
     unwrapped,
 )
@@ -46,6 +48,7 @@ from tailproof.log.validation import check_propensity
 from tailproof.parallel import Engine, running
 
 _DECODED = 1 << 23  # bytes of columns to decode at a time
+_HIVE = re.compile(r"/([^/=]+)=[^/]*(?=/)")  # key=value in the name of a folder
 
 
 @dataclass(frozen=True)
@@ -311,7 +314,10 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
             filesystem, path = fs.LocalFileSystem(), str(Path(text).resolve())
         options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
         form = dataset.ParquetFileFormat(default_fragment_scan_options=options)
-        files = dataset.dataset(path, filesystem=filesystem, format=form, partitioning="hive")
+        plain = dataset.dataset(path, filesystem=filesystem, format=form)
+        keys = {key: pa.string() for file in plain.files for key in _HIVE.findall(file)}
+        folders = dataset.partitioning(pa.schema(keys.items()), flavor="hive")
+        files = dataset.dataset(path, filesystem=filesystem, format=form, partitioning=folders)
         fragments = list(files.get_fragments())
         if not fragments:
             raise LogError(f"{label} holds no Parquet files, nor a Minari data set.")
@@ -338,13 +344,32 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
         schemas.append(schema)
     if not spans:
         raise LogError(f"{label} has no rows. A log needs at least one.")
+    constants = _constants([dict(span.constants) for span in spans])
+    spans = [
+        replace(span, constants=tuple(sorted(own.items())))
+        for span, own in zip(spans, constants, strict=True)
+    ]
     # Metadata of a file apply to the data set only if all files have the same.
     same = all(each.metadata == schemas[0].metadata for each in schemas)
     with blaming(label, "Rename columns whose names are not UTF-8 text."):
-        united = _united([files.schema, *schemas])
+        kinds_of = {
+            name: pa.int64() if isinstance(value, int) else pa.string()
+            for name, value in constants[0].items()
+        }
+        united = _united([pa.schema(kinds_of.items()), *schemas])
     schema = united.with_metadata(schemas[0].metadata if same else None)
     storage = Storage(filesystem, isinstance(filesystem, fs.LocalFileSystem), schema)
     return DataSet(label, storage, tuple(spans), tuple(schemas))
+
+
+def _constants(texts: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Return the values in the names of folders: whole numbers where that loses nothing, else text."""
+    found: list[dict[str, Any]] = [dict(each) for each in texts]
+    for name in texts[0]:
+        values = spelt_labels(pa.chunked_array([[each.get(name) for each in texts]])).to_pylist()
+        for each, value in zip(found, values, strict=True):
+            each[name] = value
+    return found
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,11 @@ def _loaded(
         )
     except ColumnError as error:
         raise ColumnError(f"{error} {original.heading}".strip()) from error
-    rows = _load(table, columns, tidying.categorical if encoder is None else encoder.texts)
+    named = tidying.categorical if encoder is None else encoder.texts
+    rows = _load(table, columns, named, encoder)
+    notes.cautions.extend(
+        said for name, said in original.doubts.items() if name in {*columns.state} - {*named}
+    )
     with naming_the_type():
         no_states = chances(columns, rows)
     if no_states:
@@ -171,15 +175,22 @@ def _loaded(
     return _Loaded(original, parts, columns, description, rows)
 
 
-def _load(source: Source, columns: Columns, categorical: Sequence[str]) -> pa.Table:
-    labels = [name for name in (columns.episode, columns.group) if name is not None]
-    table = source.read(columns.used(), labels)
+def _load(
+    source: Source, columns: Columns, categorical: Sequence[str], encoder: Encoder | None
+) -> pa.Table:
+    """Read the columns of a log; labels and what is categorical keep their spelling."""
+    after = dict(zip(columns.state, columns.next_state, strict=False))
+    named = [*categorical, *(after[name] for name in categorical if name in after)]
+    labels = [name for name in (columns.episode, columns.group, *named) if name is not None]
+    action = columns.action[0] if len(columns.action) == 1 else None
+    if action is not None and encoder is not None and isinstance(encoder.actions.space, Discrete):
+        labels.append(action)
+    table = source.read(columns.used(), labels, action)
     if table.num_rows == 0:
         raise LogError(f"{source.label} has columns but no rows. A log needs at least one.")
     times = {*columns.state, *columns.next_state, columns.step} - {
         *labels,
         *columns.action,
-        *categorical,
     }
     with naming_the_type():
         return pa.table(

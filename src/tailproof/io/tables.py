@@ -9,17 +9,25 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from csv import reader
+from dataclasses import dataclass, field, replace
 from io import BytesIO
+from json import loads
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailproof.errors import LogError, TailproofError
-from tailproof.io.values import array, dated, may_be_thousands, require_no_thousands, require_utf8
+from tailproof.io.values import (
+    array,
+    dated,
+    may_be_thousands,
+    require_no_thousands,
+    require_utf8,
+    spelt_labels,
+)
 from tailproof.log.log import physical_memory
 
 
@@ -265,8 +273,8 @@ def named_sheet(source: str) -> tuple[Path, str | None]:
     return Path(path), sheet or None
 
 
-def read_excel(path: Path, label: str, sheet: str | None = None) -> tuple[pa.Table, str]:
-    """Return a sheet, by default the first one, and where its column names stand, in words."""
+def _open_excel(path: Path, label: str, sheet: str | None = None) -> Source:
+    """Open a sheet of a workbook, by default the first one that is shown."""
     try:
         from openpyxl import load_workbook
     except ModuleNotFoundError as error:
@@ -290,11 +298,20 @@ def read_excel(path: Path, label: str, sheet: str | None = None) -> tuple[pa.Tab
         if not rows:
             raise LogError(f"{label} has nothing in the sheet {title!r}. {heading}")
         named = [j for j, name in enumerate(rows[0]) if name is not None]
-        columns = {str(rows[0][j]): _column([row[j] for row in rows[1:]]) for j in named}
-        if len(columns) < len(named):
+        cells = {str(rows[0][j]): [row[j] for row in rows[1:]] for j in named}
+        if len(cells) < len(named):
             raise ValueError("two columns have the same name")
         _refuse_totals(label, rows, named)
-        return pa.table(columns), heading
+
+        def exact(name: str) -> pa.ChunkedArray | None:
+            """Return the cells of a column as text, if they are of several types."""
+            if _typed(cells[name]) is not None:
+                return None
+            texts = [None if cell is None else str(cell) for cell in cells[name]]
+            return pa.chunked_array([pa.array(texts, pa.large_string())])
+
+        table = pa.table({name: _column(values) for name, values in cells.items()})
+        return _in_memory(label, table, heading, exact)
 
 
 #: Limit on the unpacked size of a workbook: this times its file's, plus EXCEL_EXTRA bytes.
@@ -331,14 +348,21 @@ def _refuse_totals(label: str, rows: Sequence[Sequence[Any]], named: Sequence[in
 
 def _column(cells: Sequence[Any]) -> pa.Array:
     """Return the cells of a column; if their types differ, as numbers or text, as in a CSV file."""
-    try:
-        return pa.array(cells)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        texts = pa.array([None if cell is None else str(cell) for cell in cells])
+    if (found := _typed(cells)) is not None:
+        return found
+    texts = pa.array([None if cell is None else str(cell) for cell in cells])
     try:
         return texts.cast(pa.float64())
     except pa.ArrowInvalid:
         return texts
+
+
+def _typed(cells: Sequence[Any]) -> pa.Array | None:
+    """Return cells that have one type, or None."""
+    try:
+        return pa.array(cells)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return None
 
 
 def _heading(path: Path, title: str, titles: list[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -365,20 +389,34 @@ ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
 
 
+class Reads(Protocol):
+    """Reads columns of a table."""
+
+    def __call__(
+        self, columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
+    ) -> pa.Table:
+        """Return these columns, with `labels` and the `action` as they are written."""
+
+
 @dataclass(frozen=True)
 class Source:
     """An opened table: its columns are known, its rows not yet read.
 
-    `read` takes the columns to read, and those among them that are labels, which keep their spelling.
+    `read` takes the columns to read, those among them that are labels, and the one that is the action,
+    if any. Labels are read exactly as they are written: 7 and 07, 1.1 and 1.10 are different ones. An
+    action may also be a real number; if one number is written in several ways, it is a label.
     """
 
     label: str  # its name in error messages
     names: tuple[str, ...]
-    read: Callable[[Sequence[str], Sequence[str]], pa.Table]
+    read: Reads
     schema: pa.Schema | None = None  # if its metadata may hold tailproof's description
     index: Any = None  # the row labels of a pandas frame
     heading: str = ""  # where the names of its columns stand, if none of them fits
     merged: tuple[str, ...] = ()  # columns that were merged into another
+    doubts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # columns that may be read wrongly, and why
 
 
 def open_table(given: Any) -> Source:
@@ -389,7 +427,7 @@ def open_table(given: Any) -> Source:
             return _in_memory(label, read_database(asked))
     if isinstance(given, str) and given.startswith(EXCEL):
         path, sheet = named_sheet(given)
-        return _in_memory(f"The file {path}", *read_excel(path, f"The file {path}", sheet))
+        return _open_excel(path, f"The file {path}", sheet)
     if isinstance(given, str | Path):
         return _open_path(Path(given))
     label = f"The {type(given).__module__.split('.')[0]} {type(given).__name__}"
@@ -420,11 +458,25 @@ def naming_the_type(where: str = "") -> Iterator[None]:
         ) from error
 
 
-def _in_memory(label: str, table: pa.Table, heading: str = "") -> Source:
-    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
-        return table.select(list(columns))
+def _in_memory(
+    label: str, table: pa.Table, heading: str = "", exact: Exact = lambda _: None
+) -> Source:
+    """Return a table as a source; `exact` gives the texts of a column that lost some as numbers."""
+
+    def read(
+        columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
+    ) -> pa.Table:
+        found = {name: table[name] for name in columns}
+        for name in columns:
+            if name in (*labels, action) and (texts := exact(name)) is not None:
+                found[name] = spelt_labels(texts, real=name == action and name not in labels)
+        return pa.table(found)
 
     return Source(label, tuple(table.column_names), read, table.schema, heading=heading)
+
+
+#: Returns the values of a column as text; None if its type already tells them apart.
+Exact = Callable[[str], pa.ChunkedArray | None]
 
 
 def _as_table(given: Any) -> pa.Table | None:
@@ -470,7 +522,7 @@ def _open_path(path: Path) -> Source:
     if name.endswith(JSON_SUFFIXES):
         return _open_json(path, label)
     if name.endswith(".xlsx"):
-        return _in_memory(label, *read_excel(path, label))
+        return _open_excel(path, label)
     raise LogError(
         f"{label} is not a log that can be read"
         + (": it does not begin as a Parquet file does" if name.endswith(".parquet") else "")
@@ -487,7 +539,11 @@ def _open_parquet(path: Path, label: str) -> Source:
     def opened() -> Any:
         return ParquetFile(path, page_checksum_verification=True)
 
-    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+    def read(
+        columns: Sequence[str],
+        labels: Sequence[str] = (),  # noqa: ARG001 its columns have types
+        action: str | None = None,  # noqa: ARG001
+    ) -> pa.Table:
         with blaming(label, advice), opened() as file:
             require_room(label, file.metadata.num_rows, len(columns))
             return file.read(columns=list(columns)).select(list(columns))
@@ -515,7 +571,11 @@ def _open_folder(path: Path) -> Source:
     with blaming(label, advice):
         data = open_data_set(path)
 
-    def read(columns: Sequence[str], _: Sequence[str]) -> pa.Table:
+    def read(
+        columns: Sequence[str],
+        labels: Sequence[str] = (),  # noqa: ARG001 its columns have types
+        action: str | None = None,  # noqa: ARG001
+    ) -> pa.Table:
         data.require_types(columns)
         require_room(label, data.rows, len(columns))
         with blaming(label, advice):
@@ -540,12 +600,25 @@ def _open_arrow(path: Path, label: str) -> Source:
 def _open_json(path: Path, label: str) -> Source:
     from pyarrow import json
 
-    with blaming(label, "A JSON log has one object in every line, with the same keys."):
+    advice = "A JSON log has one object in every line, with the same keys."
+    with blaming(label, advice):
         _refuse_deep(path, label)
         with LimitedStream(pa.input_stream(str(path)), label) as file:
-            return _in_memory(label, _with_dates(json.read_json(file)))
+            table = _with_dates(json.read_json(file))
+
+    def exact(name: str) -> pa.ChunkedArray | None:
+        """Return how the numbers of a column are written, if they are not whole ones of 64 bits."""
+        if not pa.types.is_floating(table[name].type):
+            return None
+        with blaming(label, advice), LimitedStream(pa.input_stream(str(path)), label) as file:
+            lines = (line for line in io.BufferedReader(file) if line.strip())
+            values = (loads(line, parse_int=str, parse_float=str).get(name) for line in lines)
+            return pa.chunked_array([pa.array(values, pa.large_string())])
+
+    return _in_memory(label, table, exact=exact)
 
 
+_LOOKED_AT = 1000  # lines that show codes with leading zeros
 _DEEPEST = 100  # levels of JSON: Arrow's parser recurses, and overflows the stack after thousands
 _OPENED, _CLOSED, _NEWLINE = b"[{", b"]}", ord("\n")
 
@@ -618,38 +691,55 @@ def _open_csv(path: Path, label: str) -> Source:
             return LimitedStream(pa.input_stream(str(path)), label)
         return pa.OSFile(str(path))
 
-    def read(columns: Sequence[str], labels: Sequence[str]) -> pa.Table:
+    def read(
+        columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
+    ) -> pa.Table:
+        texts = [name for name in columns if name in (*labels, action)]
         with blaming(label, advice), opened() as file:
             table = csv.read_csv(
-                file, parse_options=parsing, convert_options=converting(columns, labels)
+                file, parse_options=parsing, convert_options=converting(columns, texts)
             )
-        for name in labels:
+        for name in texts:
             at = table.column_names.index(name)
-            table = table.set_column(at, name, _whole_numbers(table.column(name)))
-        for name in set(columns) - set(labels):
+            found = spelt_labels(table.column(name), real=name == action and name not in labels)
+            table = table.set_column(at, name, found)
+        for name in set(columns) - set(texts):
             if pa.types.is_floating(table[name].type) and may_be_thousands(
                 array(table[name].drop_null())
             ):
                 with blaming(label, advice), opened() as file:
                     options = converting([name], [name])
-                    texts = csv.read_csv(file, parse_options=parsing, convert_options=options)
-                require_no_thousands(label, name, texts[name])
+                    spelt = csv.read_csv(file, parse_options=parsing, convert_options=options)
+                require_no_thousands(label, name, spelt[name])
         return table
 
     with blaming(label, advice), csv.open_csv(path, parse_options=parsing) as file:
         names = tuple(file.schema.names)
-    return Source(label, names, read, heading="A text file needs a first line with column names.")
+    return Source(
+        label,
+        names,
+        read,
+        heading="A text file needs a first line with column names.",
+        doubts=_leading_zeros(head, delimiter),
+    )
+
+
+def _leading_zeros(head: bytes, delimiter: str) -> dict[str, str]:
+    """Return the columns whose first values look like numbers that begin with a zero, such as codes."""
+    lines = head.decode("utf-8", errors="ignore").splitlines()
+    names, *rows = reader(lines[:_LOOKED_AT], delimiter=delimiter)
+    shown: dict[str, str] = {}
+    for row in rows:
+        for name, text in zip(names, row, strict=False):
+            if text[:1] == "0" and text.isdigit() and len(text) > 1:
+                shown.setdefault(name, text)
+    return {
+        name: f"Column {name!r} has numbers that begin with zero, such as {text}, and is read as "
+        f"numbers: if they are names, so that {text} is not {int(text)}, pass categorical={name!r}."
+        for name, text in shown.items()
+    }
 
 
 def _delimiter(head: bytes) -> str:
     line = head.lstrip(b"\r\n").split(b"\n", 1)[0]
     return max(",;\t|", key=lambda mark: line.count(mark.encode()))
-
-
-def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return labels as integers if that is lossless: 7 becomes an integer, 007 stays text."""
-    try:
-        numbers = column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return column
-    return numbers if pc.all(pc.equal(numbers.cast(pa.string()), column)).as_py() else column

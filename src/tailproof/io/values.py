@@ -208,6 +208,38 @@ def _is_date(column: pa.ChunkedArray) -> bool:
     return bool(kinds.is_date(column.type) or kinds.is_timestamp(column.type))
 
 
+_MENU = (
+    256  # with more different numbers than this, several spellings of one do not make them labels
+)
+
+
+def spelt_labels(texts: pa.ChunkedArray, *, real: bool = False) -> pa.ChunkedArray:
+    """Return labels of a file without types: whole numbers if that loses nothing, else text.
+
+    7 becomes a number, 007 stays text, and so do numbers beyond 64 bits. If they may be `real`, true
+    and false and decimals become what they are, unless one number is written in several ways: then
+    1.1 and 1.10 are labels.
+    """
+    try:
+        whole = texts.cast(pa.int64())
+        if pc.all(pc.equal(whole.cast(texts.type), texts)).as_py() is not False:
+            return whole
+    except pa.ArrowInvalid:
+        pass
+    if not real:
+        return texts
+    every = pc.unique(texts).drop_null()
+    spelt = every.to_pylist()
+    if spelt and all(text.lower() in ("true", "false") for text in spelt):
+        return spelt_truths(texts)
+    numbers = spelt_numbers(pa.chunked_array([every]))
+    if numbers.null_count or all(text.lstrip("+-").isdigit() for text in spelt):
+        return texts
+    if len(spelt) <= _MENU and len(pc.unique(numbers)) < len(spelt):
+        return texts
+    return spelt_numbers(texts)
+
+
 def as_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the values of a column as text; whole numbers without a decimal point."""
     if kinds.is_floating(column.type):

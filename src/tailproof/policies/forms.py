@@ -317,6 +317,8 @@ class StatePolicy(BoundPolicy):
     def _log_codes(self, answers: Any, n: int, space: Discrete) -> AnyArray:
         """Return the log's codes of the policy's answers, (n,)."""
         values = as_array("The policy's answer", answers, PolicyError)
+        if self.codes is None and getattr(self.policy, "n_actions", None) is not None:
+            return values  # it answers with codes, even if labels are numbers
         if self.codes is None:
             return action_codes(values, space)
         own = _whole_numbers(values, n, len(self.codes))
