@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from tailproof import Log, LogProfile, compare, diagnose, evaluate
+from tailproof import Log, LogProfile, compare, diagnose, evaluate, write_report
 from tailproof.profile import one_step, profile
 
 
@@ -104,3 +104,13 @@ def test_another_seed_has_other_folds_and_another_log_another_profile():
     assert evaluate(shared, Soft(1), seed=0).value == first.value
     assert shared.of(shared.log) is shared
     assert shared.of(bandit(seed=1)) is not shared
+
+
+def test_a_report_does_not_evaluate_again(monkeypatch, tmp_path):
+    fitted = count_calls(monkeypatch, one_step, "fit_outcomes")
+    log = bandit()
+    estimate = evaluate(log, Soft(1))
+    write_report(estimate, tmp_path / "report.html")
+    assert len(fitted) == 1
+    diagnose(log, Soft(1), estimate=evaluate(log, Soft(1), method="snips"))
+    assert len(fitted) == 2

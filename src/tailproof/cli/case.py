@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,13 @@ from tailproof.report.text import page_of, versions
 
 if TYPE_CHECKING:
     from tailproof.doors.diagnose import Diagnosis
+    from tailproof.doors.estimate import Estimate
     from tailproof.io import Reading
     from tailproof.log.log import Log
     from tailproof.log.stored import AnyLog
     from tailproof.parallel import Engine
     from tailproof.policies.binding import Policy
+    from tailproof.profile.profile import LogProfile
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,13 @@ class Case:
         """The log."""
         log: AnyLog = self.reading.log
         return log
+
+    @cached_property
+    def profile(self) -> LogProfile:
+        """What the log shows, computed once for the answer and the report."""
+        from tailproof.profile.profile import LogProfile
+
+        return LogProfile(self.log)
 
     def policy(self, text: str) -> Policy:
         """Return the policy of a command-line text, with or without NAME=, bound to the log."""
@@ -60,15 +70,23 @@ class Case:
         return replace(self, reading=replace(self.reading, log=log))
 
     def diagnosed(
-        self, log: AnyLog, policy: Any, *, gamma: float | None, seed: int
+        self,
+        profile: LogProfile,
+        policy: Any,
+        *,
+        gamma: float | None,
+        seed: int,
+        estimate: Estimate | None = None,
     ) -> tuple[Log, Diagnosis]:
-        """Return the rows used for a diagnosis, and the diagnosis."""
+        """Return the rows used for a diagnosis, and the diagnosis, of an estimate if there is one."""
         from tailproof.doors.diagnose import diagnose
         from tailproof.log.stored import sample_to_budget
 
         with self.session.working("Diagnosing the log"):
-            shown = sample_to_budget(log, "The diagnosis", seed=seed)
-            return shown, diagnose(shown, policy, gamma=gamma, seed=seed)
+            shown = sample_to_budget(profile.log, "The diagnosis", seed=seed)
+            return shown, diagnose(
+                profile.of(shown), policy, gamma=gamma, seed=seed, estimate=estimate
+            )
 
     def conclude(
         self,

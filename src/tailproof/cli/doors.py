@@ -64,7 +64,7 @@ def evaluate(
             case = case.with_propensities()
         with session.working(f"Evaluating by {chosen}"):
             estimate = run(
-                case.log, target, method=chosen, gamma=asked.gamma, seed=seed, engine=where
+                case.profile, target, method=chosen, gamma=asked.gamma, seed=seed, engine=where
             )
             name = name_and_policy(policy)[0]
             answer = estimate_answer(estimate, name=name, level=level, times=asked.times)
@@ -75,7 +75,9 @@ def evaluate(
         title=f"How good is {name}?",
         asked={"policy": policy, "level": level},
         found={**estimate.to_dict(level=level), **found},
-        look=lambda: case.diagnosed(case.log, target, gamma=estimate.gamma, seed=seed),
+        look=lambda: case.diagnosed(
+            case.profile, target, gamma=estimate.gamma, seed=seed, estimate=estimate
+        ),
     )
 
 
@@ -121,7 +123,7 @@ def compare(
             )
         with session.working(f"Comparing {len(policies)} policies"):
             comparison = run(
-                case.log,
+                case.profile,
                 policies,
                 gamma=asked.gamma,
                 method=method.chosen() if method.changes() else method.method,
@@ -141,7 +143,7 @@ def compare(
         title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
         asked={"policies": ", ".join(policy), "level": asked.level},
         found=found,
-        look=lambda: case.diagnosed(case.log, None, gamma=comparison.gamma, seed=asked.seed),
+        look=lambda: case.diagnosed(case.profile, None, gamma=comparison.gamma, seed=asked.seed),
     )
 
 
@@ -170,7 +172,7 @@ def diagnose(
 
     case = opened("diagnose", log, session, report, policies=[policy] if policy else [])
     target = None if policy is None else case.policy(policy)
-    shown, diagnosis = case.diagnosed(case.log, target, gamma=gamma, seed=seed)
+    shown, diagnosis = case.diagnosed(case.profile, target, gamma=gamma, seed=seed)
     session.explain = session.explain or not session.quiet  # the sections are the answer
     return case.conclude(
         diagnosis_answer(diagnosis),

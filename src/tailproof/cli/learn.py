@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tailproof.log.stored import AnyLog
     from tailproof.methods.method import Method
     from tailproof.parallel import Engine
+    from tailproof.profile.profile import LogProfile
 
 NETWORKS = "Networks"
 
@@ -142,6 +143,7 @@ def learn(
     Example: tailproof learn log.csv --gamma 0.99 --out policy.onnx --report learned.html
     """
     from tailproof.doors.learn import learn as run
+    from tailproof.profile.profile import LogProfile
     from tailproof.report.answers import learned_answer
 
     with engine.running() as where:
@@ -167,7 +169,8 @@ def learn(
                 "A report judges the policy by other episodes: use --holdout 0.3.",
                 argument="holdout",
             )
-        held_out, constant = _judged(learned, session, where)
+        judging = None if learned.held_out is None else LogProfile(learned.held_out)
+        held_out, constant = _judged(learned, judging, session, where)
     played, said = _played(learned, session, asked)
     answer = learned_answer(
         learned,
@@ -180,7 +183,7 @@ def learn(
     if asked.out is not None:
         saved = f"Saved to {asked.out}; on new data, evaluate it with --policy {asked.out}."
         answer = (*answer[:2], Note(saved), *answer[2:])
-    judging, gamma, seed = learned.held_out, learned.gamma, learned.seed
+    gamma, seed = learned.gamma, learned.seed
     sizes = learned.log_size
     return case.conclude(
         answer,
@@ -202,7 +205,9 @@ def learn(
         },
         look=None
         if judging is None
-        else lambda: case.diagnosed(judging, learned.policy, gamma=gamma, seed=seed),
+        else lambda: case.diagnosed(
+            judging, learned.policy, gamma=gamma, seed=seed, estimate=held_out
+        ),
         whole="" if sizes is None else f"{sizes[0]:,} rows, {sizes[1]:,} episodes",
     )
 
@@ -251,18 +256,18 @@ def _save(learned: Learned, out: Path) -> None:
 
 
 def _judged(
-    learned: Learned, session: Session, engine: Engine
+    learned: Learned, profile: LogProfile | None, session: Session, engine: Engine
 ) -> tuple[Estimate | None, ConstantAction | None]:
     """Return the policy's estimate on the held-out episodes, and the best single action."""
     from tailproof.doors.evaluate import evaluate
     from tailproof.doors.learned import best_constant
 
-    log, gamma, seed = learned.held_out, learned.gamma, learned.seed
-    if log is None:
+    gamma, seed = learned.gamma, learned.seed
+    if profile is None:
         return None, None
     with session.working("Judging it by the other episodes"):
-        estimate = evaluate(log, learned.policy, gamma=gamma, seed=seed, engine=engine)
-        return estimate, best_constant(log, gamma=gamma, seed=seed)
+        estimate = evaluate(profile, learned.policy, gamma=gamma, seed=seed, engine=engine)
+        return estimate, best_constant(profile, gamma=gamma, seed=seed)
 
 
 def _played(

@@ -1246,7 +1246,8 @@ def diagnose(
     method
         The method whose features are used for verdict and plain estimate, and its ridge for the latter.
     estimate
-        The result of `evaluate` for the same log and policy, if it exists already.
+        The result of `evaluate` for the same log and policy, if it exists already; it is used if it
+        is by the default method, with this discount and seed.
     seed
         Seeds the partitions into folds.
     random_state
@@ -1368,11 +1369,17 @@ def _evaluated(
     gamma: float,
     seed: int,
 ) -> tuple[Estimate | None, str | None]:
-    """Return the estimate to explain, or the reason why there is none."""
-    if policy is None or known is not None:
+    """Return the default method's estimate, or the reason why there is none.
+
+    One that is known already is used if it is of the same log by the same method.
+    """
+    if policy is None:
+        return known, None
+    default, rows = named_method("auto", **settings), profile.in_memory.once.n_transitions
+    asked = (default, gamma, seed, rows)
+    if known and (known.method, known.gamma, known.seed, known.n_transitions) == asked:
         return known, None
     try:
-        default = named_method("auto", **settings)
         return evaluate(profile, policy, method=default, gamma=gamma, seed=seed), None
     except (FoldError, LogError, SingularError) as error:
         return None, str(error)

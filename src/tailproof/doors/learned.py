@@ -40,6 +40,7 @@ from tailproof.log.stored import AnyLog, action_counts
 from tailproof.methods.method import Method
 from tailproof.methods.specs import from_plain, to_plain
 from tailproof.policies.forms import Always, EpsilonGreedy, LinearPolicy, made_for_from
+from tailproof.profile.profile import LogProfile
 from tailproof.robust.aggregates import Aggregate
 from tailproof.robust.intervals import Bound
 
@@ -166,7 +167,9 @@ class ConstantAction(NamedTuple):
     value: float
 
 
-def best_constant(log: AnyLog, *, gamma: float, seed: int = 0) -> ConstantAction | None:
+def best_constant(
+    log: AnyLog | LogProfile, *, gamma: float, seed: int = 0
+) -> ConstantAction | None:
     """Return the action whose value by `evaluate` is the highest; None if none can be evaluated.
 
     The same rows choose and evaluate it, so its value is biased upwards.
@@ -180,16 +183,17 @@ def best_constant(log: AnyLog, *, gamma: float, seed: int = 0) -> ConstantAction
     >>> best_constant(log, gamma=0.0).action
     '1'
     """
-    space = log.action_space
+    profile = log if isinstance(log, LogProfile) else LogProfile(log)
+    space = profile.log.action_space
     if not isinstance(space, Discrete):
         return None
-    shares = action_counts(log) / log.n_transitions
+    shares = action_counts(profile.log) / profile.log.n_transitions
     found = []
     for action in np.flatnonzero(shares >= _LEAST).tolist():
         try:
             with warnings.catch_warnings():  # already given for the learned policy
                 warnings.simplefilter("ignore", TailproofWarning)
-                value = evaluate(log, Always(action, space.n), gamma=gamma, seed=seed).value
+                value = evaluate(profile, Always(action, space.n), gamma=gamma, seed=seed).value
         except TailproofError:  # always taking this action cannot be evaluated
             continue
         found.append(ConstantAction(space.label(action), value))

@@ -17,6 +17,7 @@ from tailproof.errors import TailproofError
 from tailproof.files import require_replaceable
 from tailproof.log.log import Log
 from tailproof.log.stored import AnyLog, sample_to_budget
+from tailproof.profile.profile import LogProfile
 from tailproof.report.answers import (
     comparison_answer,
     diagnosis_answer,
@@ -169,15 +170,17 @@ def _page(result: Result, log: AnyLog | None, level: float, name: str) -> Page:
     elif isinstance(result, Learned):
         shown = _shown(log or result.held_out, result.seed)
         asked: dict[str, Any] = {"gamma": result.gamma, "seed": result.seed}
-        estimate = evaluate(shown, result.policy, **asked)
-        diagnosis = diagnose(shown, result.policy, estimate=estimate, **asked)
-        best = best_constant(shown, **asked)
+        profile = LogProfile(shown)
+        estimate = evaluate(profile, result.policy, **asked)
+        diagnosis = diagnose(profile, result.policy, estimate=estimate, **asked)
+        best = best_constant(profile, **asked)
         answer = learned_answer(result, estimate, level=level, constant=best)
         title, whole = "How good is the learned policy?", whole_size(result)
     elif isinstance(result, Estimate):
         shown = _shown(log or _log_of(result), result.seed)
         policy = None if result.task is None else result.task.policy
-        diagnosis = diagnose(shown, policy, gamma=result.gamma, seed=result.seed)
+        asked = {"gamma": result.gamma, "seed": result.seed}
+        diagnosis = diagnose(shown, policy, estimate=result, **asked)
         answer = estimate_answer(result, name=f"{name[0].upper()}{name[1:]}", level=level)
         title = f"How good is {name}?"
     else:
