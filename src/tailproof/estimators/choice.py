@@ -16,6 +16,7 @@ from tailproof.profile.profile import LogProfile
 from tailproof.profile.shape import RewardShape
 from tailproof.robust.gains import PairedGain, Scored
 from tailproof.robust.intervals import Bound
+from tailproof.robust.pooling import PooledPath
 from tailproof.robust.spreads import AllEqual, Rare, Spread, log_smoothing
 from tailproof.robust.tails import check_level
 from tailproof.rules import RULES
@@ -158,6 +159,7 @@ class OneStepChoice(Choice):
 
     sentences: tuple[str, ...] = ()  # the choice in words
     guarantee: FloatArray | str = field(repr=False)
+    pooling: PooledPath | None = field(default=None, repr=False)  # gains by pooled tails
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -176,7 +178,8 @@ class OneStepChoice(Choice):
 
     def condensed(self, like: Choice | None = None) -> Self:
         """Return a copy that takes less memory, without a guaranteed bound."""
-        return replace(super().condensed(like), guarantee="it was left out of a large comparison.")
+        left_out = "it was left out of a large comparison."
+        return replace(super().condensed(like), guarantee=left_out, pooling=None)
 
     def guaranteed_lower_bound(self, level: float = 0.9) -> Bound:
         """Return a bound that holds at any sample size and for any tail; raise if there is none.

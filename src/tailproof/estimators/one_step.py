@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from tailproof.log.log import Log
 from tailproof.profile.observations import rare_spread
 from tailproof.profile.one_step import TREE_ROWS, OneStepRows, Outcome
 from tailproof.profile.shape import RewardShape
+from tailproof.robust.pooling import PooledPath, pooled_path
 from tailproof.robust.spreads import Spread, centred, hall_spread
 from tailproof.rules import RULES
 
@@ -73,19 +75,6 @@ def action_weights(rows: OneStepRows, policy: FloatArray) -> FloatArray:
     return weights / mean if mean > 0 else np.ones(rows.count)
 
 
-def shrunk(scores: RowScores, target: RowScores, rows: OneStepRows) -> float:
-    """Return the value shrunk towards a less variable one, b: b + d³ / (d² + var d), d = value − b.
-
-    The share d²/(d² + var d) of the difference is kept: nearly all if the two differ clearly.
-    """
-    difference = scores.value - target.value
-    moved = rows.observations.sums(scores.influence - target.influence)
-    variance = float((moved**2).sum()) / rows.count**2
-    if variance == 0 or difference == 0:
-        return scores.value
-    return target.value + difference / (1 + variance / difference / difference)
-
-
 def evaluate_rows(
     rows: OneStepRows, policy: FloatArray, shape: RewardShape | None = None
 ) -> OneStepChoice:
@@ -111,12 +100,20 @@ def evaluate_rows(
         spread = centred(spread, robust)
     steady = outcomes[name] if name != "none" else outcomes.get("ridge", outcomes["none"])
     marginal = doubly_robust(steady, action_weights(rows, policy), rewards)
-    value, how, why = _point(rows, name, scores, marginal, spread, robust)
+    logged = rows.logged_scores(policy_is_rare=rare)
+    paths = None
+    if robust is None:
+        paths = Paths(
+            *(
+                pooled_path(rewards, partial(_scores, model, by), sums=observations.sums)
+                for model, by in ((outcomes[name], w), (steady, action_weights(rows, policy)))
+            )
+        )
+    value, how, why = _point(name, scores, logged.value, spread, robust, paths)
     nothing = Prediction(np.zeros(rows.count), np.zeros(rows.count))
     plain = doubly_robust(nothing, w, rewards)
     plain_error = standard_error(observations.influence(plain.influence))
     gain = plain_error / spread.error if 0 < spread.error < np.inf else 1.0
-    logged = rows.logged_scores(policy_is_rare=rare)
     limits = [*limits_of(observations, spread, influence, raw), *_cautions(rows, policy)]
     return OneStepChoice(
         value=value,
@@ -140,7 +137,34 @@ def evaluate_rows(
         on_log=_on_log(rows, policy, raw),
         weights=rows.in_log(raw),
         shape=shape,
+        pooling=None if paths is None else paths.own,
     )
+
+
+class Paths(NamedTuple):
+    """Gains by tail pooling, with the policy's weights, and with weights that no state changes."""
+
+    own: PooledPath
+    marginal: PooledPath
+
+    @property
+    def gain(self) -> float:
+        """The first, shrunk towards the second: b + d³ / (d² + var d), d = gain − b.
+
+        The share d²/(d² + var d) of the difference is kept: nearly all if the two differ clearly.
+        """
+        moved = self.own.influence - self.marginal.influence
+        difference = self.own.gain - self.marginal.gain
+        variance = float((moved**2).sum()) / len(moved) ** 2
+        if variance == 0 or difference == 0:
+            return self.own.gain
+        return self.marginal.gain + difference / (1 + variance / difference / difference)
+
+
+def _scores(outcome: Prediction, weights: FloatArray, rewards: FloatArray) -> FloatArray:
+    """Return the scores of the rows, whose mean is the value, (n,)."""
+    found = doubly_robust(outcome, weights, rewards)
+    return found.value + found.influence
 
 
 def _models(rows: OneStepRows, weights: FloatArray) -> tuple[dict[str, Outcome], bool]:
@@ -180,31 +204,39 @@ def _on_log(rows: OneStepRows, policy: FloatArray, weights: FloatArray) -> Polic
 
 
 def _point(
-    rows: OneStepRows,
     name: str,
     scores: RowScores,
-    marginal: RowScores,
+    logged: float,
     spread: Spread,
     robust: float | None,
+    paths: Paths | None,
 ) -> tuple[float, str, str]:
     """Return the point estimate, its name, and the reason for it."""
-    if robust is not None:
+    if robust is not None or paths is None:
         return (
-            robust,
+            scores.value if robust is None else robust,
             "Huber mean of doubly robust scores",
             "Both tails are heavy and alike: the point is a Huber mean, and the middle of an interval "
             "that is as wide as all scores make it.",
         )
     low, high = spread.ends(_INSIDE, _INSIDE)
     base = "weighted mean" if name == "none" else f"doubly robust mean ({name})"
-    point = float(np.clip(shrunk(scores, marginal, rows), low, high))
+    point = float(np.clip(logged + paths.gain, low, high))
     if abs(point - scores.value) <= 1e-9 * max(abs(scores.value), spread.error):
         return point, base, "The point is the plain mean of the scores."
+    if not np.isfinite(paths.own.begins):
+        return (
+            point,
+            f"{base}, shrunk",
+            "The point is moved towards the value by marginal weights, as far as chance explains "
+            "their difference; the interval is not.",
+        )
     return (
         point,
-        f"{base}, shrunk",
-        "The point is moved towards the value by marginal weights, as far as chance explains their "
-        "difference; the interval is not.",
+        f"{base}, tail pooled",
+        f"Sizes beyond about {paths.own.begins:.3g} are pooled over all actions, as far as the log "
+        f"does not show that they differ: how often they come decides the point. The interval does "
+        f"not assume it.",
     )
 
 
