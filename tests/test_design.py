@@ -9,7 +9,7 @@ PACKAGE = ROOT / "src" / "tailproof"
 ON_DEMAND = {
     "deep": {"doors", "export", "learners", "methods"},  # torch is an extra
     "report": {"doors"},  # pages and plots of results
-    "export": {"critics", "policies"},  # ONNX is an extra
+    "export": {"critics", "doors", "policies"},  # ONNX is an extra; rules on demand
     "methods": {"critics"},  # settings of a saved policy
     "io": {"log"},  # log.to_parquet
     "critics": {"policies"},  # the logged policy, estimated

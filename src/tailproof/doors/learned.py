@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.critics.base import CriticAlgorithm, ExtractingAlgorithm, Fitted
 from tailproof.critics.ensembles import Critics, Ensemble, LinearCritics
 from tailproof.critics.greedy import (
@@ -47,6 +47,7 @@ from tailproof.robust.intervals import Bound
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tailproof.export.rules import Rule
     from tailproof.io.encoder import Encoder
     from tailproof.report.blocks import Answer
     from tailproof.worlds.environments import Score
@@ -385,6 +386,64 @@ class Learned(Answered):
 
         require_matching(environment, len(self.state_names), self.action_space)
         return score_of(environment, self.policy, episodes=episodes, seed=seed)
+
+    def predict(self, table: Any) -> AnyArray:
+        """Return the action's label for each row of a table, the likeliest one of a stochastic policy.
+
+        Parameters
+        ----------
+        table
+            A frame, a file or another source with the state columns of the log, in any order and beside
+            others. Missing values and unknown categories that the log never had are refused by name.
+
+        Examples
+        --------
+        >>> from tailproof import learn, read_log
+        >>> rng = np.random.default_rng(0)
+        >>> age, mail = rng.integers(20, 80, 2000), rng.integers(0, 2, 2000)
+        >>> table = {"x_age": age, "action": mail, "reward": mail * (age > 50.0) - 0.4 * mail}
+        >>> learned = learn(read_log(table), method="policy-tree", gamma=0.0)
+        >>> learned.predict({"x_age": [30, 70]})
+        array(['0', '1'], dtype=object)
+        >>> print(learned.rule.text())
+        x_age ≤ 50: 0
+        x_age > 50: 1
+        """
+        labels = np.array(self._labels, dtype=object)
+        return np.asarray(labels[self._chances(table).argmax(axis=1)])
+
+    def probabilities(self, table: Any) -> dict[str, FloatArray]:
+        """Return π(a|s) of each row of a table, (n,), by the action's label; see `predict`."""
+        return dict(zip(self._labels, self._chances(table).T, strict=True))
+
+    @property
+    def rule(self) -> Rule:
+        """The policy in words, SQL and Python; raises if it is neither a small tree nor a constant."""
+        from tailproof.export.rules import rule_of
+
+        return rule_of(self.policy, self._own_encoder)
+
+    @property
+    def _labels(self) -> tuple[str, ...]:
+        space = require_discrete(self.action_space)
+        return tuple(space.label(action) for action in range(space.n))
+
+    @property
+    def _own_encoder(self) -> Encoder:
+        if self.encoder is None:
+            raise MethodError(
+                "This policy was learned from arrays, so it knows no columns of a table. Call `policy` "
+                "with states, or read the log from a table with read_log."
+            )
+        return self.encoder
+
+    def _chances(self, table: Any) -> FloatArray:
+        """Return π(a|s) of each row of a table, (n, A)."""
+        n = require_discrete(self.action_space).n
+        states = self._own_encoder.states(table)
+        if isinstance(self.policy, GreedyPolicy):
+            return np.asarray(np.eye(n)[self.policy(states)])
+        return np.asarray(self.policy.probabilities(states))
 
     def epsilon_greedy(self, epsilon: float) -> EpsilonGreedy:
         """Return the policy with uniform exploration: with probability ε a uniformly random action."""
