@@ -179,9 +179,9 @@ def test_the_order_of_rows_does_not_matter_when_steps_tell_it(rows, seed):
 
 
 def test_given_next_states_are_used_and_may_be_missing_where_nothing_is_backed_up():
-    columns = TWO | {"next_x": [2.0, None, 7.5, 9.0], "terminated": [False, True, False, False]}
+    columns = TWO | {"next_x": [2.0, None, 4.0, 9.0], "terminated": [False, True, False, False]}
     log = read_log(pa.table(columns))
-    assert log.next_states.ravel().tolist() == [2.0, 2.0, 7.5, 9.0]
+    assert log.next_states.ravel().tolist() == [2.0, 2.0, 4.0, 9.0]
     assert log.terminated.tolist() == [False, True, False, False]
     assert log.truncated.tolist() == [False, False, False, True]
 
@@ -529,3 +529,18 @@ def test_reading_a_file_imports_no_frames(tmp_path):
         "sys.exit(bool({'pandas', 'polars', 'h5py', 'minari'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_next_states_that_contradict_the_next_row_are_said():
+    table = {
+        "episode": [0, 0, 0, 1, 1, 1],
+        "x": [0.0, 1.0, 2.0, 5.0, 6.0, 7.0],
+        "next_x": [1.0, 2.0, 3.0, 6.0, 7.0, 8.0],
+        "action": [0, 1, 0, 1, 0, 1],
+        "reward": [1.0] * 6,
+    }
+    assert read(table).cautions == ()
+    table["next_x"] = [1.0, 9.0, 3.0, 6.0 + 1e-9, 7.0, 8.0]
+    (said,) = read(table).cautions
+    assert "next state of 1 of 4 steps is not the state of the next row" in said
+    assert "the first at row 1" in said

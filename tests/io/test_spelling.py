@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tailproof.errors import LogError
-from tailproof.io import read
+from tailproof.io import read, read_log
 
 SPELLINGS = {
     "decimal commas": lambda amount: f"{amount:.2f}".replace(".", ","),
@@ -119,3 +119,10 @@ def test_a_file_in_another_coding_is_converted_by_the_line_in_the_message(
     line = re.search(r"Convert it: (.*)\.$", str(caught.value))[1]
     exec(line, {"pandas": pd})
     assert read("log.csv", **parts).log.n_transitions == len(frame)
+
+
+def test_commas_that_may_mark_thousands_or_decimals_are_asked_about(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("x,action,reward\n" + '1,a,"2,941"\n2,b,"1,250"\n3,a,17\n' * 20)
+    with pytest.raises(LogError, match=r"thousands or decimals, such as '(2,941|1,250)'"):
+        read_log(path)

@@ -19,6 +19,7 @@ from tailproof import (
     compare,
     diagnose,
     evaluate,
+    learn,
     on_frame,
     read_log,
 )
@@ -392,3 +393,62 @@ def test_true_and_false_are_actions_of_these_names(labels):
     no = names.index("false" if "false" in names else "0")
     chosen = law(late, log).argmax(axis=1)
     assert (chosen == np.where(table["days"] >= 30, yes, no)).all()
+
+
+# What a policy answers is matched by name, and what is missing is not made up.
+
+
+def test_a_frame_of_probabilities_is_matched_by_its_names_in_any_order(table):
+    log = log_of(table)
+
+    def turned(states):
+        late = np.asarray(states)[:, 2].astype(float) >= 30
+        return pd.DataFrame({"voucher": 1.0 * late, "none": 1.0 * ~late, "email": 0.0 * late})
+
+    class Named:
+        def probabilities(self, states):
+            return turned(states)
+
+    for policy in (turned, Named()):
+        np.testing.assert_array_equal(law(policy, log), law(by_array, log))
+
+
+def test_a_frame_of_probabilities_of_other_actions_is_refused(table):
+    def odd(states):
+        return pd.DataFrame({"call": np.ones(len(states)), "none": 0.0, "email": 0.0})
+
+    with pytest.raises(PolicyError, match="call"):
+        law(odd, log_of(table))
+
+
+@pytest.mark.parametrize("form", ["array", "rule", "law"])
+def test_masked_answers_are_missing(form, table):
+    log = log_of(table)
+    codes = np.ma.masked_array(by_array(log.states), mask=np.arange(len(table)) == 3)
+
+    class Law:
+        def probabilities(self, states):
+            hidden = np.arange(len(states))[:, None] == [3, 3, 3]
+            return np.ma.masked_array(np.eye(3)[by_array(states)], mask=hidden)
+
+    policy = {"array": codes, "rule": lambda states: codes[: len(states)], "law": Law()}[form]
+    with pytest.raises(PolicyError, match=r"has \d masked entries, the first at row 3"):
+        law(policy, log)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_column_of_0_and_1_names_no_action(missing, table):
+    flags = (table["days"] >= 30).astype(float if missing else int)
+    log = log_of(table.assign(flag=flags))
+    for policy in (Column("flag"), "column:flag", flags):
+        with pytest.raises(PolicyError, match=r"answered with 0 and 1, .*numpy\.where\(cond"):
+            law(policy, log)
+
+
+def test_whatever_learn_returns_is_callable_and_has_probabilities(table):
+    log = log_of(table)
+    for method in ("auto", "bc", "fqi", "policy-tree", "constant"):
+        policy = learn(log, method=method).policy
+        probabilities = policy.probabilities(log.states)
+        assert probabilities.shape == (len(table), 3)
+        np.testing.assert_array_equal(policy(log.states), probabilities.argmax(axis=1))

@@ -17,7 +17,7 @@ from tailproof.estimators.importance import cumulative_weights, warn_of_the_hori
 from tailproof.log.log import Log, discounted_returns
 from tailproof.log.validation import column
 from tailproof.methods.fit import check_gamma
-from tailproof.policies.binding import Policy, for_log
+from tailproof.policies.binding import Policy, for_log, require_index
 from tailproof.profile.observations import Observations, rare_spread
 from tailproof.robust.intervals import Interval, quantile_ends, tail_mean, weighted_quantile
 from tailproof.robust.means import USUAL, Cap
@@ -166,8 +166,8 @@ def returns_under(
         As in `evaluate`.
     per
         The denominator of `Returns.ratio`, such as sessions: a column of the table that the log was
-        read from, or one number per row, (n,). It is summed over the steps of an episode with the same
-        discount.
+        read from, or one number for each row of that table, in its order; a Series must have the
+        table's index. It is summed over the steps of an episode with the same discount.
 
     Examples
     --------
@@ -209,17 +209,25 @@ def returns_under(
         )
     units = None
     if per is not None:
-        given = _table_column(log, per) if isinstance(per, str) else per
-        numbers = column("per", given, log.n_transitions, float)
-        require_finite("per", numbers, LogError)
-        units = discounted_returns(log.with_rewards(numbers), discount)
+        units = discounted_returns(log.with_rewards(_by_row(log, per)), discount)
     return Returns(log, discounted_returns(log, discount), weights, units, tuple(cautions))
 
 
+def _by_row(log: Log, per: str | npt.ArrayLike) -> FloatArray:
+    """Return numbers given by row of the log's table for each row of the log, (n,)."""
+    origin = log.table_rows
+    if not isinstance(per, str):
+        require_index(per, origin, LogError)
+    given = _table_column(log, per) if isinstance(per, str) else per
+    numbers: FloatArray = column("per", given, origin.count, float)[origin.rows]
+    require_finite("per", numbers, LogError)
+    return numbers
+
+
 def _table_column(log: Log, name: str) -> AnyArray:
-    """Return a column of the table that a log was read from, (n,)."""
-    table = None if log.origin is None else log.origin.table
-    if log.origin is None or table is None:
+    """Return a column of the table that a log was read from, (N,)."""
+    table = log.table_rows.table
+    if table is None:
         raise LogError(
             f"per={name!r} names a column, but this log has no table to read it from. Pass the "
             f"numbers, one for each row."
@@ -229,7 +237,7 @@ def _table_column(log: Log, name: str) -> AnyArray:
             f"There is no column {name!r} to divide by. The table has {listed(table.names)}."
             f"{did_you_mean(name, table.names)}"
         )
-    values: AnyArray = table.read([name]).column(name).to_numpy()[log.origin.rows]
+    values: AnyArray = table.read([name]).column(name).to_numpy()
     return values
 
 

@@ -30,6 +30,7 @@ _HOW_EPISODES_END = (
     " Pass terminated=True if episodes end for good there (the state must then tell how much is left), "
     "or name the column that says which do with terminated=...."
 )
+_SAME = 1e-6  # relative difference up to which two states are the same, written twice
 _FEW = 0.1  # largest share of rows to leave out because of a guessed column
 
 
@@ -296,6 +297,8 @@ def _next_states(
                 f"{row} ({such(wrong.sum())}); fill it in, or pass next_state=False to "
                 f"derive all next states from the rows."
             )
+        if not steps.keep_order:
+            _warn_of_contradictions(steps.states, after, episodes, notes)
     if unknown.any() and steps.guessed_episode is not None:
         require_few(int(unknown.sum()), len(unknown), steps.guessed_episode)
     say_what_is_left_out(
@@ -305,6 +308,22 @@ def _next_states(
         marked=steps.terminated is not None,
     )
     return unknown, after
+
+
+def _warn_of_contradictions(
+    states: FloatArray, after: FloatArray, episodes: Runs, notes: Notes
+) -> None:
+    """Warn of next states that are not the state of the next row of their episode."""
+    inside = ~episodes.ends[:-1]
+    close = _SAME * (1 + np.abs(states).max(axis=0))
+    other = inside & (np.abs(after[:-1] - states[1:]) > close).any(axis=1)
+    if other.any():
+        notes.cautions.append(
+            f"The next state of {int(other.sum())} of {int(inside.sum())} steps is not the state of "
+            f"the next row of their episode, the first at row {episodes.was(int(other.argmax()))}. "
+            f"Check the order of the rows and the next-state columns, or pass next_state=False to "
+            f"take next states from the rows."
+        )
 
 
 def say_what_is_left_out(

@@ -36,6 +36,7 @@ _WAYS = (
         r".replace(r'[^\d.-]', '', regex=True).astype(float)",
     ),
 )
+_GROUPED = re.compile(r"[-+]?(\d{1,3}|[1-9]\d{0,2},\d{3})")  # commas may mark thousands or decimals
 _SHARE = 0.9  # of the texts that must be numbers
 _FEW = 20  # so many texts with units may be categories, such as $10 and $20
 _DOTTED = 5  # numbers with three decimals that make a suspicion
@@ -55,6 +56,13 @@ def other_spelling(name: str, texts: Sequence[str], *, category: bool = False) -
             continue
         if category and what != "decimal commas" and len(every) <= _FEW:
             return None
+        if what == "decimal commas" and all(_GROUPED.fullmatch(text) for text in spelt):
+            return (
+                f"Its numbers have commas that may mark thousands or decimals, such as {shown!r}. "
+                f"Convert them, in pandas: table[{name!r}] = table[{name!r}].str.replace(',', '')"
+                f".astype(float) if they mark thousands; .str.replace(',', '.').astype(float) if they "
+                f"mark decimals."
+            )
         return (
             f"Its numbers have {what}, such as {shown!r}. Convert them, in pandas: "
             f"table[{name!r}] = table[{name!r}]{remedy}."
