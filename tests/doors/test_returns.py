@@ -221,8 +221,7 @@ def test_a_ratio_by_the_name_of_a_column():
     read = read_log(table, state="x")
     part = np.arange(100, 400)
     by_name, by_hand = (
-        returns_under(read.take(part), second, per=per).ratio()
-        for per in ("sessions", sessions)
+        returns_under(read.take(part), second, per=per).ratio() for per in ("sessions", sessions)
     )
     assert by_name == by_hand
     with pytest.raises(LogError, match="Did you mean 'sessions'"):
