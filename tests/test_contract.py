@@ -11,6 +11,7 @@ from tailproof import (
     LSTD,
     MIS,
     Bootstrap,
+    Custom,
     Mean,
     MeanMinusStd,
     Median,
@@ -24,7 +25,22 @@ from tailproof import (
 )
 from tailproof.robust.means import AdaptiveHuber
 
-BASES = [FQE(iterations=20), LSTD(), MIS(), MIS(mean=AdaptiveHuber(), unit="episode"), DR()]
+
+def next_rewards(fold, gamma, policy):
+    """A base that is a function: mean reward of each action, forever."""
+    means = [fold.rewards[fold.actions == a].mean() / (1 - gamma) for a in range(fold.n_actions)]
+    return lambda states: np.tile(means, (len(states), 1))
+
+
+BASES = [
+    FQE(iterations=20),
+    FQE(iterations=20, tolerance=0.02, in_turn=True),
+    LSTD(),
+    MIS(),
+    MIS(mean=AdaptiveHuber(), unit="episode"),
+    DR(),
+    Custom(next_rewards),
+]
 PARTITIONS = [Whole(), Split(3), Bootstrap(3), Replicate(2)]
 AGGREGATES = [Mean(), Median(), Quantile(0.25), TrimmedMean(0.34), MeanMinusStd(0.5)]
 

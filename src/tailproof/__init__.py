@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tailproof.critics.custom import Custom
     from tailproof.critics.fitted_q import FQE, FQI
     from tailproof.critics.greedy import GreedyPolicy, SoftmaxPolicy
     from tailproof.critics.linear import Absolute
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DR", "FQE", "FQI", "IPS", "LSPI", "LSTD", "MIS", "Absolute", "Always", "BanditDR", "Bootstrap",
-    "Clip", "Cloning", "Column", "Comparison", "ConstantRewards", "Continuous", "Diagnosis",
+    "Clip", "Cloning", "Column", "Comparison", "ConstantRewards", "Continuous", "Custom",
+    "Diagnosis",
     "Discrete", "EpisodeDR", "EpisodeIS", "EpsilonGreedy", "Estimate", "ExponentialSmoothing",
     "GreedyPolicy", "HuberRewards", "ImplicitExploration", "Joint", "Learned", "Log", "LogProfile",
     "LogSumExp", "LogView", "Logged", "Mean", "MeanMinusStd", "Median", "Method", "Mixture", "OutOfBag",
@@ -67,6 +69,7 @@ __all__ = [
 ]  # fmt: skip
 
 _NAMES = {
+    "critics.custom": "Custom",
     "critics.fitted_q": "FQE FQI",
     "critics.greedy": "GreedyPolicy SoftmaxPolicy",
     "critics.linear": "Absolute",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from math import ceil, log
 from typing import Any
 
 from tailproof.critics.base import At
+from tailproof.critics.custom import Custom
 from tailproof.critics.fitted_q import FQE, FQI
 from tailproof.critics.lstd import LSPI, LSTD
 from tailproof.errors import MethodError, did_you_mean
@@ -165,6 +167,12 @@ def _base(name: str) -> Any:
     return known[name]
 
 
+def _as_base(given: Any) -> Any:
+    if isinstance(given, str):
+        return _base(given)
+    return Custom(given) if inspect.isroutine(given) or isinstance(given, partial) else given
+
+
 def _require_replaceable(name: str, own: Any, given: Any) -> None:
     """Raise if another base would lose settings that make the row what it is."""
     if type(given) is type(own):
@@ -204,7 +212,8 @@ def method(
         Instead of `folds`: K = ⌈8 log(2/δ)⌉ for δ = 1 − confidence, as in the paper's theory.
     base
         Another base algorithm, or its name: ``base="lstd"``, ``base=FQE(iterations=50)``. ROOM over
-        networks is ``method("room-vm", base="iql")``.
+        networks is ``method("room-vm", base="iql")``; over a learner of your own, a function
+        ``fit(fold, gamma)`` that returns Q (see `Custom`).
     aggregate
         Another aggregate.
     clip
@@ -236,7 +245,7 @@ def method(
             )
         folds = ceil(8 * log(2 / (1 - confidence)))
     if base is not None:
-        changes["base"] = _base(base) if isinstance(base, str) else base
+        changes["base"] = _as_base(base)
         _require_replaceable(name, chosen.base, changes["base"])
     if folds is not None:
         if isinstance(chosen.partition, Whole):

@@ -55,8 +55,8 @@ at='value'. Got at='pointwise'; use at='value', or a base with critics such as F
     def __post_init__(self) -> None:
         if not isinstance(self.base, CriticAlgorithm | ValueAlgorithm):
             raise MethodError(
-                f"base must be an algorithm such as FQE(), LSTD(), MIS() or DR(). "
-                f"Got {self.base!r} instead."
+                f"base must be an algorithm such as FQE(), LSTD(), MIS() or DR(), or Custom(fit) for "
+                f"a function fit(fold, gamma) of your own. Got {self.base!r} instead."
             )
         if not hasattr(self.partition, "assign"):
             raise MethodError(

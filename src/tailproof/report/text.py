@@ -7,9 +7,10 @@ import math
 import platform
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import singledispatch
 from importlib.metadata import PackageNotFoundError, version
+from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
 from tailproof.files import plain
@@ -105,22 +106,28 @@ def method_text(method: Method) -> str:
     'FQE, split in 7, median at pointwise'
     """
     base = method.base
-    usual = type(base)()
     changed = [
         _setting(each.name, getattr(base, each.name))
         for each in fields(base)  # type: ignore[arg-type]
         if each.name != "run"  # where networks train changes no result
-        and getattr(base, each.name) != getattr(usual, each.name)
+        and getattr(base, each.name) != _default(each)
     ]
     name = type(base).__name__
     said = f"{name} ({', '.join(changed)})" if changed else name
     return str(method).replace(name, said, 1)
 
 
+def _default(setting: Field[Any]) -> Any:
+    factory = setting.default_factory
+    return setting.default if factory is MISSING else factory()
+
+
 def _setting(name: str, value: Any) -> str:
     """Return a setting as short text, without the numbers of fitted features."""
     from tailproof.features import PerAction  # not needed for numbers
 
+    if isroutine(value):
+        return str(value.__name__)
     if isinstance(value, PerAction):
         features = f"{type(value.state_features).__name__} for each action, {value.size} in all"
         return f"{name} {features}"
