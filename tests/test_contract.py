@@ -34,7 +34,7 @@ def next_rewards(fold, gamma, policy):
 
 BASES = [
     FQE(iterations=20),
-    FQE(iterations=20, tolerance=0.02, in_turn=True),
+    FQE(iterations=20, tolerance=0.02),
     LSTD(),
     MIS(),
     MIS(mean=AdaptiveHuber(), unit="episode"),
