@@ -5,7 +5,9 @@ Every message says what is wrong, which value was received and what to do. All e
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Literal
 
 
 class TailproofError(ValueError):
@@ -102,6 +104,37 @@ class QuantileWarning(TailproofWarning):
 
 class TaughtWarning(TailproofWarning):
     """A policy is evaluated on episodes that it was trained on."""
+
+
+#: Why an answer may not hold: the log does not cover the policy; rewards depend on what no state shows;
+#: a state column holds codes for missing values; the estimate lies outside what is possible; models of
+#: the value disagree; there are too few independent episodes; the method gives no interval.
+CautionCode = Literal[
+    "overlap",
+    "hidden_state",
+    "missing_code",
+    "extrapolation",
+    "models_disagree",
+    "too_few",
+    "no_interval",
+]
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Why an answer may not hold, in a sentence; where it `voids` it, the value means nothing."""
+
+    code: CautionCode
+    text: str
+    voids: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def category(self) -> type[TailproofWarning]:
+        """The warning that says it."""
+        return CoverageWarning if self.code == "overlap" else StateWarning
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

@@ -56,6 +56,7 @@ class Rules:
     decides: float = 0.5  # [one-step] share of squared scores with which one observation dominates
     uncovered: float = 5.0  # [none] effective rows below which a value is extrapolated
     uncovered_share: float = 0.05  # [none] and share of the rows, for small logs
+    void: float = 0.05  # [none] share of the policy's actions never logged: more voids the answer
     hole_policy: float = 0.05  # [none] least probability of an action in a region to report it
     hole_expected: float = 8.0  # [none] logged rows expected there: none by chance has P = e⁻⁸
     hole_rows: int = 100  # [none] rows of a value: an action of 5 % is absent with P = .006

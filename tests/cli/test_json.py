@@ -88,7 +88,8 @@ def test_compare(log, full, method, documented, check_ends, check_estimate):
         check_ends(each["lower_bound"], found["level"])
         check_ends(each["gain"]["lower_bound"], pytest.approx(found["gate_level"]))
         folds = {"fold_values"} if full else set()
-        assert set(each["gain"]) == {"value", "relative", "lower_bound", "won"} | folds
+        keys = {"value", "relative", "interval", "lower_bound", "won"}
+        assert set(each["gain"]) == keys | folds
         if full:
             check_estimate(each["estimate"], found["level"], full=True)
 

@@ -137,9 +137,9 @@ def test_what_declines_names_the_level_that_was_asked():
     )
     estimate = evaluate(log, one, gamma=0.5)
     for about in (estimate, estimate.gain):
-        with pytest.raises(LevelError, match="No honest 90 % lower bound"):
+        with pytest.raises(LevelError, match="No valid 90 % lower bound"):
             about.lower_bound(0.9)
-        with pytest.raises(LevelError, match="No honest 80 % interval"):
+        with pytest.raises(LevelError, match="No valid 80 % interval"):
             about.interval(0.8)
 
 

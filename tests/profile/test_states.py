@@ -23,7 +23,7 @@ def test_codes_for_missing_values_are_pointed_out(code: float, rng):
     coded = one_step_log(rng, code)
     with pytest.warns(StateWarning, match=rf"column age is {code:.0f} in 12 of 600 rows"):
         estimate = evaluate(coded, Always(1, n_actions=2))
-    assert "code for a missing value" in estimate.cautions[-1]
+    assert (estimate.cautions[-1].code, estimate.cautions[-1].voids) == ("missing_code", False)
     assert misleading_states(one_step_log(rng)) == ()
     with pytest.warns(StateWarning, match="column age"):
         learn(coded, method="constant", gamma=0.0)
@@ -61,7 +61,7 @@ def test_a_reward_at_the_end_for_what_the_state_forgot_is_pointed_out(rng):
     assert misleading_states(counts) == ()
     with pytest.warns(StateWarning, match="earlier actions explain"):
         estimate = evaluate(forgets, Always(1), gamma=1.0)
-    assert estimate.cautions
+    assert estimate.verdict.reasons == ("hidden_state",)
     truth = 5 * (1 + 1 / 1.5)
     interval = evaluate(counts, Always(1), gamma=1.0).interval(0.99)
     assert interval.low <= truth <= interval.high

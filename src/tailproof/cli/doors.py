@@ -110,7 +110,7 @@ def compare(
     """
     from tailproof.doors.compare import compare as run
     from tailproof.policies.text import name_and_policy
-    from tailproof.report.answers import comparison_answer, comparison_verdict, pair_records
+    from tailproof.report.answers import comparison_answer, pair_records
 
     with engine.running() as where:
         case = opened("compare", log, session, asked.report, policies=policy, engine=where)
@@ -132,7 +132,7 @@ def compare(
                 seed=asked.seed,
                 engine=where,
             )
-    found: dict[str, Any] = comparison.to_dict() | comparison_verdict(comparison).to_dict()
+    found: dict[str, Any] = comparison.to_dict()
     if pairs:
         found["pairs"] = pair_records(comparison)
     if asked.report is not None or session.full:

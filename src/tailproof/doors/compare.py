@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from tailproof.arrays import FloatArray
 from tailproof.doors.estimate import Estimate, FoldEstimate, LoggedValue, ScoreEstimate
 from tailproof.doors.evaluate import estimate_policy
 from tailproof.doors.source import LogSource, as_profile
-from tailproof.doors.verdict import Answered
+from tailproof.doors.verdict import Answered, GainVerdict, verdict_on
 from tailproof.errors import (
+    Caution,
     CoverageWarning,
     FoldError,
     FoldWarning,
@@ -55,7 +57,13 @@ class Difference:
     first: str
     second: str
     gain: PairedGain | FoldGain = field(repr=False)  # with its own interval at any level
-    level: float  # of the lower bound
+    level: float  # of the lower bound, and of the verdict
+    cautions: tuple[Caution, ...] = field(default=(), repr=False)  # those of both policies
+
+    @property
+    def verdict(self) -> GainVerdict:
+        """Whether the first is better than the second."""
+        return verdict_on(self.gain, level=self.level, cautions=self.cautions)
 
     @property
     def value(self) -> float:
@@ -98,6 +106,23 @@ def bound_or_reason(ask: Callable[[float], Bound], level: float) -> Bound:
         return Bound(value=-np.inf, level=level, requested=level, kind="none", note=str(error))
 
 
+def _ends(name: str, ask: Callable[[float], Interval], level: float) -> dict[str, float]:
+    """Return the two ends of an interval for a frame; NaN if there is none."""
+    try:
+        found = ask(level)
+    except LevelError:
+        return {f"{name}_low": math.nan, f"{name}_high": math.nan}
+    return {f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def interval_or_reason(ask: Callable[[float], Interval], level: float) -> Any:
+    """Return an interval, or the reason why there is none, for JSON."""
+    try:
+        return plain(ask(level))
+    except LevelError as error:
+        return {"why_not": str(error)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """One policy of a comparison."""
@@ -110,8 +135,8 @@ class Candidate:
 
     @property
     def passes(self) -> bool:
-        """Whether the lower bound of the gain over the baseline is above 0."""
-        return self.gain.lower_bound.value > 0
+        """Whether it is better than the baseline: the lower bound of its gain is above 0, and holds."""
+        return self.gain.verdict.word == "better"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +195,13 @@ class Comparison(Answered):
         """Whether any candidate beats the baseline: the gate."""
         return any(each.passes for each in self.candidates)
 
+    @property
+    def verdict(self) -> GainVerdict:
+        """The verdict on the candidates: better if any is, worse if all are."""
+        found = [each.gain.verdict for each in self.candidates]
+        order = ("better", "no difference shown", "cannot tell", "worse")
+        return min(found, key=lambda each: order.index(each.word))
+
     def __getitem__(self, name: str) -> Candidate:
         for each in self.candidates:
             if each.name == name:
@@ -182,8 +214,7 @@ class Comparison(Answered):
         rival, second = self.baseline_rival, second or self.baseline
         if second != self.baseline:
             rival = self[second].estimate
-        gain = self[first].estimate.gain_over(rival)
-        return Difference(first=first, second=second, gain=gain, level=self.level)
+        return _difference(first, self[first].estimate, second, rival, self.level)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
@@ -203,11 +234,16 @@ class Comparison(Answered):
         candidates = [
             {
                 "name": each.name,
+                **each.gain.verdict.to_dict(),
                 "value": each.value,
+                "interval": interval_or_reason(each.estimate.interval, self.level),
                 "lower_bound": each.lower_bound,
-                "gain": {name: getattr(each.gain, name) for name in of_gain},
+                "gain": {
+                    **{name: getattr(each.gain, name) for name in of_gain},
+                    "interval": interval_or_reason(each.gain.interval, self.gate_level),
+                },
                 "passes": each.passes,
-                "cautions": each.estimate.cautions,
+                "cautions": [str(caution) for caution in each.estimate.cautions],
                 "fold_values": each.estimate.folds.all_folds,
             }
             for each in self.candidates
@@ -215,6 +251,7 @@ class Comparison(Answered):
         baseline = {"name": self.baseline, "value": self.baseline_value}
         converted: dict[str, Any] = plain(
             {
+                **self.verdict.to_dict(),
                 "passes": self.passes,
                 "best": self.best.name,
                 "probability_best": self.probability_best,
@@ -231,22 +268,29 @@ class Comparison(Answered):
         return converted
 
     def to_frame(self) -> Any:
-        """Return one row per candidate: a pandas frame, or a pyarrow table where pandas is missing."""
-        return as_frame(
-            [
-                {
-                    "policy": each.name,
-                    "value": each.value,
-                    "lower_bound": each.lower_bound.value,
-                    "gain": each.gain.value,
-                    "relative_gain": each.gain.relative,
-                    "gain_lower_bound": each.gain.lower_bound.value,
-                    **({"folds_won": each.gain.won} if self.has_folds else {}),
-                    "passes": each.passes,
-                }
-                for each in self.candidates
-            ]
-        )
+        """Return one row per candidate and one for the baseline, the highest value first.
+
+        A pandas frame, or a pyarrow table where pandas is missing. Intervals of gains hold together.
+        """
+        rows = [
+            {
+                "policy": each.name,
+                "value": each.value,
+                **_ends("value", each.estimate.interval, self.level),
+                "lower_bound": each.lower_bound.value,
+                "gain": each.gain.value,
+                "relative_gain": each.gain.relative,
+                **_ends("gain", each.gain.interval, self.gate_level),
+                "gain_lower_bound": each.gain.lower_bound.value,
+                **({"folds_won": each.gain.won} if self.has_folds else {}),
+                "verdict": each.gain.verdict.word,
+                "passes": each.passes,
+            }
+            for each in self.candidates
+        ]
+        unknown = {**dict.fromkeys(rows[0], math.nan), "verdict": "baseline", "passes": False}
+        rows.append({**unknown, "policy": self.baseline, "value": self.baseline_value})
+        return as_frame(sorted(rows, key=lambda row: -row["value"]))
 
     def __repr__(self) -> str:
         gate = "passed" if self.passes else "closed"
@@ -518,13 +562,25 @@ def compare(
 def _candidate(
     name: str, estimate: Estimate, beaten: Baseline, level: float, gate_level: float
 ) -> Candidate:
-    gain = estimate.gain_over(beaten.rival)
     return Candidate(
         name=name,
         value=estimate.value,
         lower_bound=bound_or_reason(estimate.lower_bound, level),
-        gain=Difference(first=name, second=beaten.name, gain=gain, level=gate_level),
+        gain=_difference(name, estimate, beaten.name, beaten.rival, gate_level),
         estimate=estimate,
+    )
+
+
+def _difference(
+    first: str, estimate: Estimate, second: str, rival: Estimate | float | None, level: float
+) -> Difference:
+    others = rival.cautions if isinstance(rival, Estimate) else ()
+    return Difference(
+        first=first,
+        second=second,
+        gain=estimate.gain_over(rival),
+        level=level,
+        cautions=(*estimate.cautions, *others),
     )
 
 

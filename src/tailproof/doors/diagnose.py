@@ -971,7 +971,7 @@ def decide(
     elif choice.limits:
         reasons.append(f"The interval: {choice.limits}.")
     if estimate is not None:
-        reasons += estimate.cautions
+        reasons += map(str, estimate.cautions)
     if overlap is not None:
         found, wished = _about_overlap(log, overlap)
         reasons += found
@@ -992,7 +992,7 @@ def decide(
         unit=shape.unit if choice is None else choice.unit,
         units=shape.units if choice is None else choice.units,
         skewed=shape.skewed if choice is None else bool(getattr(choice, "skewed", False)),
-        declined=failed if choice is None else choice.declined,
+        declined=failed if choice is None or choice.declined is None else str(choice.declined),
         limits="" if choice is None else choice.limits,
         reasons=tuple(reasons),
         improvements=tuple(improvements),
@@ -1139,6 +1139,11 @@ class Diagnosis(Answered):
         from tailproof.report.plots import plot_diagnosis  # matplotlib is slow to import
 
         return plot_diagnosis(self, of=of, ax=ax)
+
+    def __str__(self) -> str:
+        from tailproof.report.text import as_text
+
+        return as_text(self.blocks())
 
     def blocks(self) -> Answer:
         """Return the answer as blocks, which notebooks, terminals and pages show."""

@@ -12,7 +12,7 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.ensembles import Critics
 from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.doors.verdict import Answered, GainVerdict, verdict_on
-from tailproof.errors import LevelError, MethodError
+from tailproof.errors import Caution, LevelError, MethodError
 from tailproof.estimators.choice import Choice, OneStepChoice
 from tailproof.files import as_frame, plain
 from tailproof.log.folds import Split, Whole
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tailproof.report.blocks import Answer
 
-_INSTEAD = "Use method('roam-dm', folds=6), or 'auto'."
+_INSTEAD = "Use 'roam-dm' with 6 folds, or the default method."
 BoundKind = Literal["order", "t", "tail-aware", "guaranteed"]
 
 
@@ -84,7 +84,7 @@ class Estimate(Answered, ABC):
     on_log
         The policy's actions in the states of the log, and its agreement with the logged ones.
     cautions
-        Sentences about states and actions of the policy that the log does not cover.
+        Why the answer may not hold: states and actions of the policy that the log does not cover.
     task
         What was evaluated, for `write_report`; None in a result that was stored or sent.
     """
@@ -96,7 +96,7 @@ class Estimate(Answered, ABC):
     n_episodes: int
     unit: ValueUnit
     on_log: PolicyOnLog
-    cautions: tuple[str, ...] = field(default=(), repr=False)
+    cautions: tuple[Caution, ...] = field(default=(), repr=False)
     task: Task | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -204,7 +204,7 @@ class Estimate(Answered, ABC):
         """Return plain numbers, lists and strings, ready for JSON; intervals have this level."""
         gain = self.gain
         return {
-            **verdict_on(gain, level=level).to_dict(),
+            **self.verdict_at(level).to_dict(),
             "value": self.value,
             "unit": {**plain(self.unit), "text": str(self.unit)},
             **_uncertainty(self, level),
@@ -215,7 +215,7 @@ class Estimate(Answered, ABC):
                 **_uncertainty(gain, level),
             },
             "on_log": {**plain(self.on_log), "text": str(self.on_log)},
-            "cautions": list(self.cautions),
+            "cautions": [str(each) for each in self.cautions],
             "fold_values": self.fold_values.tolist(),
             "bad_folds": list(self.bad_folds),
             "method": str(self.method),
@@ -249,7 +249,14 @@ class Estimate(Answered, ABC):
     @property
     def verdict(self) -> GainVerdict:
         """Whether the policy is better than the logged one, with 90 % confidence."""
-        return verdict_on(self.gain, level=0.9)
+        return self.verdict_at(0.9)
+
+    def verdict_at(self, level: float, rival: Estimate | float | None = None) -> GainVerdict:
+        """Return whether the policy is better than another, or the logged one (None), at a level."""
+        cautions = self.cautions
+        if isinstance(rival, Estimate):
+            cautions = (*cautions, *rival.cautions)
+        return verdict_on(self.gain_over(rival), level=level, cautions=cautions)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.value:.4g} {self.unit}; {self.method}>"
@@ -401,23 +408,25 @@ class FoldEstimate(Estimate):
         return replace(self, point_values=None, point_weights=None)
 
 
-def why_no_interval(method: Method, folds: int) -> str | None:
+def why_no_interval(method: Method, folds: int) -> Caution | None:
     """Return why the members' values give no interval: they are dependent, or only one; or None."""
     if method.at == "backup":
-        return (
+        return Caution(
+            "no_interval",
             f"The members of {method} are combined in every backup, so that their values "
-            f"depend on each other and no interval of them would hold. {_INSTEAD}"
+            f"depend on each other and no interval of them would hold. {_INSTEAD}",
         )
     if not isinstance(method.partition, Split | Whole):
-        return (
+        return Caution(
+            "no_interval",
             f"The members of {method} share data ({method.partition}), so that no "
-            f"interval of their values would hold. {_INSTEAD}"
+            f"interval of their values would hold. {_INSTEAD}",
         )
     if folds > 1:
         return None
-    return (
-        f"An interval needs the values of several folds. {method} has one; use for "
-        f"instance method('roam-dm', folds=6), or Method(..., partition=Split(6))."
+    return Caution(
+        "no_interval",
+        f"An interval needs the values of several folds, and {method} has one. {_INSTEAD}",
     )
 
 

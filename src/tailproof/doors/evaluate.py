@@ -26,7 +26,7 @@ from tailproof.doors.estimate import (
     why_no_interval,
 )
 from tailproof.doors.source import LogSource, as_profile
-from tailproof.errors import CoverageWarning, StateWarning, TailproofError
+from tailproof.errors import TailproofError
 from tailproof.estimators.choice import Choice, ScoreAlgorithm
 from tailproof.estimators.ladder import is_settled
 from tailproof.features import Features, Joint, PerAction
@@ -349,9 +349,8 @@ def estimate_policy(
         initial_rows=rows,
     )
     cautions = [*profile.coverage(task), *profile.misleading_states]
-    for text in cautions:
-        category = StateWarning if text in profile.misleading_states else CoverageWarning
-        warnings.warn(text, category, stacklevel=3)
+    for each in cautions:
+        warnings.warn(str(each), each.category, stacklevel=3)
     warn_of_taught_episodes(acts, log)
     counted = log.once if isinstance(log, Log) else log
     about: dict[str, Any] = {
@@ -368,9 +367,9 @@ def estimate_policy(
     if choice is not None:
         assert choice.on_log is not None
         if choice.declined is None:
-            for text in too_few_rows(choice.on_log):
-                warnings.warn(text, CoverageWarning, stacklevel=3)
-                cautions.append(text)
+            for each in too_few_rows(choice.on_log):
+                warnings.warn(str(each), each.category, stacklevel=3)
+                cautions.append(each)
         return ScoreEstimate(scores=choice, on_log=choice.on_log, cautions=tuple(cautions), **about)
     fit = fit_folds(task, method)
     if logged is True:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tailproof.errors import LevelError
+from tailproof.errors import Caution, LevelError
 from tailproof.robust.intervals import Bound, Interval
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ Word = Literal["better", "worse", "no difference shown", "cannot tell"]
 class Gain(Protocol):
     """The difference of two values, with bounds at any level."""
 
+    @property
+    def declined(self) -> Caution | None:
+        """Why it has no bounds, or None."""
+        ...
+
     def interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval; raise a `LevelError` if there is none."""
         ...
@@ -54,13 +60,23 @@ class GainVerdict:
     word
         "better" or "worse" where a bound of the gain at `level` excludes 0, "no difference shown"
         where neither does, "cannot tell" where there is no valid bound.
-    reasons
-        Codes of why it cannot be told.
+    cautions
+        Why it cannot be told.
     """
 
     word: Word
     level: float
-    reasons: tuple[str, ...] = ()
+    cautions: tuple[Caution, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Codes of why it cannot be told."""
+        return tuple(dict.fromkeys(each.code for each in self.cautions))
+
+    @property
+    def void(self) -> bool:
+        """Whether the value means nothing, not only its bounds."""
+        return any(each.voids for each in self.cautions)
 
     def __str__(self) -> str:
         return self.word
@@ -70,8 +86,9 @@ class GainVerdict:
         return {"verdict": self.word, "reason": list(self.reasons)}
 
 
-def verdict_on(gain: Gain, *, level: float, void: tuple[str, ...] = ()) -> GainVerdict:
-    """Return the verdict on a gain; `void` are codes of cautions under which no bound holds."""
+def verdict_on(gain: Gain, *, level: float, cautions: Iterable[Caution] = ()) -> GainVerdict:
+    """Return the verdict on a gain; one of the `cautions` may void it."""
+    void = tuple(each for each in cautions if each.voids)
     if void:
         return GainVerdict("cannot tell", level, void)
     try:
@@ -79,8 +96,9 @@ def verdict_on(gain: Gain, *, level: float, void: tuple[str, ...] = ()) -> GainV
             return GainVerdict("better", level)
         if upper_bound(gain, level) < 0:
             return GainVerdict("worse", level)
-    except LevelError:
-        return GainVerdict("cannot tell", level, ("no_interval",))
+    except LevelError as error:
+        why = gain.declined or Caution("no_interval", str(error))
+        return GainVerdict("cannot tell", level, (why,))
     return GainVerdict("no difference shown", level)
 
 

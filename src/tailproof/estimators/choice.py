@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from tailproof.arrays import FloatArray
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.task import PolicyOnLog, Task, effective
 from tailproof.errors import LevelError
 from tailproof.files import plain
@@ -36,6 +36,11 @@ class Choice(Scored):
     on_log: PolicyOnLog | None = None  # the policy's actions in the logged states
     shape: RewardShape | None = field(default=None, repr=False)  # of the log's rewards
     weights: FloatArray | None = field(default=None, repr=False)  # (n,) of rows, in the log's order
+    #: (U,) of each unit on the gain, if the point is not the mean of the scores; None if it is, and
+    #: empty where it is not known.
+    point_influence: FloatArray | None = field(default=None, repr=False)
+    #: (n,) the unit of each row of the log; None if units are the log's groups, in their order.
+    unit_of_row: IntArray | None = field(default=None, repr=False)
 
     @property
     def logged_value(self) -> float:
@@ -46,6 +51,14 @@ class Choice(Scored):
     def gain(self) -> PairedGain:
         """The difference from the logged policy's value, on the same data."""
         return self - self.logged
+
+    @property
+    def gain_influence(self) -> FloatArray:
+        """The influence of each unit on the gain, (U,) centred at 0; empty where it is not known."""
+        if self.point_influence is not None:
+            return self.point_influence
+        logged = self.logged.influence
+        return np.empty(0) if logged is None else self.influence.astype(float) - logged
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -68,6 +81,7 @@ class Choice(Scored):
             influence=self.influence.astype(np.float32),
             logged=replace(self.logged, influence=logged),
             weights=None,
+            point_influence=None if self.point_influence is None else np.empty(0),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +94,7 @@ class Choice(Scored):
             "plain_error": plain(self.plain_error),
             "logged_value": self.logged_value,
             "gain": self.gain.value,
-            "declined": self.declined,
+            "declined": None if self.declined is None else str(self.declined),
             "limits": self.limits,
             "shape": None if self.shape is None else self.shape.to_dict(),
             "alternatives": dict(self.alternatives),

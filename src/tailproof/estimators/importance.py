@@ -15,7 +15,14 @@ from tailproof.critics.base import Capabilities, CriticAlgorithm, Numbers, requi
 from tailproof.critics.linear import Unit, bellman_residuals, check_mean, unit_mean
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task
-from tailproof.errors import HorizonWarning, LogError, MethodError, PolicyError, WeightWarning
+from tailproof.errors import (
+    Caution,
+    HorizonWarning,
+    LogError,
+    MethodError,
+    PolicyError,
+    WeightWarning,
+)
 from tailproof.estimators.choice import OneStepChoice, guarantee, limits_of, standard_error
 from tailproof.estimators.dr import corrected, cross_fit
 from tailproof.estimators.ladder import is_settled
@@ -456,8 +463,10 @@ def target_density(policy: Any, log: Log) -> FloatArray:
     return density
 
 
-_NOBODY = (
-    "no logged episode takes the policy's actions throughout, so that nothing checks the critic"
+_NOBODY = Caution(
+    "overlap",
+    "no logged episode takes the policy's actions throughout, so that nothing checks the critic",
+    voids=True,
 )
 _HORIZON = "episodes that were cut off count as far as they were logged, and no further"
 

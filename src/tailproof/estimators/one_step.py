@@ -136,6 +136,8 @@ def evaluate_rows(
         guarantee=guarantee(observations, raw, rewards, known=estimated is None),
         on_log=_on_log(rows, policy, raw),
         weights=rows.in_log(raw),
+        point_influence=np.empty(0) if paths is None else paths.influence,
+        unit_of_row=rows.unit_of_row,
         shape=shape,
         pooling=None if paths is None else paths.own,
     )
@@ -159,6 +161,17 @@ class Paths(NamedTuple):
         if variance == 0 or difference == 0:
             return self.own.gain
         return self.marginal.gain + difference / (1 + variance / difference / difference)
+
+    @property
+    def influence(self) -> FloatArray:
+        """The influence of each unit on the gain, to first order, (U,)."""
+        moved = self.own.influence - self.marginal.influence
+        squared = (self.own.gain - self.marginal.gain) ** 2
+        variance = float((moved**2).sum()) / len(moved) ** 2
+        if squared == 0 or variance == 0:
+            return self.own.influence
+        slope = squared * (squared + 3 * variance) / (squared + variance) ** 2
+        return self.marginal.influence + slope * moved
 
 
 def _scores(outcome: Prediction, weights: FloatArray, rewards: FloatArray) -> FloatArray:

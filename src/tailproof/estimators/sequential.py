@@ -13,6 +13,7 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import Regression, as_ridge, huber_regression, robust_scale
 from tailproof.critics.task import Target, Task, on_log
+from tailproof.errors import Caution
 from tailproof.estimators.choice import Choice, SequentialChoice
 from tailproof.estimators.ladder import Blend, LoggedReturns, Rung, climb, logged_rung, single
 from tailproof.estimators.one_step import evaluate_rows, is_one_step
@@ -402,24 +403,28 @@ def reachable(target: Target) -> tuple[float, float]:
     return (low * steps if low else 0.0), (high * steps if high else 0.0)
 
 
-def _why_not(target: Target, blend: Blend, value: float, logged: float) -> str | None:
+def _why_not(target: Target, blend: Blend, value: float, logged: float) -> Caution | None:
     """Return the reason why no valid interval can be given, or None."""
     log = target.log
     least, most = reachable(target)
     slack = 1e-9 * max(abs(value), 1.0)
     if not least - slack <= value <= most + slack:
-        return (
+        return Caution(
+            "extrapolation",
             f"the estimate, {value:.4g}, lies outside what rewards like the logged ones allow, "
-            f"{least:.4g} to {most:.4g}: the critic extrapolates; log more episodes like the policy's"
+            f"{least:.4g} to {most:.4g}: the critic extrapolates; log more episodes like the policy's",
+            voids=True,
         )
     if log.n_groups < FEWEST:
         few = f"there are only {log.n_groups} independent episodes or groups"
-        return f"{few}; at least {FEWEST} are needed"
+        return Caution("too_few", f"{few}; at least {FEWEST} are needed")
     at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
     if blend.disagreement > RULES.apart and blend.allowance > RULES.matters * at_stake:
-        return (
+        return Caution(
+            "models_disagree",
             f"the critics disagree by {blend.disagreement:.0f} standard errors, so that the critic and "
-            f"not the rewards limits the answer; log more episodes like the policy's, or pass "
-            f"features= that can express its value"
+            f"not the rewards limits the answer; log more episodes like the policy's, or give the "
+            f"method features that can express its value",
+            voids=True,
         )
     return None

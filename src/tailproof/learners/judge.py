@@ -204,11 +204,17 @@ class Judge:
             bound=float(bound) if np.isfinite(bound) else -np.inf,
             level=self.level,
             episodes=self.log.once.n_episodes,
-            why_not=choice.declined
-            if self.log.n_groups >= FEWEST
-            else f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "
-            f"least {FEWEST} are needed: hold out more of them (--holdout, holdout=), or log more",
+            why_not=self._why_not(choice),
         )
+
+    def _why_not(self, choice: Choice) -> str | None:
+        """Return why there is no valid bound, or None."""
+        if self.log.n_groups < FEWEST:
+            return (
+                f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "
+                f"least {FEWEST} are needed: hold out more of them, or log more"
+            )
+        return None if choice.declined is None else str(choice.declined)
 
 
 def extrapolated(blend: Blend, *, seed: int) -> float:

@@ -20,7 +20,6 @@ from tailproof.errors import (
     HorizonWarning,
     LogError,
     MethodError,
-    StateWarning,
     TailproofError,
 )
 from tailproof.log.folds import Folds
@@ -172,8 +171,8 @@ def warn_of_a_hidden_horizon(profile: LogProfile, gamma: float) -> None:
 def warn_of_the_log(profile: LogProfile, gamma: float) -> None:
     """Warn of ends by the clock, and of what is wrong with the states, before a policy is learned."""
     warn_of_a_hidden_horizon(profile, gamma)
-    for text in profile.misleading_states:
-        warnings.warn(text, StateWarning, stacklevel=4)
+    for each in profile.misleading_states:
+        warnings.warn(str(each), each.category, stacklevel=4)
 
 
 def _some_episodes(log: AnyLog, folds: Folds, member: int) -> str:

@@ -11,6 +11,7 @@ import scipy  # its parts are imported on first use
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.task import PolicyOnLog, Task
+from tailproof.errors import Caution
 from tailproof.log.horizon import predicted_by_others
 from tailproof.log.log import Log
 from tailproof.log.stored import AnyLog, LazyLog, action_counts
@@ -53,8 +54,8 @@ def regions_of(log: Log) -> Iterator[Region]:
         yield Region(name, edges, counts.reshape(len(edges), log.n_actions), region[probed])
 
 
-def coverage(task: Task, some: Log, regions: Sequence[Region]) -> tuple[str, ...]:
-    """Return sentences about the policy's actions that the log does not cover.
+def coverage(task: Task, some: Log, regions: Sequence[Region]) -> tuple[Caution, ...]:
+    """Return cautions about the policy's actions that the log does not cover.
 
     These are actions that were never logged, and regions of a state column in which an action of the
     policy was never logged although it is common elsewhere. `some` is the log or, if it stays on disk,
@@ -70,26 +71,34 @@ def coverage(task: Task, some: Log, regions: Sequence[Region]) -> tuple[str, ...
         begins = task.initial_states[:: max(1, len(task.initial_states) // _ROWS)]
         chances = np.concatenate([here, task.acts.probabilities(begins)])
     share = chances.mean(axis=0)
+    unlogged = (action_counts(log) == 0) & (share > 0)
+    void = float(share[unlogged].sum()) > RULES.void
     found = [
-        f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but the "
-        f"log never does: nothing is known of its value, and the critics assume zero."
-        for action in np.flatnonzero((action_counts(log) == 0) & (share > 0)).tolist()
+        Caution(
+            "overlap",
+            f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but "
+            f"the log never does: nothing is known of its value, and the critics assume zero.",
+            void,
+        )
+        for action in np.flatnonzero(unlogged).tolist()
     ]
     holes = (hole for region in regions for hole in _holes(some, region, here))
-    largest = sorted(holes, key=lambda hole: -hole[0])
-    return (*found, *(said for _, said in largest[:_NAMED]))
+    largest = sorted(holes, key=lambda hole: -hole[0])[:_NAMED]
+    most = RULES.void * some.n_transitions
+    return (*found, *(Caution("overlap", said, rows > most) for rows, said in largest))
 
 
-def too_few_rows(found: PolicyOnLog | None) -> tuple[str, ...]:
-    """Return a sentence if hardly any row of the log says anything about the policy."""
+def too_few_rows(found: PolicyOnLog | None) -> tuple[Caution, ...]:
+    """Return a caution if hardly any row of the log says anything about the policy."""
     if found is None or np.isnan(found.effective_rows):
         return ()
     if found.effective_rows >= min(RULES.uncovered, RULES.uncovered_share * found.rows):
         return ()
-    return (
+    said = (
         f"The log does not cover this policy: {found.effective_rows:.2g} of {found.rows:,} rows are "
-        f"like what it does (effective rows), and its value is extrapolated from the others.",
+        f"like what it does (effective rows), and its value is extrapolated from the others."
     )
+    return (Caution("overlap", said, voids=True),)
 
 
 def some_episodes(log: LazyLog) -> Log:
@@ -151,11 +160,13 @@ _EXPLAINS = 0.1  # least share of a late reward's variance that earlier actions 
 _SURPRISING = 5.0  # … and least number of its standard errors
 
 
-def misleading_states(log: AnyLog) -> tuple[str, ...]:
+def misleading_states(log: AnyLog) -> tuple[Caution, ...]:
     """Return what is wrong with the states of a log in memory."""
     if not isinstance(log, Log):
         return ()
-    return (*_missing_codes(log), *_hidden_history(log))
+    codes = (Caution("missing_code", text) for text in _missing_codes(log))
+    hidden = (Caution("hidden_state", text, voids=True) for text in _hidden_history(log))
+    return (*codes, *hidden)
 
 
 def _missing_codes(log: Log) -> list[str]:

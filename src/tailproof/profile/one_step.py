@@ -133,6 +133,13 @@ class OneStepRows:
         return found
 
     @cached_property
+    def unit_of_row(self) -> IntArray:
+        """The observation of each row, in the order of the log, (n,)."""
+        found = np.empty(self.count, dtype=np.intp)
+        found[self.order] = self.observations.of_sample
+        return found
+
+    @cached_property
     def propensities(self) -> Propensities:
         """The logged propensities, or else estimated ones."""
         if self.propensity is not None:

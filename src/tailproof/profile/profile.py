@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from tailproof.critics.task import Task, some_groups
+from tailproof.errors import Caution
 from tailproof.log.horizon import ends_by_the_clock, with_step
 from tailproof.log.log import Log
 from tailproof.log.stored import AnyLog, action_counts
@@ -80,8 +81,8 @@ class LogProfile:
         return (self.timed_rewards if self.ends_by_the_clock else self.rewards).shape
 
     @cached_property
-    def misleading_states(self) -> tuple[str, ...]:
-        """What is wrong with the states, in sentences."""
+    def misleading_states(self) -> tuple[Caution, ...]:
+        """What is wrong with the states."""
         return misleading_states(self.log)
 
     @cached_property
@@ -90,8 +91,8 @@ class LogProfile:
         some = self.log if isinstance(self.log, Log) else some_episodes(self.log)
         return some, tuple(regions_of(some))
 
-    def coverage(self, task: Task) -> tuple[str, ...]:
-        """Return sentences about the actions of the task's policy that the log does not cover."""
+    def coverage(self, task: Task) -> tuple[Caution, ...]:
+        """Return cautions about the actions of the task's policy that the log does not cover."""
         log = self.log
         if not log.is_discrete:
             return ()

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailproof.doors.verdict import GainVerdict, upper_bound, verdict_on
-from tailproof.errors import LevelError
+from tailproof.doors.decisive import decisive_units
+from tailproof.doors.verdict import GainVerdict, upper_bound
+from tailproof.errors import Caution, LevelError
 from tailproof.files import plain
 from tailproof.log.spaces import Discrete
 from tailproof.report.blocks import (
@@ -31,6 +32,7 @@ from tailproof.report.blocks import (
 )
 from tailproof.report.figures import (
     comparison_figure,
+    decisive_figure,
     finite,
     fold_figure,
     hill_figure,
@@ -180,9 +182,8 @@ class ReadEstimate:
     @cached_property
     def gain(self) -> ReadGain:
         """The gain over the logged policy."""
-        gain = self.estimate.gain
-        verdict = verdict_on(gain, level=self.level)
-        return ReadGain(gain, self.quantity, self.level, self.level, verdict)
+        verdict = self.estimate.verdict_at(self.level)
+        return ReadGain(self.estimate.gain, self.quantity, self.level, self.level, verdict)
 
     @property
     def value(self) -> float:
@@ -276,25 +277,71 @@ def estimate_answer(
     gain = read.gain
     headline = Headline(gain.sentence(name), str(gain.verdict), _mood(gain.verdict))
     blocks: list[Block | Section] = [headline, read.facts()]
+    if gain.verdict.void:
+        sections = [method_section(read)]
+        reasons = tuple(dict.fromkeys(_title(str(each)) for each in gain.verdict.cautions))
+        return (_unknown(read, name), Points(reasons), *sections)
     if limit := limits_most(read):
         blocks.append(Note(limit))
     if times is not None:
         blocks.append(gain.totals(times))
     blocks.append(value_figure(read, name))
-    return (*blocks, method_section(read))
+    decides = decisive_section(read)
+    return (*blocks, *([decides] if decides else []), method_section(read))
+
+
+def _unknown(read: ReadEstimate, name: str) -> Headline:
+    """Return the headline of an answer that a caution voids."""
+    what = f"{read.quantity.name} {name} would have" if read.quantity.verb == "have" else ""
+    what = what or f"{name} would {read.quantity.verb}"
+    return Headline(f"This log cannot tell how much {what}.", "cannot tell", "warn")
+
+
+_DECIDES = 0.1  # least share of a difference that one row makes up, to be mentioned
 
 
 def limits_most(read: ReadEstimate) -> str:
     """Return what limits the answer most, in one sentence; empty if nothing stands out."""
+    estimate, quantity = read.estimate, read.quantity
     if isinstance(read.interval, str):
         return read.interval
-    acts, chosen = read.estimate.on_log, read.estimate.choice
-    if chosen is None or math.isnan(acts.effective_rows):
+    first = next(iter(decisive_units(estimate, top=1)), None)
+    if first is not None and abs(first.effect) >= _DECIDES * abs(estimate.gain.value) > 0:
+        share = first.effect / estimate.gain.value
+        what = (
+            f"makes up {percent(share, 2)} of this difference"
+            if 0 < share <= 1
+            else f"changes this difference by {signed(quantity.shown(first.effect))}"
+        )
+        size = f"{read.noun} {quantity.amount(quantity.shown(first.reward), 4)}"
+        without = signed(quantity.shown(first.without))
+        return f"{_title(first.name)}, with {size}, {what}; without it about {without}."
+    acts = estimate.on_log
+    if math.isnan(acts.effective_rows):
         return ""
     return (
-        f"{number(acts.effective_rows, 3)} of {count(acts.rows, 'row')} say what the policy would do "
+        f"{number(acts.effective_rows, 3)} of {count(acts.rows, 'row')} tell what the policy would do "
         f"(effective rows)."
     )
+
+
+def decisive_section(read: ReadEstimate) -> Section | None:
+    """Return the rows, episodes or groups that decide an answer; None if the method has no scores."""
+    units = decisive_units(read.estimate)
+    if not units:
+        return None
+    shown, noun = read.quantity.shown, units[0].noun
+    figure = decisive_figure(read, units)
+    value = read.gain.change
+    said = (
+        f"The difference is {signed(value)}. Without {units[0].name} it would be about "
+        f"{signed(shown(units[0].without))}."
+    )
+    return Section("influence", f"Which {noun}s decide", (Note(said), figure), "Influence")
+
+
+def _title(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def method_section(read: ReadEstimate) -> Section:
@@ -328,6 +375,7 @@ class JudgedGain:
     reference: float
     bound: float
     level: float
+    declined: Caution | None = None
 
     @property
     def relative(self) -> float:
@@ -403,7 +451,11 @@ def learned_answer(
     if learned.reasons:
         how.append(Points(learned.reasons))
     if read is None:
-        return (*blocks, Section("policy", "What it learned", tuple(how), "Policy"))
+        shown = how[1:] if learned.improves is None else how  # the first line is above already
+        return (
+            *blocks,
+            *([Section("policy", "What it learned", tuple(shown), "Policy")] if shown else []),
+        )
     logged = _logged_shares(learned)
     if logged:
         shares = read.estimate.on_log.shares
@@ -424,8 +476,11 @@ def _learned_blocks(
     learned: Learned, read: ReadEstimate | None, times: int | None
 ) -> Iterable[Block]:
     """Yield the headline and the numbers: those of the decision, if `learn` made one."""
-    judged = learned.judged
-    quantity = Quantity("", "", "episode", is_cost=False) if read is None else read.quantity
+    judged, log = learned.judged, learned.held_out
+    per = "row" if learned.n_transitions == learned.n_episodes else "episode"
+    quantity = Quantity.named("reward" if log is None else log.reward_name, per=per)
+    if read is not None:
+        quantity = read.quantity
     name = "The learned policy"
     if learned.improves is False:
         yield Headline(
@@ -462,6 +517,7 @@ def _learned_blocks(
                 )
     elif read is None:
         yield Headline("The policy is learned and not tested: no episodes were held out.")
+        yield Note(learned_by(learned))
     else:
         found = read.gain
         yield Headline(found.sentence(name), str(found.verdict), _mood(found.verdict))
@@ -498,9 +554,8 @@ def _logged_shares(learned: Learned) -> dict[str, float]:
 
 def read_candidate(candidate: Candidate, comparison: Comparison) -> ReadGain:
     """Return a candidate's gain over the baseline, as it is read; all gains hold together."""
-    quantity = Quantity.of(candidate.estimate.unit)
-    own, gain = comparison.gate_level, candidate.gain.gain
-    return ReadGain(gain, quantity, comparison.level, own, verdict_on(gain, level=own))
+    gain, quantity = candidate.gain, Quantity.of(candidate.estimate.unit)
+    return ReadGain(gain.gain, quantity, comparison.level, gain.level, gain.verdict)
 
 
 def comparison_answer(
@@ -512,7 +567,7 @@ def comparison_answer(
     than = (
         f"the {comparison.baseline}" if comparison.baseline_rival is None else comparison.baseline
     )
-    verdict = comparison_verdict(comparison)
+    verdict = comparison.verdict
     blocks: list[Block] = [
         Headline(gain.sentence(shown.name, than=than), str(verdict), _mood(verdict)),
         ranking_table(comparison),
@@ -538,16 +593,6 @@ def comparison_answer(
         blocks.append(pairs_table(comparison))
     blocks.append(comparison_figure(comparison))
     return (*blocks, *_comparison_sections(comparison))
-
-
-def comparison_verdict(comparison: Comparison) -> GainVerdict:
-    """Return the verdict on the best candidate: better if any is, worse if all are."""
-    found = [read_candidate(each, comparison).verdict for each in comparison.candidates]
-    for word in ("better", "no difference shown", "cannot tell"):
-        for each in found:
-            if each.word == word:
-                return each
-    return found[0]
 
 
 def ranking_table(comparison: Comparison) -> Table:
@@ -590,9 +635,8 @@ def pair_gains(comparison: Comparison) -> dict[tuple[str, str], ReadGain]:
     quantity = Quantity.of(comparison.best.estimate.unit)
     found = {}
     for first, second in pairs:
-        gain = comparison.difference(first, second).gain
-        verdict = verdict_on(gain, level=own)
-        found[first, second] = ReadGain(gain, quantity, comparison.level, own, verdict)
+        pair = replace(comparison.difference(first, second), level=own)
+        found[first, second] = ReadGain(pair.gain, quantity, comparison.level, own, pair.verdict)
     return found
 
 

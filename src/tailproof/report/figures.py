@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tailproof.doors.compare import Comparison
+    from tailproof.doors.decisive import DecisiveUnit
     from tailproof.doors.diagnose import Diagnosis, KPath
     from tailproof.report.answers import ReadEstimate
     from tailproof.robust.tails import ResidualMonitor, TailIndex, TailPath
@@ -327,6 +328,44 @@ def influence_figure(diagnosis: Diagnosis) -> Figure:
                 (name, *(group if grouped else []), *both)
                 for name, group, *both in zip(names, groups, *effects.values(), strict=True)
             ],
+        ),
+    )
+
+
+def decisive_figure(read: ReadEstimate, units: Sequence[DecisiveUnit]) -> Figure:
+    """Return how far each of the most decisive rows or episodes moves the difference."""
+    shown, noun = read.quantity.shown, units[0].noun
+    names = [each.label or each.name for each in units]
+    effects = [shown(each.effect) for each in units]
+    title = f"effect on the difference, {read.quantity.title}"
+
+    def draw(width: float) -> Axes:
+        axes = rows_axes(names, width=width)
+        tips = [f"{each.name}: {signed(x)}" for each, x in zip(units, effects, strict=True)]
+        draw_bars(axes, names, [("main", effects, tips)])
+        name_axes(axes, x=title)
+        return axes
+
+    return Figure(
+        key="influence",
+        draw=draw,
+        alt=f"The {len(units)} {noun}s that move the difference most; the first is {units[0].name}: "
+        f"{signed(effects[0])}.",
+        caption=f"How far each {noun} alone moves the difference from what was logged: with it, minus "
+        f"without it.",
+        numbers=table(
+            (noun, "row of the file", read.noun, "effect", "difference without it"),
+            [
+                (
+                    each.label,
+                    each.row,
+                    shown(each.reward),
+                    effect,
+                    shown(each.without),
+                )
+                for each, effect in zip(units, effects, strict=True)
+            ],
+            caption="Rows of the file are counted from 0.",
         ),
     )
 

@@ -217,6 +217,6 @@ def _context(result: Result, log: Log, level: float) -> Context:
     return Context(
         source="the log" if table is None else table.label,
         settings={key: each for key, each in settings.items() if each is not None},
-        warnings=result.cautions if isinstance(result, Estimate) else (),
+        warnings=[str(each) for each in result.cautions] if isinstance(result, Estimate) else (),
         record={**settings, **numbers, "versions": versions()},
     )

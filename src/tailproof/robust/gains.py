@@ -12,7 +12,7 @@ import scipy  # its parts are imported on first use
 from scipy.special import ndtr, ndtri
 
 from tailproof.arrays import FloatArray
-from tailproof.errors import LevelError
+from tailproof.errors import Caution, LevelError
 from tailproof.robust.intervals import (
     Bound,
     Interval,
@@ -182,7 +182,7 @@ class UncertainValue:
     value: float
     spread: Spread | Mover | Quotient
     limits: str = ""  # what determines the width of the interval, in words
-    declined: str | None = None  # why no interval is given
+    declined: Caution | None = None  # why no interval is given
     possible: tuple[float, float] = (-inf, inf)  # smallest and largest value that is possible
 
     @property
@@ -213,7 +213,7 @@ class UncertainValue:
         check_level(level)
         if self.declined is not None:
             reason = f"exists for this log: {self.declined}"
-            raise LevelError(f"No honest {100 * level:g} % {what} {reason}.")
+            raise LevelError(f"No valid {100 * level:g} % {what} {reason}.")
         low, high = ends_alone(self.spread, miss, miss)
         return float(low), float(high)
 
@@ -233,7 +233,7 @@ class ValueGain:
 
     value: float  # the difference of the two estimates
     reference: float  # the value that it is compared with
-    declined: str | None = None  # why no interval is given
+    declined: Caution | None = None  # why no interval is given
 
     @property
     def relative(self) -> float:
@@ -334,7 +334,7 @@ class FoldValues:
 
     value: float
     all_folds: FloatArray = field(repr=False)  # (K,), NaN for a fold that was left out
-    declined: str | None = None
+    declined: Caution | None = None
 
     @property
     def fold_values(self) -> FloatArray:
@@ -402,7 +402,7 @@ class FoldGain(FoldValues, ValueGain):
     def independent_values(self, level: float, what: str) -> FloatArray:  # noqa: ARG002
         """Return the differences of the folds; raise if no interval of them would hold."""
         if self.declined:
-            raise LevelError(self.declined)
+            raise LevelError(str(self.declined))
         return self.fold_values
 
 

@@ -16,7 +16,7 @@ def run(*words):
 
 def found(*words):
     result = run(*words, "--json")
-    assert result.exit_code in (0, 3), result.stderr
+    assert result.exit_code in (0, 3, 4), result.stderr
     return json.loads(result.stdout)
 
 
