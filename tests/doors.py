@@ -82,7 +82,7 @@ def disagreements(log: Log, policy: Any, gamma: float | None) -> list[str]:
         "unit": [shape.unit, choice.unit, found.unit, without.unit],
         "estimator": [choice.estimator, found.estimator],
         "skew of the mean": [choice.skewed, found.skewed],
-        "why no interval": [choice.declined, found.declined],
+        "why no interval": [choice.declined and str(choice.declined), found.declined],
         "method": [estimate.method, found.point(), without.point(), compared.method],
         "value": [estimate.value, candidate.value],
         "logged value": [estimate.logged_value, compared.baseline_value],

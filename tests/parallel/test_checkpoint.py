@@ -177,7 +177,14 @@ def test_a_corrupt_file_is_mended_and_the_run_goes_on(chosen, cartpole, tmp_path
     (folder / "2.parquet").write_bytes(bad)
     engine = Local(checkpoint=tmp_path / "progress", retries=0)
     with pytest.raises(StorageError, match=r"2\.parquet, row group 0, could not be read"):
-        evaluate(read_log(folder, lazy=True), target, method=chosen, gamma=0.9, engine=engine)
+        evaluate(
+            read_log(folder, lazy=True),
+            target,
+            method=chosen,
+            gamma=0.9,
+            engine=engine,
+            logged=False,
+        )
     (folder / "2.parquet").write_bytes(good)
     read = []
     storage = tailproof.io.mapped.Storage
@@ -189,7 +196,7 @@ def test_a_corrupt_file_is_mended_and_the_run_goes_on(chosen, cartpole, tmp_path
     )
     lazy = read_log(folder, lazy=True)
     read.clear()
-    again = evaluate(lazy, target, method=chosen, gamma=0.9, engine=engine)
+    again = evaluate(lazy, target, method=chosen, gamma=0.9, engine=engine, logged=False)
     assert again.value == wanted.value
     assert np.array_equal(again.fold_values, wanted.fold_values)
     assert read[0].endswith("2.parquet")  # the statistics of the others were there

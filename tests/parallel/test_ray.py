@@ -146,7 +146,7 @@ def test_the_command_line_finds_the_cluster(cluster, folder):
     values = []
     for run in (here, there):
         out, err = run.communicate()
-        assert run.returncode == 0, err
+        assert run.returncode in (0, 3), err  # better, or no difference shown
         values.append(json.loads(out)["fold_values"])
     assert values[0] == values[1]
     assert (folder / "died").exists()

@@ -161,7 +161,7 @@ def _part_returns(gamma: float, log: LazyLog, part: Any) -> Found:
         terms = piece.rewards * np.power(gamma, step)
         sums = np.bincount(piece.episode - first, weights=terms).astype(float)
         found.append(Found(first, sums[None]))
-    return reduce(operator.add, found)
+    return reduce(operator.add, found, Found(0, np.zeros((1, 0))))  # a part may hold no step
 
 
 def _continued(

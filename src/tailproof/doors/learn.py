@@ -614,7 +614,8 @@ def learn(
     >>> log = world.log(episodes=100, noise=StudentT(df=1.5), seed=1)
     >>> learned = learn(log, method="room-fqi", gamma=0.99, holdout=0.2)
     >>> print(learned)
-    policy by FQI, split in 5, median at backup; 80 episodes, γ = 0.99
+    The policy is learned and not tested: no episodes were held out.
+    Learned by FQI, split in 5, median at backup from 80 episodes.
     >>> learned.policy(log.states[:3]).shape
     (3,)
     """

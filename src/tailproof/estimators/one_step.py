@@ -155,22 +155,27 @@ class Paths(NamedTuple):
 
         The share d²/(d² + var d) of the difference is kept: nearly all if the two differ clearly.
         """
-        moved = self.own.influence - self.marginal.influence
-        difference = self.own.gain - self.marginal.gain
-        variance = float((moved**2).sum()) / len(moved) ** 2
-        if variance == 0 or difference == 0:
+        if (ratio := self._ratio) is None:
             return self.own.gain
-        return self.marginal.gain + difference / (1 + variance / difference / difference)
+        return self.marginal.gain + (self.own.gain - self.marginal.gain) / (1 + ratio * ratio)
+
+    @property
+    def _ratio(self) -> float | None:
+        """The standard error of the difference over its size; None if either is 0."""
+        moved = self.own.influence - self.marginal.influence
+        difference, size = abs(self.own.gain - self.marginal.gain), float(np.abs(moved).max())
+        if size == 0 or difference == 0:
+            return None
+        return size / difference * float(np.sqrt(((moved / size) ** 2).sum())) / len(moved)
 
     @property
     def influence(self) -> FloatArray:
         """The influence of each unit on the gain, to first order, (U,)."""
         moved = self.own.influence - self.marginal.influence
-        squared = (self.own.gain - self.marginal.gain) ** 2
-        variance = float((moved**2).sum()) / len(moved) ** 2
-        if squared == 0 or variance == 0:
+        if (ratio := self._ratio) is None:
             return self.own.influence
-        slope = squared * (squared + 3 * variance) / (squared + variance) ** 2
+        square = ratio * ratio
+        slope = (1 + 3 * square) / ((1 + square) * (1 + square)) if square < 1e100 else 0.0
         return self.marginal.influence + slope * moved
 
 

@@ -314,8 +314,8 @@ def as_text(answer: Iterable[Block | Section]) -> str:
     >>> print(as_text([Headline("It is better.", "better"), Table(("", "gain"), (("a", 1.5),))]))
     It is better.
     Better.
-         gain
-    a   1.500
+        gain
+    a  1.500
     """
     return "\n".join(line for each in answer for line in lines_of(each))
 

@@ -44,6 +44,7 @@ class PooledPath:
     low: FloatArray  # (m,) sizes below are pooled; −∞: none
     high: FloatArray  # (m,) sizes above are pooled; ∞: none
     gains: FloatArray  # (m,)
+    shares: FloatArray  # (m,) weights of the gains in their average, by risk
     covariance: FloatArray = field(repr=False)  # (m, m) of the gains
     pooled_part: FloatArray = field(repr=False)  # (m,) what was pooled, in the policy's value
     influence: FloatArray = field(repr=False)  # (U,) of independent units on the averaged gain
@@ -52,11 +53,6 @@ class PooledPath:
     def errors(self) -> FloatArray:
         """Standard errors of the gains, (m,)."""
         return np.sqrt(np.diag(self.covariance))
-
-    @property
-    def shares(self) -> FloatArray:
-        """Weights of the gains in their average, (m,): inversely proportional to the risk."""
-        return risk_shares(self.gains, self.covariance)
 
     @property
     def gain(self) -> float:
@@ -179,14 +175,19 @@ def pooled_path(
         units = sums(row - row.mean() + estimated)
         influences.append(units * (len(units) / count))
     values, columns = np.array(gains), np.array(influences).T  # (m,), (U, m)
-    covariance = np.atleast_2d(np.cov(columns.T)) / len(columns)
+    unit = float(np.abs(columns).max(initial=0.0)) or 1.0  # squares of enormous rewards overflow
+    covariance = np.atleast_2d(np.cov(columns.T / unit)) / len(columns)
+    shares = risk_shares(values / unit, covariance)
+    with np.errstate(over="ignore", under="ignore"):
+        covariance = covariance * unit * unit
     return PooledPath(
         low=low,
         high=high,
         gains=values,
+        shares=shares,
         covariance=covariance,
         pooled_part=np.array(parts),
-        influence=columns @ risk_shares(values, covariance),
+        influence=columns @ shares,
     )
 
 
@@ -240,4 +241,5 @@ def common_or_median(rewards: FloatArray) -> float:
 def heavier_tail(rewards: FloatArray) -> Tail:
     """Return the side of the median with the larger sum of squared deviations."""
     x = rewards - np.median(rewards)
+    x = x / (float(np.abs(x).max(initial=0.0)) or 1.0)
     return "upper" if (x[x > 0] ** 2).sum() >= (x[x < 0] ** 2).sum() else "lower"

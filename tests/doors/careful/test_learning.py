@@ -30,6 +30,7 @@ from tailproof.errors import (
 from tailproof.learners.judge import Judge, Judgement, SeenPairs
 from tailproof.noise import StudentT
 from tailproof.policies.forms import Always
+from tailproof.profile.profile import LogProfile
 
 pytestmark = pytest.mark.slow
 
@@ -207,7 +208,7 @@ def test_a_law_of_rows_is_of_these_rows():
 
 def test_the_likeliest_action_is_judged_by_all_episodes():
     log = steps(1.0, seed=2)
-    judge = Judge(log, 0.8, 0.9, 0, None)
+    judge = Judge(LogProfile(log), 0.8, 0.9, 0, None)
     learned = SimpleNamespace(policy=Always(1))
     good = replace(judge(learned.policy), bound=1.0)
     assert good.better
