@@ -236,6 +236,10 @@ class Local(Engine):
         backend = get_active_backend(prefer=self.kind)[0]
         streams = "generator" if backend.supports_return_generator else "list"
         jobs = None if self.workers == 1 else self.workers
+        if jobs is None and streams == "list":  # one after the other: each result counts at once
+            for item in items:
+                yield _run(function, item, shared, self.retries)
+            return
         found = Parallel(jobs, prefer=self.kind, return_as=streams)(
             delayed(_run)(function, item, shared, self.retries) for item in items
         )

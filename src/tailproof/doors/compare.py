@@ -372,6 +372,7 @@ def probability_highest(values: Sequence[Scored], *, seed: int = 0) -> float:
     Values are drawn from a normal distribution with their standard errors and the correlations of
     their scores.
 
+    >>> from tailproof.robust.spreads import Hall
     >>> first, second = (
     ...     Scored(value=0.0, spread=Hall(0.0, 1.0), influence=scores) for scores in np.eye(2, 100)
     ... )

@@ -73,7 +73,8 @@ def test_a_file_that_vanishes_in_the_middle_and_comes_back(log, tmp_path, cartpo
     again = evaluate(lazy, thief, method="roam-dm", gamma=0.9, engine=engine, logged=False)
     assert again.value == wanted.value
     assert np.array_equal(again.fold_values, wanted.fold_values)
-    assert calls.stat().st_size - before < 12  # of 15 row groups, and the first states
+    # of 15 row groups and the first states; then 15 for what the policy does on the log
+    assert calls.stat().st_size - before < 12 + 15
 
 
 @pytest.mark.slow
