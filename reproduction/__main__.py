@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from reproduction.command import EXPERIMENTS, GROUPS, RESULTS, reproduce
 from reproduction.experiment import Reproduced
@@ -30,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         default=["all"],
         metavar="NAME",
-        help=f"{', '.join(EXPERIMENTS)}; or {', '.join(GROUPS)} for several",
+        help=f"{', '.join(EXPERIMENTS)}; or {', '.join(GROUPS)} for several; page writes the docs",
     )
     add("--replicates", type=int, help="of every cell; 100 where the paper has 100")
     add("--quick", action="store_true", help="small grids, to see it run")
@@ -39,7 +40,26 @@ def parser() -> argparse.ArgumentParser:
     add("--out", type=Path, default=RESULTS, help="folder for results and figures")
     add("--data", type=Path, help="folder of continuous-control data for the deep experiments")
     add("--seed", type=int, default=0, help="random seed")
+    deep = made.add_argument_group("deep experiments")
+    add = deep.add_argument
+    add("--as-published", action="store_true", help="the paper's settings and budget")
+    add("--dry-run", action="store_true", help="train a few steps and print the hours of all")
+    add("--steps", type=int, help="gradient steps of the critics")
+    add("--policy-steps", type=int, help="gradient steps of the policies")
+    add("--width", type=int, help="units of every hidden layer")
+    add("--evaluations", type=int, help="evaluations along the way; 2 or more draw curves")
+    add("--device", help="cpu, cuda, cuda:1, …")
+    add("--max-steps", type=int, help="the time limit of files without timeouts")
     return made
+
+
+def changes_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the options that change settings out of all options, and return those that were given."""
+    names = ("as_published", "steps", "policy_steps", "evaluations", "device", "max_steps")
+    changes = {name: value for name in names if (value := given.pop(name))}
+    if width := given.pop("width"):
+        changes |= {"hidden": (width, width), "policy_hidden": (width, width)}
+    return changes
 
 
 def show(outcome: Reproduced) -> None:
@@ -50,8 +70,15 @@ def show(outcome: Reproduced) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the experiments and return the exit code."""
+    given = vars(parser().parse_args(words))
+    changes = changes_of(given)
     try:
-        reproduce(**vars(parser().parse_args(words)), each=show)
+        if given["names"] == ["page"]:
+            from reproduction.page import write_page
+
+            print(write_page(given["out"]))
+        else:
+            reproduce(**given, changes=changes, each=show)
     except TailproofError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2

@@ -65,6 +65,8 @@ LEARNING: Settings = {
     "evaluation_episodes": 100,
     "best_value": BEST_VALUE,
 }
+#: The cell without noise.
+CLEAN: Cell = {"kappa": 0.0, "df": 0.0}
 #: Suffix of methods whose ridge per observation is that of a fold, for any size of data.
 EQUAL = "-equal"
 #: How iterations end, by the value of the column "stopping"; methods without iterations have "".
@@ -99,6 +101,11 @@ def critic_settings(settings: Settings, name: str, stopping: str) -> tuple[str, 
 def grid(settings: Settings) -> list[Cell]:
     """Return a cell for each κ and df."""
     return [{"kappa": kappa, "df": df} for kappa in settings["kappas"] for df in settings["dfs"]]
+
+
+def with_clean(settings: Settings) -> list[Cell]:
+    """Return a cell for each κ and df, and one without noise."""
+    return [*grid(settings), CLEAN]
 
 
 def budget(results: Results) -> str:

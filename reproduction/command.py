@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -91,6 +92,8 @@ def reproduce(
     progress: bool | None = None,
     each: Callable[[Reproduced], None] = lambda _: None,
     engine: str | Engine | None = None,
+    changes: Settings | None = None,
+    dry_run: bool = False,
 ) -> list[Reproduced]:
     """Rerun figures and tables of the paper, and judge its claims.
 
@@ -120,6 +123,11 @@ def reproduce(
         Called with every outcome as it is ready.
     engine
         Where replicates run, instead of `jobs` processes: ``"ray"``, or an `Engine`.
+    changes
+        Settings of the deep experiments to change, such as ``{"steps": 200_000}``;
+        ``{"as_published": True}`` for the paper's budget.
+    dry_run
+        Train a few steps of every deep experiment, and return the hours that it would take.
 
     Examples
     --------
@@ -142,7 +150,13 @@ def reproduce(
         if why and name in asked:
             raise TailproofError(why)
         outcome = Reproduced(found.name, found.shows, skipped=why)
-        if not why:
+        if not why and dry_run and found.deep:
+            from reproduction.datasets import dry
+
+            assert source is not None
+            settings = found.settled(quick=quick, data=source, changes=changes)
+            outcome = replace(outcome, skipped=dry(found, settings, source, replicates))
+        elif not why:
             outcome = run(
                 found,
                 out=folder,
@@ -153,6 +167,7 @@ def reproduce(
                 data=source,
                 progress=progress,
                 engine=engine,
+                changes=changes,
             )
         outcomes.append(outcome)
         each(outcome)
@@ -170,6 +185,7 @@ def run(
     data: Path | None = None,
     progress: bool | None = None,
     engine: str | Engine | None = None,
+    changes: Settings | None = None,
 ) -> Reproduced:
     """Run the missing replicates of an experiment, write results and figure, and judge the claims.
 
@@ -181,7 +197,7 @@ def run(
     count = replicates or (experiment.quick_replicates if quick else experiment.replicates)
     if count < 1:
         raise TailproofError(f"replicates must be at least 1. Got {replicates!r} instead.")
-    settings = experiment.settled(quick=quick, data=data)
+    settings = experiment.settled(quick=quick, data=data, changes=changes)
     about = _about(experiment, settings, seed)
     digest = hashlib.sha256(canonical(about).encode()).hexdigest()[:12]
     folder = out / PROGRESS / f"{experiment.name}-{digest}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
@@ -11,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from reproduction.experiment import Cell, Experiment, Job, Settings
-from reproduction.tasks import ENVIRONMENTS, PRESETS
+from reproduction.tasks import ENVIRONMENTS, PRESETS, Preset
 from tailproof.deep.settings import Evaluation
-from tailproof.errors import TailproofError
-from tailproof.io import read
+from tailproof.errors import TailproofError, TailproofWarning
+from tailproof.io import read, read_d4rl
 from tailproof.log.log import Log
-from tailproof.worlds.environments import scorer
+from tailproof.worlds.environments import EnvironmentSource, scorer
 
+_DRY = 20  # steps of a dry run
 NEEDED = {"torch": "deep", "mujoco": "mujoco", "imageio": "mujoco"}
 FORMS = (
-    "D4RL's HDF5 files under their own names (hopper_medium-v2.hdf5), rollouts in D4RL's manner "
+    "D4RL's HDF5 files under their own names (hopper_medium-v2.hdf5), Minari's folders under their "
+    "own ids (mujoco/hopper/medium-v0), rollouts in D4RL's manner "
     "(hopper-medium-….npz), or logs that `tailproof data make` wrote (hopper-….parquet)"
 )
 
@@ -53,6 +57,22 @@ BUDGET: Settings = {
     "evaluations": 1,
     "evaluation_episodes": 20,
 }
+#: The paper's own budget and the settings of its code, by `as_published` of the bases.
+PUBLISHED: Settings = {
+    "kappas": (100.0,),
+    "steps": 200_000,
+    "policy_steps": 1_000_000,
+    "batch": 256,
+    "hidden": (256, 256),
+    "policy_hidden": (256, 256),
+    "learning_rate": 3e-4,
+    "target_rate": 0.005,
+    "share": 0.0,
+    "evaluations": 200,
+    "evaluation_episodes": 10,
+}
+#: The score of a policy is the mean of this many last evaluations, as the paper's.
+LAST = 10
 #: Settings of a test run that is too short to learn.
 TINY: Settings = {
     "most_datasets": 1,
@@ -92,10 +112,16 @@ def available(data: Path) -> dict[str, dict[str, Any]]:
     for path in sorted(data.glob("*.npz")):
         found["-".join(path.stem.split("-")[:2])] = (path, "rollouts of trained agents, not D4RL")
     for preset in PRESETS.values():
+        if preset.minari is not None and (path := data / preset.minari).is_dir():
+            found[_short(preset)] = (path, "Minari")
         if (path := data / preset.d4rl).exists():
-            found[preset.name.rpartition("-")[0]] = (path, "D4RL")
+            found[_short(preset)] = (path, "D4RL")
     return {
-        name: {"file": path.name, "origin": origin, "bytes": path.stat().st_size}
+        name: {
+            "file": path.relative_to(data).as_posix(),
+            "origin": origin,
+            "bytes": sum(each.stat().st_size for each in (path, *path.rglob("*"))),
+        }
         for name, (path, origin) in sorted(found.items())
         if _domain(name) in (*ENVIRONMENTS, "kitchen")
     }
@@ -123,19 +149,25 @@ def read_data(job: Job) -> Log:
     """Return the log of a cell, with at most `most_episodes` episodes."""
     assert job.data is not None
     known: Mapping[str, Any] = job.settings["datasets"][job.cell["dataset"]]
-    path = job.data / known["file"]
-    log: Log = read(str(path)).log
+    path, name = job.data / known["file"], job.cell["dataset"]
+    if path.suffix == ".hdf5":
+        limit = job.settings.get("max_steps") or preset_of(name).max_steps
+        log = read_d4rl(path, max_steps=limit)
+    else:
+        log = read(str(path)).log
     most = job.settings["most_episodes"]
     return log if most is None or log.n_episodes <= most else log.take(np.arange(most))
 
 
-def evaluation(job: Job, steps: int) -> Evaluation:
-    """Return an evaluation at ten moments of training, in normalised scores."""
+def evaluation(job: Job, log: Log, steps: int) -> Evaluation:
+    """Return the evaluations along the training of a policy from a log, in normalised scores."""
     name = job.cell["dataset"]
     domain = _domain(name)
-    kitchen = next((p for p in PRESETS.values() if p.name.startswith(f"{name}-")), None)
+    environment: EnvironmentSource = (
+        partial(preset_of(name).make, like=log) if domain == "kitchen" else ENVIRONMENTS[domain]
+    )
     return Evaluation(
-        environment=kitchen.make if kitchen and domain == "kitchen" else ENVIRONMENTS[domain],
+        environment=environment,
         every=max(1, steps // job.settings["evaluations"]),
         episodes=job.settings["evaluation_episodes"],
         score=scorer(domain),
@@ -145,6 +177,45 @@ def evaluation(job: Job, steps: int) -> Evaluation:
 def origins(settings: Settings) -> str:
     """Return the sources of the data, for the caption of a figure."""
     return "; ".join(sorted({each["origin"] for each in settings["datasets"].values()}))
+
+
+def preset_of(name: str) -> Preset:
+    """Return the paper's task of a data set such as "kitchen-mixed"."""
+    return next(each for each in PRESETS.values() if _short(each) == name)
+
+
+def dry(
+    experiment: Experiment, settings: Settings, data: Path, replicates: int | None = None
+) -> str:
+    """Train a few steps of the first cell, and return what all would take, in words."""
+    cell = experiment.cells(settings)[0]
+    budgets = [name for name in ("steps", "policy_steps") if name in settings]
+    few = dict.fromkeys(budgets, _DRY) | {"evaluations": 1}
+
+    def seconds(**more: int) -> float:
+        started = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TailproofWarning)
+            experiment.run(Job(experiment.name, cell, 0, 0, {**settings, **few, **more}, data))
+        return time.perf_counter() - started
+
+    seconds()  # the first call also compiles and reads
+    least = seconds()
+    job = least * settings["evaluations"]
+    for name in budgets:
+        slope = max(seconds(**{name: 3 * _DRY}) - least, 0.0) / (2 * _DRY)
+        job += slope * settings[name]
+    jobs = len(experiment.cells(settings)) * (replicates or experiment.replicates)
+    trained = " and ".join(f"{settings[name]:,} {name.replace('_', ' ')}" for name in budgets)
+    return (
+        f"dry run: {jobs} trainings on {', '.join(settings['datasets'])}; {trained}, "
+        f"{settings['evaluations']} evaluations; about {jobs * job / 3600:,.1f} hours on "
+        f"{settings.get('device', 'cpu')}"
+    )
+
+
+def _short(preset: Preset) -> str:
+    return preset.name.rpartition("-")[0]
 
 
 def _domain(name: str) -> str:

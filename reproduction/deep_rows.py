@@ -76,7 +76,8 @@ def implicit_study(
     """Train the base, also on clipped and on zero rewards, and K folds as one stack, then policies.
 
     Baselines are cloning, and cloning of the best 30 % of the episodes by the sum of their rewards and
-    by median × length. Methods whose critics diverge have no policy and no score.
+    by median × length. Scores are those of all evaluations. Methods whose critics diverge have no
+    policy and no score.
     """
     variants = {
         "vanilla": log.rewards,
@@ -87,24 +88,24 @@ def implicit_study(
     vanilla = fitted["vanilla"]
     weights = {"bc": np.ones(log.n_transitions)}
     for group, aggregates in _rows(variants, quantile).items():
-        found = fitted[group]
-        if found is not None:
-            every = policy_weights(base, log, found.critics, list(aggregates.values()))
+        members = fitted[group]
+        if members is not None:
+            every = policy_weights(base, log, members.critics, list(aggregates.values()))
             weights.update(zip(aggregates, every, strict=True))
 
-    def scores(imitated: Log, weights: FloatArray) -> FloatArray:
-        """Train policies with these weights, and return their final scores, (P,)."""
+    def curves(imitated: Log, weights: FloatArray) -> FloatArray:
+        """Train policies with these weights, and return the scores along the way, (P, E)."""
         scaling = Scaling.of(imitated, standardise=base.standardise, reward_scale=1.0)
         _, training = clone(base, imitated, scaling, weights, seed=seed)
-        return np.asarray(training["score"].values[-1])
+        return np.asarray(training["score"].values).T
 
-    final = dict(zip(weights, scores(log, np.stack(list(weights.values()))), strict=True))
+    found = dict(zip(weights, curves(log, np.stack(list(weights.values()))), strict=True))
     for rank in RANKS:
         best = log.take(best_episodes(log, top=0.3, rank=rank).best)
-        final[f"percent-{rank}"] = scores(best, np.ones((1, best.n_transitions)))[0]
+        found[f"percent-{rank}"] = curves(best, np.ones((1, best.n_transitions)))[0]
     measured = ("time constants", "mean value", "logged return", "pessimism")
     return {
-        "scores": {name: float(score) for name, score in final.items()},
+        "scores": {name: curve.tolist() for name, curve in found.items()},
         "worth": {name: effective_share(torch.from_numpy(each)) for name, each in weights.items()},
         "critics": {
             name: float(vanilla.training[name].values[-1, 0]) for name in measured if vanilla

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,8 @@ def curves(
 def level(axis: Axes, summary: Summary, look: Look, *, alpha: float) -> None:
     """Draw a summary as a line across the panel, its interval as a band."""
     axis.axhline(summary.value, color=look.color, linewidth=1.2, label=look.label)
-    axis.axhspan(summary.low, summary.high, color=look.color, alpha=alpha, linewidth=0)
+    if math.isfinite(summary.low) and math.isfinite(summary.high):
+        axis.axhspan(summary.low, summary.high, color=look.color, alpha=alpha, linewidth=0)
 
 
 def finish(
@@ -146,9 +148,10 @@ def plain_ticks(axis: Axes) -> None:
         each.set_minor_formatter("")
 
 
-def write_figure(figure: Figure, svg: Path, png: Path) -> None:
-    """Write the figure as SVG and PNG."""
-    for path, options in ((svg, {"metadata": {"Date": None}}), (png, {"dpi": 150})):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=path.suffix[1:], **options)
+def write_figure(figure: Figure, *paths: Path) -> None:
+    """Write the figure as SVG or PNG, by the ending of each path."""
+    options: dict[str, dict[str, Any]] = {"svg": {"metadata": {"Date": None}}, "png": {"dpi": 150}}
+    for path in paths:
+        buffer, kind = io.BytesIO(), path.suffix[1:]
+        figure.savefig(buffer, format=kind, **options[kind])
         write_whole(path, buffer.getvalue())

@@ -23,6 +23,9 @@ Cell = Mapping[str, Any]
 Row = dict[str, Any]
 #: JSON values that a run depends on, besides cell, replicate and seed.
 Settings = Mapping[str, Any]
+#: Settings that deep experiments have only if they are given: where to train, the time limit of files
+#: without timeouts, and whether the bases have their published settings.
+_OF_DEEP = ("device", "max_steps", "as_published")
 Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
 
 
@@ -154,6 +157,8 @@ class Experiment:
     quick_replicates: int = 4
     #: For experiments that need torch, MuJoCo and data: returns the settings for a data folder.
     find: Callable[[Path, Settings], Settings] | None = None
+    #: Of deep experiments, the settings of the paper's own budget.
+    published: Settings = field(default_factory=dict)
 
     @property
     def deep(self) -> bool:
@@ -170,9 +175,17 @@ class Experiment:
         ]
         return [*claims, *(self.beside(results) if self.beside else [])]
 
-    def settled(self, *, quick: bool, data: Path | None = None) -> Settings:
-        """Return the settings of a full or a quick run."""
+    def settled(
+        self, *, quick: bool, data: Path | None = None, changes: Settings | None = None
+    ) -> Settings:
+        """Return the settings of a full or a quick run; `changes` are to those of deep experiments."""
         settings = {**self.settings, **self.quick} if quick else dict(self.settings)
+        changes = changes or {}
+        if changes.get("as_published"):
+            settings |= self.published
+        if self.deep:
+            known = {*settings, *_OF_DEEP}
+            settings |= {name: value for name, value in changes.items() if name in known}
         if self.find is not None and data is not None:
             settings |= self.find(data, settings)
         return settings

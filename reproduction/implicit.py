@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from reproduction import drawing
 from reproduction.datasets import (
     BUDGET,
+    LAST,
+    PUBLISHED,
     TINY,
     cells,
     deep_experiment,
@@ -26,6 +29,7 @@ from tailproof.arrays import FloatArray
 from tailproof.deep.bases import IQL, SQL
 from tailproof.deep.settings import TIME_CONSTANTS, Run
 from tailproof.log.log import Log
+from tailproof.noise import StudentT, add_noise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,11 +69,15 @@ def label(name: str, base: str) -> str:
 
 def prepared_log(job: Job) -> tuple[Log, Log]:
     """Return the log of a cell without and with noise."""
-    from reproduction.deep_rows import prepared, to_return_range
+    from reproduction.deep_rows import to_return_range
 
-    clean = to_return_range(read_data(job))
+    clean = read_data(job)
+    if not job.cell["dataset"].startswith("kitchen"):  # rewards of 0 and 1, which the paper leaves
+        clean = to_return_range(clean)
     kappa, df = job.cell["kappa"], job.settings["df"]
-    return clean, prepared(clean, kappa=kappa, df=df, seed=job.integer(0))
+    if not kappa:
+        return clean, clean
+    return clean, add_noise(clean, StudentT(df=df, kappa=kappa), seed=job.integer(0))
 
 
 def base_of(job: Job, kind: type[IQL] | type[SQL], clean: Log, **more: Any) -> IQL | SQL:
@@ -80,18 +88,17 @@ def base_of(job: Job, kind: type[IQL] | type[SQL], clean: Log, **more: Any) -> I
     makes rewards so large that α is below the errors of Q, and V diverges (`docs/deep.md`).
     """
     settings = job.settings
+    same = ("steps", "batch", "learning_rate", "target_rate")
+    known = {**{name: settings[name] for name in same}, "hidden": tuple(settings["hidden"]), **more}
+    if settings.get("as_published"):
+        name = "alpha" if kind is SQL else "beta"
+        return kind.as_published(**{**known, name: settings[name]})
     unit = settings["unit"]
     weighing = (
         {"alpha": settings["alpha"] / unit} if kind is SQL else {"beta": settings["beta"] * unit}
     )
-    same = ("steps", "batch", "learning_rate", "target_rate")
-    return kind(
-        **{name: settings[name] for name in same},
-        hidden=tuple(settings["hidden"]),
-        reward_scale=1 / (unit * float(np.median(np.abs(clean.rewards)))),
-        **weighing,
-        **more,
-    )
+    typical = float(np.median(np.abs(clean.rewards))) or 1.0  # most of the kitchen's are 0
+    return kind(**known, reward_scale=1 / (unit * typical), **weighing)
 
 
 def run(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
@@ -99,7 +106,7 @@ def run(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
     from reproduction.deep_rows import implicit_study
 
     settings, (clean, log) = job.settings, prepared_log(job)
-    played = evaluation(job, settings["policy_steps"])
+    played = evaluation(job, log, settings["policy_steps"])
     base = base_of(
         job,
         kind,
@@ -107,25 +114,84 @@ def run(job: Job, kind: type[IQL] | type[SQL]) -> list[Row]:
         policy_steps=settings["policy_steps"],
         policy_hidden=tuple(settings["policy_hidden"]),
         share=settings["share"],
-        run=Run(threads=1, checkpoint=job.scratch, progress=False, evaluation=played),
+        run=Run(
+            threads=1,
+            device=settings.get("device", "cpu"),
+            checkpoint=job.scratch,
+            progress=False,
+            evaluation=played,
+        ),
     )
     found = implicit_study(
         log, base, seed=job.integer(1), folds=settings["folds"], quantile=settings["quantile"]
     )
-    return [
+    curves = found["scores"]
+    rows: list[Row] = [
         {
             "method": name,
-            "score": found["scores"].get(name),
-            "diverged": name not in found["scores"],
+            "score": float(np.mean(curves[name][-LAST:])) if name in curves else None,
+            "diverged": name not in curves,
             "worth": found["worth"].get(name),
             **{key.replace(" ", "_"): value for key, value in found["critics"].items()},
         }
         for name in LOOKS
     ]
+    if settings["evaluations"] > 1:
+        rows += [
+            {"method": name, "step": played.every * (place + 1), "score": score}
+            for name, curve in curves.items()
+            for place, score in enumerate(curve)
+        ]
+    return rows
+
+
+def at_end(results: Results) -> Results:
+    """Return the rows of the final scores: those that are no evaluation along the way."""
+    rows = tuple(row for row in results.rows if row.get("step") is None)
+    return replace(results, rows=rows)
+
+
+def base_name(results: Results) -> str:
+    """Return the base, and by which bound of `share` it departs from the published one."""
+    share = results.settings["share"]
+    base = "SQL" if results.name == "d4rl-sql" else "IQL"
+    return f"{base}, share {share:g}" if share else base
+
+
+def draw_curves(results: Results) -> Figure:
+    """Draw scores along the training of the policies, one panel for each data set and κ."""
+    kappas, names = results.settings["kappas"], list(results.settings["datasets"])
+    places = [{"dataset": name, "kappa": kappa} for kappa in kappas for name in names]
+    figure, axes = drawing.new_figure(
+        len(kappas),
+        len(names),
+        width=max(9.0, 2.6 * len(names)),
+        height=1.4 + 2.2 * len(kappas),
+        sharey="row",
+    )
+    base = base_name(results)
+    for axis, cell in zip(axes.flat, places, strict=True):
+        for method, look in LOOKS.items():
+            steps = [
+                step for step in results.distinct("step", method=method, **cell) if step == step
+            ]
+            found = [SCORE.summary(results, method=method, step=step, **cell) for step in steps]
+            drawing.curve(axis, steps, found, replace(look, label=label(method, base)))
+    return drawing.finish(
+        figure,
+        axes,
+        budget(results, base),
+        titles=[f"{cell['dataset']}\nκ = {cell['kappa']:g}" for cell in places],
+        x="steps of the policy",
+        y="normalised score",
+        legend={"loc": "outside upper center", "ncols": len(LOOKS) // 2 + 1},
+    )
 
 
 def draw_sql(results: Results) -> Figure:
-    """Draw the scores of SQL as bars, a row of panels for each κ."""
+    """Draw the scores of SQL as curves, or as bars if they have one evaluation."""
+    if results.settings["evaluations"] > 1:
+        return draw_curves(results)
     kappas, names = results.settings["kappas"], list(results.settings["datasets"])
     places = [{"dataset": name, "kappa": kappa} for kappa in kappas for name in names]
     figure, axes = drawing.new_figure(
@@ -138,7 +204,7 @@ def draw_sql(results: Results) -> Figure:
     for axis, cell in zip(axes.flat, places, strict=True):
         for x, (method, look) in enumerate(LOOKS.items()):
             score = SCORE.summary(results, method=method, **cell)
-            shown = {"color": look.color, "width": 0.8, "label": label(method, "SQL")}
+            shown = {"color": look.color, "width": 0.8, "label": label(method, base_name(results))}
             error = drawing.bars([score])
             axis.bar(x, score.value, **shown, yerr=error, capsize=2, ecolor="#444444")
         axis.set_xticks([])
@@ -164,6 +230,7 @@ def ratios(results: Results, name: str, cell: Cell) -> Summary | None:
 
 def draw_iql(results: Results) -> Figure:
     """Draw scores as multiples of IQL's, beside the paper's."""
+    results = at_end(results)
     places = cells(results.settings)
     figure, axes = drawing.new_figure(width=8.6, height=1.6 + 0.55 * len(places))
     axis, shown = axes[0, 0], [1.0]
@@ -194,6 +261,7 @@ def draw_iql(results: Results) -> Figure:
 
 def judge_sql(results: Results) -> list[Claim]:
     """Judge the claims of section 5 about figure 5, and compare the baselines."""
+    results = at_end(results)
     judged = partial(claim, results)
     return [
         judged(
@@ -230,6 +298,7 @@ def judge_sql(results: Results) -> list[Claim]:
 
 def judge_iql(results: Results) -> list[Claim]:
     """Judge the claims of appendix A4.2."""
+    results = at_end(results)
     judged = partial(claim, results)
     return [
         judged(
@@ -329,6 +398,12 @@ def converged(results: Results, base: str) -> Claim:
     )
 
 
+def _units(results: Results) -> str:
+    if results.settings.get("as_published"):
+        return "States, rewards, α and β as they are in the published code."
+    return "α and β are the published ones, in median sizes of a clean reward."
+
+
 def budget(results: Results, base: str) -> str:
     """Return the settings of this run and of the paper, for the caption of a figure."""
     settings = results.settings
@@ -338,7 +413,7 @@ def budget(results: Results, base: str) -> str:
         f"critics {'×'.join(map(str, settings['hidden']))} and policies "
         f"{'×'.join(map(str, settings['policy_hidden']))} (256×256), {results.replicates} seeds (5), "
         f"policy weights worth at least {settings['share']:g} of the log (no such bound).\n"
-        f"α and β are the published ones, in median sizes of a clean reward.\n"
+        f"{_units(results)}\n"
         f"Noise t, df 1, times κ on rewards scaled to a return range of 1000 (the paper's κ: 100).\n"
         f"Bars: 95 % intervals over seeds. Scores: {settings['evaluation_episodes']} episodes each."
     )
@@ -354,6 +429,7 @@ D4RL_SQL = deep_experiment(
     judge_sql,
     settings={**BUDGET, "alpha": 10.0},
     quick=TINY,
+    published=PUBLISHED,
 )
 IQL_TABLE = deep_experiment(
     "iql-table",
@@ -365,4 +441,5 @@ IQL_TABLE = deep_experiment(
     judge_iql,
     settings={**BUDGET, "beta": 3.0},
     quick=TINY,
+    published=PUBLISHED,
 )

@@ -55,7 +55,7 @@ def run(job: Job) -> list[Row]:
         rng = np.random.default_rng(job.integer(1))
         policy = base.fit(task, Whole().assign(log, rng), backup=None, rng=rng).policy
         assert policy is not None
-        played = evaluation(job, settings["steps"])
+        played = evaluation(job, log, settings["steps"])
         returns = play(
             played.environment, policy, episodes=played.episodes, seed=job.integer(2) % 2**31
         )

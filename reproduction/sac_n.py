@@ -49,7 +49,8 @@ def run(job: Job) -> list[Row]:
     every = max(1, steps // settings["evaluations"])
     rows: list[Row] = []
     for name, aggregate in AGGREGATES.items():
-        base = SAC(
+        made = SAC.as_published if settings.get("as_published") else SAC
+        base = made(
             **{name: settings[name] for name in ("batch", "learning_rate", "target_rate")},
             steps=steps,
             hidden=tuple(settings["hidden"]),
@@ -58,7 +59,8 @@ def run(job: Job) -> list[Row]:
                 log_every=every,
                 checkpoint=job.scratch and job.scratch / name,
                 progress=False,
-                evaluation=evaluation(job, steps),
+                device=settings.get("device", "cpu"),
+                evaluation=evaluation(job, log, steps),
             ),
         )
         rng = np.random.default_rng(job.integer(1))
@@ -177,8 +179,14 @@ SAC_N = deep_experiment(
     draw,
     judge,
     settings={
-        "wanted": ("pendulum-random", "pendulum-mixed", "hopper-medium-replay", "hopper-mixed"),
-        "most_datasets": 4,
+        "wanted": (
+            "halfcheetah-medium",  # the paper's
+            "pendulum-random",
+            "pendulum-mixed",
+            "hopper-medium-replay",
+            "hopper-mixed",
+        ),
+        "most_datasets": 5,
         "most_episodes": None,
         "kappas": (0.0, 1.0, 2.0),
         "df": 1.0,
@@ -190,6 +198,17 @@ SAC_N = deep_experiment(
         "target_rate": "auto",
         "evaluations": 4,
         "evaluation_episodes": 20,
+    },
+    published={
+        "wanted": ("halfcheetah-medium",),
+        "kappas": (0.0, 2.0),
+        "steps": 3_000_000,
+        "batch": 256,
+        "hidden": (256, 256, 256),
+        "learning_rate": 3e-4,
+        "target_rate": 0.005,
+        "evaluations": 600,
+        "evaluation_episodes": 10,
     },
     quick={
         "most_datasets": 1,

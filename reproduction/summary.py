@@ -102,7 +102,8 @@ def median_size(errors: FloatArray) -> FloatArray:
 def summarise(values: FloatArray, statistic: Statistic = mean) -> Summary:
     """Return a statistic with its 95 % percentile bootstrap interval over replicates.
 
-    A mean of few replicates has Student's interval instead.
+    A mean of few replicates has Student's interval instead, and other statistics have none: it is
+    infinite, and decides nothing.
 
     Examples
     --------
@@ -118,6 +119,8 @@ def summarise(values: FloatArray, statistic: Statistic = mean) -> Summary:
         half = float(scipy.special.stdtrit(count - 1, 0.975) * values.std(ddof=1))
         half /= math.sqrt(count)
         return Summary(value, value - half, value + half)
+    if count < FEW:
+        return Summary(value, -math.inf, math.inf)
     drawn = statistic(values[_resamples(count)])
     return Summary(value, *np.quantile(drawn, [0.025, 0.975]).tolist())
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from tailproof.arrays import FloatArray
 from tailproof.deep.settings import Evaluation, require_module
 from tailproof.errors import TailproofError
 from tailproof.log.log import Log
@@ -29,6 +33,8 @@ ENVIRONMENTS = {
     "pendulum": "Pendulum-v1",
 }
 
+_POSITIONS = 30  # of robot and objects, in D4RL's kitchen files
+_D4RL_KITCHEN = 60  # entries of their observations
 _KITCHEN_INSTALL = "'mujoco<3.4' gymnasium-robotics"
 _FIRST = ["microwave", "kettle", "light switch", "slide cabinet"]
 _KITCHEN = {  # subtasks, and D4RL's file
@@ -57,6 +63,8 @@ class Preset:
         The id of the Minari data set, if there is one.
     domain
         The domain whose reference returns normalise the score.
+    max_steps
+        The time limit, which ends episodes in files without `timeouts`.
     """
 
     name: str
@@ -64,14 +72,17 @@ class Preset:
     d4rl: str
     minari: str | None
     domain: str
+    max_steps: int = 1000
 
-    def load(self, source: str | Path | None = None) -> Log:
+    def load(self, source: str | Path | None = None, *, max_steps: int | None = None) -> Log:
         """Read the task's data.
 
         Parameters
         ----------
         source
             D4RL's HDF5 file or its folder; by default the local Minari data set.
+        max_steps
+            The time limit of a file without `timeouts`; by default the task's.
         """
         if source is not None:
             from tailproof.io import read_d4rl
@@ -83,7 +94,7 @@ class Preset:
                     f"{self.name} needs D4RL's file {self.d4rl}. There is none at {path}; download "
                     f"it from D4RL and give its path or folder."
                 )
-            return read_d4rl(path)
+            return read_d4rl(path, max_steps=max_steps or self.max_steps)
         if self.minari is None:
             raise TailproofError(
                 f"Minari has no data set for {self.name}. Give load the path of D4RL's {self.d4rl}."
@@ -92,10 +103,10 @@ class Preset:
 
         return read_minari(self.minari)
 
-    def make(self) -> Environment:
-        """Return the environment."""
+    def make(self, like: Log | None = None) -> Environment:
+        """Return the environment, of kitchen tasks with the observations of the log `like`."""
         if self.domain == "kitchen":
-            return _make_kitchen(self.environment, self.name)
+            return _make_kitchen(self.environment, self.name, like)
         return make_environment(self.environment)
 
     def evaluation(self, *, every: int = 5_000, episodes: int = 10, seed: int = 0) -> Evaluation:
@@ -114,8 +125,8 @@ class Preset:
         return normalised(self.domain, float(returns.mean()))
 
 
-def _make_kitchen(environment: str, name: str) -> Environment:
-    """Return the kitchen environment with flattened observations, as in the Minari logs."""
+def _make_kitchen(environment: str, name: str, like: Log | None) -> Environment:
+    """Return the kitchen environment with flattened observations, as in Minari's logs or D4RL's."""
     robotics = require_module("gymnasium_robotics", _KITCHEN_INSTALL, "Kitchen tasks")
     import gymnasium
 
@@ -127,7 +138,32 @@ def _make_kitchen(environment: str, name: str) -> Environment:
             f"{environment} could not be made ({type(error).__name__}: {error}). It is known to work "
             f"with mujoco 3.3 and to fail with 4.0: pip install {_KITCHEN_INSTALL}."
         ) from error
-    flat: Environment = gymnasium.wrappers.FlattenObservation(made)
+    return kitchen_like(made, like)
+
+
+def kitchen_like(made: Any, like: Log | None) -> Environment:
+    """Return a kitchen environment with the observations of a log.
+
+    The environment's are a dictionary; flattened they have 81 entries, as in Minari's logs. D4RL's
+    files have 60: nine positions of the robot, 21 of the objects, and 30 of the goal, which is the
+    same in every row of a file.
+    """
+    import gymnasium
+
+    flat: Environment
+    if like is None or like.states.shape[1] != _D4RL_KITCHEN:
+        flat = gymnasium.wrappers.FlattenObservation(made)
+        return flat
+    goal = like.states[0, _POSITIONS:]
+
+    def as_in_d4rl(observation: dict[str, FloatArray]) -> FloatArray:
+        entries = observation[
+            "observation"
+        ]  # positions, velocities: robot (9, 9), objects (21, 20)
+        return np.concatenate([entries[:9], entries[18:39], goal])
+
+    space = gymnasium.spaces.Box(-np.inf, np.inf, (_D4RL_KITCHEN,))
+    flat = gymnasium.wrappers.TransformObservation(made, as_in_d4rl, space)
     return flat
 
 
@@ -149,6 +185,7 @@ _KITCHENS = [
         d4rl=file,
         minari=f"D4RL/kitchen/{quality}-v2",
         domain="kitchen",
+        max_steps=280,
     )
     for quality, (_, file) in _KITCHEN.items()
 ]

@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("torch")
 
 from reproduction import datasets, implicit, sac_n
-from reproduction.command import GROUPS, experiment, load, run
+from reproduction.__main__ import changes_of, parser
+from reproduction.command import GROUPS, experiment, load, reproduce, run
 from reproduction.experiment import Job, Results
 from reproduction.implicit import D4RL_SQL, IQL_TABLE, LOOKS
 from reproduction.sac_n import SAC_N
@@ -63,6 +64,27 @@ def test_every_deep_experiment_runs_in_a_quick_version_and_repeats_itself(name, 
     (used,) = record["settings"]["datasets"].values()
     assert used["origin"] == "rollouts of trained agents, not D4RL"
     assert "torch" in record["versions"]
+
+
+def test_the_published_budget_and_options_of_the_command():
+    changes = changes_of(vars(parser().parse_args(["d4rl-sql", "--as-published", "--width", "32"])))
+    assert changes == {"as_published": True, "hidden": (32, 32), "policy_hidden": (32, 32)}
+    settings = D4RL_SQL.settled(quick=False, changes=changes)
+    assert (settings["steps"], settings["policy_steps"], settings["share"]) == (200_000, 10**6, 0.0)
+    assert settings["hidden"] == (32, 32)
+    assert (settings["evaluations"], settings["evaluation_episodes"]) == (200, 10)
+    assert D4RL_SQL.settled(quick=False, changes={}) == D4RL_SQL.settings
+    assert SAC_N.settled(quick=False, changes=changes)["wanted"] == ("halfcheetah-medium",)
+
+
+@pytest.mark.parametrize("name", ["d4rl-sql", "sac-n"])
+def test_a_dry_run_says_how_long_it_takes(name, rollouts, tmp_path):
+    small = {"as_published": True, "hidden": (8,), "policy_hidden": (8,)}
+    (outcome,) = reproduce(name, data=rollouts, out=tmp_path, changes=small, dry_run=True)
+    (line,) = outcome.lines()
+    assert "200 evaluations" in line or "600 evaluations" in line
+    assert "hours on cpu" in line
+    assert not list(tmp_path.glob("*.parquet"))
 
 
 def test_the_budget_is_printed_on_the_figure(rollouts, tmp_path):

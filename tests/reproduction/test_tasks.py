@@ -2,9 +2,12 @@
 
 import warnings
 
+import gymnasium
 import numpy as np
 import pytest
 
+from reproduction import tasks
+from reproduction.datasets import available
 from reproduction.deep_rows import (
     clipped,
     implicit_study,
@@ -12,6 +15,8 @@ from reproduction.deep_rows import (
     variant_folds,
     with_variants,
 )
+from reproduction.experiment import Job, Results
+from reproduction.implicit import D4RL_SQL, at_end, prepared_log
 from reproduction.tasks import PRESETS, preset
 from tailproof import Continuous, Log
 from tailproof.deep import IQL, Evaluation, Run
@@ -45,6 +50,90 @@ def test_presets_read_d4rls_files(tmp_path):
     log = chosen.load(tmp_path)
     assert log.n_episodes == 2
     assert log.terminated.sum() == 1
+
+
+class Kitchen(gymnasium.Env):
+    """What the kitchen environment shows: a dictionary that has 81 entries after flattening."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "observation": gymnasium.spaces.Box(-np.inf, np.inf, (59,)),
+            "achieved_goal": gymnasium.spaces.Box(-np.inf, np.inf, (11,)),
+            "desired_goal": gymnasium.spaces.Box(-np.inf, np.inf, (11,)),
+        }
+    )
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (9,), np.float32)
+
+    def _seen(self):
+        goals = np.zeros(11)
+        return {"observation": np.arange(59.0), "achieved_goal": goals, "desired_goal": goals}
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+        self.left = 3
+        return self._seen(), {}
+
+    def step(self, action):
+        assert action.shape == (9,)
+        self.left -= 1
+        return self._seen(), 1.0, False, self.left == 0, {}
+
+
+def kitchen_file(path, rows=600):
+    """Write a file in the layout of D4RL's kitchen: 60 observations, a constant goal, no timeouts."""
+    h5py = pytest.importorskip("h5py")
+    rng = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        states = rng.standard_normal((rows, 60)).astype("f4")
+        states[:, 30:] = np.arange(30)
+        file["observations"] = states
+        file["actions"] = rng.uniform(-1, 1, (rows, 9)).astype("f4")
+        file["rewards"] = (rng.random(rows) < 0.1).astype("f4")
+        file["terminals"] = np.isin(np.arange(rows), [199, rows - 1])
+
+
+@pytest.mark.parametrize("quality", ["complete", "partial", "mixed"])
+def test_kitchen_tasks_from_d4rls_files_to_a_score(quality, tmp_path, monkeypatch):
+    chosen = preset(f"kitchen-{quality}-v0")
+    kitchen_file(tmp_path / chosen.d4rl)
+    log = chosen.load(tmp_path)
+    assert log.states.shape[1] == 60
+    assert log.lengths.max() <= 280  # the time limit, where the file has no timeouts
+    assert chosen.load(tmp_path, max_steps=50).lengths.max() <= 50
+    seen = tasks.kitchen_like(Kitchen(), log).reset()[0]
+    assert seen.tolist() == [*range(9), *range(18, 39), *range(30)]
+    assert tasks.kitchen_like(Kitchen(), None).reset()[0].shape == (81,)
+    monkeypatch.setattr(
+        tasks, "_make_kitchen", lambda *words: tasks.kitchen_like(Kitchen(), words[2])
+    )
+    small = {"most_episodes": 3, "kappas": (0.0,), "evaluations": 2}
+    settings = {**D4RL_SQL.settled(quick=True, data=tmp_path), **small}
+    job = Job("d4rl-sql", {"dataset": f"kitchen-{quality}", "kappa": 0.0}, 0, 0, settings, tmp_path)
+    clean, _ = prepared_log(job)
+    assert set(clean.rewards.tolist()) <= {0.0, 1.0}  # not rescaled
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (FoldWarning, ConvergenceWarning))
+        rows = D4RL_SQL.run(job)
+    results = Results(
+        "d4rl-sql", settings, 1, tuple({**job.cell, "replicate": 0, **r} for r in rows)
+    )
+    assert {row["score"] for row in at_end(results).rows} == {75.0}  # three of four subtasks
+    assert [row["step"] for row in rows if "step" in row and row["method"] == "bc"] == [10, 20]
+    assert D4RL_SQL.draw(results).axes
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if not name.startswith("kitchen")])
+def test_locomotion_tasks_are_found_by_d4rls_names(name, tmp_path):
+    chosen = PRESETS[name]
+    (tmp_path / chosen.d4rl).write_bytes(b"x")
+    if chosen.minari:
+        (tmp_path / chosen.minari).mkdir(parents=True)
+    ((short, found),) = available(tmp_path).items()
+    assert name.startswith(short)
+    assert found["origin"] == "D4RL"
+    (tmp_path / chosen.d4rl).unlink()
+    if chosen.minari:
+        ((_, found),) = available(tmp_path).items()
+        assert (found["origin"], found["file"]) == ("Minari", chosen.minari)
 
 
 def test_mujoco_presets_play_and_score():

@@ -1,0 +1,49 @@
+"""The page of the documentation is what the committed results say."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from reproduction import page as pages
+from reproduction.command import EXPERIMENTS, load
+from reproduction.summary import Summary
+from tailproof.errors import TailproofError
+
+
+def test_the_page_is_what_the_committed_results_say():
+    assert pages.PAGE.read_text(encoding="utf-8") == pages.page()
+
+
+def test_every_experiment_has_results_and_a_place_on_the_page():
+    template = pages.TEMPLATE.read_text(encoding="utf-8")
+    for name in EXPERIMENTS:
+        assert load(name).rows
+        assert f"{{{{shows {name}}}}}" in template
+        assert f"{{{{claims {name}}}}}" in template
+        assert (pages.PAGE.parent / "figures" / f"{name}.svg").exists()
+
+
+def test_a_table_of_regrets_is_recomputed_by_hand():
+    results = load("opo")
+    cell = {"kappa": 1.0, "df": results.settings["dfs"][0]}
+    values = results.values("value", method="fqi", stopping="all", **cell)
+    regret = results.settings["best_value"] - values.mean()
+    line = next(
+        line
+        for line in pages.regrets(results).splitlines()
+        if line.startswith("| FQI, ridge 20 | 100 iterations")
+    )
+    assert line.split("|")[3].split("±")[0].strip() == f"{regret:.1f}"
+
+
+def test_unknown_fields_are_refused(tmp_path, monkeypatch):
+    template = tmp_path / "page.md"
+    template.write_text("{{nothing ope}}")
+    monkeypatch.setattr(pages, "TEMPLATE", template)
+    with pytest.raises(TailproofError, match="nothing ope"):
+        pages.page()
+
+
+def test_numbers_without_an_interval_have_none():
+    assert pages.plus_minus(Summary(-1.0, -2.0, 0.0)) == "−1.0 ± 1.0"
+    assert pages.plus_minus(Summary(1.0, -float("inf"), float("inf"))) == "1.0"
