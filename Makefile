@@ -10,7 +10,7 @@ export OPENBLAS_NUM_THREADS = 1
 .PHONY: demo check test lint bench reproduce clean
 
 demo: .venv/base
-	$(BIN)/python -m examples.storm --report demo-report.html
+	$(BIN)/python -m examples.shop --folder demo
 
 # Unit tests and laws: no torch, no browser, no cluster, no long simulation.
 check: .venv/ready
@@ -44,4 +44,4 @@ reproduce: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv site
+	rm -rf .venv site demo

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow.parquet as pq
 
-import tailproof.io.mapped
+import tailproof.log.log
 from tailproof import Log, evaluate, learn, method
 from tailproof.errors import FoldError
 from tailproof.io import read_log, write_log
@@ -50,7 +50,7 @@ def as_log(plain):
 def on_disk(log, path):
     """Write a log in small row groups, and open it in small parts that stay on disk."""
     pq.write_table(pq.read_table(write_log(log, path)), path, row_group_size=17)
-    with patch.object(tailproof.io.mapped, "PART", 40):
+    with patch.object(tailproof.log.log, "PART", 40):
         return read_log(path, lazy=True)
 
 

@@ -15,6 +15,14 @@ settings.register_profile("default", deadline=None, max_examples=60, derandomize
 settings.load_profile("default")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory):
+    """Logs that are converted to mapped files leave none behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TAILPROOF_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def cartpole() -> CartPole:
     return CartPole()

@@ -1,4 +1,4 @@
-"""Every Python example in the README and the docs runs."""
+"""Every Python example in the README and the docs runs, and prints what is shown below it."""
 
 import re
 from pathlib import Path
@@ -15,5 +15,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 def test_examples_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {}
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
+    shown = r"```python\n(.*?)```(?:\n\n```output\n(.*?)```)?"
+    for block, output in re.findall(shown, page.read_text(), flags=re.DOTALL):
+        capsys.readouterr()
         exec(compile(block, page.name, "exec"), namespace)
+        if output:
+            assert capsys.readouterr().out == output

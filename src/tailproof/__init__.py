@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tailproof.doors.evaluate import evaluate, k_path
     from tailproof.doors.learn import learn
     from tailproof.doors.learned import Learned
+    from tailproof.doors.plan import Plan, plan
     from tailproof.doors.returns import Returns, confidence_sequence, returns_under
     from tailproof.estimators.dr import DR
     from tailproof.estimators.importance import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tailproof.io import read_log
     from tailproof.learners.cloning import Cloning
     from tailproof.log.folds import Bootstrap, OutOfBag, Replicate, Split, Whole
-    from tailproof.log.log import Log, LogView
+    from tailproof.log.log import Log
     from tailproof.log.spaces import Continuous, Discrete
     from tailproof.methods.catalogue import method
     from tailproof.methods.method import Method
@@ -61,10 +62,11 @@ __all__ = [
     "Diagnosis",
     "Discrete", "EpisodeDR", "EpisodeIS", "EpsilonGreedy", "Estimate", "ExponentialSmoothing",
     "GreedyPolicy", "HuberRewards", "ImplicitExploration", "Joint", "Learned", "Log", "LogProfile",
-    "LogSumExp", "LogView", "Logged", "Mean", "MeanMinusStd", "Median", "Method", "Mixture", "OutOfBag",
-    "PerAction", "Policy", "Polynomial", "PowerMean", "Quantile", "Replicate", "Returns", "Shrink",
-    "SoftmaxPolicy", "Split", "TrimmedMean", "Uniform", "Whole", "compare", "confidence_sequence",
-    "diagnose", "evaluate", "k_path", "learn", "load_policy", "method", "on_frame", "read_log",
+    "LogSumExp", "Logged", "Mean", "MeanMinusStd", "Median", "Method", "Mixture", "OutOfBag",
+    "PerAction", "Plan", "Policy", "Polynomial", "PowerMean", "Quantile", "Replicate", "Returns",
+    "Shrink", "SoftmaxPolicy", "Split", "TrimmedMean", "Uniform", "Whole", "compare",
+    "confidence_sequence", "diagnose", "evaluate", "k_path", "learn", "load_policy", "method",
+    "on_frame", "plan", "read_log",
     "returns_under", "rollout", "write_report",
 ]  # fmt: skip
 
@@ -81,6 +83,7 @@ _NAMES = {
     "doors.evaluate": "evaluate k_path",
     "doors.learn": "learn",
     "doors.learned": "Learned",
+    "doors.plan": "Plan plan",
     "doors.returns": "Returns confidence_sequence returns_under",
     "estimators.dr": "DR",
     "estimators.importance": (
@@ -92,7 +95,7 @@ _NAMES = {
     "io": "read_log",
     "learners.cloning": "Cloning",
     "log.folds": "Bootstrap OutOfBag Replicate Split Whole",
-    "log.log": "Log LogView",
+    "log.log": "Log",
     "log.spaces": "Continuous Discrete",
     "methods.catalogue": "method",
     "methods.method": "Method",

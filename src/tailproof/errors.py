@@ -4,10 +4,25 @@ Every message says what is wrong, which value was received and what to do. All e
 `TailproofError`, which is a `ValueError`.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
+
+_PASSWORD = re.compile(r"(://[^/?#@\s:]*:)[^@\s]+@")
+_SECRET = re.compile(
+    r"(?i)([?&;](?:[\w-]*(?:password|pwd|secret|token|key|signature))=)[^&;\s'\"]+"
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with the passwords and tokens of its URIs replaced by ***.
+
+    >>> without_secrets("s3://me:hunter2@bucket/log?region=eu&secret_key=abc is not there.")
+    's3://me:***@bucket/log?region=eu&secret_key=*** is not there.'
+    """
+    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1***@", text))
 
 
 class TailproofError(ValueError):
@@ -18,7 +33,7 @@ class TailproofError(ValueError):
     """
 
     def __init__(self, message: object = "", *, argument: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(without_secrets(str(message)))
         self.argument = argument
 
 
@@ -79,7 +94,7 @@ class StateWarning(TailproofWarning):
 
 
 class WeightWarning(TailproofWarning):
-    """The mean of the importance weights is not 1."""
+    """The mean of the importance weights is not 1, or propensities contradict the logged actions."""
 
 
 class HorizonWarning(TailproofWarning):
@@ -107,16 +122,19 @@ class TaughtWarning(TailproofWarning):
 
 
 #: Why an answer may not hold: the log does not cover the policy; rewards depend on what no state shows;
-#: a state column holds codes for missing values; the estimate lies outside what is possible; models of
-#: the value disagree; there are too few independent episodes; the method gives no interval.
+#: a state column holds codes for missing values; propensities contradict the logged actions; the
+#: estimate lies outside what is possible; models of the value disagree; there are too few independent
+#: episodes; the method gives no interval; a guarded outcome is harmed.
 CautionCode = Literal[
     "overlap",
     "hidden_state",
     "missing_code",
+    "propensities",
     "extrapolation",
     "models_disagree",
     "too_few",
     "no_interval",
+    "guardrail",
 ]
 
 
@@ -134,7 +152,13 @@ class Caution:
     @property
     def category(self) -> type[TailproofWarning]:
         """The warning that says it."""
-        return CoverageWarning if self.code == "overlap" else StateWarning
+        categories = {"overlap": CoverageWarning, "propensities": WeightWarning}
+        return categories.get(self.code, StateWarning)
+
+
+def void(cautions: Iterable[Caution]) -> Caution | None:
+    """Return the first caution that voids an answer, or None."""
+    return next((each for each in cautions if each.voids), None)
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

@@ -187,7 +187,7 @@ def test_the_version_is_an_option_too():
             "There is no method 'none'",
         ),
         (["--policy", "uniform", "--gamma", "0.9", "--state", "y_*"], "No column matches"),
-        (["--policy", "uniform", "--gamma", "2"], "must lie in [0, 1]"),
+        (["--policy", "uniform", "--gamma", "2"], "must be a number in [0, 1]"),
         (["--policy", "uniform", "--gamma", "0.9", "--set", "ridge"], "--set takes name=value"),
         (["--policy", "uniform", "--gamma", "0.9", "--set", "x=1"], "has no setting 'x'"),
         (["--policy", "os:sep", "--gamma", "0.9"], "is no policy but str"),

@@ -59,7 +59,9 @@ def _check_estimate(found, level, check_ends):
     assert set(found["unit"]) == {"reward", "gamma", "per", "endless", "text"}
     assert set(found["on_log"]) == {"shares", "agreement", "rows", "effective_rows", "text"}
     gain = found["gain"]
-    assert set(gain) == {"value", "relative", "standard_error", "interval", "lower_bound"}
+    assert set(gain) == {
+        *("value", "relative", "standard_error", "interval", "lower_bound", "parts")
+    }
     for ends in (found["interval"], found["lower_bound"], gain["interval"], gain["lower_bound"]):
         check_ends(ends, level)
     assert gain["value"] == pytest.approx(found["value"] - found["logged_value"])

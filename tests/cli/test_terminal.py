@@ -129,8 +129,8 @@ def test_nothing_but_files_is_replaced_and_the_log_never(odd_log, tmp_path):
     node = os.stat(os.devnull)
     for target, text in (
         (os.devnull, "a device or a pipe"),
-        (odd_log, "is the log"),
-        (tmp_path / "sub" / ".." / "log.parquet", "is the log"),
+        (odd_log, "is an input"),
+        (tmp_path / "sub" / ".." / "log.parquet", "is an input"),
     ):
         (tmp_path / "sub").mkdir(exist_ok=True)
         done = run(*words, "--report", target)
@@ -142,7 +142,7 @@ def test_nothing_but_files_is_replaced_and_the_log_never(odd_log, tmp_path):
         assert text in " ".join(done.stderr.split())
     (tmp_path / "link").symlink_to(odd_log)
     linked = run(*words, "--report", tmp_path / "link")
-    assert "is the log" in " ".join(linked.stderr.split())
+    assert "is an input" in " ".join(linked.stderr.split())
     both = run("learn", *words[1:2], "--gamma", 0.5, "--out", "x.html", "--report", "x.html")
     assert "One file cannot hold two results" in " ".join(both.stderr.split())
     assert odd_log.read_bytes() == before
@@ -154,7 +154,7 @@ def test_a_part_of_a_folder_is_the_log_too(odd_log, tmp_path):
     (tmp_path / "folder").mkdir()
     inside = odd_log.rename(tmp_path / "folder" / "0.parquet")
     words = ["diagnose", inside.parent, "--gamma", 0.5, "--report"]
-    assert "a part of it" in " ".join(run(*words, inside).stderr.split())
+    assert "a part of one" in " ".join(run(*words, inside).stderr.split())
 
 
 INTERRUPTED = """

@@ -3,7 +3,6 @@
 import csv
 import sys
 import types
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -360,14 +359,6 @@ def test_importing_the_room_loads_no_torch():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_lazy_log_is_refused_with_advice(task):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        lazy = types.SimpleNamespace()
-        with pytest.raises(LogError, match="need the log in memory"):
-            Scaling.of(lazy, standardise=True, reward_scale=1.0)
 
 
 def test_a_task_without_terminals_bootstraps_to_the_end(log):

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 
 from examples.storm import storage
 from tailproof import FQE, Comparison, Joint, Log, Mean, compare, evaluate, method
-from tailproof.doors.compare import LOGGED, probability_first_is_best
+from tailproof.doors.compare import LOGGED, probability_first_is_best, probability_highest
 from tailproof.doors.evaluate import logged_value
 from tailproof.errors import CoverageWarning, FoldError, LevelError, MethodError, PolicyError
 from tailproof.estimators.ladder import is_settled
 from tailproof.log.log import discounted_returns
 from tailproof.noise import StudentT
 from tailproof.report.text import as_text
+from tailproof.robust.gains import Scored
 from tailproof.robust.means import AdaptiveHuber
+from tailproof.robust.spreads import Hall
 from tailproof.worlds import CartPole
 
 
@@ -429,7 +431,7 @@ def test_every_candidate_carries_its_own_cautions_and_limits():
     rewards = rng.random(3000)
     rewards[np.flatnonzero(actions == 1)[0]] = 1e6
     log = Log.from_arrays(x, actions, rewards, x, episode=np.arange(3000))
-    policies = {"calm": "always:0", "wild": "always:1"}
+    policies = {"calm": "always:0", "wild": "0.15*always:1 + 0.85*always:0"}
     with pytest.warns(CoverageWarning, match=r"^wild: Where ") as heard:
         found = compare(log, policies)
     assert not [each for each in heard if "calm" in str(each.message)]
@@ -447,3 +449,20 @@ def test_every_candidate_carries_its_own_cautions_and_limits():
         assert stored[name]["cautions"] == [str(each) for each in alone.cautions]
     assert stored["wild"]["cautions"]
     assert "one row carries" in stored["wild"]["lower_bound"]["note"]
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-8, 1e100])
+def test_the_probability_to_be_best_does_not_depend_on_the_unit(scale, rng):
+    influences = rng.standard_t(3, size=(3, 400))
+
+    def at(unit):
+        return probability_highest(
+            [
+                Scored(
+                    value=unit * i, spread=Hall(unit * i, unit * 2.0), influence=unit * influence
+                )
+                for i, influence in enumerate(influences)
+            ]
+        )
+
+    assert at(scale) == pytest.approx(at(1.0), abs=1e-9)

@@ -8,7 +8,7 @@ from types import FunctionType, ModuleType
 import numpy as np
 import pytest
 
-from tailproof import Log, LogProfile, LogView, PerAction, Polynomial, evaluate
+from tailproof import Log, LogProfile, PerAction, Polynomial, evaluate
 from tailproof.critics.task import Task
 from tailproof.errors import LevelError
 from tailproof.estimators.sequential import Auto
@@ -185,7 +185,7 @@ def test_a_stored_estimate_answers_everything_without_the_log(one_step, chosen):
     stored = pickle.dumps(estimate)
     assert len(stored) < log.states.nbytes
     again = pickle.loads(stored)
-    assert not any(isinstance(each, LogView | Task | LogProfile) for each in reachable(again))
+    assert not any(isinstance(each, Log | Task | LogProfile) for each in reachable(again))
     assert again.to_dict() == estimate.to_dict()
     assert str(again) == str(estimate)
     assert again.gain_over(1.0).value == estimate.gain_over(1.0).value

@@ -473,8 +473,9 @@ def test_what_makes_no_sense_is_refused_before_fitting():
 def test_bad_input_is_refused_by_name(heavy_log, cartpole):
     target = cartpole.target()
     for gamma in (-0.1, 1.1, float("nan")):
-        with pytest.raises(TailproofError, match=r"gamma must lie in \[0, 1\]\. Got"):
+        with pytest.raises(TailproofError) as caught:
             evaluate(heavy_log, target, gamma=gamma)
+        assert caught.value.argument == "gamma"
     with pytest.raises(LogError, match=r"gamma=1 needs every episode to terminate\. 40 of 40"):
         evaluate(heavy_log, target, gamma=1.0)
     with pytest.raises(TailproofError, match="gamma, the discount, must be given"):

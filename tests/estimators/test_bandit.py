@@ -202,7 +202,8 @@ def test_weights_that_do_not_average_one_are_said(wrong, rng):
         return np.ones(len(states), dtype=int)
 
     for chosen in ("ips", "snips", "bandit-dr", method("ips", reweight=Clip(3.0))):
-        with pytest.warns(WeightWarning, match="average .* and should average 1"):
+        with pytest.warns(WeightWarning) as said:
             evaluate(log(wrong), policy, method=chosen)
+        assert any("should average 1" in str(each.message) for each in said)
         evaluate(log(0.5), policy, method=chosen)  # no warning
     assert any("should average 1" in note for note in diagnose(log(wrong), policy).notes)

@@ -137,21 +137,6 @@ def test_several_columns_name_an_episode(tmp_path):
         read(path, lazy=True, state="age", episode=["house", "day"], **parts)
 
 
-def test_a_tiny_propensity_that_outweighs_the_log_is_named():
-    rng = np.random.default_rng(0)
-    table = {"x": rng.normal(size=400), "a": [0, 1] * 200, "r": rng.normal(size=400)}
-    table["propensity"] = np.full(400, 0.5)
-    assert read(table).cautions == ()
-    table["propensity"][7] = 1e-6
-    (said,) = read(table).cautions
-    assert said.startswith("Row 7 has the propensity 1e-06 in 'propensity' (the first row is 0): ")
-    table["propensity"][8] = 2e-6
-    assert (
-        "Row 7 has the propensity 1e-06 in 'propensity' (the first row is 0; 2 rows are alike"
-        in (read(table).describe())
-    )
-
-
 def visits(rows):
     table = {
         "patient": np.repeat(np.arange(10), 4),

@@ -8,13 +8,13 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from tailproof import Column, Log, evaluate, read_log
+from tailproof import Column, Log, evaluate
 from tailproof.critics.behaviour import (
     calibration_error,
     estimate_propensities,
     with_estimated_propensities,
 )
-from tailproof.errors import LogError, PartitionError, TailproofWarning
+from tailproof.errors import LogError, PartitionError
 from tailproof.io import read
 
 
@@ -285,12 +285,3 @@ def test_propensities_by_action_may_be_those_of_a_menu_and_of_rows_to_be_dropped
         0.25,
         *[0.75] * 38,
     ]
-
-
-def test_propensities_that_do_not_fit_are_warned_of_unless_they_are_estimated():
-    table, taken = by_action()
-    wrong = {**table, "propensity": 1 - taken}
-    with pytest.warns(TailproofWarning, match=r"'propensity' do not fit the logged actions: '"):
-        log = read_log(wrong, state="x")
-    assert read({**table, "propensity": taken}, state="x").cautions == ()
-    with_estimated_propensities(log)  # warns of nothing

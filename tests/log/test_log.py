@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof import Continuous, Discrete, Log
-from tailproof.errors import LogError
+import tailproof
+from tailproof import Always, Continuous, Discrete, Log
+from tailproof.errors import LogError, TailproofError
 
 
 def small(**changes):
@@ -224,3 +225,31 @@ def test_what_only_looks_odd_is_taken():
     assert log.terminated.tolist() == [False] * 5 + [True]
     with pytest.raises(LogError, match="rewards has 6 masked"):
         plain.with_rewards(np.ma.array(np.ones(6), mask=True))
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e160])
+@pytest.mark.parametrize("door", ["evaluate", "compare", "diagnose", "learn"])
+def test_rewards_whose_squares_are_no_numbers_are_refused_by_every_door(door, size, rng):
+    log = Log.from_arrays(
+        rng.normal(size=(50, 1)), rng.integers(2, size=50), size * rng.normal(size=50),
+        rng.normal(size=(50, 1)), episode=np.arange(50),
+    )  # fmt: skip
+    policies = {"compare": [{"a": Always(1)}], "learn": []}.get(door, [Always(1)])
+    with pytest.raises(LogError) as caught:
+        getattr(tailproof, door)(log, *policies)
+    assert caught.value.argument == "reward"
+
+
+@pytest.mark.parametrize("gamma", ["0.9", True, [0.9], np.nan, 1.5, -0.1])
+@pytest.mark.parametrize("door", ["evaluate", "compare", "diagnose"])
+def test_a_discount_that_is_no_number_is_refused_by_every_door(door, gamma, rng):
+    states = rng.normal(size=(60, 1))
+    log = Log.from_arrays(
+        states, rng.integers(2, size=60), rng.normal(size=60), np.roll(states, -1, axis=0),
+        episode=np.repeat(np.arange(20), 3), terminated=np.arange(60) % 3 == 2,
+    )  # fmt: skip
+    with pytest.raises(TailproofError) as caught:
+        getattr(tailproof, door)(
+            log, {"a": Always(1)} if door == "compare" else Always(1), gamma=gamma
+        )
+    assert caught.value.argument == "gamma"

@@ -1,11 +1,14 @@
 """Propensities that cannot be those of the logged actions are found; right ones pass."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
 
-from tailproof.log.misfit import propensity_misfit
+from tailproof import Log, compare, diagnose, evaluate, learn, read_log
+from tailproof.errors import LogError, WeightWarning
+from tailproof.log.misfit import doubtful_propensities, propensity_misfit
 from tailproof.log.spaces import Discrete
 
 SPACE = Discrete(3, ("a", "b", "c"))
@@ -107,3 +110,79 @@ def test_exploration_that_few_rows_hardly_show_is_no_contradiction(explored):
         actions = logged(law, rng)
         taken = law[np.arange(300), actions]
         assert propensity_misfit(states, ("x", "y"), actions, taken, SPACE) is None
+
+
+def served(mistake: str) -> Log:
+    """Two actions, drawn half and half but for the mistake."""
+    rng = np.random.default_rng(1)
+    n = 10_000
+    x = rng.normal(size=n)
+    law = 1 / (1 + np.exp(-x))
+    actions = (rng.random(n) < (0.54 if mistake == "mismatch" else law)).astype(int)
+    given = np.where(actions == 1, law, 1 - law)
+    if mistake == "mismatch":
+        given = np.full(n, 0.5)
+    elif mistake == "other action":
+        given = 1 - given
+    elif mistake == "tiny":
+        given[7] = 1e-12
+    rewards = rng.normal(size=n) + actions
+    return Log.from_arrays(x, actions, rewards, x, episode=range(n), propensity=given)
+
+
+MISTAKES = {
+    "mismatch": "was taken in 5",
+    "other action": "do not fit the logged actions",
+    "tiny": "Row 7 has the propensity 1e-12",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("stored", [False, True])
+def test_every_door_doubts_wrong_propensities(mistake, stored, tmp_path):
+    log = served(mistake)
+    if stored:
+        log.to_parquet(tmp_path / "log.parquet")
+        log = read_log(tmp_path / "log.parquet")
+    doors = {
+        "evaluate": lambda: evaluate(log, "always:1"),
+        "ips": lambda: evaluate(log, "always:1", method="ips"),
+        "compare": lambda: compare(log, {"one": "always:1"}),
+        "learn": lambda: learn(log, method="fqi"),
+    }
+    silent = []
+    for name, door in doors.items():
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            door()
+        said = [str(each.message) for each in heard if each.category is WeightWarning]
+        if not any(MISTAKES[mistake] in each for each in said):
+            silent.append(name)
+    assert silent == []
+    for found in (diagnose(log, "always:1"), diagnose(log)):
+        assert any(MISTAKES[mistake] in each for each in found.verdict.reasons)
+
+
+def test_right_propensities_are_not_doubted_at_the_strict_level():
+    """Neither drawn ones nor such as were rounded to two digits."""
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        states = rng.normal(size=(3000, 6))
+        law = softmax(states[:, :3] * rng.uniform(0, 1.5))
+        actions = logged(law, rng)
+        taken = np.maximum(law[np.arange(3000), actions].round(2), 0.01)
+        names = tuple("uvwxyz")
+        assert propensity_misfit(states, names, actions, taken, SPACE) is None
+    assert doubtful_propensities(served("")) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"), [(50.0, "percentages"), (-0.7, "logarithms"), (None, "logits")]
+)
+def test_numbers_on_another_scale_are_named(given, advice):
+    values = np.linspace(-2, 3, 20) if given is None else np.full(20, given)
+    with pytest.raises(LogError, match=advice):
+        Log.from_arrays(
+            np.arange(20.0), [0, 1] * 10, np.ones(20), np.arange(20.0), episode=range(20),
+            propensity=values,
+        )  # fmt: skip

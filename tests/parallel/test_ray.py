@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tailproof.io.mapped
+import tailproof.log.log
 from tailproof import evaluate
 from tailproof.errors import EngineError, LogError
 from tailproof.io import read_log, write_log
@@ -48,7 +48,7 @@ def cluster():
 def test_two_workers_and_a_node_are_lost_and_no_bit_changes(
     cluster, cartpole, tmp_path, monkeypatch, wait_until
 ):
-    monkeypatch.setattr(tailproof.io.mapped, "PART", 500)
+    monkeypatch.setattr(tailproof.log.log, "PART", 500)
     log = cartpole.log(episodes=100, steps=50, noise=StudentT(df=1.5), seed=0)
     write_log(log, tmp_path / "log.parquet")
     lazy = read_log(split_up(tmp_path / "log.parquet"), lazy=True)

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from tailproof import Log, diagnose, evaluate, read_log
+from tailproof import Log, compare, diagnose, evaluate, learn, read_log
 from tailproof.critics.task import Task
-from tailproof.errors import CoverageWarning
+from tailproof.errors import CoverageWarning, LevelError
+from tailproof.policies.forms import action_probabilities
 from tailproof.profile.profile import LogProfile
 
 
@@ -63,8 +64,59 @@ def test_a_range_of_a_continuous_column_is_named():
         age, actions, rng.normal(size=2000), age, episode=range(2000), state_names=("age",)
     )
     (said,) = asked(second, log)
-    assert "Where age is 6" in said
-    assert "to 80" in said
+    assert "Where age is above 6" in said
+
+
+def vouchers(n: int = 3000, *, known: bool = False) -> Log:
+    """Vouchers, worth 15 after 60 days and 2 before, were sent after 60 days to the young only."""
+    rng = np.random.default_rng(8)
+    recency, age = rng.uniform(0, 120, n), rng.uniform(20, 80, n)
+    sent = rng.random(n) < (chance := np.where((recency > 60) & (age < 50), 0.5, 0.0))
+    spend = rng.exponential(size=n) * np.where(sent, 15.0, 10.0)
+    states = np.column_stack([recency, age])
+    return Log.from_arrays(
+        states, sent.astype(int), spend, states, episode=range(n), state_names=("recency", "age"),
+        propensity=np.where(sent, chance, 1 - chance) if known else None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_was_never_tried_has_no_interval_and_passes_no_gate(known):
+    log = vouchers(known=known)
+    with pytest.warns(CoverageWarning, match="the log never does"):
+        estimate = evaluate(log, second)
+    with pytest.warns(CoverageWarning, match="the log never does"):
+        found = compare(log, {"all": second, "few": "0.1*always:1 + 0.9*logged"})
+    assert (estimate.verdict.word, estimate.verdict.reasons) == ("cannot tell", ("overlap",))
+    for ask in (estimate.interval, estimate.lower_bound, estimate.gain.interval):
+        with pytest.raises(LevelError):
+            ask(0.9)
+    assert not found["all"].passes
+    assert found["all"].gain.verdict.word == "cannot tell"
+    assert np.isnan(found.probability_best)
+
+
+def test_learn_takes_no_action_where_it_was_never_tried():
+    log = vouchers(known=True)
+    learned = learn(log)
+    unknown = LogProfile(log).unlogged
+    law = action_probabilities(learned.policy, log.states, 2)
+    assert (law * unknown).sum() < 0.05 * log.n_transitions
+    allowed = (log.states[:, 0] > 60) & (log.states[:, 1] < 50)
+    assert unknown[~allowed, 1].mean() > 0.9
+    assert not unknown[allowed, 1].any()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_healthy_logs_have_no_holes(seed):
+    """Whether actions are drawn at random or follow the state, where each has its chance."""
+    rng = np.random.default_rng([9, seed])
+    n = (1000, 4000, 30_000)[seed % 3]
+    states = rng.normal(size=(n, 4))
+    for chance in (0.02, 0.5, 0.05 + 0.9 / (1 + np.exp(-2 * states[:, 0] - states[:, 1]))):
+        actions = (rng.random(n) < chance).astype(int)
+        log = Log.from_arrays(states, actions, rng.normal(size=n), states, episode=range(n))
+        assert asked(second, log) == ()
 
 
 def test_few_rows_are_no_hole():

@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from tailproof.robust.pooling import pooled_path, risk_shares, thresholds
+from tailproof.errors import MethodError
+from tailproof.robust.pooling import (
+    TailPooled,
+    pooled_path,
+    pooled_rewards,
+    risk_shares,
+    thresholds,
+)
 
 
 def snips(weights):
@@ -68,7 +75,6 @@ def test_a_cost_is_a_reward_of_the_other_sign():
     spend, scores, _ = shop(3)
     up, down = pooled_path(spend, scores), pooled_path(-spend, scores)
     assert_allclose(down.gains, -up.gains)
-    assert down.tipping_point == pytest.approx(up.tipping_point)
     assert down.low[0] == 0
     assert np.isinf(down.high).all()
 
@@ -149,19 +155,13 @@ def test_the_error_of_gains_is_less_than_half_of_the_plain_one():
     assert pooled < 0.6 * plain
 
 
-def test_the_tipping_point_is_where_fewer_larger_orders_would_do_as_well():
-    spend, scores, offer = shop(10)
-    often = (spend[offer] > 0).mean() / (spend > 0).mean()
-    assert pooled_path(spend, scores).tipping_point == pytest.approx(1 / often - 1)
-
-
 def test_an_interval_for_sizes_that_may_differ_more_is_wider():
     spend, scores, _ = shop(11)
     path = pooled_path(spend, scores)
     widths = [
-        interval.high - interval.low
+        high - low
         for change in (0.0, 0.2, 0.5, 10.0)
-        for interval in [path.sizes_within(change)]
+        for low, high in [path.sizes_within(change).ends(0.05, 0.05)]
     ]
     assert widths == sorted(widths)
     plain = 2 * 1.6449 * path.errors[-1]
@@ -188,3 +188,40 @@ def test_thresholds_of_both_sides_end_without_pooling():
     assert (np.diff(high) > 0).all()
     assert (np.diff(low) < 0).all()
     assert (low[-1], high[-1]) == (-np.inf, np.inf)
+
+
+def test_pooled_rewards_give_the_averaged_gain_to_any_linear_estimate():
+    spend, scores, offer = shop(13)
+    path = pooled_path(spend, scores)
+    pooled = pooled_rewards(spend, path)
+    assert pooled.mean() == pytest.approx(spend.mean())
+    assert pooled[offer].mean() - pooled.mean() == pytest.approx(path.gain)
+
+
+def test_two_policies_of_a_log_have_a_difference():
+    spend, scores, offer = shop(14)
+    one, other = pooled_path(spend, scores), pooled_path(spend, snips(2.0 * ~offer))
+    apart = one - other
+    assert_allclose(apart.gains[-1], spend[offer].mean() - spend[~offer].mean())
+    assert_allclose((one - one).gains, 0)
+    assert apart.errors[0] > one.errors[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), tail=st.sampled_from(["upper", "lower", "both", None]))
+def test_a_tail_pooled_mean_with_equal_weights_is_the_plain_mean(seed, tail):
+    rewards = np.random.default_rng(seed).standard_t(1.5, 300)
+    pooled = TailPooled(tail).rewards(rewards, np.full(300, 7.0))
+    assert_allclose(pooled.mean(), rewards.mean(), atol=1e-9 * np.abs(rewards).sum())
+
+
+def test_a_tail_pooled_mean_does_not_depend_on_a_shift_or_on_the_scale_of_weights():
+    spend, _, offer = shop(15)
+    weights = 2.0 * offer
+    pooled = TailPooled().rewards(spend, weights)
+    assert_allclose(TailPooled().rewards(spend + 9, 5 * weights), pooled + 9, rtol=1e-9)
+
+
+def test_an_unknown_tail_is_refused():
+    with pytest.raises(MethodError, match="tail"):
+        TailPooled("left")

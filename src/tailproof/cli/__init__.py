@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tailproof.cli.interrupt import exit_on_interrupt
@@ -22,7 +23,14 @@ def main() -> None:
     """Run the command line; see `tailproof.cli.interrupt` for Ctrl-C."""
     exit_on_interrupt()
     from tailproof.cli.application import app
+    from tailproof.cli.session import ExitCode, writing_output
+    from tailproof.errors import StorageError
     from tailproof.report.terminal import degrade_streams
 
     degrade_streams()
-    app()
+    try:
+        with writing_output():  # pages of help are written by the parser
+            app()
+    except StorageError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(ExitCode.INPUT)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tailproof.cli import doors, learn
+from tailproof.cli import apply, doors, learn
 from tailproof.cli.data import data
 from tailproof.cli.session import EXIT_CODES, FULL, Session, command
 from tailproof.report.blocks import Headline, Note
@@ -34,7 +34,9 @@ app = typer.Typer(
 app.command()(doors.diagnose)
 app.command()(doors.evaluate)
 app.command()(doors.compare)
+app.command()(doors.plan)
 app.command()(learn.learn)
+app.command()(apply.apply)
 app.command()(doors.methods)
 app.add_typer(data, name="data")
 

@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tailproof.cli.options import option
+from tailproof.errors import void
 from tailproof.report.blocks import Block, Note, table
 from tailproof.report.text import number, percent
 
 if TYPE_CHECKING:
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.returns import Returns
-    from tailproof.log.stored import AnyLog
+    from tailproof.log.log import Log
     from tailproof.robust.intervals import Interval
 
 _WORTH_SAYING = 0.005  # smallest relative change by a cap to report
@@ -47,9 +48,11 @@ class ExperimentOptions:
 
 
 def asked_for(
-    options: ExperimentOptions, log: AnyLog, policy: Any, estimate: Estimate, *, level: float
+    options: ExperimentOptions, log: Log, policy: Any, estimate: Estimate, *, level: float
 ) -> tuple[dict[str, Any], list[Block]]:
-    """Return the requested numbers for the record, and as blocks."""
+    """Return the requested numbers for the record, and as blocks; nothing if the answer is void."""
+    if void(estimate.cautions):
+        return {}, []
     found: dict[str, Any] = {}
     rows: list[tuple[str, str, str]] = []
     notes: list[str] = []
@@ -82,11 +85,11 @@ def asked_for(
     return found, [*shown, *(Note(text, "soft") for text in notes)]
 
 
-def _returns(options: ExperimentOptions, log: AnyLog, policy: Any, estimate: Estimate) -> Returns:
+def _returns(options: ExperimentOptions, log: Log, policy: Any, estimate: Estimate) -> Returns:
     from tailproof.doors.returns import returns_under
-    from tailproof.log.stored import in_memory
+    from tailproof.log.budget import sample_to_budget
 
-    known = in_memory(log, "The distribution of returns")
+    known = sample_to_budget(log, "The distribution of returns")
     return returns_under(known, policy, gamma=estimate.gamma, per=options.per)
 
 
@@ -127,12 +130,11 @@ def cap_reading(estimate: Estimate, returns: Returns) -> tuple[str, float] | Non
     return cap, estimate.value + shifts[cap]
 
 
-def _shows_cap(log: AnyLog, estimate: Estimate) -> bool:
+def _shows_cap(log: Log, estimate: Estimate) -> bool:
     """Return whether the effect of a cap is cheap to compute: one step, logged propensities."""
     from tailproof.estimators.choice import OneStepChoice
-    from tailproof.log.log import Log
 
-    known = isinstance(log, Log) and log.is_bandit and log.propensity is not None
+    known = log.is_bandit and log.propensity is not None
     return known and isinstance(estimate.choice, OneStepChoice)
 
 

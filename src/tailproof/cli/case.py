@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from tailproof.cli.options import LogOptions
 from tailproof.cli.session import VERDICTS, ExitCode, Session
-from tailproof.errors import TailproofError
+from tailproof.errors import TailproofError, without_secrets
 from tailproof.report.blocks import Answer, headline_of
 from tailproof.report.text import page_of, versions
 
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from tailproof.doors.estimate import Estimate
     from tailproof.io import Reading
     from tailproof.log.log import Log
-    from tailproof.log.stored import AnyLog
     from tailproof.parallel import Engine
     from tailproof.policies.binding import Policy
     from tailproof.profile.profile import LogProfile
@@ -37,10 +39,9 @@ class Case:
     reading: Reading
 
     @property
-    def log(self) -> AnyLog:
+    def log(self) -> Log:
         """The log."""
-        log: AnyLog = self.reading.log
-        return log
+        return self.reading.log
 
     @cached_property
     def profile(self) -> LogProfile:
@@ -60,11 +61,11 @@ class Case:
     def with_propensities(self, classifier: str | None = None) -> Case:
         """Return the case with estimated propensities, and print a note on the estimate."""
         from tailproof.critics.behaviour import with_estimated_propensities
-        from tailproof.log.stored import in_memory
+        from tailproof.log.budget import sample_to_budget
 
         with self.session.working("Estimating propensities"):
             log, report = with_estimated_propensities(
-                in_memory(self.log, "A model of the propensities"), classifier=classifier
+                sample_to_budget(self.log, "A model of the propensities"), classifier=classifier
             )
         self.session.note(report.describe())
         return replace(self, reading=replace(self.reading, log=log))
@@ -80,7 +81,7 @@ class Case:
     ) -> tuple[Log, Diagnosis]:
         """Return the rows used for a diagnosis, and the diagnosis, of an estimate if there is one."""
         from tailproof.doors.diagnose import diagnose
-        from tailproof.log.stored import sample_to_budget
+        from tailproof.log.budget import sample_to_budget
 
         with self.session.working("Diagnosing the log"):
             shown = sample_to_budget(profile.log, "The diagnosis", seed=seed)
@@ -122,7 +123,7 @@ class Case:
             found = {**found, "diagnosis": shown[1].to_dict()}
         settings = {
             "command": self.command,
-            "log": self.options.log,
+            "log": without_secrets(self.options.log),
             "columns": None if columns is None else columns.describe(),
             **asked,
         }
@@ -139,7 +140,7 @@ class Case:
 
             assert shown is not None  # commands reject reports that they cannot write
             context = Context(
-                source=self.options.log,
+                source=without_secrets(self.options.log),
                 settings=settings,
                 notes=session.notes,
                 warnings=session.warnings,
@@ -160,24 +161,27 @@ def opened(
     report: Path | None,
     *,
     policies: Sequence[str] = (),
+    beside: Sequence[str] = (),
     engine: Engine | None = None,
     out: Path | None = None,
 ) -> Case:
     """Read the log, or open it lazily if it is too large, and print how it was read.
 
     `report` and `out` are files that the command will write: an error is raised now if they are not
-    regular files, or the log itself. Columns of the `policies` are not taken for states.
+    regular files, or the log itself. Columns of the `policies`, and those `beside`, are not
+    taken for states.
     """
     from tailproof.io import read
     from tailproof.policies.text import name_and_policy, policy_columns
 
-    _require_outputs([path for path in (report, out) if path is not None], options.log)
-    with session.working(f"Reading {options.log}"):
+    outputs = [path for path in (report, out) if path is not None]
+    _require_outputs(outputs, [options.log, *policies])
+    with session.working(f"Reading {without_secrets(options.log)}"):
         named = [name_and_policy(each)[1] for each in policies]
-        beside = policy_columns(named)
-        reading = read(options.log, engine=engine, beside=beside, **options.reading())
-    if reading.log.stays_on_disk:
-        session.note(f"The log stays on disk and is read in pieces: {reading.log!r}.")
+        others = [*policy_columns(named), *beside]
+        reading = read(options.log, engine=engine, beside=others, **options.reading())
+    if reading.log.budget is not None:
+        session.note(f"The log is mapped from files and read in pieces: {reading.log!r}.")
     if reading.columns is not None:
         session.note(f"Read as {reading.columns.describe()}.")
     else:
@@ -192,16 +196,36 @@ def opened(
     return case
 
 
-def _require_outputs(outputs: Sequence[Path], log: str) -> None:
+def _require_outputs(outputs: Sequence[Path], inputs: Sequence[str]) -> None:
+    """Raise if a file to write is not a regular file, is named twice, or is an input."""
     from tailproof.files import require_replaceable
 
-    source = Path(os.path.realpath(log))
     targets = [require_replaceable(path) for path in outputs]
+    read = {path for text in inputs for path in local_files(text)}
     for path, target in zip(outputs, targets, strict=True):
-        same = target.exists() and source.exists() and target.samefile(source)
-        if same or (target.exists() and target.is_relative_to(source)):
+        if target.exists() and any(
+            target.samefile(source) or target.is_relative_to(source) for source in read
+        ):
             raise TailproofError(
-                f"{path} is the log, or a part of it, and would be replaced. Name another file."
+                f"{path} is an input of this command, or a part of one, and would be replaced. Name "
+                f"another file."
             )
     if len(set(targets)) < len(targets):
         raise TailproofError(f"One file cannot hold two results. Got {outputs[0]} for both.")
+
+
+def local_files(text: str) -> set[Path]:
+    """Return the files and folders on this machine that an input names, in any form it may take.
+
+    A path, a glob, a URI (``sqlite://shop.db?table=orders``), files quoted in its query, a named
+    policy (``new=rule.py:choose``). What does not exist is left out.
+
+    >>> [path.name for path in local_files(f"rule={__file__}:choose")]
+    ['case.py']
+    """
+    words = {text, text.partition("=")[2], *re.findall(r"['\"]([^'\"]+)['\"]", text)}
+    words |= {word.partition("://")[2] for word in words}
+    words |= {unquote(word) for word in words} | {word.partition("?")[0] for word in words}
+    words |= {word.rpartition(":")[0] for word in words}
+    found = {each for word in words if word for each in (word, *glob(word))}
+    return {Path(os.path.realpath(each)) for each in found if os.path.exists(each)}

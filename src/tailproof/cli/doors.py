@@ -11,14 +11,18 @@ from tailproof.cli.case import opened
 from tailproof.cli.options import (
     AUTO,
     GAMMA,
+    LEVEL,
     POLICY_FORMS,
     REPORT,
     SEED,
+    SIZES_WITHIN,
     AnswerOptions,
     EngineOptions,
     LogOptions,
     MethodOptions,
+    level_option,
     option,
+    share_of,
 )
 from tailproof.cli.session import Session, command
 from tailproof.errors import PolicyError
@@ -32,6 +36,26 @@ TARGET = option(f"What to evaluate: {POLICY_FORMS}.", default=...)
 CANDIDATES = option(f"A candidate, once or more, as NAME=POLICY: {POLICY_FORMS}.", default=...)
 BASELINE = option("What to beat: a candidate's name or a number; the logged policy by default.")
 SUBJECT = option(f"The policy to evaluate, for weights and overlap: {POLICY_FORMS}.")
+BY = option(
+    "Also the gain by segment: the values of this column, or its quarters if it holds many numbers.",
+    metavar="COLUMN",
+)
+GUARDRAILS = option(
+    "An outcome that must not be harmed: a column, -NAME where less is better; may be repeated.",
+    default=[],
+    metavar="COLUMN",
+)
+MARGINS = option(
+    "Harm of a guardrail that is tolerated: --margin visits=2%, or an amount.",
+    default=[],
+    metavar="COLUMN=AMOUNT",
+)
+GATE_SIZES_WITHIN = option(
+    "Let the gate assume that sizes of extremes differ by at most this share between policies, as 20%: "
+    "it passes more true gains, and false ones where sizes differ more.",
+    parser=share_of,
+    metavar="SHARE",
+)
 PAIRS = option("Also the difference of any two candidates.", "--pairs", default=False)
 
 
@@ -40,10 +64,12 @@ def evaluate(
     *,
     log: LogOptions,
     policy: str = TARGET,
+    by: str | None = BY,
     method: MethodOptions,
     experiment: ExperimentOptions,
     engine: EngineOptions,
     session: Session,
+    sizes_within: float | None = SIZES_WITHIN,
     asked: AnswerOptions,
 ) -> int:
     """Estimate how good a policy would have been, with an interval and a lower bound.
@@ -51,9 +77,11 @@ def evaluate(
     Example: tailproof evaluate log.csv --policy always:hold --gamma 0.99 --report report.html
     """
     from tailproof.doors.evaluate import evaluate as run
+    from tailproof.doors.plan import rows_to_decide
     from tailproof.estimators.importance import IPS, BanditDR
     from tailproof.policies.text import name_and_policy
     from tailproof.report.answers import estimate_answer
+    from tailproof.report.decisions import rows_note, with_segments
 
     level, seed = asked.level, asked.seed
     with engine.running() as where:
@@ -67,14 +95,23 @@ def evaluate(
                 case.profile, target, method=chosen, gamma=asked.gamma, seed=seed, engine=where
             )
             name = name_and_policy(policy)[0]
-            answer = estimate_answer(estimate, name=name, level=level, times=asked.times)
+            answer = estimate_answer(
+                estimate, name=name, level=level, times=asked.times, sizes_within=sizes_within
+            )
         found, more = asked_for(experiment, case.log, target, estimate, level=level)
+    if estimate.verdict_at(level).word == "no difference shown":
+        needed = rows_to_decide(estimate, level=level, seed=seed)
+        found, more = {**found, "rows_to_decide": needed}, [*more, *rows_note(estimate, needed)]
     place = next(i for i, each in enumerate(answer) if isinstance(each, Figure | Section))
+    answer = (*answer[:place], *more, *answer[place:])
+    if by is not None:
+        segments = estimate.by(by, level=level)
+        answer, found = with_segments(answer, segments), {**found, "by": segments.to_dict()}
     return case.conclude(
-        (*answer[:place], *more, *answer[place:]),
+        answer,
         title=f"How good is {name}?",
         asked={"policy": policy, "level": level},
-        found={**estimate.to_dict(level=level), **found},
+        found={**estimate.to_dict(level=level, sizes_within=sizes_within), **found},
         look=lambda: case.diagnosed(
             case.profile, target, gamma=estimate.gamma, seed=seed, estimate=estimate
         ),
@@ -101,7 +138,11 @@ def compare(
     engine: EngineOptions,
     session: Session,
     baseline: str | None = BASELINE,
+    by: str | None = BY,
+    guardrail: list[str] = GUARDRAILS,
+    margin: list[str] = MARGINS,
     pairs: bool = PAIRS,
+    gate_sizes_within: float | None = GATE_SIZES_WITHIN,
     asked: AnswerOptions,
 ) -> int:
     """Rank policies by their estimates; exit code 3 when none beats the logged one.
@@ -111,9 +152,13 @@ def compare(
     from tailproof.doors.compare import compare as run
     from tailproof.policies.text import name_and_policy
     from tailproof.report.answers import comparison_answer, pair_records
+    from tailproof.report.decisions import with_guardrails, with_segments
 
     with engine.running() as where:
-        case = opened("compare", log, session, asked.report, policies=policy, engine=where)
+        guarded = [each.removeprefix("-") for each in guardrail]
+        case = opened(
+            "compare", log, session, asked.report, policies=policy, engine=where, beside=guarded
+        )
         named = [name_and_policy(each)[0] for each in policy]
         policies = dict(zip(named, map(case.policy, policy), strict=True))
         if len(policies) < len(named):
@@ -129,8 +174,11 @@ def compare(
                 method=method.chosen() if method.changes() else method.method,
                 level=asked.level,
                 baseline=_number(baseline),
+                guardrails=guardrail,
+                margins=dict(map(_margin, margin)),
                 seed=asked.seed,
                 engine=where,
+                gate_sizes_within=gate_sizes_within,
             )
     found: dict[str, Any] = comparison.to_dict()
     if pairs:
@@ -138,13 +186,69 @@ def compare(
     if asked.report is not None or session.full:
         for row, each in zip(found["candidates"], comparison.candidates, strict=True):
             row["estimate"] = each.estimate.to_dict(level=comparison.level)
+    answer = comparison_answer(comparison, times=asked.times, pairs=pairs)
+    if guardrail:
+        answer = with_guardrails(answer, comparison)
+    if by is not None:
+        segments = comparison.by(by)
+        answer, found = with_segments(answer, segments), {**found, "by": segments.to_dict()}
     return case.conclude(
-        comparison_answer(comparison, times=asked.times, pairs=pairs),
+        answer,
         title=f"Which of {count(len(comparison.candidates), 'policy')} is best?",
         asked={"policies": ", ".join(policy), "level": asked.level},
         found=found,
         look=lambda: case.diagnosed(case.profile, None, gamma=comparison.gamma, seed=asked.seed),
     )
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """The test to plan."""
+
+    rows: list[int] = option("Rows in each arm; may be repeated.", default=[], metavar="N")
+    gain: float | None = option("Also the rows that show a gain of this size.")
+    power: float = level_option("How often the test shall show it.", default=0.8)
+    level: float = LEVEL
+    gamma: float | None = GAMMA
+    seed: int = SEED
+
+
+@command
+def plan(*, log: LogOptions, session: Session, asked: PlanOptions) -> int:
+    """Show which gain a randomised test with two arms can show, by its size.
+
+    Example: tailproof plan log.csv --reward spend --rows 5000 --gain 2
+    """
+    from tailproof.doors.plan import plan as run
+
+    case = opened("plan", log, session, None)
+    with session.working("Planning"):
+        found = run(
+            case.log,
+            rows=asked.rows,
+            gain=asked.gain,
+            level=asked.level,
+            power=asked.power,
+            gamma=asked.gamma,
+            seed=asked.seed,
+        )
+    return case.conclude(
+        found.blocks(),
+        title="How large must the test be?",
+        asked={"level": asked.level, "power": asked.power, "seed": asked.seed},
+        found=found.to_dict(),
+        look=None,
+    )
+
+
+def _margin(text: str) -> tuple[str, str]:
+    column, equals, amount = text.partition("=")
+    if not equals:
+        raise PolicyError(
+            f"--margin takes COLUMN=AMOUNT, as in --margin visits=2%. Got {text!r}.",
+            argument="margin",
+        )
+    return column.strip(), amount.strip()
 
 
 def _number(text: str | None) -> str | float | None:
@@ -173,7 +277,6 @@ def diagnose(
     case = opened("diagnose", log, session, report, policies=[policy] if policy else [])
     target = None if policy is None else case.policy(policy)
     shown, diagnosis = case.diagnosed(case.profile, target, gamma=gamma, seed=seed)
-    session.explain = session.explain or not session.quiet  # the sections are the answer
     return case.conclude(
         diagnosis_answer(diagnosis),
         title=f"Diagnosis of {log.log}",

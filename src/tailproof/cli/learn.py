@@ -31,12 +31,13 @@ from tailproof.report.text import method_text, number
 if TYPE_CHECKING:
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.learned import ConstantAction, Learned
-    from tailproof.log.stored import AnyLog
+    from tailproof.log.log import Log
     from tailproof.methods.method import Method
     from tailproof.parallel import Engine
     from tailproof.profile.profile import LogProfile
 
 NETWORKS = "Networks"
+_RULES = {"sql": ".sql", "python": ".py"}  # the forms of a rule, and the endings of their files
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class LearningMethodOptions(MethodOptions):
         given = [name for name in names if getattr(self, name) not in (None, [])]
         return [f"--{name}".replace("--setting", "--set") for name in given]
 
-    def learning(self, log: AnyLog, checkpoint: Path | None, session: Session) -> str | Method:
+    def learning(self, log: Log, checkpoint: Path | None, session: Session) -> str | Method:
         """Return the method; its networks, if any, write checkpoints to the folder `checkpoint`."""
         if self.method == AUTO:
             if given := self._given():
@@ -110,6 +111,12 @@ class LearnOptions:
         "Where to save the policy: NAME.onnx for any ONNX runtime, or any other name for `--policy` "
         "of these commands.",
         panel=OUTPUT,
+    )
+    export: str | None = option(
+        "Also write the rule beside --out, if it is a small tree or a constant: sql for a CASE "
+        "expression, python for a function of a dict.",
+        panel=OUTPUT,
+        metavar="sql|python",
     )
     holdout: float | None = option(
         "Share of the episodes (or groups) kept away from learning, to judge the policy by: by "
@@ -164,6 +171,7 @@ def learn(
             )
         if asked.out is not None:
             _save(learned, asked.out)
+            _export(learned, asked.out, asked.export)
         if asked.report is not None and learned.held_out is None:
             raise TailproofError(
                 "A report judges the policy by other episodes: use --holdout 0.3.",
@@ -233,9 +241,15 @@ def _working(chosen: str | Method, session: Session) -> AbstractContextManager[A
     return session.working(f"Learning by {chosen}", MOST if chosen == AUTO else None)
 
 
-def _require_ends(asked: LearnOptions, log: AnyLog) -> None:
+def _require_ends(asked: LearnOptions, log: Log) -> None:
     """Raise before training if the policy could not be saved or played after it."""
     out = asked.out
+    if asked.export is not None and (out is None or asked.export not in _RULES):
+        raise MethodError(
+            f"--export takes {' or '.join(_RULES)}, and --out names the file beside which the rule is "
+            f"written. Got {asked.export!r}{' without --out' if out is None else ''}.",
+            argument="export",
+        )
     if out is not None and not out.parent.is_dir():
         raise TailproofError(f"{out} could not be written: there is no folder {out.parent}.")
     if out is not None and out.suffix == ".onnx":
@@ -253,6 +267,15 @@ def _save(learned: Learned, out: Path) -> None:
         learned.policy.save(out)
     else:
         learned.save(out)
+
+
+def _export(learned: Learned, out: Path, form: str | None) -> None:
+    """Write the rule of a policy beside its file."""
+    if form is not None:
+        from tailproof.files import write_whole
+
+        rule = learned.rule
+        write_whole(out.with_suffix(_RULES[form]), rule.sql() if form == "sql" else rule.python())
 
 
 def _judged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -39,9 +40,9 @@ def column_option(text: str) -> Any:
     return option(text, panel=COLUMNS, metavar="COLUMN")
 
 
-def level_option(text: str) -> Any:
+def level_option(text: str, *, default: float = 0.9) -> Any:
     """Return an option that takes a confidence."""
-    return option(text, default=0.9, callback=_level)
+    return option(text, default=default, callback=_level)
 
 
 def _level(given: float) -> float:
@@ -65,6 +66,28 @@ REPORT = option(
 )
 
 
+def share_of(text: str) -> float:
+    """Return a share that is written as 20% or 0.2.
+
+    >>> share_of("20%"), share_of("0.2")
+    (0.2, 0.2)
+    """
+    try:
+        number = text.strip()
+        found = float(number[:-1]) / 100 if number.endswith("%") else float(number)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise typer.BadParameter(f"{text!r} is not a share of at least 0, such as 20% or 0.2.")
+    return found
+
+
+SIZES_WITHIN = option(
+    "Also the difference if sizes of extremes differ by at most this share between policies, as 20%: "
+    "a shorter interval that holds only then.",
+    parser=share_of,
+    metavar="SHARE",
+)
 TIMES = option(
     "Also the total over so many rows (episodes, where they have several steps).",
     panel=OUTPUT,
@@ -142,8 +165,8 @@ class LogOptions:
         metavar="ACTION=AMOUNT",
     )
     lazy: bool | None = option(
-        "Leave Parquet data where they are and read them piece by piece; by default if they do not "
-        "fit the budget.",
+        "Convert Parquet data once to files that are mapped and read piece by piece; by default if "
+        "they do not fit the budget.",
         "--lazy/--no-lazy",
         panel=MEMORY,
     )
@@ -151,6 +174,10 @@ class LogOptions:
         "GB that a log may take; a quarter of the machine's memory by default.",
         panel=MEMORY,
         min=0.0,
+    )
+    cache: Path | None = option(
+        "Directory of the converted files; by default that of the user's cache.",
+        panel=MEMORY,
     )
 
     @property
@@ -181,6 +208,7 @@ class LogOptions:
             "categories": self.categories,
             "cost": dict(map(_cost, self.cost)),
             "lazy": self.lazy,
+            "cache": self.cache,
             "budget": None if self.budget is None else int(1e9 * self.budget),
         }
 
@@ -260,6 +288,7 @@ MEANS = {
     "trimmed": "TrimmedMean",
     "winsorised": "Winsorised",
     "adaptive-huber": "AdaptiveHuber",
+    "tail-pooled": "TailPooled",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 import traceback
 import warnings
@@ -19,7 +20,7 @@ from rich.console import Console
 from tailproof.cli import interrupt
 from tailproof.cli.hints import as_options
 from tailproof.cli.options import OUTPUT, option
-from tailproof.errors import TailproofError
+from tailproof.errors import StorageError, TailproofError, without_secrets
 from tailproof.report.blocks import Answer, Section
 from tailproof.report.terminal import console_for, labelled, show, visible
 from tailproof.report.text import as_json, first_screen
@@ -95,14 +96,14 @@ class Session:
 
     def note(self, text: str) -> None:
         """Keep and print a note on how input was read."""
-        text = as_options(text)
+        text = without_secrets(as_options(text))
         self.notes.append(text)
         if self.talks:
             self.err.print(visible(text), style="dim")
 
     def warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
         """Keep each Python warning once, to print it with the answer."""
-        if (text := as_options(str(message))) not in self.warnings:
+        if (text := without_secrets(as_options(str(message)))) not in self.warnings:
             self.warnings.append(text)
 
     def error(self, message: str) -> None:
@@ -111,14 +112,17 @@ class Session:
 
     def answer(self, record: dict[str, Any], answer: Answer) -> None:
         """Print the record as JSON, or the blocks: those of the first screen, warnings, the rest."""
-        if self.json:
-            typer.echo(as_json(record))
-            return
-        out = console_for(sys.stdout)
-        show(out, first_screen(answer))
-        self.print_warnings(out)
-        if self.explain:
-            show(out, [each for each in answer if isinstance(each, Section) and not each.folded])
+        with writing_output():
+            if self.json:
+                typer.echo(as_json(record))
+                return
+            out = console_for(sys.stdout)
+            show(out, first_screen(answer))
+            self.print_warnings(out)
+            if self.explain:
+                show(
+                    out, [each for each in answer if isinstance(each, Section) and not each.folded]
+                )
 
     def print_warnings(self, console: Console) -> None:
         """Print the warnings that were not printed yet, unless they are in the JSON."""
@@ -143,6 +147,20 @@ class Session:
         with Progress(*columns, console=self.err, transient=True) as progress:
             task = progress.add_task(text, total=total)
             yield lambda steps=1: progress.advance(task, steps)
+
+
+@contextmanager
+def writing_output() -> Iterator[None]:
+    """Raise a `StorageError` if standard output takes no more: a full disk, a closed pipe."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 what is buffered cannot be written either
+        raise StorageError(
+            f"The answer could not be written to standard output: {error.strerror or error}. Make "
+            f"room, or send it elsewhere."
+        ) from error
 
 
 _MEMORY = (
@@ -224,7 +242,7 @@ def _with_option(error: TailproofError, options: Sequence[str]) -> str:
 
 
 def _fail(session: Session, error: Exception, message: str, code: ExitCode) -> int:
-    message = as_options(message)
+    message = without_secrets(as_options(message))
     session.print_warnings(session.err)
     if session.debug:
         traceback.print_exception(error, file=sys.stderr)

@@ -20,8 +20,8 @@ At = Literal["value", "pointwise", "backup"]
 PLACES: tuple[At, ...] = ("value", "pointwise", "backup")
 
 
-#: What a base needs of a log: some rows at a time, a sample of its episodes, or all of it in memory.
-Needs = Literal["chunks", "sample", "memory"]
+#: What a base needs of a log: some rows at a time, or all at once, so that large logs are sampled.
+Needs = Literal["chunks", "memory"]
 
 
 @dataclass(frozen=True)

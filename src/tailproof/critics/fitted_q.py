@@ -28,7 +28,7 @@ from tailproof.critics.task import Task
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features, PerAction, as_features
 from tailproof.log.folds import Folds
-from tailproof.log.stored import AnyLog, action_counts
+from tailproof.log.log import Log
 from tailproof.parameters import Configurable
 from tailproof.robust.aggregates import Aggregate
 
@@ -42,18 +42,18 @@ Backup = Callable[
 ]
 
 
-def logged_actions(log: AnyLog) -> IntArray:
+def logged_actions(log: Log) -> IntArray:
     """Return the discrete actions that occur in the log: only these are ever backed up or chosen."""
-    return np.flatnonzero(action_counts(log))
+    return np.flatnonzero(log.action_counts)
 
 
-def require_actions(log: AnyLog, folds: Folds, features: Features) -> None:
+def require_actions(log: Log, folds: Folds, features: Features) -> None:
     """Raise if actions have separate models and some fold lacks a logged action."""
     if not isinstance(features, PerAction):
         return
     taken = np.zeros((log.n_episodes, log.n_actions), dtype=bool)
     for part in log.parts:
-        for chunk in log.chunks(part, with_next_states=False):
+        for chunk in log.chunks(part):
             taken[chunk.episode, chunk.actions] = True
     for action in logged_actions(log):
         seen = (folds.counts[:, taken[:, action]] > 0).any(axis=1)  # (K,)

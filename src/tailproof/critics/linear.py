@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -20,8 +20,8 @@ from tailproof.log.folds import Folds, Split
 from tailproof.log.log import CHUNK, Chunk, Log, physical_memory
 from tailproof.parallel import Local
 from tailproof.parameters import Configurable
-from tailproof.robust.means import Mean
-from tailproof.robust.streaming import Reduction, converse, streamed
+from tailproof.robust.means import Mean, SampleMean
+from tailproof.robust.pooling import TailPooled
 
 
 class Segment(NamedTuple):
@@ -129,11 +129,6 @@ def arrange(
     if dealing.fold_of_episode is not None:
         groups = dealing.members
         keys.append((dealing.fold_of_episode.take(chunk.episode), groups))
-    if chunk.kept is not None:  # rows that are no transitions belong to no member
-        member = keys[0][0] if keys else np.zeros(len(chunk), dtype=np.int16)
-        nobody = np.full(len(chunk), -1, dtype=np.int16)
-        nobody[chunk.kept] = member[chunk.kept]
-        keys[:1] = [(nobody, groups)]
     if n_blocks > 1:
         keys.append((chunk.actions, n_blocks))
         if following is not None:
@@ -304,16 +299,14 @@ class Design:
         Without a policy, kept rows stay in this process.
         """
         engine = Local() if self._stays else self.task.engine
-        return engine.map_reduce(function, self.task.log.parts, combine, shared=self._portable)
+        return engine.map_reduce(function, self.task.log.parts, combine, shared=self)
 
     @cached_property
     def statistics(self) -> Statistics:
         """The statistics of all rows, from one pass over the data."""
-        summary: PartSummary = self.reduce(summarise_part, operator.add)
-        if self.task.log.stays_on_disk:
-            self.task.first_met[:] = [summary.first_states]
-        require_products(summary.statistics.gram, LogError)
-        return summary.statistics
+        found: Statistics = self.reduce(part_statistics, operator.add)
+        require_products(found.gram, LogError)
+        return found
 
     @property
     def shares_rows(self) -> bool:
@@ -331,15 +324,9 @@ class Design:
         log = self.task.log
         copies = 4 if self.task.policy is not None else 1 + log.n_actions
         size = 8 * log.n_transitions * self.features.size * copies
-        if log.stays_on_disk and size + log.bytes_in_memory > log.memory_budget:
+        if log.budget is not None and size + log.bytes_in_memory > log.budget:
             return False
         return bool(size <= _KEPT)
-
-    @cached_property
-    def _portable(self) -> Design:
-        """The design without the log's parts, which are sent to workers one by one."""
-        log = self.task.log.without_parts()
-        return self if log is self.task.log else replace(self, task=replace(self.task, log=log))
 
     @cached_property
     def _kept(self) -> dict[Any, list[Rows]]:
@@ -357,10 +344,7 @@ class Design:
         log = self.task.log
         if self._stays:
             size = log.n_transitions
-        # continuous policies draw actions for each row, so rows without a transition are dropped
-        for chunk in log.chunks(
-            part, size, with_next_states=self.with_next_states, compact=not log.is_discrete
-        ):
+        for chunk in log.chunks(part, size):
             yield arrange(
                 chunk,
                 self.task,
@@ -420,28 +404,12 @@ def accumulate(rows: Rows, total: Statistics) -> None:
             total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
 
 
-@dataclass(frozen=True)
-class PartSummary:
-    """The results of one pass over some parts of a log."""
-
-    statistics: Statistics
-    first_states: FloatArray  # (e, p) for a log on disk; empty for one in memory
-
-    def __add__(self, other: PartSummary) -> PartSummary:
-        both = [self.first_states, other.first_states]
-        return PartSummary(self.statistics + other.statistics, np.concatenate(both))
-
-
-def summarise_part(design: Design, part: Any) -> PartSummary:
+def part_statistics(design: Design, part: Any) -> Statistics:
     """Return the statistics of one part of the log."""
-    log = design.task.log
     total = Statistics.zeros(design.folds.count, design.features.size)
-    first: list[FloatArray] = [np.empty((0, len(log.state_names)))]
     for rows in design.rows(part):
         accumulate(rows, total)
-        if log.stays_on_disk:
-            first.append(log.first_states_in(rows.chunk))
-    return PartSummary(total, np.concatenate(first))
+    return total
 
 
 def regularised(design: Design, stats: Statistics, penalty: FloatArray) -> FloatArray:
@@ -476,8 +444,6 @@ def _goes_beyond(design: Design, stats: Statistics, fold: int, missing: int) -> 
     null = np.linalg.eigh(stats.gram[fold])[1][:, :missing]  # (d, missing)
     log = design.task.log
     if design.task.policy is None:  # a greedy policy may take any logged action in any state
-        if not isinstance(log, Log):
-            return True
         some = log.next_states[:: max(1, log.n_transitions // 2_000)]
         reached = [
             np.abs(design.features(some, np.full(len(some), action)) @ null).max()
@@ -742,18 +708,38 @@ def mean_of_sums(
     return float(mean(sums, groups=groups, rng=rng)) * len(sums) / int(log.starts[-1])
 
 
-def check_mean(mean: Any, unit: Any) -> None:
-    """Refuse a mean that cannot be called and a unit that does not exist."""
-    if not callable(mean):
+def weighted_samples(
+    rewards: FloatArray, weights: FloatArray, log: Grouped, mean: Mean | TailPooled
+) -> tuple[FloatArray, Mean]:
+    """Return w·r with pooled tails if the mean asks for them, (n,), and the mean of these samples."""
+    if not isinstance(mean, TailPooled):
+        return weights * rewards, mean
+    groups = log.group_of_episode[log.episode_of_row]
+
+    def sums(values: FloatArray) -> FloatArray:
+        return np.bincount(groups, weights=values).astype(float)
+
+    pooled = mean.rewards(rewards, weights, sums=sums)
+    return weights * pooled, SampleMean()
+
+
+def check_mean(mean: Any, unit: Any, *, pools: bool = False) -> None:
+    """Refuse a mean that cannot be called and a unit that does not exist.
+
+    `pools`: whether weights and rewards are known apart, which `TailPooled` needs.
+    """
+    if isinstance(mean, TailPooled):
+        if not pools:
+            raise MethodError(
+                "TailPooled() pools rewards, not residuals of a model: use it with 'mis' or 'ips', or "
+                "'auto', whose doubly robust scores of one-step logs have pooled tails."
+            )
+    elif not callable(mean):
         raise MethodError(
             f"mean must be one of tailproof.means, for instance AdaptiveHuber(). Got {mean!r}."
         )
     if unit not in UNITS:
         raise MethodError(f"unit must be one of {', '.join(UNITS)}. Got {unit!r} instead.")
-
-
-HELD = 1 << 20  # most samples kept in memory, if the mean can be computed in passes
-MOST_HELD = 1 << 26  # the same for other means, which need several times 8 bytes per sample
 
 
 @dataclass(frozen=True)
@@ -776,56 +762,6 @@ class Weighing:
                     target = target - rows.values(segment, own)
                 samples = samples * target
             yield segment, samples
-
-
-def mean_weights(design: Design, direction: FloatArray) -> FloatArray:
-    """Return Σφᵀdirection over the rows of each member, (K,): the mean weight."""
-    questions: list[Reduction | None] = [np.sum] * design.folds.count
-    design = replace(design, keep=False, with_next_states=False)
-    return np.array(_ask(design, Weighing(direction, alone=True), 1, questions))
-
-
-def robust_means(
-    design: Design,
-    weighing: Weighing,
-    folds: Folds,
-    *,
-    mean: Mean,
-    unit: Unit,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Return the mean of the samples of each fold, (K,).
-
-    The members of the design are the folds, or their parts, in the order of the folds; every fold has
-    the same number of parts.
-    """
-    log, parts = design.task.log, design.folds.count // folds.count
-    design = replace(design, keep=False, with_next_states=weighing.theta is not None)
-    every = EpisodeLengths.of(log)
-    if not np.isfinite(weighing.direction).all():
-        return np.full(folds.count, np.nan)
-    conversations = [streamed(mean, int(count)) for count in folds.counts @ every.lengths]
-    if unit == "step" and log.n_transitions > HELD:
-        if all(each is not None for each in conversations):
-            ask = partial(_ask, design, weighing, parts)
-            return np.array(converse(conversations, ask))  # type: ignore[arg-type]
-        if log.n_transitions > MOST_HELD:
-            raise MethodError(
-                f"{mean} must have all {log.n_transitions} samples in memory at once. Use a mean "
-                f"that is found in passes, such as AdaptiveHuber() or Catoni(), or unit='episode'."
-            )
-    found: Found = design.reduce(partial(find_samples, weighing, unit), operator.add)
-    values = np.empty(folds.count)
-    for k in range(folds.count):
-        chosen = folds.episodes(k)
-        own = found.values if len(found.values) == 1 else found.values[k * parts : (k + 1) * parts]
-        samples, shape = own.sum(axis=0), every.take(chosen)  # each row is in one part of the fold
-        if unit == "step":
-            samples = samples[every.rows(chosen)]
-            values[k] = unit_mean(samples, shape, mean=mean, unit=unit, rng=rng)
-        else:
-            values[k] = mean_of_sums(samples[chosen], shape, mean=mean, unit=unit, rng=rng)
-    return values
 
 
 @dataclass(frozen=True)
@@ -857,8 +793,6 @@ def find_samples(weighing: Weighing, unit: Unit, design: Design, part: Any) -> F
             seen = 1.0 if segment.counts is None else segment.counts > 0
             values[segment.member if members > 1 else 0, places] = own * seen
         first, episode = rows.chunk.first, rows.chunk.episode
-        if rows.chunk.kept is not None:
-            values, episode = values[:, rows.chunk.kept], episode[rows.chunk.kept]
         if unit != "step":
             first = int(episode[0])
             values = np.stack([np.bincount(episode - first, weights=each) for each in values])
@@ -866,41 +800,7 @@ def find_samples(weighing: Weighing, unit: Unit, design: Design, part: Any) -> F
     return found
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The results of the reductions over some rows, one for each fold."""
-
-    found: tuple[Any, ...]
-
-    def __add__(self, other: Answers) -> Answers:
-        pairs = zip(self.found, other.found, strict=True)
-        return Answers(tuple(b if a is None else a if b is None else a + b for a, b in pairs))
-
-
-def _ask(
-    design: Design, weighing: Weighing, parts: int, questions: list[Reduction | None]
-) -> tuple[Any, ...]:
-    """Return the result of one reduction for each fold, in one pass over the data."""
-    answers: Answers = design.reduce(partial(_answer, weighing, parts, questions), operator.add)
-    return answers.found
-
-
-def _answer(
-    weighing: Weighing, parts: int, questions: list[Reduction | None], design: Design, part: Any
-) -> Answers:
-    total = Answers((None,) * len(questions))
-    for rows in design.rows(part):
-        own: list[list[FloatArray]] = [[] for _ in questions]
-        for segment, values in weighing.samples(rows, design.task.gamma):
-            if segment.counts is not None:
-                values = np.repeat(values, segment.counts.astype(np.intp))
-            own[segment.member // parts].append(values)
-        found = (
-            question(np.concatenate(values)) if question is not None and values else None
-            for question, values in zip(questions, own, strict=True)
-        )
-        total += Answers(tuple(found))
-    return total
+_AT_ONCE = 1 << 20  # rows whose features are in memory at once
 
 
 def bellman_residuals(critic: Critics, task: Task, rows: Any = slice(None)) -> FloatArray:
@@ -909,6 +809,9 @@ def bellman_residuals(critic: Critics, task: Task, rows: Any = slice(None)) -> F
     Terminal transitions have no next value.
     """
     log = task.log
+    if not isinstance(rows, slice) and len(rows) > _AT_ONCE:  # the features of all may be too many
+        some = [rows[first : first + _AT_ONCE] for first in range(0, len(rows), _AT_ONCE)]
+        return np.concatenate([bellman_residuals(critic, task, each) for each in some])
     actions, weights = task.next_actions(rows)
     after = (_values(critic, task, log.next_states[rows], actions) * weights).sum(axis=1)
     after[log.terminated[rows]] = 0.0

@@ -155,5 +155,5 @@ def with_rewards(task: Task, given: Any, features: Features | str | None) -> Tas
     rewards = as_rewards(given)
     if rewards is None:
         return task
-    log: Log = task.log.load()
+    log: Log = task.log
     return replace(task, log=log.with_rewards(rewards(log, as_features(features, log))))

@@ -22,7 +22,7 @@ from tailproof.policies.forms import BoundPolicy, bound
 class Task:
     """Evaluate `policy` from `log`; without a policy, learn one."""
 
-    log: Any  # a `LazyLog` only for algorithms that read it in chunks
+    log: Any
     gamma: float
     policy: Any
     initial_states: FloatArray | None = None  # (m, p); None for the log's first states
@@ -30,8 +30,6 @@ class Task:
     seed: int = 0  # of those draws, and of trees
     engine: Engine = field(default_factory=Local)  # where passes over the log run
     initial_rows: IntArray | None = None  # (m,) rows of the initial states in the log's table
-    #: First states of a log on disk, stored in the first pass over it so that they are read once.
-    first_met: list[FloatArray] = field(default_factory=list, repr=False, compare=False)
     known_next: tuple[AnyArray, FloatArray] | None = None  # `next_actions` of all rows
 
     def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
@@ -42,7 +40,7 @@ class Task:
         return self._draws(self.log.next_states[rows], self.log.table_rows.next_rows[rows], 0)
 
     def with_next_actions(self) -> Task:
-        """Return the task with the policy's actions in all next states of a log in memory.
+        """Return the task with the policy's actions in all next states of the log.
 
         The draws of a sampled policy then do not depend on the requested rows.
         """
@@ -50,7 +48,7 @@ class Task:
 
     @cached_property
     def action_probabilities(self) -> FloatArray:
-        """π(a|s) in the states of a log in memory, (n, A)."""
+        """π(a|s) in the states of the log, (n, A)."""
         return self.acts.probabilities(self.log.states, self.log.table_rows.rows)
 
     @cached_property
@@ -59,7 +57,7 @@ class Task:
         return bound(self.policy, self.log.action_space)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"first_met": []}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def following(self, piece: Chunk) -> Following:
         """Return the policy's actions in the next states of a chunk of the log."""
@@ -67,7 +65,7 @@ class Task:
             every = np.arange(self.log.n_actions)
             return Following(None, np.broadcast_to(every, (len(piece), len(every))), None)
         own = slice(piece.first, piece.first + len(piece))
-        rows = self.log.table_rows.next_rows[own] if isinstance(self.log, Log) else None
+        rows = self.log.table_rows.next_rows[own]
         known = None if self.known_next is None else self.next_actions(own)
         if self.log.is_discrete and self.acts.deterministic:
             if known is not None:
@@ -81,11 +79,7 @@ class Task:
         """Return the initial states, (m, p), and their rows in the log's table, if known."""
         if self.initial_states is not None:
             return self.initial_states, self.initial_rows
-        if isinstance(self.log, Log):
-            return self.log.first_states, self.log.first_rows
-        if not self.first_met:
-            self.first_met.append(self.log.first_states)
-        return self.first_met[0], None
+        return self.log.first_states, self.log.first_rows
 
     def initial_points(self) -> Points:
         """Return weighted state-action pairs for the mean of Q over initial states and policy."""
@@ -206,15 +200,15 @@ def summarise_policy(task: Task, weights: FloatArray | None = None) -> PolicyOnL
     """Evaluate the policy in the states of the log, in one pass, and summarise its actions."""
     log, n, shares, agreed = task.log, task.log.n_transitions, None, 0.0
     for part in log.parts if log.is_discrete else ():
-        for piece in log.chunks(part, with_next_states=False):
+        for piece in log.chunks(part):
             own = slice(piece.first, piece.first + len(piece))
-            places = log.table_rows.rows[own] if isinstance(log, Log) else None
+            places = log.table_rows.rows[own]
             chances = task.acts.probabilities(piece.states, places)
             logged: IntArray = np.asarray(piece.actions, dtype=np.intp)
             shares = chances.sum(axis=0) / n + (0.0 if shares is None else shares)
             agreed += float(chances[np.arange(len(logged)), logged].sum()) / n
     found = on_log(log.action_space, shares=shares, agreement=agreed, rows=n, weights=weights)
-    return without_copies(found, log, weights) if isinstance(log, Log) else found
+    return without_copies(found, log, weights)
 
 
 def without_copies(found: PolicyOnLog, log: Log, weights: FloatArray | None) -> PolicyOnLog:

@@ -14,9 +14,9 @@ from tailproof.doors.evaluate import evaluate
 from tailproof.doors.learn import learn, split_off
 from tailproof.doors.learned import Learned
 from tailproof.learners.cloning import Rank, choose_rank, episode_scores
+from tailproof.log.budget import sample_to_budget
 from tailproof.log.log import Log, discounted_returns
 from tailproof.log.spaces import menu
-from tailproof.log.stored import AnyLog, in_memory
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.method import Method
 from tailproof.parallel import Engine
@@ -141,7 +141,7 @@ def candidates(log: Log, budget: Budget) -> Candidates:
 
 
 def learn_continuous(
-    log: AnyLog,
+    log: Log,
     *,
     gamma: float | None,
     seed: int,
@@ -162,7 +162,9 @@ def learn_continuous(
     """
     budget = budget or Budget()
     level = max(budget.level, at_least)
-    train_log, held_out = split_off(in_memory(log, "Networks"), holdout, seed=seed)
+    train_log, held_out = split_off(
+        sample_to_budget(log, "Networks", seed=seed), holdout, seed=seed
+    )
     tried = candidates(train_log, budget)
 
     def fit(name: str) -> Learned:

@@ -34,11 +34,6 @@ class Scaling:
     @classmethod
     def of(cls, log: Log, *, standardise: bool, reward_scale: RewardScale) -> Scaling:
         """Choose the scaling for a log."""
-        if not isinstance(log, Log):
-            raise LogError(
-                f"Deep learners draw transitions at random and need the log in memory. Got a "
-                f"{type(log).__name__}; read it without lazy=True, or a part of it."
-            )
         p = log.states.shape[1]
         mean, scale = np.zeros(p), np.ones(p)
         if standardise:

@@ -7,14 +7,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tailproof.arrays import FloatArray
 from tailproof.doors.estimate import Estimate, FoldEstimate, LoggedValue, ScoreEstimate
 from tailproof.doors.evaluate import estimate_policy
+from tailproof.doors.guardrails import Guardrail, as_outcomes
 from tailproof.doors.source import LogSource, as_profile
 from tailproof.doors.verdict import Answered, GainVerdict, verdict_on
 from tailproof.errors import (
@@ -26,6 +29,7 @@ from tailproof.errors import (
     PolicyError,
     TaughtWarning,
     WeightWarning,
+    void,
 )
 from tailproof.files import as_frame, plain
 from tailproof.log.folds import Split
@@ -36,13 +40,16 @@ from tailproof.parallel import Engine, running
 from tailproof.parameters import one_setting, seed_of
 from tailproof.policies.binding import Policy
 from tailproof.policies.text import policy_columns
-from tailproof.robust.gains import FoldGain, PairedGain, Scored
+from tailproof.profile.profile import LogProfile
+from tailproof.robust.gains import FoldGain, PairedGain, PooledGain, Scored
 from tailproof.robust.intervals import Bound, Interval, folds_for
+from tailproof.robust.segments import joint_level
 from tailproof.robust.tails import check_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tailproof.doors.segments import Segments
     from tailproof.report.blocks import Answer
 
 
@@ -56,7 +63,9 @@ class Difference:
 
     first: str
     second: str
-    gain: PairedGain | FoldGain = field(repr=False)  # with its own interval at any level
+    gain: PairedGain | PooledGain | FoldGain = field(
+        repr=False
+    )  # with its own interval at any level
     level: float  # of the lower bound, and of the verdict
     cautions: tuple[Caution, ...] = field(default=(), repr=False)  # those of both policies
 
@@ -132,11 +141,26 @@ class Candidate:
     lower_bound: Bound
     gain: Difference  # over the baseline; the bounds of all candidates hold jointly
     estimate: Estimate = field(repr=False)
+    guardrails: tuple[Guardrail, ...] = ()
+
+    @property
+    def harmed(self) -> tuple[str, ...]:
+        """The guarded outcomes that it harms."""
+        return tuple(each.outcome.column for each in self.guardrails if each.verdict == "harmed")
+
+    @property
+    def verdict(self) -> GainVerdict:
+        """Whether it is better than the baseline; worse if it harms a guarded outcome."""
+        found = self.gain.verdict
+        if found.word == "better" and self.harmed:
+            why = Caution("guardrail", f"It harms {' and '.join(self.harmed)}.")
+            return GainVerdict("worse", found.level, (why,))
+        return found
 
     @property
     def passes(self) -> bool:
-        """Whether it is better than the baseline: the lower bound of its gain is above 0, and holds."""
-        return self.gain.verdict.word == "better"
+        """Whether it is better than the baseline, and harms no guarded outcome."""
+        return self.verdict.word == "better"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +222,7 @@ class Comparison(Answered):
     @property
     def verdict(self) -> GainVerdict:
         """The verdict on the candidates: better if any is, worse if all are."""
-        found = [each.gain.verdict for each in self.candidates]
+        found = [each.verdict for each in self.candidates]
         order = ("better", "no difference shown", "cannot tell", "worse")
         return min(found, key=lambda each: order.index(each.word))
 
@@ -215,6 +239,23 @@ class Comparison(Answered):
         if second != self.baseline:
             rival = self[second].estimate
         return _difference(first, self[first].estimate, second, rival, self.level)
+
+    def by(self, column: str | npt.ArrayLike, *, policy: str | None = None) -> Segments:
+        """Return a candidate's gain over the baseline in each segment of the log; see `Estimate.by`.
+
+        By default that of the proposed candidate. The intervals hold together, for all candidates.
+        """
+        from tailproof.doors.segments import gain_by_segment
+
+        chosen = self.proposed if policy is None else self[policy]
+        return gain_by_segment(
+            chosen.estimate,
+            column,
+            level=self.level,
+            rival=self.baseline_rival,
+            policies=len(self.candidates),
+            names=(chosen.name, self.baseline),
+        )
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw every candidate's gain over the baseline with its lower bound; return the Axes."""
@@ -234,7 +275,7 @@ class Comparison(Answered):
         candidates = [
             {
                 "name": each.name,
-                **each.gain.verdict.to_dict(),
+                **each.verdict.to_dict(),
                 "value": each.value,
                 "interval": interval_or_reason(each.estimate.interval, self.level),
                 "lower_bound": each.lower_bound,
@@ -243,6 +284,7 @@ class Comparison(Answered):
                     "interval": interval_or_reason(each.gain.interval, self.gate_level),
                 },
                 "passes": each.passes,
+                "guardrails": [guard.to_dict() for guard in each.guardrails],
                 "cautions": [str(caution) for caution in each.estimate.cautions],
                 "fold_values": each.estimate.folds.all_folds,
             }
@@ -283,7 +325,7 @@ class Comparison(Answered):
                 **_ends("gain", each.gain.interval, self.gate_level),
                 "gain_lower_bound": each.gain.lower_bound.value,
                 **({"folds_won": each.gain.won} if self.has_folds else {}),
-                "verdict": each.gain.verdict.word,
+                "verdict": each.verdict.word,
                 "passes": each.passes,
             }
             for each in self.candidates
@@ -322,8 +364,10 @@ class Baseline:
     notes: tuple[str, ...] = ()
 
     def probability(self, candidates: Sequence[Candidate], seed: int) -> float:
-        """Return the probability that the first candidate is best; NaN without folds or scores."""
+        """Return the probability that the first candidate is best; NaN if it is unknown."""
         estimates = [each.estimate for each in candidates]
+        if any(void(each.cautions) for each in estimates):
+            return float("nan")
         if len(self.folds) > 1:
             everyone = [*(each.folds.all_folds for each in estimates), self.folds]
             return probability_first_is_best(np.stack(everyone), seed=seed)  # (m + 1, K)
@@ -383,12 +427,17 @@ def probability_highest(values: Sequence[Scored], *, seed: int = 0) -> float:
     errors = np.array([each.standard_error for each in values])
     scores = [each.influence for each in values]
     units = max(0 if each is None else len(each) for each in scores)
+    sizes = [0.0 if each is None else float(np.abs(each).max(initial=0.0)) for each in scores]
+    largest = np.array([size or 1.0 for size in sizes])[:, None]  # so that squares do not overflow
     products = np.zeros((len(values), len(values)))
     for start in range(0, units, _UNITS):
         stop = min(start + _UNITS, units)
-        some = np.stack(
-            [np.zeros(stop - start) if each is None else each[start:stop] for each in scores]
-        ).astype(float)
+        some = (
+            np.stack(
+                [np.zeros(stop - start) if each is None else each[start:stop] for each in scores]
+            ).astype(float)
+            / largest
+        )
         products += some @ some.T
     norms = np.sqrt(np.diag(products))
     unit = 1 / np.where(norms > 0, norms, 1.0)
@@ -434,6 +483,9 @@ def compare(
     method: str | Method = "auto",
     level: float = 0.9,
     baseline: Any = None,
+    guardrails: Sequence[str] = (),
+    margins: Mapping[str, float | str] | None = None,
+    gate_sizes_within: float | None = None,
     seed: int | None = None,
     random_state: int | None = None,
     engine: str | Engine | None = None,
@@ -456,7 +508,9 @@ def compare(
 
     The gate uses Bonferroni's correction: with m candidates each difference from the baseline is
     bounded at level 1 − (1 − level)/m, so that all bounds hold jointly with `level`, and the best of
-    many does not pass by chance.
+    many does not pass by chance. Guardrails are further outcomes of the same rows: with g of them, each
+    difference is bounded at level 1 − (1 − level)/(m (1 + g)). A candidate that credibly harms one, by
+    more than its margin, does not pass.
 
     The probability that the first is best is simulated. With scores, values are drawn from the normal
     distribution with their standard errors and correlations. With folds, each fold is a win or a loss
@@ -482,6 +536,14 @@ def compare(
     baseline
         What to compare with: the logged policy by default (for its value see
         `tailproof.doors.evaluate`); the name of one of the policies; another policy; or a number.
+    guardrails
+        Columns of the log's table that a candidate must not harm; -NAME where less is better.
+    margins
+        The harm that is tolerated, by column: an amount, or a share of the baseline as ``"2%"``.
+    gate_sizes_within
+        Let the gate assume that sizes of extremes differ by at most this share between policies, as
+        0.2: more true gains pass, and false ones where sizes differ more. By default it assumes nothing
+        about sizes.
     seed
         Seeds the folds.
     random_state
@@ -506,7 +568,10 @@ def compare(
     >>> result.best.name, result.passes, result.baseline
     ('one', True, 'logged policy')
     """
-    profile = as_profile(log, columns, compare, beside=policy_columns([policies, baseline]))
+    outcomes = as_outcomes(guardrails, margins)
+    guarded = [each.column for each in outcomes]
+    beside = [*policy_columns([policies, baseline]), *guarded]
+    profile = as_profile(log, columns, compare, beside=beside)
     seed = seed_of(seed, random_state)
     _check_policies(policies, baseline)
     against = baseline if isinstance(baseline, str) else None
@@ -517,15 +582,20 @@ def compare(
             f"policies, or leave baseline out to compare with the logged policy."
         )
     check_level(level)
-    gate_level = 1 - (1 - level) / len(rivals)
+    gate_level = joint_level(level, len(rivals) * (1 + len(outcomes)))
     notes: list[str] = []
+    if gate_sizes_within is not None:
+        notes.append(
+            f"The verdicts assume that sizes of extremes differ by at most {gate_sizes_within:.0%} "
+            f"between the policies."
+        )
     chosen = _with_folds(method, gate_level, notes)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
-        data = profile.of(prepare(profile.log, chosen, where, seed=seed))
+        data = profile.of(prepare(profile.log, chosen, seed=seed))
         discount = check_gamma(gamma, data.log)
         known: list[LoggedValue] = []  # of the logged policy on the folds, once for all policies
 
-        def run(policy: Any) -> Estimate:
+        def run(policy: Any, data: LogProfile = data) -> Estimate:
             logged = known[0] if known else True
             found = estimate_policy(
                 data, policy, chosen, gamma=discount, seed=seed, engine=where, logged=logged
@@ -537,11 +607,29 @@ def compare(
         estimates = _estimates(rivals, run, notes)
         first = next(iter(estimates.values()))
         beaten = baseline_of(policies, baseline, first, run)
+        judged: dict[str, list[Guardrail]] = {name: [] for name in estimates}
+        for outcome in outcomes:
+            known.clear()
+            other = partial(run, data=LogProfile(outcome.log(data.log)))
+            with warnings.catch_warnings():  # those about the policies were given already
+                warnings.simplefilter("ignore", CoverageWarning)
+                harms = {name: other(rivals[name]) for name in estimates}
+                rival = baseline_of(policies, baseline, next(iter(harms.values())), other).rival
+            rival = None if isinstance(baseline, Real) else rival
+            for name, each in harms.items():
+                gain = each.gain_over(rival)
+                judged[name].append(Guardrail(outcome=outcome, gain=gain, level=gate_level))
     notes += beaten.notes
     if isinstance(first, FoldEstimate) and first.folds.declined:
         notes.append(f"No bound is given, and nothing can pass the gate. {first.folds.declined}")
     candidates = sorted(
-        (_candidate(name, each, beaten, level, gate_level) for name, each in estimates.items()),
+        (
+            replace(
+                _candidate(name, each, beaten, level, gate_level, gate_sizes_within),
+                guardrails=tuple(judged[name]),
+            )
+            for name, each in estimates.items()
+        ),
         key=lambda each: (-each.value, each.name),
     )
     return Comparison(
@@ -561,13 +649,26 @@ def compare(
 
 
 def _candidate(
-    name: str, estimate: Estimate, beaten: Baseline, level: float, gate_level: float
+    name: str,
+    estimate: Estimate,
+    beaten: Baseline,
+    level: float,
+    gate_level: float,
+    sizes_within: float | None,
 ) -> Candidate:
+    gain = _difference(name, estimate, beaten.name, beaten.rival, gate_level)
+    if sizes_within is not None:
+        if not isinstance(gain.gain, PairedGain):
+            raise LevelError(
+                f"gate_sizes_within needs a method that scores rows, such as 'auto'. Got "
+                f"{estimate.method}."
+            )
+        gain = replace(gain, gain=gain.gain.sizes_within(sizes_within))
     return Candidate(
         name=name,
         value=estimate.value,
         lower_bound=bound_or_reason(estimate.lower_bound, level),
-        gain=_difference(name, estimate, beaten.name, beaten.rival, gate_level),
+        gain=gain,
         estimate=estimate,
     )
 

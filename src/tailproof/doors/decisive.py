@@ -40,9 +40,18 @@ class DecisiveUnit:
     @property
     def name(self) -> str:
         """What to call it."""
-        if self.row is None:
-            return f"{self.noun} {self.label}"
-        return f"row {self.row:,}" + f" ({self.label})" * bool(self.label)
+        return _name(self.noun, self.label, self.row)
+
+
+def _name(noun: str, label: str, row: int | None) -> str:
+    if row is None:
+        return f"{noun} {label}"
+    return f"row {row:,}" + f" ({label})" * bool(label)
+
+
+def episode_name(log: Log, episode: int) -> str:
+    """Return what to call an episode: its row in the file, from 0, if it has one only, and its id."""
+    return _name(*_identity(log, np.flatnonzero(log.episode_of_row == episode)))
 
 
 def decisive_units(estimate: Estimate, *, top: int = 10) -> tuple[DecisiveUnit, ...]:
@@ -55,7 +64,7 @@ def decisive_units(estimate: Estimate, *, top: int = 10) -> tuple[DecisiveUnit, 
     """
     choice, log = estimate.choice, None if estimate.task is None else estimate.task.log
     scores = np.empty(0) if choice is None else choice.gain_influence
-    if len(scores) < 2 or not isinstance(log, Log):
+    if len(scores) < 2 or log is None:
         return ()
     effects = scores / (len(scores) - 1)
     chosen = np.argsort(-np.abs(effects), kind="stable")[:top]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,11 +24,13 @@ from tailproof.critics.linear import (
     solve,
 )
 from tailproof.critics.task import PolicyOnLog, Task
+from tailproof.doors.decisive import episode_name
 from tailproof.doors.estimate import Estimate
 from tailproof.doors.evaluate import evaluate
 from tailproof.doors.source import LogSource, as_profile
 from tailproof.doors.verdict import Answered
 from tailproof.errors import (
+    Caution,
     FoldError,
     LogError,
     MethodError,
@@ -39,10 +41,10 @@ from tailproof.errors import (
 from tailproof.estimators.importance import IPS, BanditDR, importance_weights
 from tailproof.features import Features, Joint, at_actions, default_features
 from tailproof.files import as_frame, plain, scalar
+from tailproof.log.budget import sample_to_budget
 from tailproof.log.folds import Folds
 from tailproof.log.log import CHUNK, Log, discounted_returns
 from tailproof.log.spaces import Continuous
-from tailproof.log.stored import sample_to_budget
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import check_gamma, prepare, warn_of_a_hidden_horizon
@@ -52,6 +54,7 @@ from tailproof.policies.binding import Policy, for_log
 from tailproof.policies.text import policy_columns
 from tailproof.profile.profile import LogProfile
 from tailproof.profile.shape import RewardShape, Tails
+from tailproof.robust.pooling import PooledPath
 from tailproof.robust.tails import (
     ExtremalIndex,
     Medcouple,
@@ -704,6 +707,7 @@ class EpisodeInfluence:
     """The effect of one episode on the estimate."""
 
     episode: Any  # its id
+    name: str  # what to call it: the row of the file, if it has one only, and its id
     group: Any  # the id of its group; None without groups
     steps: int
     effect: float  # Ĵ − Ĵ₍₋ₑ₎: the estimate, minus the one refitted without this episode
@@ -842,6 +846,7 @@ def most_influential(estimate: Reference, *, top: int, folds: int, seed: int = 0
         episodes=tuple(
             EpisodeInfluence(
                 episode=scalar(log.episode_ids[episode]),
+                name=episode_name(log, int(episode)),
                 group=None if groups is None else scalar(groups[episode]),
                 steps=int(log.lengths[episode]),
                 effect=estimate.value - float(value),
@@ -953,11 +958,13 @@ def decide(
     overlap: Overlap | None,
     influence: Influence,
     heaviest: float | None,
+    cautions: Sequence[Caution] = (),
     failed: str | None = None,
 ) -> Verdict:
     """Explain the choices of a default estimate; without an estimate, describe the rewards only.
 
-    `heaviest` is the smallest estimated tail index; `failed` is the reason why `evaluate` failed.
+    `heaviest` is the smallest estimated tail index, `cautions` why the log may mislead, and `failed`
+    is the reason why `evaluate` failed.
     """
     choice = None if estimate is None else estimate.choice
     reasons = list(shape.sentences if choice is None else choice.reasons)
@@ -967,11 +974,10 @@ def decide(
     elif choice is None:
         improvements.append("Pass the policy: without it nothing is known of weights and overlap.")
     elif choice.declined is not None:
-        reasons.append(f"No interval is given: {choice.declined}.")
+        reasons.append(f"No interval is given: {str(choice.declined).rstrip('.')}.")
     elif choice.limits:
         reasons.append(f"The interval: {choice.limits}.")
-    if estimate is not None:
-        reasons += map(str, estimate.cautions)
+    reasons += map(str, cautions)
     if overlap is not None:
         found, wished = _about_overlap(log, overlap)
         reasons += found
@@ -979,10 +985,10 @@ def decide(
     improvements += _about_size(log, shape, heaviest, influence)
     if shape.tails != "light" and influence.episodes:
         first = influence.episodes[0]
-        what = f"row {first.episode} (from 0)" if log.is_bandit else f"episode {first.episode}"
         improvements.append(
-            f"Look at {what} first: alone it moves the plain estimate by {_short(first.effect, '+')}, "
-            f"from {_short(first.value_without)} to {_short(influence.value)}."
+            f"Look at {first.name} first: alone it moves the plain estimate by "
+            f"{_short(first.effect, '+')}, from {_short(first.value_without)} to "
+            f"{_short(influence.value)}."
         )
     return Verdict(
         method="auto",
@@ -1108,6 +1114,8 @@ class Diagnosis(Answered):
         Warnings and assumptions.
     weights
         The row weights of `evaluate`, (n,); None without a policy.
+    pooling
+        The policy's gains by the size at which pooling begins; None if nothing is pooled.
     """
 
     transitions: int
@@ -1125,6 +1133,7 @@ class Diagnosis(Answered):
     verdict: Verdict
     notes: tuple[str, ...]
     weights: FloatArray | None = field(default=None, repr=False)
+    pooling: PooledPath | None = field(default=None, repr=False)
 
     @property
     def noun(self) -> str:
@@ -1154,7 +1163,10 @@ class Diagnosis(Answered):
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, lists and strings, ready for JSON."""
         kept = {name: value for name, value in vars(self).items() if name != "weights"}
-        converted: dict[str, Any] = plain({**kept, "verdict": self.verdict.to_dict()})
+        path = None if self.pooling is None else self.pooling.to_dict()
+        converted: dict[str, Any] = plain(
+            {**kept, "verdict": self.verdict.to_dict(), "pooling": path}
+        )
         for name, report in self.tails.items():
             converted["tails"][name]["skew"] = report.skew
         converted["k_path"] |= {"drift": plain(self.k_path.drift), "drifts": self.k_path.drifts}
@@ -1278,7 +1290,7 @@ def diagnose(
     seed = seed_of(seed, random_state)
     with _noted() as told:
         profile = given.of(sample_to_budget(given.log, "The diagnosis", seed=seed))
-    discount, chosen = resolve(profile.in_memory, policy, gamma=gamma, method=method)
+    discount, chosen = resolve(profile.log, policy, gamma=gamma, method=method)
     with _noted() as unforeseen:
         warn_of_a_hidden_horizon(profile, discount)
     for each in (*told, *unforeseen):
@@ -1296,7 +1308,7 @@ def _diagnosis(
     seed: int,
     estimate: Estimate | None,
 ) -> Diagnosis:
-    log = profile.in_memory
+    log = profile.log
     features = getattr(None if chosen is None else chosen.base, "features", None)
     settings = {} if features is None else {"features": features}
     with _noted() as found:
@@ -1330,6 +1342,7 @@ def _diagnosis(
         overlap=covered,
         influence=influence,
         heaviest=min(heavier, default=None),
+        cautions=profile.cautions if estimate is None else estimate.cautions,
         failed=failed,
     )
     return Diagnosis(
@@ -1348,6 +1361,7 @@ def _diagnosis(
         verdict=verdict,
         notes=tuple(dict.fromkeys(str(each.message) for each in found)),
         weights=weights,
+        pooling=None if choice is None else choice.pooling,
     )
 
 
@@ -1380,7 +1394,7 @@ def _evaluated(
     """
     if policy is None:
         return known, None
-    default, rows = named_method("auto", **settings), profile.in_memory.once.n_transitions
+    default, rows = named_method("auto", **settings), profile.log.once.n_transitions
     asked = (default, gamma, seed, rows)
     if known and (known.method, known.gamma, known.seed, known.n_transitions) == asked:
         return known, None

@@ -7,24 +7,33 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from tailproof.arrays import FloatArray
 from tailproof.critics.ensembles import Critics
 from tailproof.critics.task import PolicyOnLog, Task
-from tailproof.doors.verdict import Answered, GainVerdict, verdict_on
+from tailproof.doors.verdict import Answered, GainVerdict, upper_bound, verdict_on
 from tailproof.errors import Caution, LevelError, MethodError
 from tailproof.estimators.choice import Choice, OneStepChoice
 from tailproof.files import as_frame, plain
 from tailproof.log.folds import Split, Whole
-from tailproof.log.stored import AnyLog
+from tailproof.log.log import Log
 from tailproof.methods.method import Method
 from tailproof.robust.aggregates import Aggregate
-from tailproof.robust.gains import FoldGain, FoldValues, IntervalKind, PairedGain, Scored
+from tailproof.robust.gains import (
+    FoldGain,
+    FoldValues,
+    IntervalKind,
+    PairedGain,
+    PooledGain,
+    Scored,
+)
 from tailproof.robust.intervals import Bound, Interval, quantile_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tailproof.doors.segments import Segments
     from tailproof.report.blocks import Answer
 
 _INSTEAD = "Use 'roam-dm' with 6 folds, or the default method."
@@ -48,7 +57,7 @@ class ValueUnit:
     endless: bool  # whether no logged episode terminates, so that the horizon is infinite
 
     @classmethod
-    def of(cls, log: AnyLog, gamma: float) -> ValueUnit:
+    def of(cls, log: Log, gamma: float) -> ValueUnit:
         """Return the unit of values of a log."""
         per = "row" if log.is_bandit and (gamma == 0 or bool(np.all(log.ends))) else "episode"
         endless = gamma > 0 and not bool(np.any(log.ends))
@@ -200,8 +209,11 @@ class Estimate(Answered, ABC):
         """What the method chose and why; None for methods without scores."""
         return None
 
-    def to_dict(self, *, level: float = 0.9) -> dict[str, Any]:
-        """Return plain numbers, lists and strings, ready for JSON; intervals have this level."""
+    def to_dict(self, *, level: float = 0.9, sizes_within: float | None = None) -> dict[str, Any]:
+        """Return plain numbers, lists and strings, ready for JSON; intervals have this level.
+
+        `sizes_within` adds the gain if sizes of extremes differ by at most that share.
+        """
         gain = self.gain
         return {
             **self.verdict_at(level).to_dict(),
@@ -213,7 +225,14 @@ class Estimate(Answered, ABC):
                 "value": plain(gain.value),
                 "relative": plain(gain.relative),
                 **_uncertainty(gain, level),
+                "parts": _parts(gain, level),
+                **(
+                    {}
+                    if sizes_within is None
+                    else {"sizes_within": _sized(gain, sizes_within, level)}
+                ),
             },
+            "tipping_gamma": plain(self.tipping_gamma(level)),
             "on_log": {**plain(self.on_log), "text": str(self.on_log)},
             "cautions": [str(each) for each in self.cautions],
             "fold_values": self.fold_values.tolist(),
@@ -257,6 +276,43 @@ class Estimate(Answered, ABC):
         if isinstance(rival, Estimate):
             cautions = (*cautions, *rival.cautions)
         return verdict_on(self.gain_over(rival), level=level, cautions=cautions)
+
+    def tipping_gamma(self, level: float = 0.9) -> float | None:
+        """Return how strong hidden reasons for the logged actions would have to be to overturn this.
+
+        If propensities were estimated, reasons that no state shows may have decided who got what. Γ is
+        the factor by which they change the odds of an action, either way, among rows that look alike
+        (the marginal sensitivity model): the smallest one at which the bound of the gain reaches 0.
+        Infinite if it is above 10; None where the verdict is neither better nor worse, and for logged
+        propensities and several steps.
+        """
+        choice, verdict = self.choice, self.verdict_at(level).word
+        found = choice.hidden_reasons if isinstance(choice, OneStepChoice) else None
+        if found is None or verdict not in ("better", "worse"):
+            return None
+        gain = self.gain
+        low, high = gain.lower_bound(level).value, upper_bound(gain, level)
+        if (found.against > 0) != (verdict == "better"):
+            return 1.0  # the mean of the scores is on the other side of 0
+        return found.tipping_gamma(low if verdict == "better" else -high, level)
+
+    def by(self, column: str | npt.ArrayLike, *, level: float = 0.9) -> Segments:
+        """Return the gain over the logged policy in each segment of the log: for whom is it better?
+
+        It comes from the scores of this estimate; nothing is fitted again. The intervals of all
+        segments hold together with this confidence (Bonferroni).
+
+        Parameters
+        ----------
+        column
+            A column of the table that the log was read from, or one value for each of its rows. A
+            numeric one with more than 12 values is cut into quarters.
+        level
+            Confidence that all intervals hold.
+        """
+        from tailproof.doors.segments import gain_by_segment
+
+        return gain_by_segment(self, column, level=level)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.value:.4g} {self.unit}; {self.method}>"
@@ -325,6 +381,8 @@ class ScoreEstimate(Estimate):
     def within(self, size: int, *, like: Estimate | None = None) -> ScoreEstimate:
         """Return the estimate without its evidence, if that takes more than `size` bytes."""
         arrays = [self.scores.influence, self.scores.logged.influence, self.scores.weights]
+        if self.scores.pooling is not None:
+            arrays.append(self.scores.pooling.influences)
         if sum(each.nbytes for each in arrays if each is not None) <= size:
             return self
         other = like.scores if isinstance(like, ScoreEstimate) else None
@@ -437,7 +495,25 @@ def _no_guarantee(method: Method) -> str:
     )
 
 
-def _uncertainty(of: Estimate | PairedGain | FoldGain, level: float) -> dict[str, Any]:
+def _parts(gain: PairedGain | FoldGain, level: float) -> Any:
+    """Return how often × how large for JSON; None where the gain is not split."""
+    parts = gain.parts if isinstance(gain, PairedGain) else None
+    return None if parts is None else plain(parts.to_dict(level))
+
+
+def _sized(gain: PairedGain | FoldGain, change: float, level: float) -> dict[str, Any]:
+    """Return the bounds of a gain if sizes differ by at most a share, or why there are none."""
+    if not isinstance(gain, PairedGain) or gain.pooling is None:
+        return {"within": change, "why_not": "Sizes of extremes are not pooled for this gain."}
+    found = gain.sizes_within(change)
+    return {
+        "within": change,
+        **_uncertainty(found, level),
+        **verdict_on(found, level=level).to_dict(),
+    }
+
+
+def _uncertainty(of: Estimate | PairedGain | PooledGain | FoldGain, level: float) -> dict[str, Any]:
     """Return the standard error, and intervals and bounds or why there are none."""
     found = {"standard_error": plain(of.standard_error)}
     for name, ask in (("interval", of.interval), ("lower_bound", of.lower_bound)):

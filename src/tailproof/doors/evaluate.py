@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray, as_array, require_finite
 from tailproof.critics.ensembles import Critics
-from tailproof.critics.linear import Found
 from tailproof.critics.task import Task, summarise_policy, without_copies
 from tailproof.doors.estimate import (
     Estimate,
@@ -26,13 +23,13 @@ from tailproof.doors.estimate import (
     why_no_interval,
 )
 from tailproof.doors.source import LogSource, as_profile
-from tailproof.errors import TailproofError
+from tailproof.errors import TailproofError, void
 from tailproof.estimators.choice import Choice, ScoreAlgorithm
 from tailproof.estimators.ladder import is_settled
 from tailproof.features import Features, Joint, PerAction
 from tailproof.log.folds import Split, Whole, warn_of_taught_episodes
 from tailproof.log.log import Log, discounted_returns
-from tailproof.log.stored import AnyLog, LazyLog, action_counts, with_one_action
+from tailproof.log.spaces import Discrete
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.fit import (
     check_gamma,
@@ -51,6 +48,7 @@ from tailproof.profile.checks import too_few_rows
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.gains import FoldValues
 from tailproof.robust.means import Mean, SampleMean
+from tailproof.robust.pooling import TailPooled
 
 
 @dataclass(frozen=True)
@@ -118,19 +116,21 @@ _REPRESENTATIVES = 16  # number of logged continuous actions over which features
 
 
 def logged_value(
-    log: AnyLog, *, method: Method, gamma: float, seed: int = 0, engine: Engine | None = None
+    log: Log, *, method: Method, gamma: float, seed: int = 0, engine: Engine | None = None
 ) -> LoggedValue:
     """Estimate E Σ_t γ^t r_t of the logged policy on the folds of a method.
 
     The folds are those that `evaluate` makes with the same method and seed.
     """
-    data = prepare(log, method, engine, seed=seed)
+    data = prepare(log, method, seed=seed)
     if not is_settled(data, gamma):
         return _continued(data, method=method, gamma=gamma, seed=seed, engine=engine)
     partition_rng, rng = np.random.default_rng(seed).spawn(2)
     folds = method.partition.assign(data, partition_rng)
-    returns = _returns(data, gamma, engine or Local())
-    mean: Mean = getattr(method.base, "mean", SampleMean())
+    returns = discounted_returns(data, gamma)
+    given = getattr(method.base, "mean", SampleMean())
+    # pooling keeps the mean of the log at every threshold
+    mean: Mean = SampleMean() if isinstance(given, TailPooled) else given
     by_group = getattr(method.base, "unit", "step") == "group"
     values = np.empty(folds.count)
     for k in range(folds.count):
@@ -143,34 +143,17 @@ def logged_value(
     return LoggedValue(value=float(method.aggregate(values)), all_folds=values, how="returns")
 
 
-def _returns(log: AnyLog, gamma: float, engine: Engine) -> FloatArray:
-    if not log.stays_on_disk:
-        return discounted_returns(log, gamma)
-    found: Found = engine.map_reduce(
-        partial(_part_returns, gamma), log.parts, operator.add, shared=log.without_parts()
-    )
-    return np.asarray(found.values[0])
-
-
-def _part_returns(gamma: float, log: LazyLog, part: Any) -> Found:
-    """Return Σ γ^t r_t over the rows of each episode in one part."""
-    found = []
-    for piece in log.chunks(part, with_next_states=False):
-        first = int(piece.episode[0])
-        step = piece.first + np.arange(len(piece)) - log.starts[piece.episode]
-        terms = piece.rewards * np.power(gamma, step)
-        sums = np.bincount(piece.episode - first, weights=terms).astype(float)
-        found.append(Found(first, sums[None]))
-    return reduce(operator.add, found, Found(0, np.zeros((1, 0))))  # a part may hold no step
-
-
 def _continued(
-    log: AnyLog, *, method: Method, gamma: float, seed: int, engine: Engine | None
+    log: Log, *, method: Method, gamma: float, seed: int, engine: Engine | None
 ) -> LoggedValue:
-    done = with_one_action(log, "what was done")
-    starts = done.first_states if isinstance(done, Log) else None
+    done = replace(
+        log,
+        actions=np.zeros(log.n_transitions, dtype=np.intp),
+        action_space=Discrete(1, ("what was done",)),
+        propensity=None if log.propensity is None else np.ones(log.n_transitions),
+    )
     fit = fit_folds(
-        Task(done, gamma, _only_action, starts, seed=seed, engine=engine or Local()),
+        Task(done, gamma, _only_action, done.first_states, seed=seed, engine=engine or Local()),
         replace(method, base=_for_states(method.base, log), clip=0.0),
     )
     return LoggedValue(value=fit.folds.value, all_folds=fit.folds.all_folds, how="continued")
@@ -180,7 +163,7 @@ def _only_action(states: FloatArray) -> IntArray:
     return np.zeros(len(states), dtype=np.intp)
 
 
-def _for_states(base: Any, log: AnyLog) -> Any:
+def _for_states(base: Any, log: Log) -> Any:
     """Return a base that learns V(s) with the state's part of the features of Q(s, a)."""
     changes: dict[str, Any] = {}
     features = getattr(base, "features", None)
@@ -195,18 +178,12 @@ def _for_states(base: Any, log: AnyLog) -> Any:
     return replace(base, **changes) if changes else base
 
 
-def _usual_actions(log: AnyLog) -> tuple[AnyArray, FloatArray]:
+def _usual_actions(log: Log) -> tuple[AnyArray, FloatArray]:
     """Return actions and weights that represent those of the log."""
     if log.is_discrete:
-        return np.arange(log.n_actions), action_counts(log) / log.n_transitions
+        return np.arange(log.n_actions), log.action_counts / log.n_transitions
     every = max(1, log.n_transitions // _REPRESENTATIVES)
-    chosen = np.concatenate(
-        [
-            piece.actions[-piece.first % every :: every]
-            for part in log.parts
-            for piece in log.chunks(part, with_next_states=False)
-        ]
-    )
+    chosen = np.array(log.actions[::every])
     return chosen, np.full(len(chosen), 1 / len(chosen))
 
 
@@ -299,7 +276,7 @@ def evaluate(
     profile = as_profile(log, columns, evaluate, beside=policy_columns([policy]))
     seed, chosen = seed_of(seed, random_state), as_method(method)
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
-        data = profile.of(prepare(profile.log, chosen, where, seed=seed))
+        data = profile.of(prepare(profile.log, chosen, seed=seed))
         starts = _starts(data.log, initial_states)
         return estimate_policy(
             data,
@@ -336,7 +313,7 @@ def estimate_policy(
     if not base.counts_steps:
         warn_of_a_hidden_horizon(profile, discount)
     rows = None
-    if initial_states is None and isinstance(log, Log):
+    if initial_states is None:
         initial_states, rows = log.first_states, log.first_rows
     acts = for_log(policy, log)
     task = Task(
@@ -348,11 +325,11 @@ def estimate_policy(
         engine=engine or Local(),
         initial_rows=rows,
     )
-    cautions = [*profile.coverage(task), *profile.misleading_states]
+    cautions = [*profile.coverage(task), *profile.cautions]
     for each in cautions:
         warnings.warn(str(each), each.category, stacklevel=3)
     warn_of_taught_episodes(acts, log)
-    counted = log.once if isinstance(log, Log) else log
+    counted = log.once
     about: dict[str, Any] = {
         "method": method,
         "gamma": discount,
@@ -370,13 +347,15 @@ def estimate_policy(
             for each in too_few_rows(choice.on_log):
                 warnings.warn(str(each), each.category, stacklevel=3)
                 cautions.append(each)
-        return ScoreEstimate(scores=choice, on_log=choice.on_log, cautions=tuple(cautions), **about)
+        scores = replace(choice, declined=choice.declined or void(cautions))
+        return ScoreEstimate(scores=scores, on_log=choice.on_log, cautions=tuple(cautions), **about)
     fit = fit_folds(task, method)
+    by_fold = replace(fit.folds, declined=fit.folds.declined or void(cautions))
     if logged is True:
         unclipped = replace(method, clip=0.0)  # the log is clipped already
         logged = logged_value(log, method=unclipped, gamma=discount, seed=seed, engine=engine)
     return FoldEstimate(
-        by_fold=fit.folds,
+        by_fold=by_fold,
         logged_by_fold=logged or None,
         on_log=summarise_policy(task, fit.row_weights),
         cautions=tuple(cautions),
@@ -388,7 +367,7 @@ def estimate_policy(
 
 
 def k_path(
-    log: AnyLog,
+    log: Log,
     policy: Policy,
     *,
     method: str | Method = "roam-dm",
@@ -417,7 +396,7 @@ def k_path(
     }
 
 
-def _starts(log: AnyLog, initial_states: npt.ArrayLike | None) -> FloatArray | None:
+def _starts(log: Log, initial_states: npt.ArrayLike | None) -> FloatArray | None:
     """Return the given initial states, checked."""
     if initial_states is None:
         return None

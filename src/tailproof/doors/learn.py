@@ -39,10 +39,11 @@ from tailproof.learners.improvement import (
 )
 from tailproof.learners.judge import Judge, Judgement, SeenPairs, unseen_cost
 from tailproof.learners.one_step import PolicyScores, PolicyTree
+from tailproof.log.budget import sample_to_budget
 from tailproof.log.folds import episode_marks, shuffled_groups
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
-from tailproof.log.stored import AnyLog, sample_to_budget
+from tailproof.log.validation import require_squares
 from tailproof.methods.catalogue import as_method
 from tailproof.methods.catalogue import method as named_method
 from tailproof.methods.fit import (
@@ -64,7 +65,7 @@ _CLIPPED = 2.0  # times log n rewards are clipped on each side if they are skewe
 
 
 def choose_learner(
-    log: AnyLog, features: Features | None = None, *, seed: int = 0
+    log: Log, features: Features | None = None, *, seed: int = 0
 ) -> tuple[Method, tuple[str, ...]]:
     """Return the learning method that suits the rewards, and the reasons.
 
@@ -621,7 +622,7 @@ def learn(
     """
     log = as_log(log, columns, learn)
     seed = seed_of(seed, random_state)
-    if isinstance(log, Log) and log.table_rows.available is not None:
+    if log.table_rows.available is not None:
         raise LogError(
             "learn does not know yet which actions are available where, and its policy would take "
             "others. Read the log without available=...."
@@ -632,17 +633,17 @@ def learn(
             learned = _learn_by_default(log, gamma, seed, holdout, at_least, where, advance)
         else:
             learned = _learned(log, _learning_method(method), gamma, seed, holdout or 0.0, where)
-    counted = log.once if isinstance(log, Log) else log
+    counted = log.once
     return replace(learned, log_size=(counted.n_transitions, counted.n_episodes))
 
 
 def _learned(
-    log: AnyLog, chosen: Method, gamma: float | None, seed: int, holdout: float, engine: Engine
+    log: Log, chosen: Method, gamma: float | None, seed: int, holdout: float, engine: Engine
 ) -> Learned:
     if hasattr(chosen.base, "for_log"):
         chosen = replace(chosen, base=chosen.base.for_log(log))
     taught, held_out = split_off(log, holdout, seed=seed)
-    data = prepare(taught, chosen, engine, seed=seed)
+    data = prepare(taught, chosen, seed=seed)
     discount = check_gamma(gamma, data)
     warn_of_the_log(LogProfile(data), discount)
     task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
@@ -664,8 +665,8 @@ def _taught(task: Task, chosen: Method) -> Learned:
         critics = critics.subset(np.flatnonzero(healthy))
     critic = Ensemble(critics, chosen.aggregate)
     fitted = replace(members.fitted, critics=critics)
-    taught = episode_marks(task.log) if isinstance(task.log, Log) else None
-    counted = data.once if isinstance(data, Log) else data
+    taught = episode_marks(task.log)
+    counted = data.once
     like = None
     if not extracting:
         named = {
@@ -696,7 +697,7 @@ def _taught(task: Task, chosen: Method) -> Learned:
 
 
 def _learn_by_default(
-    log: AnyLog,
+    log: Log,
     gamma: float | None,
     seed: int,
     holdout: float | None,
@@ -714,6 +715,7 @@ def _learn_by_default(
         )
     data = sample_to_budget(log, "learn", seed=seed)
     discount = check_gamma(gamma, data)
+    require_squares(data.rewards)
     require_known_rest(data, discount)
     warn_of_the_log(LogProfile(data), discount)
     _actions_to_choose_from(data)
@@ -721,7 +723,7 @@ def _learn_by_default(
     def teach(task: Task, chosen: Method) -> Learned:
         if not chosen.clip:
             return _taught(task, chosen)
-        return _taught(replace(task, log=prepare(task.log, chosen, engine, seed=seed)), chosen)
+        return _taught(replace(task, log=prepare(task.log, chosen, seed=seed)), chosen)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CoverageWarning)  # given above, once for all parts
@@ -736,7 +738,7 @@ def _learn_by_default(
         ).learn()
 
 
-def split_off(log: AnyLog, share: float, *, seed: int) -> tuple[Any, Any]:
+def split_off(log: Log, share: float, *, seed: int) -> tuple[Any, Any]:
     """Return the log without a random share of its groups, and the log of that share.
 
     Examples
@@ -780,7 +782,7 @@ def _learning_method(method: str | Method) -> Method:
     return chosen
 
 
-def _actions_to_choose_from(log: AnyLog) -> IntArray:
+def _actions_to_choose_from(log: Log) -> IntArray:
     """Return the logged actions; warn of unlogged ones, and raise if there is only one."""
     logged = logged_actions(log)
     space = log.action_space
@@ -812,6 +814,4 @@ def _member_values(critics: Critics, task: Task, actions: tuple[int, ...]) -> Fl
             values = critics.action_values(starts, log.n_actions)
             values = values[:, list(actions)] if actions else values
             return np.asarray(values.max(axis=1).mean(axis=1))
-        # continuous actions need a log in memory
-        assert isinstance(log, Log)
         return np.asarray(critics.values(log.states, log.actions).mean(axis=1))

@@ -32,11 +32,12 @@ from tailproof.errors import (
     PartitionError,
     TailproofError,
     TailproofWarning,
+    void,
 )
 from tailproof.files import SavedFileError, read_file, write_file
 from tailproof.learners.judge import Judgement
+from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete
-from tailproof.log.stored import AnyLog, action_counts
 from tailproof.methods.method import Method
 from tailproof.methods.specs import from_plain, to_plain
 from tailproof.policies.forms import Always, EpsilonGreedy, LinearPolicy, made_for_from
@@ -168,9 +169,7 @@ class ConstantAction(NamedTuple):
     value: float
 
 
-def best_constant(
-    log: AnyLog | LogProfile, *, gamma: float, seed: int = 0
-) -> ConstantAction | None:
+def best_constant(log: Log | LogProfile, *, gamma: float, seed: int = 0) -> ConstantAction | None:
     """Return the action whose value by `evaluate` is the highest; None if none can be evaluated.
 
     The same rows choose and evaluate it, so its value is biased upwards.
@@ -188,16 +187,17 @@ def best_constant(
     space = profile.log.action_space
     if not isinstance(space, Discrete):
         return None
-    shares = action_counts(profile.log) / profile.log.n_transitions
+    shares = profile.log.action_counts / profile.log.n_transitions
     found = []
     for action in np.flatnonzero(shares >= _LEAST).tolist():
         try:
             with warnings.catch_warnings():  # already given for the learned policy
                 warnings.simplefilter("ignore", TailproofWarning)
-                value = evaluate(profile, Always(action, space.n), gamma=gamma, seed=seed).value
+                estimate = evaluate(profile, Always(action, space.n), gamma=gamma, seed=seed)
         except TailproofError:  # always taking this action cannot be evaluated
             continue
-        found.append(ConstantAction(space.label(action), value))
+        if void(estimate.cautions) is None:
+            found.append(ConstantAction(space.label(action), estimate.value))
     return max(found, key=lambda each: each.value, default=None)
 
 
@@ -267,7 +267,7 @@ class Learned(Answered):
     action_space: ActionSpace
     state_names: tuple[str, ...]
     encoder: Encoder | None = field(default=None, repr=False)
-    held_out: AnyLog | None = field(default=None, repr=False)
+    held_out: Log | None = field(default=None, repr=False)
     task: Task | None = field(default=None, repr=False)
     policy_history: Any = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
@@ -306,7 +306,7 @@ class Learned(Answered):
 
     def evaluate(
         self,
-        log: AnyLog | None = None,
+        log: Log | None = None,
         *,
         method: str | Method = "auto",
         level: float = 0.9,

@@ -8,16 +8,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, FloatArray, require_finite
+from tailproof.arrays import FloatArray
 from tailproof.critics.behaviour import with_estimated_propensities
 from tailproof.doors.estimate import Estimate
-from tailproof.errors import LevelError, LogError, did_you_mean, listed
+from tailproof.doors.source import numbers_by_row
+from tailproof.errors import LevelError, LogError
 from tailproof.estimators.choice import OneStepChoice
 from tailproof.estimators.importance import cumulative_weights, warn_of_the_horizon, weighted_choice
 from tailproof.log.log import Log, discounted_returns
-from tailproof.log.validation import column
 from tailproof.methods.fit import check_gamma
-from tailproof.policies.binding import Policy, for_log, require_index
+from tailproof.policies.binding import Policy, for_log
 from tailproof.profile.observations import Observations, rare_spread
 from tailproof.robust.intervals import Interval, quantile_ends, tail_mean, weighted_quantile
 from tailproof.robust.means import USUAL, Cap
@@ -183,11 +183,6 @@ def returns_under(
     >>> worst.high < median.low < median.value < median.high
     True
     """
-    if not isinstance(log, Log):
-        raise LogError(
-            f"The distribution of returns needs a log in memory. Got {type(log).__name__}; read it "
-            f"with lazy=False, or take a part of it."
-        )
     discount = check_gamma(gamma, log)
     cautions: list[str] = []
     if log.propensity is None:
@@ -209,36 +204,10 @@ def returns_under(
         )
     units = None
     if per is not None:
-        units = discounted_returns(log.with_rewards(_by_row(log, per)), discount)
+        units = discounted_returns(
+            log.with_rewards(numbers_by_row(log, per, argument="per")), discount
+        )
     return Returns(log, discounted_returns(log, discount), weights, units, tuple(cautions))
-
-
-def _by_row(log: Log, per: str | npt.ArrayLike) -> FloatArray:
-    """Return numbers given by row of the log's table for each row of the log, (n,)."""
-    origin = log.table_rows
-    if not isinstance(per, str):
-        require_index(per, origin, LogError)
-    given = _table_column(log, per) if isinstance(per, str) else per
-    numbers: FloatArray = column("per", given, origin.count, float)[origin.rows]
-    require_finite("per", numbers, LogError)
-    return numbers
-
-
-def _table_column(log: Log, name: str) -> AnyArray:
-    """Return a column of the table that a log was read from, (N,)."""
-    table = log.table_rows.table
-    if table is None:
-        raise LogError(
-            f"per={name!r} names a column, but this log has no table to read it from. Pass the "
-            f"numbers, one for each row."
-        )
-    if name not in table.names:
-        raise LogError(
-            f"There is no column {name!r} to divide by. The table has {listed(table.names)}."
-            f"{did_you_mean(name, table.names)}"
-        )
-    values: AnyArray = table.read([name]).column(name).to_numpy()
-    return values
 
 
 def _miss(level: float, q: float = 0.5) -> float:

@@ -7,9 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Protocol
 
-from tailproof.errors import LogError, did_you_mean
-from tailproof.log.log import Log, LogView
-from tailproof.log.stored import AnyLog, LazyLog
+import numpy as np
+import numpy.typing as npt
+
+from tailproof.arrays import FloatArray, require_finite
+from tailproof.errors import LogError, did_you_mean, listed
+from tailproof.log.log import Log
+from tailproof.log.validation import column
+from tailproof.policies.binding import require_index
 from tailproof.profile.profile import LogProfile
 
 
@@ -37,7 +42,7 @@ class ReplayData(Protocol):
 
 #: A log, or a source that `read_log` reads.
 LogSource = (
-    LogView
+    Log
     | LogProfile
     | str
     | PathLike[str]
@@ -67,7 +72,7 @@ def as_log(
     door: Callable[..., Any],
     *,
     beside: Sequence[str] = (),
-) -> AnyLog:
+) -> Log:
     """Return the given log, or read one with `read_log`.
 
     Parameters
@@ -83,7 +88,7 @@ def as_log(
     """
     if isinstance(given, LogProfile):
         given = given.log
-    if isinstance(given, Log | LazyLog):
+    if isinstance(given, Log):
         if columns:
             _require_known(columns, door)
             raise LogError(
@@ -94,8 +99,53 @@ def as_log(
     from tailproof.io.reading import read_aloud  # imports pyarrow
 
     _require_known(columns, door)
-    log: AnyLog = read_aloud(given, beside=beside, **columns)
+    log: Log = read_aloud(given, beside=beside, **columns)
     return log
+
+
+def table_column(log: Log, given: str | npt.ArrayLike, *, argument: str) -> Any:
+    """Return a column of the table that a log was read from, or values given by its rows, (N,).
+
+    Parameters
+    ----------
+    given
+        The name of a column, or one value for each row of the table; a Series must have its index.
+    argument
+        The argument that names it, for error messages.
+    """
+    origin = log.table_rows
+    if not isinstance(given, str):
+        require_index(given, origin, LogError)
+        if len(np.asarray(given)) != origin.count:
+            raise LogError(
+                f"{argument} must have one value for each of the {origin.count} rows of the table. Got "
+                f"{len(np.asarray(given))}.",
+                argument=argument,
+            )
+        return given
+    if origin.table is None:
+        raise LogError(
+            f"{argument}={given!r} names a column, but this log has no table to read it from. Pass the "
+            f"values, one for each row.",
+            argument=argument,
+        )
+    there = origin.table.names
+    if given not in there:
+        part = origin.table.hidden.get(given)
+        why = f"Column {given!r} is {part}." if part else f"There is no column {given!r}."
+        raise LogError(
+            f"{why} The table has {listed(there)}.{did_you_mean(given, there)}", argument=argument
+        )
+    return origin.table.read([given]).column(given).to_numpy()
+
+
+def numbers_by_row(log: Log, given: str | npt.ArrayLike, *, argument: str) -> FloatArray:
+    """Return a numeric column of a log's table for each row of the log, (n,)."""
+    values, origin = table_column(log, given, argument=argument), log.table_rows
+    name = given if isinstance(given, str) else argument
+    numbers: FloatArray = column(name, values, origin.count, float)[origin.rows]
+    require_finite(name, numbers, LogError)
+    return numbers
 
 
 def _require_known(columns: Mapping[str, Any], door: Callable[..., Any]) -> None:

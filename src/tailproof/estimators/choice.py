@@ -17,6 +17,7 @@ from tailproof.profile.shape import RewardShape
 from tailproof.robust.gains import PairedGain, Scored
 from tailproof.robust.intervals import Bound
 from tailproof.robust.pooling import PooledPath
+from tailproof.robust.sensitivity import HiddenReasons
 from tailproof.robust.spreads import AllEqual, Rare, Spread, log_smoothing
 from tailproof.robust.tails import check_level
 from tailproof.rules import RULES
@@ -41,6 +42,19 @@ class Choice(Scored):
     point_influence: FloatArray | None = field(default=None, repr=False)
     #: (n,) the unit of each row of the log; None if units are the log's groups, in their order.
     unit_of_row: IntArray | None = field(default=None, repr=False)
+    #: (n,) of each row, in the log's order, if units are groups of rows with scores of their own.
+    sample_influence: FloatArray | None = field(default=None, repr=False)
+    pooling: PooledPath | None = field(default=None, repr=False)  # gains by pooled tails
+    #: What hidden reasons for the logged actions leave of the gain, if propensities were estimated.
+    hidden_reasons: HiddenReasons | None = field(default=None, repr=False)
+
+    def __sub__(self, other: Scored) -> PairedGain:
+        gain, path = super().__sub__(other), self.pooling
+        if path is None or other is self.logged:
+            return replace(gain, pooling=path)
+        if isinstance(other, Choice) and other.pooling is not None:
+            return replace(gain, pooling=path - other.pooling)
+        return gain
 
     @property
     def logged_value(self) -> float:
@@ -79,9 +93,12 @@ class Choice(Scored):
         return replace(
             self,
             influence=self.influence.astype(np.float32),
-            logged=replace(self.logged, influence=logged),
+            logged=replace(self.logged, influence=logged, occurrences=None),
             weights=None,
+            occurrences=None,
+            pooling=None,
             point_influence=None if self.point_influence is None else np.empty(0),
+            sample_influence=None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,7 +190,6 @@ class OneStepChoice(Choice):
 
     sentences: tuple[str, ...] = ()  # the choice in words
     guarantee: FloatArray | str = field(repr=False)
-    pooling: PooledPath | None = field(default=None, repr=False)  # gains by pooled tails
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -193,7 +209,7 @@ class OneStepChoice(Choice):
     def condensed(self, like: Choice | None = None) -> Self:
         """Return a copy that takes less memory, without a guaranteed bound."""
         left_out = "it was left out of a large comparison."
-        return replace(super().condensed(like), guarantee=left_out, pooling=None)
+        return replace(super().condensed(like), guarantee=left_out)
 
     def guaranteed_lower_bound(self, level: float = 0.9) -> Bound:
         """Return a bound that holds at any sample size and for any tail; raise if there is none.

@@ -16,26 +16,22 @@ from tailproof.critics.base import (
     Numbers,
     require_evaluating_critic,
 )
-from tailproof.critics.ensembles import Critics, LinearCritics
+from tailproof.critics.ensembles import Critics
 from tailproof.critics.linear import (
-    Design,
     EpisodeLengths,
     Grouped,
-    Statistics,
     Unit,
-    Weighing,
     bellman_residuals,
     check_mean,
-    robust_means,
     unit_mean,
 )
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError, PartitionError
-from tailproof.estimators.mis import marginal_direction, marginal_weights
+from tailproof.estimators.mis import marginal_weights
 from tailproof.features import Features
 from tailproof.log.folds import Folds, shuffled_groups
-from tailproof.log.stored import AnyLog
+from tailproof.log.log import Log
 from tailproof.parameters import Configurable
 from tailproof.robust.means import Mean, SampleMean
 
@@ -77,9 +73,8 @@ class DR(Configurable):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Needs all rows in memory if the critic's features differ from those of the weights."""
-        alike = getattr(self.critic, "features", self) == self.features
-        return Capabilities(needs=self.critic.capabilities.needs if alike else "memory")
+        """Needs of a log what its critic needs."""
+        return Capabilities(needs=self.critic.capabilities.needs)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
@@ -93,48 +88,9 @@ class DR(Configurable):
         matrix, stats = lstd.system(design, rng)
         points = task.initial_points()
         direct = critics.values(points.states, points.actions) @ points.weights  # (K · parts,)
-        if task.log.stays_on_disk:
-            if not isinstance(critics, LinearCritics) or critics.features != design.features:
-                raise MethodError(
-                    "A log that stays on disk needs a DR whose critic is linear in the features of "
-                    "its weights. Give critic= and DR the same features, or load the log."
-                )
-            direction = marginal_direction(design, matrix) * stats.count[:, None]
-            weighing = Weighing(direction, critics.theta)
-            scored = lstd.design(task, parts)
-            return Numbers(self._values(scored, weighing, direct, stats, folds, rng))
         weights = marginal_weights(lstd.design(task, parts), matrix, trained_on=stats.count)
         average = partial(unit_mean, mean=self.mean, unit=self.unit, rng=rng)
         return corrected(task, critics, folds, parts, weights, direct, average)
-
-    def _values(
-        self,
-        scored: Design,
-        weighing: Weighing,
-        direct: FloatArray,
-        stats: Statistics,
-        folds: Folds,
-        rng: np.random.Generator,
-    ) -> FloatArray:
-        """Return the values for a log that is read in chunks, without storing samples or weights.
-
-        `stats` are those of each part's training rows: all rows of its fold outside the part.
-        """
-        shape = (folds.count, self.parts)
-        counts = (scored.folds.counts @ EpisodeLengths.of(scored.task.log).lengths).reshape(shape)
-        size = counts.sum(axis=1)
-        values: FloatArray = (direct.reshape(shape) * counts).sum(axis=1) / size
-        if not isinstance(self.mean, SampleMean):
-            return values + robust_means(
-                scored, weighing, folds, mean=self.mean, unit=self.unit, rng=rng
-            )
-        assert weighing.theta is not None
-        theta = weighing.theta[..., None]
-        own = _of_parts(stats, self.parts)
-        back = scored.task.gamma * own.cross - own.gram
-        residual = own.moment + (back @ theta)[..., 0]  # Σφδ over the rows of each part
-        correction = np.einsum("jd,jd->j", weighing.direction, residual).reshape(shape)
-        return np.asarray(values + correction.sum(axis=1) / size)
 
 
 def corrected(
@@ -169,23 +125,7 @@ def corrected(
     return Numbers(values, tuple(samples), tuple(kept))
 
 
-def _of_parts(trained_on: Statistics, parts: int) -> Statistics:
-    """Return the statistics of each part from those of the rest of its fold."""
-    if parts == 1:
-        return trained_on
-
-    def rest(each: FloatArray) -> FloatArray:
-        by_fold = each.reshape(-1, parts, *each.shape[1:])
-        # each part is in the training rows of all other parts of its fold
-        whole = by_fold.sum(axis=1, keepdims=True) / (parts - 1)
-        return np.asarray(whole - by_fold).reshape(each.shape)
-
-    return trained_on.map(rest)
-
-
-def cross_fit(
-    log: AnyLog, folds: Folds, parts: int, rng: np.random.Generator
-) -> tuple[Folds, Folds]:
+def cross_fit(log: Log, folds: Folds, parts: int, rng: np.random.Generator) -> tuple[Folds, Folds]:
     """Split each fold into parts of whole groups; return the parts and, for each, the other parts."""
     if parts == 1:
         return folds, folds

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike
 
 from tailproof.arrays import FloatArray
 from tailproof.critics.base import Capabilities, CriticAlgorithm, Numbers, require_evaluating_critic
-from tailproof.critics.linear import Unit, bellman_residuals, check_mean, unit_mean
+from tailproof.critics.linear import (
+    Unit,
+    bellman_residuals,
+    check_mean,
+    unit_mean,
+    weighted_samples,
+)
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task
 from tailproof.errors import (
@@ -39,6 +45,7 @@ from tailproof.profile.observations import (
 )
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.means import Labels, Mean, Rng, SampleMean
+from tailproof.robust.pooling import TailPooled
 from tailproof.robust.spreads import Rare, Spread, hall_spread
 from tailproof.rules import RULES
 
@@ -287,7 +294,7 @@ class IPS(Configurable):
     Parameters
     ----------
     mean, unit
-        How the mean is taken; see `MIS`.
+        How the mean is taken; see `MIS`. `TailPooled` pools the sizes of extreme rewards.
     reweight
         How the weights are changed before the mean: `Clip`, `Shrink`, `ImplicitExploration`,
         `PowerMean`, `ExponentialSmoothing`; None leaves them as they are.
@@ -297,13 +304,13 @@ class IPS(Configurable):
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 
-    mean: Mean = SampleMean()
+    mean: Mean | TailPooled = SampleMean()
     unit: Unit = "step"
     reweight: Reweight | None = None
     self_normalised: bool = False
 
     def __post_init__(self) -> None:
-        check_mean(self.mean, self.unit)
+        check_mean(self.mean, self.unit, pools=True)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
         """Estimate the policy's value on each fold."""
@@ -334,10 +341,11 @@ class IPS(Configurable):
         return None if found is None else replace(found, weights=weights)
 
     def _mean(self, log: Log, weights: FloatArray, rng: np.random.Generator) -> float:
-        found = unit_mean(weights * log.rewards, log, mean=self.mean, unit=self.unit, rng=rng)
-        if not self.self_normalised:
-            return found
-        return found / float(weights.mean()) if weights.any() else float("nan")
+        scale = float(weights.mean()) if self.self_normalised else 1.0
+        if not scale > 0:
+            return float("nan")
+        samples, mean = weighted_samples(log.rewards, weights / scale, log, self.mean)
+        return unit_mean(samples, log, mean=mean, unit=self.unit, rng=rng)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,7 +422,7 @@ class BanditDR(Configurable):
         return numbers, scores
 
 
-def _cautions(mean: Mean, reweight: Reweight | None) -> tuple[str, ...]:
+def _cautions(mean: Mean | TailPooled, reweight: Reweight | None) -> tuple[str, ...]:
     """Return the errors that the interval of such an estimate does not include, in words."""
     changed = () if reweight is None else (BIASED,)
     return changed if isinstance(mean, SampleMean) else (*changed, OF_THE_PLAIN_MEAN)

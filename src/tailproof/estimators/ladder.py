@@ -19,7 +19,6 @@ from tailproof.features import Basis, Features, Fourier, PerAction, mixed_featur
 from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for
 from tailproof.features.maps import joined
 from tailproof.log.log import Log
-from tailproof.log.stored import AnyLog
 from tailproof.rules import RULES
 
 GROUPS = 20
@@ -287,7 +286,7 @@ class LoggedReturns:
         return float(product.mean()), product, np.zeros(self.episodes)
 
 
-def is_settled(log: AnyLog, gamma: float) -> bool:
+def is_settled(log: Log, gamma: float) -> bool:
     """Return whether γ^T ≤ 0.001 for all T-step episodes that were cut off: their rest is negligible.
 
     >>> from tailproof import Log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,15 +14,14 @@ from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import (
     Design,
     EpisodeLengths,
-    Statistics,
+    Found,
     Unit,
     Weighing,
     check_mean,
     find_samples,
-    mean_weights,
-    robust_means,
     solve,
     unit_mean,
+    weighted_samples,
 )
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task
@@ -31,6 +30,7 @@ from tailproof.features import Features
 from tailproof.log.folds import Folds
 from tailproof.parameters import Configurable
 from tailproof.robust.means import Mean, SampleMean
+from tailproof.robust.pooling import TailPooled
 
 _FEW = 1 << 16  # first states whose features are computed at a time
 
@@ -49,7 +49,7 @@ class MIS(Configurable):
     Parameters
     ----------
     mean
-        The mean of the samples w_i r_i.
+        The mean of the samples w_i r_i; `TailPooled` pools the sizes of extreme rewards first.
     unit
         What a sample is: a ``"step"``, or the sum over an ``"episode"`` or ``"group"``. Where extreme
         rewards come in clusters only sums are safe; where they are isolated, steps are far better.
@@ -62,12 +62,12 @@ class MIS(Configurable):
 
     features: Features | str | None = None
     ridge: Any = 1e-6
-    mean: Mean = SampleMean()
+    mean: Mean | TailPooled = SampleMean()
     unit: Unit = "step"
     self_normalised: bool = False
 
     def __post_init__(self) -> None:
-        check_mean(self.mean, self.unit)
+        check_mean(self.mean, self.unit, pools=True)
         LSTD(ridge=self.ridge)
 
     def estimate(self, task: Task, folds: Folds, *, rng: np.random.Generator) -> Numbers:
@@ -78,38 +78,20 @@ class MIS(Configurable):
                 "only then is the mean weight known to be one. Use self_normalised=False."
             )
         lstd = LSTD(features=self.features, ridge=self.ridge)
-        design = lstd.design(task, folds, keep=not task.log.stays_on_disk)
-        matrix, stats = lstd.system(design, rng)
-        if task.log.stays_on_disk:
-            return Numbers(self._values(design, matrix, stats, rng))
+        design = lstd.design(task, folds, keep=True)
+        matrix, _ = lstd.system(design, rng)
         weights = marginal_weights(design, matrix)
         every = EpisodeLengths.of(task.log)
         values, samples = np.empty(folds.count), []
         for k, weight in enumerate(weights):
             own = folds.episodes(k)
-            product = weight * task.log.rewards[every.rows(own)]
-            values[k] = unit_mean(product, every.take(own), mean=self.mean, unit=self.unit, rng=rng)
+            rewards, part = task.log.rewards[every.rows(own)], every.take(own)
+            product, mean = weighted_samples(rewards, weight, part, self.mean)
+            values[k] = unit_mean(product, part, mean=mean, unit=self.unit, rng=rng)
             if self.self_normalised:
                 values[k] /= (1 - task.gamma) * weight.mean()
             samples.append(product)
         return Numbers(values, tuple(samples), tuple(weights))
-
-    def _values(
-        self, design: Design, matrix: FloatArray, stats: Statistics, rng: np.random.Generator
-    ) -> FloatArray:
-        """Return the values for a log that is read in chunks, without storing samples or weights."""
-        direction = marginal_direction(design, matrix)
-        values: FloatArray
-        if isinstance(self.mean, SampleMean):  # mean(w r) = Σ_i r_i φ_iᵀA⁻ᵀg, for any unit
-            values = np.einsum("kd,kd->k", direction, stats.moment)
-        else:
-            weighing = Weighing(direction * stats.count[:, None])
-            values = robust_means(
-                design, weighing, design.folds, mean=self.mean, unit=self.unit, rng=rng
-            )
-        if self.self_normalised:
-            values /= (1 - design.task.gamma) * mean_weights(design, direction)
-        return values
 
 
 def marginal_direction(design: Design, matrix: FloatArray) -> FloatArray:
@@ -132,9 +114,7 @@ def marginal_weights(
     """
     weighing = Weighing(marginal_direction(design, matrix), alone=True)
     log, folds = design.task.log, design.folds
-    found = reduce(
-        operator.add, (find_samples(weighing, "step", design, each) for each in log.parts)
-    )
+    found: Found = design.reduce(partial(find_samples, weighing, "step"), operator.add)
     result = []
     for k in range(folds.count):
         own = found.values[k if design.shares_rows else 0][log.rows(folds.episodes(k))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -11,11 +12,13 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.task import PolicyOnLog, Task, on_log
 from tailproof.errors import LogError
 from tailproof.estimators.choice import OneStepChoice, guarantee, limits_of, standard_error
-from tailproof.log.log import Log
 from tailproof.profile.observations import rare_spread
 from tailproof.profile.one_step import TREE_ROWS, OneStepRows, Outcome
 from tailproof.profile.shape import RewardShape
-from tailproof.robust.pooling import PooledPath, pooled_path
+from tailproof.robust.gains import Scored
+from tailproof.robust.parts import Occurrences
+from tailproof.robust.pooling import FEWEST_EVENTS, PooledPath, common_reward, pooled_path
+from tailproof.robust.sensitivity import GAMMAS, HiddenReasons, least_favourable_scores
 from tailproof.robust.spreads import Spread, centred, hall_spread
 from tailproof.rules import RULES
 
@@ -25,7 +28,7 @@ _INSIDE = 0.05  # the point is clipped to the interval with this error probabili
 def is_one_step(task: Task) -> bool:
     """Return whether the estimators for one-step logs apply: discrete actions, logged starts."""
     log = task.log
-    if not (isinstance(log, Log) and log.is_bandit and log.is_discrete):
+    if not (log.is_bandit and log.is_discrete):
         return False
     return task.initial_states is None or np.array_equal(task.initial_states, log.states)
 
@@ -99,16 +102,18 @@ def evaluate_rows(
     if robust is not None:
         spread = centred(spread, robust)
     steady = outcomes[name] if name != "none" else outcomes.get("ridge", outcomes["none"])
-    marginal = doubly_robust(steady, action_weights(rows, policy), rewards)
+    even = action_weights(rows, policy)
+    marginal = doubly_robust(steady, even, rewards)
     logged = rows.logged_scores(policy_is_rare=rare)
     paths = None
     if robust is None:
         paths = Paths(
             *(
                 pooled_path(rewards, partial(_scores, model, by), sums=observations.sums)
-                for model, by in ((outcomes[name], w), (steady, action_weights(rows, policy)))
+                for model, by in ((outcomes[name], w), (steady, even))
             )
         )
+    occurrences, in_log = _occurrences(rows, policy, w, even, 1.0 if paths is None else paths.kept)
     value, how, why = _point(name, scores, logged.value, spread, robust, paths)
     nothing = Prediction(np.zeros(rows.count), np.zeros(rows.count))
     plain = doubly_robust(nothing, w, rewards)
@@ -121,7 +126,8 @@ def evaluate_rows(
         influence=influence,
         limits="; ".join(limits),
         possible=logged.possible,
-        logged=logged,
+        logged=replace(logged, occurrences=in_log),
+        occurrences=occurrences,
         unit=observations.name,
         units=observations.count,
         estimator=how,
@@ -138,9 +144,59 @@ def evaluate_rows(
         weights=rows.in_log(raw),
         point_influence=np.empty(0) if paths is None else paths.influence,
         unit_of_row=rows.unit_of_row,
+        sample_influence=(rows.in_log(scores.influence) if observations.name == "group" else None),
         shape=shape,
         pooling=None if paths is None else paths.own,
+        hidden_reasons=(
+            None
+            if estimated is None
+            else _hidden_reasons(
+                rows, policy, outcomes[name], spread, logged, spread.centre - logged.spread.centre
+            )
+        ),
     )
+
+
+def _hidden_reasons(
+    rows: OneStepRows,
+    policy: FloatArray,
+    outcome: Prediction,
+    spread: Spread,
+    logged: Scored,
+    gain: float,
+) -> HiddenReasons | None:
+    """Return what hidden reasons for the logged actions leave of the gain, if it is not 0.
+
+    The logged value needs no propensities and stays as it is.
+    """
+    if gain == 0:
+        return None
+    sign, observations = (1 if gain > 0 else -1), rows.observations
+    target, propensity = rows.taken(policy), rows.propensities.values
+    residuals = sign * (rows.rewards - outcome.logged)
+    direct = sign * (outcome.policy - outcome.policy.mean())
+    found = {
+        gamma: least_favourable_scores(
+            residuals, target, propensity, rows.actions, policy.mean(axis=0), gamma=gamma
+        )
+        for gamma in (1.0, *GAMMAS)
+    }
+    assert logged.influence is not None
+    turned: FloatArray = sign * logged.influence
+    every = np.ones(observations.count, dtype=bool)
+    behind = Scored(
+        value=sign * logged.value,
+        spread=hall_spread(sign * logged.spread.centre, turned, every),
+        influence=turned,
+    )
+    gains = []
+    for gamma in GAMMAS:
+        correction, parts = found[gamma]
+        centre = sign * spread.centre + correction - found[1.0][0]
+        influence = observations.influence(direct + parts)
+        own = hall_spread(centre, influence, observations.sums(target) > 0)
+        gains.append(Scored(value=centre, spread=own, influence=influence) - behind)
+    return HiddenReasons(GAMMAS, tuple(gains), sign)
 
 
 class Paths(NamedTuple):
@@ -155,9 +211,14 @@ class Paths(NamedTuple):
 
         The share d²/(d² + var d) of the difference is kept: nearly all if the two differ clearly.
         """
-        if (ratio := self._ratio) is None:
+        if (kept := self.kept) == 1:
             return self.own.gain
-        return self.marginal.gain + (self.own.gain - self.marginal.gain) / (1 + ratio * ratio)
+        return self.marginal.gain + (self.own.gain - self.marginal.gain) * kept
+
+    @property
+    def kept(self) -> float:
+        """The share of the difference between the two that is kept."""
+        return 1.0 if (ratio := self._ratio) is None else 1 / (1 + ratio * ratio)
 
     @property
     def _ratio(self) -> float | None:
@@ -183,6 +244,44 @@ def _scores(outcome: Prediction, weights: FloatArray, rewards: FloatArray) -> Fl
     """Return the scores of the rows, whose mean is the value, (n,)."""
     found = doubly_robust(outcome, weights, rewards)
     return found.value + found.influence
+
+
+def _occurrences(
+    rows: OneStepRows, policy: FloatArray, w: FloatArray, even: FloatArray, kept: float
+) -> tuple[Occurrences | None, Occurrences | None]:
+    """Return how often rewards differ from the usual one, under the policy and in the log.
+
+    `even` are the weights that no state changes, towards which the share 1 − `kept` is shrunk. None
+    where no reward is usual, where rewards differ from it on both sides or all by the same amount, and
+    where the policy has fewer than 20 events.
+    """
+    common = common_reward(rows.rewards)
+    if rows.common is not None:
+        usual, under = rows.common.logged, float(rows.common.under(policy).mean())
+    elif common is not None:
+        usual, under = np.full(rows.count, common), common
+    else:
+        return None, None
+    excess = rows.rewards - usual
+    events = excess != 0
+    one_sided = excess.min() >= 0 or excess.max() <= 0
+    differ = one_sided and np.ptp(excess[events]) > 0 if events.any() else False
+    if not differ or rows.observations.events(events & (w > 0)) < FEWEST_EVENTS:
+        return None, None
+
+    def counted(weights: FloatArray, value: float) -> Occurrences:
+        rate, size = float((weights * events).mean()), float((weights * excess).mean())
+        return Occurrences(
+            usual=value,
+            rate=rate,
+            excess=size,
+            rate_influence=rows.observations.influence(weights * (events - rate)),
+            excess_influence=rows.observations.influence(weights * (excess - size)),
+        )
+
+    found = counted(w, under)
+    point = kept * found.rate + (1 - kept) * float((even * events).mean())
+    return replace(found, rate_point=point), counted(np.ones(rows.count), float(usual.mean()))
 
 
 def _models(rows: OneStepRows, weights: FloatArray) -> tuple[dict[str, Outcome], bool]:

@@ -176,7 +176,7 @@ class Auto(Configurable):
     @property
     def capabilities(self) -> Capabilities:
         """Large logs are sampled; the step is added to the states unless features are given."""
-        return Capabilities(needs="sample", counts_steps=self.features is None)
+        return Capabilities(needs="memory", counts_steps=self.features is None)
 
     def score(self, task: Task, profile: LogProfile, *, rng: np.random.Generator) -> Choice:
         """Return the policy's value with its scores, and the choices made."""

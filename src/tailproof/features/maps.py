@@ -11,8 +11,8 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.errors import MethodError
+from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
-from tailproof.log.stored import AnyLog
 from tailproof.parameters import Configurable
 
 REACH = 3.0  # robust standard deviations beyond which a tamed variable grows logarithmically
@@ -534,7 +534,7 @@ def mixed_features(
     return at_actions(features, states, actions).mix(weights)
 
 
-def default_features(log: AnyLog) -> Features:
+def default_features(log: Log) -> Features:
     """Return the paper's features; raise for continuous actions, which have no default.
 
     States with many variables, for instance from categories, get no products: there would be thousands.

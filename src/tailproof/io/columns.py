@@ -167,6 +167,17 @@ SINGLE = ("reward", "episode", "step", "terminated", "truncated", "propensity", 
 EXCLUSIVE = ("action", "reward", "next_state", "terminated", "truncated", "propensity", "weight")
 
 
+#: Parts that are unknown before the action, so that policies cannot use them.
+_LATER = {
+    "action": "the action",
+    "reward": "the reward",
+    "next_state": "a next state",
+    "terminated": "what ends the episode",
+    "truncated": "what ends the episode",
+    "propensity": "the propensity of the logged action",
+}
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns that make up a log.
@@ -238,6 +249,12 @@ class Columns:
     def used(self) -> tuple[str, ...]:
         """Return all columns that are used, without duplicates."""
         return tuple(dict.fromkeys(name for names in self.parts().values() for name in names))
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """The columns that no policy knows before it acts, and what each is."""
+        own = self.parts()
+        return {name: what for part, what in _LATER.items() for name in own.get(part, ())}
 
     def describe(self) -> str:
         """Return a text with the columns of each part, and which of them are guesses."""

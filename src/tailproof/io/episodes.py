@@ -28,7 +28,6 @@ from tailproof.io.values import (
     unwrapped,
 )
 from tailproof.log.folds import label_hash
-from tailproof.log.misfit import propensity_misfit
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.validation import require_laws
 
@@ -148,8 +147,6 @@ _COPIED = 0.2  # share of rows that repeat a reward from which they are compared
 _VALUES, _TIMES = 50, 10  # how many rewards must be repeated, and how often at most, by the median
 _ALIKE = 0.75  # share of the repeated rewards that only copies repeat
 _BY_CHANCE = 0.7  # the largest chance that two rows have the same state and action
-_TINY = 1e-3  # what a propensity is of the median one if it is named
-_FEW = 0.01  # share of rows up to which tiny propensities are slips
 _PAIRS = 10  # rows that follow another of their episode from which an order is told
 _IN_A_ROW = 0.9  # share of them that are one more than the row before, for a column that counts
 
@@ -167,7 +164,6 @@ def say_what_is_odd(
     _say_what_is_a_cost(steps, columns, notes)
     say_which_labels_are_alike(steps.action_space, notes)
     _say_what_decides_the_reward(steps, columns, notes)
-    _doubt_propensities(steps, columns, notes)
     if not (columns.episode or columns.group or columns.weight):
         _say_what_is_copied(steps, unused, notes)
     if steps.episode is not None:
@@ -233,28 +229,6 @@ def _say_what_decides_the_reward(steps: Steps, columns: Columns, notes: Notes) -
         )
 
 
-def _doubt_propensities(steps: Steps, columns: Columns, notes: Notes) -> None:
-    """Warn if the propensities cannot be those of the logged actions."""
-    space, given = steps.action_space, steps.propensity
-    if given is None or not isinstance(space, Discrete) or not (given > 0).all():
-        return
-    _say_which_are_tiny(given, columns, notes)
-    misfit = propensity_misfit(
-        steps.states,
-        steps.state_names or (),
-        steps.actions,
-        given,
-        space,
-        everywhere=not columns.available,
-    )
-    if misfit is not None:
-        notes.cautions.append(
-            f"The propensities in {columns.propensity!r} do not fit the logged actions: {misfit}. They "
-            f"must be the probabilities of the actions that were taken; correct them, or pass "
-            f"propensity=False to have them estimated."
-        )
-
-
 def _say_what_may_be_the_step(
     codes: IntArray, columns: Columns, unused: Unused, notes: Notes
 ) -> None:
@@ -290,20 +264,6 @@ def _say_what_may_be_the_step(
             f"The rows of an episode are taken in the order of the file, in which {listed(along)} "
             f"grows."
         )
-
-
-def _say_which_are_tiny(given: FloatArray, columns: Columns, notes: Notes) -> None:
-    """Warn if a few tiny propensities outweigh all other rows, whose weights are their inverses."""
-    tiny = given < _TINY * np.median(given)
-    if not 0 < tiny.mean() < _FEW or (1 / given[tiny]).sum() < (1 / given[~tiny]).sum():
-        return
-    row, several = int(given.argmin()), tiny.sum() > 1
-    notes.cautions.append(
-        f"Row {row} has the propensity {given[row]:.3g} in {columns.propensity!r} (the first row is 0"
-        f"{f'; {tiny.sum()} rows are alike' if several else ''}): where a policy takes "
-        f"{'their' if several else 'its'} action, {'they weigh' if several else 'it weighs'} more than "
-        f"all others together. Correct {'them' if several else 'it'} if this is a slip."
-    )
 
 
 def _say_what_is_copied(steps: Steps, unused: Unused, notes: Notes) -> None:

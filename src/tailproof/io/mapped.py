@@ -1,12 +1,20 @@
-"""Logs that stay on disk: one pass finds the episodes; transitions are read later in chunks."""
+"""Logs larger than memory: Parquet data sets, converted once to mapped columns in a cache."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import os
 import re
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
+from importlib.metadata import version
 from itertools import pairwise
 from operator import add
 from pathlib import Path
@@ -25,6 +33,7 @@ from tailproof.io.episodes import say_that_rows_are_episodes, say_which_labels_a
 from tailproof.io.parquet import chosen_columns, described_space, typed_labels
 from tailproof.io.steps import (
     Notes,
+    net_of_costs,
     require_few,
     say_what_ends_an_episode,
     say_what_is_left_out,
@@ -42,8 +51,16 @@ from tailproof.io.values import (
     truth_values,
     unwrapped,
 )
-from tailproof.log.log import PART, Chunk, physical_memory
-from tailproof.log.stored import LazyLog
+from tailproof.log.log import (
+    PART,
+    ArrayFile,
+    Log,
+    Origin,
+    OriginalTable,
+    physical_memory,
+    release,
+)
+from tailproof.log.spaces import Discrete
 from tailproof.log.validation import check_propensity
 from tailproof.parallel import Engine, running
 
@@ -74,7 +91,6 @@ class Part:
 
     first: int
     spans: tuple[Span, ...]
-    beyond: Span | None  # the next row group, if the last episode continues there
 
     @property
     def rows(self) -> int:
@@ -169,13 +185,13 @@ def _as_wanted(
 ) -> pa.RecordBatch:
     """Return a batch with the columns and types of the common schema."""
     arrays = []
-    for field in wanted:
-        if field.name in constants:
-            value = pa.scalar(constants[field.name], field.type)
+    for each in wanted:
+        if each.name in constants:
+            value = pa.scalar(constants[each.name], each.type)
             arrays.append(pa.repeat(value, batch.num_rows))
         else:
-            column = batch.column(field.name)
-            arrays.append(column if column.type == field.type else column.cast(field.type))
+            column = batch.column(each.name)
+            arrays.append(column if column.type == each.type else column.cast(each.type))
     return pa.RecordBatch.from_arrays(arrays, wanted.names)
 
 
@@ -246,9 +262,7 @@ class DataSet:
             if parts and parts[-1].rows + group.count <= rows:
                 parts[-1] = replace(parts[-1], spans=_extended(parts[-1].spans, group))
                 continue
-            if parts:
-                parts[-1] = replace(parts[-1], beyond=group)
-            parts.append(Part(parts[-1].first + parts[-1].rows if parts else 0, (group,), None))
+            parts.append(Part(parts[-1].first + parts[-1].rows if parts else 0, (group,)))
         return tuple(parts)
 
 
@@ -372,145 +386,6 @@ def _constants(texts: list[dict[str, str]]) -> list[dict[str, Any]]:
     return found
 
 
-@dataclass(frozen=True)
-class ParquetReader:
-    """Reads transitions from Parquet files; a *run* is the rows of one episode in the files."""
-
-    storage: Storage
-    columns: Columns
-    encoder: Encoder
-    starts: IntArray  # (E + 1,) first transition of each episode, then their number
-    borders: IntArray  # (R + 1,) first row of each run, then the number of rows
-    ends: BoolArray  # (R,) whether it terminates
-    dropped: BoolArray | None  # (R,) whether its last row is left out for lack of a next state
-    episode: IntArray | None  # (R,) episode index; None if every run has transitions
-    kinds: tuple[str, str]  # types of states and of continuous actions
-
-    def chunks(self, part: Part, size: int, columns: Sequence[str]) -> Iterator[Chunk]:
-        """Yield these columns of the rows of one part in order, at most `size` at a time."""
-        held: Chunk | None = None
-        for chunk in self._chunks(part, size, columns):
-            if held is not None:
-                yield _followed(held, chunk.states[:1])
-            held = chunk
-        if held is not None:
-            yield _followed(
-                held, held.states if held.run is None else self._state_beyond(part, held)
-            )
-
-    def episodes(self, part: Part) -> range:
-        """Return a range that includes all episodes with transitions in one part."""
-        low, high = self._runs(part.first, part.rows)
-        if self.episode is None:
-            return range(low, high)
-        return range(max(int(self.episode[low]), 0), int(self.episode[high - 1]) + 1)
-
-    def _chunks(self, part: Part, size: int, columns: Sequence[str]) -> Iterator[Chunk]:
-        names = {
-            "states": self.columns.state,
-            "next_states": self.columns.next_state,
-            "actions": self.columns.action,
-            "rewards": (self.columns.reward,),
-            "propensity": (self.columns.propensity,) if self.columns.propensity else (),
-        }
-        wanted = list(dict.fromkeys(name for column in columns for name in names[column]))
-        first = part.first
-        for span in part.spans:
-            for batch, where in self.storage.batches(span, wanted, size):
-                with naming_the_type(f"In {where}: "):
-                    chunk = self._chunk(first, batch, columns)
-                yield chunk
-                first += batch.num_rows
-
-    def _chunk(self, first: int, batch: pa.RecordBatch, columns: Sequence[str]) -> Chunk:
-        """Return a batch as a chunk; a next state that is in the next batch is not yet filled in."""
-        m, named = batch.num_rows, self.columns
-        low, high = self._runs(first, m)
-        edges: IntArray = np.clip(self.borders[low : high + 1], first, first + m)
-        run = np.repeat(np.arange(low, high), np.diff(edges))
-        last = self.borders[low + 1 : high + 1] - 1 - first
-        here = last < m  # the last run may continue after the batch
-        terminated = np.zeros(m, dtype=bool)
-        terminated[last[here]] = self.ends[low:high][here]
-        kept, head = None, 0
-        if self.dropped is not None:
-            there = np.ones(m, dtype=bool)
-            there[last[here & self.dropped[low:high]]] = False
-            kept, head = np.flatnonzero(there), int(there.argmax())
-        episode = run if self.episode is None else self.episode[run]
-        place = self.starts[episode[head]] + first + head - self.borders[run[head]]
-        in_a_row = self._in_a_row(batch) if "states" in columns else np.empty((0, 0))
-        states = in_a_row[:, :m].T
-        next_states, following = states[:0], None
-        if "next_states" in columns and named.next_state:
-            next_states = self._next_states(batch, states, terminated)
-        elif "next_states" in columns:
-            next_states, following = in_a_row[:, 1:].T, in_a_row
-        chances = None
-        if "propensity" in columns and named.propensity is not None:
-            chances = numbers(named.propensity, batch.column(named.propensity))
-            check_propensity(chances, m, self.encoder.actions.space)
-        actions = self.encoder.actions(batch) if "actions" in columns else np.empty(0)
-        return Chunk(
-            first=int(place),
-            episode=episode,
-            states=states,
-            actions=actions.astype(self.kinds[1], copy=False) if actions.ndim == 2 else actions,
-            rewards=(
-                numbers(named.reward, batch.column(named.reward))
-                if "rewards" in columns
-                else np.empty(0)
-            ),
-            next_states=next_states,
-            terminated=terminated,
-            propensity=chances,
-            kept=kept,
-            run=following,
-        )
-
-    def _in_a_row(self, batch: pa.RecordBatch) -> FloatArray:
-        """Return the states (p, m), with one free column for the next row's state if it is needed."""
-        room = 0 if self.columns.next_state else 1
-        states, refused = self.encoder.encode(batch, room=room, order="F")
-        require_read(refused)
-        return states.T.astype(self.kinds[0], copy=False)
-
-    def _next_states(
-        self, batch: pa.RecordBatch, states: FloatArray, terminated: BoolArray
-    ) -> FloatArray:
-        after = self.encoder.next_states(batch, self.columns.next_state)
-        missing = np.asarray(np.isnan(after).any(axis=1))
-        if (missing & ~terminated).any():
-            raise LogError(
-                f"the next state is missing in {int((missing & ~terminated).sum())} rows that do not "
-                f"terminate. Fill it in, or pass next_state=False to derive all next states from the "
-                f"rows."
-            )
-        if missing.any():
-            after = np.where(missing[:, None], states, after)
-        return after.astype(self.kinds[0], copy=False)
-
-    def _runs(self, first: int, m: int) -> tuple[int, int]:
-        """Return the range of runs that have rows among these m."""
-        low = int(np.searchsorted(self.borders, first, side="right")) - 1
-        return low, int(np.searchsorted(self.borders, first + m))
-
-    def _state_beyond(self, part: Part, last: Chunk) -> FloatArray:
-        """Return the state of the row after a part, (1, p), or of its last row if none is needed."""
-        if part.beyond is None:
-            return last.states[-1:]
-        batch, where = next(self.storage.batches(part.beyond, self.columns.state, 1))
-        with naming_the_type(f"In {where}: "):
-            return self._in_a_row(batch)[:, :1].T
-
-
-def _followed(chunk: Chunk, state: FloatArray) -> Chunk:
-    """Fill in the next state of the last row of a chunk, (1, p)."""
-    if chunk.run is not None:
-        chunk.run[:, -1] = state[0]
-    return chunk
-
-
 _BATCH = 1 << 18
 
 
@@ -530,7 +405,6 @@ class Survey:
     steps: tuple[Any, Any] | None  # step numbers of the first and the last row
     gaps: int  # number of gaps in the steps within runs
     first_gap: int  # the row before the first gap
-    last_actions: pa.Array | None  # (R,) action in the last row of each run
     fit: EncoderFit  # of these rows
 
 
@@ -540,6 +414,7 @@ class Surveyor:
 
     storage: Storage
     columns: Columns
+    tidying: Tidying
 
     def __call__(self, part: Part) -> Survey:
         """Return the survey of one part."""
@@ -567,7 +442,6 @@ class Surveyor:
             groups=joined("groups", begin),
             terminated=joined("terminated", end),
             truncated=joined("truncated", end),
-            last_actions=joined("last_actions", end),
             steps=(steps[0][0], steps[-1][1]) if steps else None,
             gaps=sum(survey.gaps for survey in gaps),
             first_gap=gaps[0].first_gap if gaps else 0,
@@ -645,10 +519,6 @@ class Surveyor:
             if values.dtype.kind in "iu":
                 apart = inside & (values != before + values.dtype.type(1))
                 gaps, first_gap = int(apart.sum()), first + int(apart.argmax()) - 1
-        last_actions = None
-        if len(columns.action) == 1:
-            taken = unwrapped(batch.column(columns.action[0]))
-            last_actions = taken.take(pa.array(last)).combine_chunks()
         return Survey(
             rows=m,
             starts=first + starts,
@@ -659,8 +529,7 @@ class Surveyor:
             steps=steps,
             gaps=gaps,
             first_gap=first_gap,
-            last_actions=last_actions,
-            fit=EncoderFit.of(batch, columns, Tidying(missing="error")),
+            fit=EncoderFit.of(batch, columns, self.tidying),
         )
 
 
@@ -707,7 +576,7 @@ def _torn_group(episode: Any) -> LogError:
 
 def _out_of_order(episode: Any) -> LogError:
     return LogError(
-        f"A log that stays on disk is read in the order of its rows, and the steps of "
+        f"A log that is mapped from disk is read in the order of its rows, and the steps of "
         f"{_named(episode)} do not grow. Sort the data by episode and step first, pass step=False if "
         f"the rows are in order all the same, or read it into memory with lazy=False."
     )
@@ -716,10 +585,10 @@ def _out_of_order(episode: Any) -> LogError:
 _COMPRESSION = 20  # largest ratio of a log's size in memory to its file size
 
 
-def data_set_to_stay(source: Any, lazy: bool | None, budget: int | None) -> DataSet | None:
-    """Return the data set if it should stay on disk, or None if the source should be loaded.
+def data_set_to_map(source: Any, lazy: bool | None, budget: int | None) -> DataSet | None:
+    """Return the data set if it should be mapped, or None if the source should be loaded.
 
-    If `lazy` is None, Parquet data stay on disk if they need more than `budget` bytes of memory, by
+    If `lazy` is None, Parquet data are mapped if they need more than `budget` bytes of memory, by
     default a quarter of the machine's.
     """
     if isinstance(source, DataSet):
@@ -758,22 +627,116 @@ def _parquet_files(path: Path) -> list[Path]:
     return list(path.rglob("*.parquet")) if path.is_dir() else [path]
 
 
-def open_lazily(
-    data: DataSet,
-    parts: dict[str, Choice],
-    notes: Notes,
-    engine: str | Engine | None,
-    beside: Sequence[str] = (),
-) -> tuple[LazyLog, Columns]:
-    """Open a Parquet data set as a lazy log; also return the column of each part."""
+def map_data_set(
+    data: DataSet, parts: dict[str, Choice], how: HowToMap, notes: Notes
+) -> tuple[Log, Columns]:
+    """Convert a Parquet data set to mapped columns, once; also return the column of each part.
+
+    The files are read twice: for their episodes and the encoder, and to write the columns of the log.
+    They are kept in the cache under the fingerprint of what was read and how.
+    """
+    key = _fingerprint(data, parts, how)
+    folder = cache_folder(how.cache)
+    entry = folder / key
+    if (kept := _description(entry)) is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        with tempfile.TemporaryDirectory(
+            prefix=_UNFINISHED, dir=folder, ignore_cleanup_errors=True
+        ) as place:
+            _convert(data, parts, how, Path(place))
+            shutil.rmtree(entry, ignore_errors=True)  # damaged, if it is there
+            with suppress(OSError):  # another process may have been faster
+                os.rename(place, entry)
+        if (kept := _description(entry)) is None:
+            raise StorageError(
+                f"{entry} could not be written. Name another directory with cache=...."
+            )
+    notes.notes.extend(kept["notes"])
+    notes.cautions.extend(kept["cautions"])
+    columns = Columns(**{name: _frozen(value) for name, value in kept["columns"].items()})
+    return _mapped(entry, kept, data, columns, how), columns
+
+
+@dataclass(frozen=True)
+class HowToMap:
+    """How a data set is converted."""
+
+    tidying: Tidying = field(default_factory=Tidying)
+    beside: tuple[str, ...] = ()
+    engine: str | Engine | None = None
+    cache: str | Path | None = None
+    budget: int | None = None  # bytes; None for a quarter of the machine's memory
+
+
+_FORMAT = 1  # of the entries of the cache
+_DESCRIPTION = "log.json"
+_UNFINISHED = "unfinished-"
+_LEFT_FOR = 86_400  # seconds after which what a killed conversion left is removed
+_MARGIN = 1 << 26  # bytes to leave free on the disk
+
+
+def cache_folder(named: str | Path | None) -> Path:
+    """Return the directory of converted logs: the named one, $TAILPROOF_CACHE, or the user's cache."""
+    if named is not None:
+        return Path(named).expanduser().resolve()
+    if chosen := os.environ.get("TAILPROOF_CACHE"):
+        return Path(chosen).expanduser().resolve()
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tailproof"
+
+
+def _fingerprint(data: DataSet, parts: dict[str, Choice], how: HowToMap) -> str:
+    """Return a digest of the files' contents and of how they are read.
+
+    Files on other machines are not read for it: their names, sizes and times have to do.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    how_read = sorted(parts.items()), how.tidying, how.beside, version("tailproof"), _FORMAT
+    digest.update(repr(how_read).encode())
+    for span in data.spans:
+        digest.update(repr((span.rows, span.groups, span.constants)).encode())
+        if not data.storage.is_local:
+            digest.update(repr((span.path, span.size, span.stamp)).encode())
+            continue
+        with open(span.path, "rb") as file:
+            while block := file.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _description(entry: Path) -> dict[str, Any] | None:
+    """Return the description of a converted log; None if there is none, or a file is incomplete."""
+    try:
+        found: dict[str, Any] = json.loads((entry / _DESCRIPTION).read_text())
+        sizes = {name: (entry / name).stat().st_size for name in found["sizes"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if sizes == found["sizes"] else None
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what conversions left that were killed long ago."""
+    for place in folder.glob(f"{_UNFINISHED}*"):
+        with suppress(OSError):
+            if time.time() - place.stat().st_mtime > _LEFT_FOR:
+                shutil.rmtree(place)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path) -> None:
+    """Write the columns of a data set's log, and their description, into a directory."""
+    notes = Notes()
     given = data.label, data.schema.names, data.schema, parts
-    columns, description = chosen_columns(*given, beside=beside)
-    _require_plain(columns, notes)
+    columns, description = chosen_columns(*given, beside=how.beside)
+    notes.cautions.extend(columns.doubts)
     data.require_types(columns.used())
-    ranges = data.parts(PART)
-    surveyor = Surveyor(data.storage, columns)
-    with running(engine) as where:
-        survey = surveyor.merged(where.map(surveyor, ranges))
+    tidying = how.tidying if description is None else Tidying(missing="error")
+    surveyor = Surveyor(data.storage, columns, tidying)
+    with running(how.engine) as where:
+        survey = surveyor.merged(where.map(surveyor, data.parts(PART)))
     label = data.label[0].lower() + data.label[1:]
     with naming_the_type(f"In {label}: "):
         ids = _labels(columns.episode, survey.ids, "episode", description)
@@ -787,36 +750,210 @@ def open_lazily(
     kept = lengths > 0
     _require_transitions(survey, columns, dropped, kept, notes)
     with naming_the_type(f"In {label}: "):
-        encoder = _encoder(columns, survey, description, dropped, notes)
-    written = {} if description is None else description
-    types = written.get("types", {})
-    reader = ParquetReader(
+        encoder = _encoder(columns, survey, description, notes)
+    types = {} if description is None else description["types"]
+    writer = Writer(
+        place=place,
         storage=data.storage,
         columns=columns,
         encoder=encoder,
-        starts=np.append(0, np.cumsum(lengths[kept])),
         borders=borders,
         ends=ends,
-        dropped=dropped if dropped.any() else None,
-        episode=None if kept.all() else np.cumsum(kept) - 1,
+        dropped=dropped,
         kinds=(types.get("states", "float64"), types.get("actions", "float64")),
+        cost=dict(tidying.cost),
     )
-    log = LazyLog(
-        reader=reader,
-        parts=_own_parts(ranges, survey, bool(columns.next_state)),
-        starts=reader.starts,
-        episode_ids=np.flatnonzero(kept) if ids is None else ids[kept],
-        group_ids=None if group_ids is None else group_ids[kept],
-        ends=ends[kept],
-        action_space=encoder.actions.space,
-        action_counts=encoder.actions.counts,
-        encoder=_own_encoder(encoder, description),
-        state_names=tuple(written.get("state_names", encoder.state_names)),
-        reward_name=written.get("reward_name", columns.reward),
-        has_propensity=columns.propensity is not None,
-        label=label,
+    writer.write(data.spans)
+    starts = np.append(0, np.cumsum(lengths[kept]))
+    truncated = np.zeros(starts[-1], dtype=bool)
+    truncated[starts[1:] - 1] = ~ends[kept]
+    writer.save("starts", starts)
+    writer.save("truncated", truncated)
+    writer.save("episode_ids", np.flatnonzero(kept) if ids is None else ids[kept])
+    if group_ids is not None:
+        writer.save("group_ids", group_ids[kept])
+    written = {} if description is None else description
+    own = _own_encoder(encoder, description)
+    said = {
+        "columns": asdict(columns),
+        "space": asdict(encoder.actions.space),
+        "encoder": None if own is None else own.to_plain(),
+        "state_names": written.get("state_names", encoder.state_names),
+        "reward_name": written.get(
+            "reward_name", f"{'minus ' if columns.negative else ''}{columns.reward}"
+        ),
+        "rows": survey.rows,
+        "notes": notes.notes,
+        "cautions": notes.cautions,
+        "sizes": {each.name: each.stat().st_size for each in place.iterdir()},
+    }
+    (place / _DESCRIPTION).write_text(json.dumps(said))
+
+
+def _mapped(
+    entry: Path, kept: dict[str, Any], data: DataSet, columns: Columns, how: HowToMap
+) -> Log:
+    """Return the log whose arrays are the files of a directory."""
+    hidden = columns.hidden
+    arrays: dict[str, Any] = {each.stem: ArrayFile(str(each))() for each in entry.glob("*.npy")}
+    arrays.setdefault(
+        "next_states", arrays["states"]
+    )  # of one-step logs, in which they are not used
+    rows, next_rows = arrays.pop("rows"), arrays.pop("next_rows")
+    known = tuple(name for name in data.schema.names if name not in hidden)
+    table = OriginalTable(
+        data.label, known, hidden, kept["rows"], lambda names, _: data.table(names)
     )
-    return log, columns
+    return Log(
+        **{"propensity": None, "group_ids": None, **arrays},
+        origin=Origin(rows, next_rows, kept["rows"], table),
+        action_space=described_space(kept),
+        encoder=None if kept["encoder"] is None else Encoder.from_plain(kept["encoder"]),
+        state_names=tuple(kept["state_names"]),
+        reward_name=kept["reward_name"],
+        budget=physical_memory() // 4 if how.budget is None else how.budget,
+    )
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes the transitions of a data set as arrays; a *run* is the rows of one episode."""
+
+    place: Path
+    storage: Storage
+    columns: Columns
+    encoder: Encoder
+    borders: IntArray  # (R + 1,) first row of each run, then the number of rows
+    ends: BoolArray  # (R,) whether it terminates
+    dropped: BoolArray  # (R,) whether its last row is left out for lack of a next state
+    kinds: tuple[str, str]  # types of states and of continuous actions
+    cost: dict[str, float]  # of each action
+
+    def save(self, name: str, values: AnyArray) -> None:
+        """Write an array as a file."""
+        plain = values.astype(str) if values.dtype.kind == "O" else values
+        np.save(self.place / f"{name}.npy", plain, allow_pickle=False)
+
+    def write(self, spans: Sequence[Span]) -> None:
+        """Write all transitions, in the order of the files."""
+        arrays = self._empty()
+        wanted = [*self.columns.state, *self.columns.next_state, *self.columns.action]
+        wanted += [self.columns.reward, *filter(None, [self.columns.propensity])]
+        first = at = 0
+        for span in spans:
+            for batch, where in self.storage.batches(span, list(dict.fromkeys(wanted)), _BATCH):
+                with naming_the_type(f"In {where}: "):
+                    found = self._transitions(batch, first)
+                before = found.pop("before")
+                if before is not None and "next_states" in arrays and at:
+                    arrays["next_states"][at - 1] = before
+                for name, values in found.items():
+                    if name in arrays:
+                        arrays[name][at : at + len(values)] = values
+                first, at = first + batch.num_rows, at + len(found["rows"])
+                for each in arrays.values():
+                    release(each)
+        for each in arrays.values():
+            each.flush()
+
+    def _empty(self) -> dict[str, Any]:
+        """Return the arrays to be filled, after a check of the room on the disk."""
+        rows = int(self.borders[-1]) - int(self.dropped.sum())
+        one_step = len(self.ends) == self.borders[-1] and not self.columns.next_state
+        space, states = self.encoder.actions.space, len(self.encoder.state_names)
+        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
+            "states": ((rows, states), self.kinds[0]),
+            "next_states": ((rows, states), self.kinds[0]),
+            "rewards": ((rows,), float),
+            "terminated": ((rows,), bool),
+            "rows": ((rows,), np.intp),
+            "next_rows": ((rows,), np.intp),
+            "actions": ((rows,), np.intp)
+            if isinstance(space, Discrete)
+            else ((rows, space.dimension), self.kinds[1]),
+        }
+        if one_step:
+            del shapes["next_states"]
+        if self.columns.propensity is not None:
+            shapes["propensity"] = ((rows,), float)
+        needed = sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in shapes.values())
+        needed += rows + 24 * len(self.ends)  # truncated; starts and labels
+        free = shutil.disk_usage(self.place).free
+        if needed + _MARGIN > free:
+            raise StorageError(
+                f"The log needs {needed / 1e9:.3g} GB in {self.place.parent}, which has "
+                f"{free / 1e9:.3g} GB left. Make room there, or name another directory with cache=... "
+                f"(--cache), or in TAILPROOF_CACHE."
+            )
+        return {
+            name: np.lib.format.open_memmap(self.place / f"{name}.npy", "w+", np.dtype(kind), shape)
+            for name, (shape, kind) in shapes.items()
+        }
+
+    def _transitions(self, batch: pa.RecordBatch, first: int) -> dict[str, Any]:
+        """Return the transitions of a batch; `before` is the next state of the row before, if any."""
+        m, named = batch.num_rows, self.columns
+        low = int(np.searchsorted(self.borders, first, side="right")) - 1
+        high = int(np.searchsorted(self.borders, first + m))
+        last = self.borders[low + 1 : high + 1] - 1 - first
+        here = last < m  # the last run may continue after the batch
+        last = last[here]
+        final, terminated = np.zeros((2, m), dtype=bool)
+        final[last], terminated[last] = True, self.ends[low:high][here]
+        there = np.ones(m, dtype=bool)
+        there[last[self.dropped[low:high][here]]] = False
+        states, refused = self.encoder.encode(batch)
+        require_read(refused)
+        states = states.astype(self.kinds[0], copy=False)
+        if named.next_state:
+            after = self._next_states(batch, states, terminated)
+        else:
+            after = np.concatenate(
+                [states[1:], states[-1:]]
+            )  # the last is mended by the next batch
+            after[final] = states[final]
+        rows = first + np.arange(m)
+        chances = None
+        if named.propensity is not None:
+            chances = numbers(named.propensity, batch.column(named.propensity))
+            check_propensity(chances, m, self.encoder.actions.space)
+        actions = self.encoder.actions(batch)
+        rewards = numbers(named.reward, batch.column(named.reward))
+        rewards = net_of_costs(
+            -rewards if named.negative else rewards, actions, self.encoder.actions.space, self.cost
+        )
+        found = {
+            "states": states,
+            "next_states": after,
+            "actions": actions,
+            "rewards": rewards,
+            "terminated": terminated,
+            "propensity": chances,
+            "rows": rows,
+            "next_rows": np.where(final, -1, rows + 1),
+        }
+        kept = {
+            name: each if there.all() else each[there]
+            for name, each in found.items()
+            if each is not None
+        }
+        goes_on = first > self.borders[low] and not named.next_state
+        return {**kept, "before": states[0] if goes_on else None}
+
+    def _next_states(
+        self, batch: pa.RecordBatch, states: FloatArray, terminated: BoolArray
+    ) -> FloatArray:
+        after = self.encoder.next_states(batch, self.columns.next_state)
+        missing = np.asarray(np.isnan(after).any(axis=1))
+        if (missing & ~terminated).any():
+            raise LogError(
+                f"the next state is missing in {int((missing & ~terminated).sum())} rows that do not "
+                f"terminate. Fill it in, or pass next_state=False to derive all next states from the "
+                f"rows."
+            )
+        if missing.any():
+            after = np.where(missing[:, None], states, after)
+        return after.astype(self.kinds[0], copy=False)
 
 
 def _require_transitions(
@@ -831,28 +968,6 @@ def _require_transitions(
         raise LogError("A log needs at least one transition. Got none whose next state is known.")
 
 
-def _require_plain(columns: Columns, notes: Notes) -> None:
-    notes.cautions.extend(columns.doubts)
-    if not columns.state or columns.negative or columns.weight or columns.available:
-        raise LogError(
-            "A log that stays on disk needs state columns and a reward of which more is better, and "
-            "can have neither weights nor available actions. Read it into memory with lazy=False."
-        )
-
-
-def _own_parts(parts: Sequence[Part], survey: Survey, given_next: bool) -> tuple[Part, ...]:
-    """Return parts that read beyond their end only if an episode continues there.
-
-    A checkpointed part then depends only on the files that it reads: others may be replaced.
-    """
-    ends_at = np.array([part.first + part.rows for part in parts])
-    crossed = ~np.isin(ends_at, survey.starts) & (not given_next)
-    return tuple(
-        part if goes_on else replace(part, beyond=None)
-        for part, goes_on in zip(parts, crossed, strict=True)
-    )
-
-
 def _labels(
     name: str | None, values: pa.Array | None, part: str, description: dict[str, Any] | None
 ) -> AnyArray | None:
@@ -863,7 +978,7 @@ def _labels(
     if part == "episode" and len(found.labels) < len(found.codes):
         again = found.labels[int(np.bincount(found.codes).argmax())]
         raise LogError(
-            f"The rows of an episode must stand together in a log that stays on disk. Those of "
+            f"The rows of an episode must stand together in a log that is mapped from disk. Those of "
             f"episode {again!s} do not; sort the data by episode and step first, or read it into "
             f"memory with lazy=False."
         )
@@ -883,25 +998,15 @@ def _ends(survey: Survey, columns: Columns, all_terminate: bool, notes: Notes) -
 
 
 def _encoder(
-    columns: Columns,
-    survey: Survey,
-    description: dict[str, Any] | None,
-    dropped: BoolArray,
-    notes: Notes,
+    columns: Columns, survey: Survey, description: dict[str, Any] | None, notes: Notes
 ) -> Encoder:
-    """Return how to read states and actions; action counts exclude dropped steps."""
+    """Return how to read states and actions."""
     space = None if description is None else described_space(description)
     encoder = survey.fit.encoder(notes, space)
-    actions = encoder.actions
-    if actions.counts is not None and survey.last_actions is not None and dropped.any():
-        last = survey.last_actions.filter(pa.array(dropped))
-        codes = actions(pa.RecordBatch.from_arrays([last], list(columns.action)))
-        left_out = np.bincount(codes, minlength=len(actions.counts))
-        actions = replace(actions, counts=actions.counts - left_out)
-    say_which_labels_are_alike(actions.space, notes)
+    say_which_labels_are_alike(encoder.actions.space, notes)
     if description is None:
         say_that_rows_are_episodes(columns, len(survey.starts), survey.rows, notes)
-    return replace(encoder, actions=actions)
+    return encoder
 
 
 def _own_encoder(encoder: Encoder, description: dict[str, Any] | None) -> Encoder | None:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from tailproof.errors import ColumnError, LogError, TailproofWarning, did_you_mean, listed
+from tailproof.arrays import BoolArray, IntArray
+from tailproof.errors import ColumnError, LogError, TailproofWarning, listed
 from tailproof.io import d3rlpy, d4rl, minari
 from tailproof.io.columns import (
     Choice,
@@ -25,13 +25,14 @@ from tailproof.io.columns import (
 )
 from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying, require_read
 from tailproof.io.episodes import say_what_is_odd, with_derived
-from tailproof.io.mapped import data_set_to_stay, open_lazily
+from tailproof.io.mapped import HowToMap, data_set_to_map, map_data_set
 from tailproof.io.parquet import chosen_columns, described_space, typed_labels
 from tailproof.io.steps import (
     Notes,
     Steps,
     assemble,
     available_actions,
+    net_of_costs,
     with_weights,
     without_timeouts,
 )
@@ -48,21 +49,11 @@ from tailproof.io.values import (
     unwrapped,
 )
 from tailproof.log.log import Log, OriginalTable
-from tailproof.log.spaces import ActionSpace, Discrete
-from tailproof.log.stored import in_memory
+from tailproof.log.spaces import Discrete
 from tailproof.parallel import Engine
 
 T = TypeVar("T")
 _LONGER = 1.1  # how much longer dropped episodes must be to be warned of
-#: Parts that are unknown before the action, so that policies cannot use them.
-_LATER = {
-    "action": "the action",
-    "reward": "the reward",
-    "next_state": "a next state",
-    "terminated": "what ends the episode",
-    "truncated": "what ends the episode",
-    "propensity": "the propensity of the logged action",
-}
 
 
 def read_table(
@@ -111,15 +102,19 @@ def read_table(
     origin = log.table_rows
     if kept is not None:
         origin = origin.within(np.flatnonzero(kept), len(kept))
-    said = columns.parts()
-    hidden = {name: what for part, what in _LATER.items() for name in said.get(part, ())}
+    hidden = columns.hidden
     known = tuple(name for name in original.names if name not in hidden)
     table = OriginalTable(original.label, known, hidden, origin.count, original.read)
     log = replace(log, origin=replace(origin, table=table, index=original.index))
-    if columns.available:
-        mask = available_actions(rows, columns.available, log)
-        log = replace(log, origin=replace(log.table_rows, available=mask))
-    return log, columns
+    return _masked(log, columns, rows), columns
+
+
+def _masked(log: Log, columns: Columns, table: pa.Table) -> Log:
+    """Return the log with which actions could be taken in each row, if a column says."""
+    if not columns.available:
+        return log
+    mask = available_actions(table, columns.available, log)
+    return replace(log, origin=replace(log.table_rows, available=mask))
 
 
 def _encoded_parts(encoder: Encoder, parts: dict[str, Choice]) -> dict[str, Choice]:
@@ -301,7 +296,7 @@ def _steps(
     names, actions = encoder.state_names, encoder.actions(table)
     space = encoder.actions.space
     rewards = numbers(columns.reward, table[columns.reward])
-    rewards = _net(-rewards if columns.negative else rewards, actions, space, tidying.cost)
+    rewards = net_of_costs(-rewards if columns.negative else rewards, actions, space, tidying.cost)
     reward_name = f"minus {columns.reward}" if columns.negative else columns.reward
     if description is not None:
         types, names = description["types"], tuple(description["state_names"])
@@ -328,28 +323,6 @@ def _steps(
         reward_name=reward_name,
         keep_order=description is not None,
     )
-
-
-def _net(
-    rewards: FloatArray, actions: AnyArray, space: ActionSpace, cost: Mapping[str, float]
-) -> FloatArray:
-    """Return the rewards minus the cost of the logged action."""
-    if not cost:
-        return rewards
-    if not isinstance(space, Discrete):
-        raise LogError("cost is given by action, and the actions of this log are continuous.")
-    labels = [space.label(code) for code in range(space.n)]
-    each = np.zeros(space.n)
-    for label, amount in cost.items():
-        if str(label) not in labels:
-            raise LogError(
-                f"cost names the action {label!r}, which the log does not have. It has "
-                f"{listed(labels)}.{did_you_mean(str(label), labels)}"
-            )
-        if not np.isfinite(amount):
-            raise LogError(f"The cost of {label!r} must be a number. Got {amount!r}.")
-        each[labels.index(str(label))] = amount
-    return rewards - each[actions]
 
 
 def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
@@ -386,7 +359,7 @@ class Reading:
     Attributes
     ----------
     log
-        The log: a `Log`, or a `LazyLog` if it stays on disk.
+        The log.
     columns
         The columns of each part; None for sources that are not tables.
     notes
@@ -395,7 +368,7 @@ class Reading:
         Decisions that may change results: `read_log` warns about these.
     """
 
-    log: Any
+    log: Log
     columns: Columns | None = None
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
@@ -429,6 +402,7 @@ def read_log(
     max_steps: int | None = None,
     lazy: bool | None = None,
     budget: int | None = None,
+    cache: str | Path | None = None,
     engine: str | Engine | None = None,
 ) -> Any:
     """Read a log from a file, a folder, a frame or a data set of another library.
@@ -502,14 +476,17 @@ def read_log(
     max_steps
         The longest episode length, for a D4RL file without timeouts.
     lazy
-        Whether to leave the transitions on disk and return a `LazyLog`, which is read in chunks: for
-        Parquet files, folders of them, and URIs such as ``s3://bucket/folder``, sorted by episode
-        and step. By default only if a `Log` needs more than `budget` bytes.
+        Whether the arrays of the log are mapped from files, into which the source is converted once:
+        for Parquet files, folders of them, and URIs such as ``s3://bucket/folder``, sorted by episode
+        and step. By default only if they need more than `budget` bytes.
     budget
-        Bytes, by default a quarter of the machine's memory. It also limits how much of a `LazyLog`
-        is loaded.
+        Bytes, by default a quarter of the machine's memory. It also limits how much of a mapped log
+        is copied into memory at once.
+    cache
+        The directory of converted files; by default that in ``TAILPROOF_CACHE``, or ``tailproof`` in
+        the user's cache. Files that are not needed any more may be deleted.
     engine
-        The engine for the first pass over a log on disk; see `evaluate`.
+        The engine for the first pass over a log that is to be mapped; see `evaluate`.
 
     Examples
     --------
@@ -542,6 +519,7 @@ def read(
     max_steps: int | None = None,
     lazy: bool | None = None,
     budget: int | None = None,
+    cache: str | Path | None = None,
     engine: str | Engine | None = None,
     beside: Sequence[str] = (),
     **parts: Choice,
@@ -564,15 +542,20 @@ row is an episode of one step.
         parts["terminated"] = True
     listed = (categorical,) if isinstance(categorical, str) else tuple(categorical)
     tidying = Tidying(missing, listed, categories, dict(cost or {}))
-    data = data_set_to_stay(source, lazy, budget)
+    data = data_set_to_map(source, lazy, budget)
     if data is not None:
-        if tidying != Tidying():
+        if encoder is not None or tidying.missing == "drop-episode":
             raise LogError(
-                "missing, categorical, categories and cost are for logs in memory. Read it with "
+                "encoder=... and missing='drop-episode' are for logs in memory. Read it with "
                 "lazy=False, or make these changes in the data."
             )
-        log, columns = open_lazily(data, parts, notes, engine, beside)
-        log = in_memory(log, "lazy=False") if lazy is False else replace(log, budget=budget)
+        how = HowToMap(tidying, tuple(beside), engine, cache, budget)
+        log, columns = map_data_set(data, parts, how, notes)
+        _say_what_is_no_state(columns, log, notes)
+        if columns.weight is not None:
+            weight = data.table([columns.weight])[columns.weight]
+            log = with_weights(log, columns.weight, weight, notes)
+        log = _masked(log, columns, data.table(columns.available) if columns.available else None)
     elif (adapter := _adapter(source)) is not None:
         named = [part for part, choice in parts.items() if choice is not None]
         if tidying != Tidying():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, such
-from tailproof.errors import LogError, listed
+from tailproof.errors import LogError, did_you_mean, listed
 from tailproof.io.values import (
     Labelled,
     is_list,
@@ -23,7 +23,7 @@ from tailproof.io.values import (
     unwrapped,
 )
 from tailproof.log.log import Log, Origin
-from tailproof.log.spaces import Discrete, as_space
+from tailproof.log.spaces import ActionSpace, Discrete, as_space
 from tailproof.log.validation import check_propensity
 
 _HOW_EPISODES_END = (
@@ -391,6 +391,28 @@ def _groups(group: Labelled, episodes: Runs, labels: Labelled | None) -> IntArra
             f"it one group."
         )
     return codes
+
+
+def net_of_costs(
+    rewards: FloatArray, actions: AnyArray, space: ActionSpace, cost: Mapping[str, float]
+) -> FloatArray:
+    """Return the rewards minus the cost of the logged action."""
+    if not cost:
+        return rewards
+    if not isinstance(space, Discrete):
+        raise LogError("cost is given by action, and the actions of this log are continuous.")
+    labels = [space.label(code) for code in range(space.n)]
+    each = np.zeros(space.n)
+    for label, amount in cost.items():
+        if str(label) not in labels:
+            raise LogError(
+                f"cost names the action {label!r}, which the log does not have. It has "
+                f"{listed(labels)}.{did_you_mean(str(label), labels)}"
+            )
+        if not np.isfinite(amount):
+            raise LogError(f"The cost of {label!r} must be a number. Got {amount!r}.")
+        each[labels.index(str(label))] = amount
+    return rewards - each[actions]
 
 
 _MOST = 20  # largest mean number of copies per episode

@@ -664,19 +664,44 @@ def _with_dates(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def _open_csv(path: Path, label: str) -> Source:
+_CSV_ADVICE = (
+    "A CSV log is UTF-8 text with a first line of column names and as many fields in every line."
+)
+
+
+def _csv_format(path: Path, label: str) -> tuple[bytes, Any]:
+    """Return the head of a CSV file, and how to parse it."""
     from pyarrow import csv
 
-    advice = (
-        "A CSV log is UTF-8 text with a first line of column names and as many fields in every "
-        "line."
-    )
-    with blaming(label, advice), pa.input_stream(str(path)) as file:
+    with blaming(label, _CSV_ADVICE), pa.input_stream(str(path)) as file:
         head = file.read(1 << 16)
         delimiter = _delimiter(head)
         require_utf8(label, path.name, head, delimiter)
     # A label may contain a line break.
-    parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    return head, csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+
+def pieces_of_csv(path: Path, label: str) -> Iterator[pa.Table]:
+    """Yield the rows of a CSV file in pieces, every column as text and None where it is missing."""
+    from pyarrow import csv
+
+    parsing = _csv_format(path, label)[1]
+    with blaming(label, _CSV_ADVICE):
+        with csv.open_csv(path, parse_options=parsing) as file:
+            texts = dict.fromkeys(file.schema.names, pa.string())
+        converting = csv.ConvertOptions(
+            column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False
+        )
+        with csv.open_csv(path, parse_options=parsing, convert_options=converting) as file:
+            for batch in file:
+                yield pa.Table.from_batches([batch])
+
+
+def _open_csv(path: Path, label: str) -> Source:
+    from pyarrow import csv
+
+    head, parsing = _csv_format(path, label)
+    advice, delimiter = _CSV_ADVICE, parsing.delimiter
 
     def converting(columns: Sequence[str], labels: Sequence[str]) -> Any:
         return csv.ConvertOptions(

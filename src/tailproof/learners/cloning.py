@@ -26,7 +26,6 @@ from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.log.spaces import Continuous
-from tailproof.log.stored import AnyLog
 from tailproof.policies.forms import LinearPolicy
 from tailproof.robust.huber_path import huber_estimates
 from tailproof.rules import RULES
@@ -211,7 +210,7 @@ class Cloning(WithoutBackup):
         if self.iterations < 1:
             raise MethodError(f"iterations must be at least 1. Got {self.iterations!r} instead.")
 
-    def for_log(self, log: AnyLog) -> Any:
+    def for_log(self, log: Log) -> Any:
         """Return the base that imitates this log's actions: this one, a regression or a network."""
         if self.model == "neural" or (self.model == "auto" and not log.is_discrete):
             return self.neural()
@@ -231,7 +230,7 @@ class Cloning(WithoutBackup):
         return BehaviourCloning(top=self.top, rank=self.rank)
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
-        log: Log = task.log.load()
+        log: Log = task.log
         features = as_features(self.features, log)
         require_actions(log, folds, features)
         parts = [folds.log(log, k) for k in range(folds.count)]
@@ -338,7 +337,7 @@ class RegressionCloning(WithoutBackup):
         require_imitation(self.top, self.rank)
 
     def _fit(self, task: Task, folds: Folds, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
-        log: Log = task.log.load()
+        log: Log = task.log
         if not isinstance(log.action_space, Continuous):
             raise MethodError("RegressionCloning is for continuous actions. Use Cloning().")
         _, notes = imitated_episodes([log], top=self.top, rank=self.rank)
@@ -348,7 +347,7 @@ class RegressionCloning(WithoutBackup):
 
     def extract(self, task: Task, fitted: Fitted, **_: Any) -> Extraction:  # noqa: ARG002
         """Return the policy."""
-        log, space = task.log.load(), task.log.action_space
+        log, space = task.log, task.log.action_space
         if self.top < 1:
             (chosen,), _notes = imitated_episodes([log], top=self.top, rank=self.rank)
             log = log.take(chosen)

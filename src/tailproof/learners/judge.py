@@ -12,7 +12,7 @@ import numpy as np
 from tailproof.arrays import BoolArray, FloatArray
 from tailproof.critics.forest import cross_fit_forests
 from tailproof.critics.task import Task
-from tailproof.errors import TailproofError
+from tailproof.errors import Caution, TailproofError, void
 from tailproof.estimators.choice import Choice
 from tailproof.estimators.ladder import Blend, forest_rung, jackknife_error
 from tailproof.estimators.one_step import evaluate_rows, is_one_step
@@ -147,7 +147,7 @@ class Judge:
     @property
     def log(self) -> Log:
         """The episodes."""
-        return self.profile.in_memory
+        return self.profile.log
 
     def after(self, clone: Any) -> Judge:
         """Return a judge with `shift` set from the estimated gain of the cloned behaviour."""
@@ -179,8 +179,9 @@ class Judge:
             return evaluate_log(task, self.profile, None, rng)
 
     def __call__(self, policy: Any) -> Judgement:
-        """Evaluate a policy."""
+        """Evaluate a policy; it has no bound if the log lacks too much of what it does."""
         choice, blend = self.choice(policy)
+        unknown = void(self.profile.coverage(Task(self.log, self.gamma, policy, None)))
         cost = self.shift
         if blend is not None:
             cost += extrapolated(blend, seed=self.seed)
@@ -192,7 +193,7 @@ class Judge:
         gain = choice.gain  # a gain whose interval is declined has a bound too, to rank candidates
         bound = replace(gain, declined=None).lower_bound(self.level).value - cost
         low = high = None
-        if choice.declined is None:
+        if choice.declined is None and unknown is None:
             interval = choice.interval(self.level)
             low, high = interval.low, interval.high
         return Judgement(
@@ -201,20 +202,21 @@ class Judge:
             high=high,
             logged_value=choice.logged_value,
             gain=gain.value,
-            bound=float(bound) if np.isfinite(bound) else -np.inf,
+            bound=float(bound) if np.isfinite(bound) and unknown is None else -np.inf,
             level=self.level,
             episodes=self.log.once.n_episodes,
-            why_not=self._why_not(choice),
+            why_not=self._why_not(choice, unknown),
         )
 
-    def _why_not(self, choice: Choice) -> str | None:
+    def _why_not(self, choice: Choice, unknown: Caution | None) -> str | None:
         """Return why there is no valid bound, or None."""
         if self.log.n_groups < FEWEST:
             return (
                 f"only {self.log.n_groups} independent episodes or groups are left to judge by; at "
                 f"least {FEWEST} are needed: hold out more of them, or log more"
             )
-        return None if choice.declined is None else str(choice.declined)
+        declined = unknown or choice.declined
+        return None if declined is None else str(declined).rstrip(".")
 
 
 def extrapolated(blend: Blend, *, seed: int) -> float:

@@ -25,6 +25,7 @@ from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
 from tailproof.profile.one_step import gcv_ridge
+from tailproof.profile.profile import LogProfile
 
 _PARTS = 3
 _TREES = 20
@@ -125,7 +126,7 @@ class PolicyScores(ScoredPolicy):
 
 
 def doubly_robust_scores(task: LearningTask) -> FloatArray:
-    """Return Γ(s, a) of a one-step log, (n, A)."""
+    """Return Γ(s, a) of a one-step log, (n, A): the worst reward where a was never logged."""
     log: Log = task.log
     rewards = task.tamed
     q = _outcomes(log, rewards, task.seed)
@@ -135,7 +136,7 @@ def doubly_robust_scores(task: LearningTask) -> FloatArray:
         propensity = task.behaviour(log.states)[taken]
     weight = 1 / np.maximum(propensity, _RAREST)
     q[taken] += weight * (rewards - q[taken])
-    return q
+    return np.where(LogProfile(log).unlogged, float(rewards.min()), q)
 
 
 def _outcomes(log: Log, rewards: FloatArray, seed: int) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, IntArray
 from tailproof.errors import PartitionError, TaughtWarning
-from tailproof.log.log import Log, LogView, physical_memory
+from tailproof.log.log import Log, physical_memory
 from tailproof.parameters import Configurable
 
 
@@ -55,11 +55,11 @@ class Partition(Protocol):
     def count(self) -> int:
         """Number of members, K."""
 
-    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
+    def assign(self, log: Log, rng: np.random.Generator) -> Folds:
         """Assign the log's episodes to the members."""
 
 
-def shuffled_groups(log: LogView, key: int | np.random.Generator) -> IntArray:
+def shuffled_groups(log: Log, key: int | np.random.Generator) -> IntArray:
     """Return the groups of a log (without groups, its episodes) in pseudo-random order, (G,).
 
     They are sorted by a keyed hash of their labels; the key is given or drawn from the generator.
@@ -110,7 +110,7 @@ class Whole(Configurable):
         """One."""
         return 1
 
-    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:  # noqa: ARG002
+    def assign(self, log: Log, rng: np.random.Generator) -> Folds:  # noqa: ARG002
         """Assign every episode to the one member."""
         return Folds(np.ones((1, log.n_episodes), dtype=np.int8))
 
@@ -155,13 +155,13 @@ class Split(_Several):
     [[0, 1], [2, 3], [4, 5]]
     """
 
-    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
+    def assign(self, log: Log, rng: np.random.Generator) -> Folds:
         """Assign the groups in turn, so that fold sizes differ by at most one group."""
         _require_memory(self.folds, log.n_episodes)
         fold = self.dealt(log, rng)
         return Folds((fold == np.arange(self.folds)[:, None]).view(np.int8))
 
-    def dealt(self, log: LogView, rng: np.random.Generator) -> IntArray:
+    def dealt(self, log: Log, rng: np.random.Generator) -> IntArray:
         """Return the fold of each episode, (E,)."""
         if log.n_groups < self.folds:
             unit = "episodes" if log.group_ids is None else "groups"
@@ -178,7 +178,7 @@ class Split(_Several):
 class Bootstrap(_Several):
     """K resamples of the groups with replacement, each as large as the log."""
 
-    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
+    def assign(self, log: Log, rng: np.random.Generator) -> Folds:
         """Draw each member's groups with replacement."""
         even = np.full(log.n_groups, 1 / log.n_groups)
         order = shuffled_groups(log, rng)
@@ -194,7 +194,7 @@ class OutOfBag(_Several):
     The paper's released code calls this the bootstrap of PB.
     """
 
-    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:
+    def assign(self, log: Log, rng: np.random.Generator) -> Folds:
         """Draw one resample per member and assign the groups that it does not contain."""
         if log.n_groups < 2:
             unit = "episodes" if log.group_ids is None else "groups"
@@ -217,7 +217,7 @@ class OutOfBag(_Several):
 class Replicate(_Several):
     """K members with the whole log each: the ensemble of SAC-N."""
 
-    def assign(self, log: LogView, rng: np.random.Generator) -> Folds:  # noqa: ARG002
+    def assign(self, log: Log, rng: np.random.Generator) -> Folds:  # noqa: ARG002
         """Assign every episode to every member."""
         return Folds(np.ones((self.folds, log.n_episodes), dtype=np.int8))
 
@@ -259,7 +259,7 @@ def _mixed(values: AnyArray) -> AnyArray:
 def warn_of_taught_episodes(policy: Any, log: Any) -> None:
     """Warn if the log contains training episodes of the policy, and name some of them."""
     taught = getattr(policy, "taught", None)
-    if taught is None or not isinstance(log, Log):
+    if taught is None:
         return
     # files may store the hashes as signed integers
     known = np.flatnonzero(np.isin(episode_marks(log), np.asarray(taught).view(np.uint64)))

@@ -8,7 +8,6 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray
 from tailproof.log.log import Log
-from tailproof.log.stored import AnyLog, LazyLog
 
 _RANGES = 8  # steps of many ends, around which ends are counted
 _SURPRISING = 5.0  # standard deviations between counted and expected ends
@@ -31,7 +30,7 @@ def with_step(log: Log) -> Log:
     )
 
 
-def time_limit(log: AnyLog) -> str:
+def time_limit(log: Log) -> str:
     """Return in words when the episodes of a log that `ends_by_the_clock` end."""
     lengths = log.lengths[log.ends]
     least, most = int(lengths.min()), int(lengths.max())
@@ -41,7 +40,7 @@ def time_limit(log: AnyLog) -> str:
     return f"episodes end for good after {least} to {most} steps, which the step foretells"
 
 
-def ends_by_the_clock(log: AnyLog) -> bool:
+def ends_by_the_clock(log: Log) -> bool:
     """Return whether the step of an episode tells more about its end than the state does.
 
     Ends are counted in ranges of steps. If they are far from those at a constant rate, a forest that
@@ -73,14 +72,14 @@ def ends_by_the_clock(log: AnyLog) -> bool:
     return not explained and (fixed or _surprise(ends, expected, variance) > _SURPRISING)
 
 
-def unknown_rest(log: AnyLog, gamma: float) -> str | None:
+def unknown_rest(log: Log, gamma: float) -> str | None:
     """Return in words which rest of the episodes the log cannot tell, None if there is no such rest.
 
     If most episodes that were cut off lead to values of a state variable that no row starts from, such
     as the last hour of every day, whatever follows is extrapolated; and with a long discount it is
     most of the value.
     """
-    if not isinstance(log, Log) or gamma == 0 or log.ends.all():
+    if gamma == 0 or log.ends.all():
         return None
     cut = np.flatnonzero(~log.ends)
     if len(cut) < _FEW:
@@ -105,14 +104,12 @@ def _surprise(counts: AnyArray, expected: AnyArray, variance: AnyArray) -> float
     return float((np.abs(counts - expected) / np.sqrt(variance + 1)).max())
 
 
-def _some_episodes(log: AnyLog) -> Log:
+def _some_episodes(log: Log) -> Log:
     """Return evenly spaced episodes with about as many rows as are looked at."""
     share = _ROWS / log.n_transitions
-    if isinstance(log, LazyLog):
-        share = min(share, log.memory_budget / (2 * log.bytes_in_memory))
     count = int(np.clip(share * log.n_episodes, 2, log.n_episodes))
     every = np.linspace(0, log.n_episodes - 1, count).astype(np.intp)
-    return log.load() if count == log.n_episodes else log.take(every).load()
+    return log if count == log.n_episodes else log.take(every)
 
 
 def _predicted_ends(log: Log) -> FloatArray:

@@ -1,13 +1,17 @@
-"""A log: validated transitions by episode, in memory, with the rows of the table they came from."""
+"""A log: validated transitions by episode, in memory or mapped from files."""
 
 from __future__ import annotations
 
+import mmap
+import operator
 import os
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +23,7 @@ from tailproof.log.validation import (
     check_actions,
     check_groups,
     check_propensity,
-    column,
+    check_rewards,
     end_flags,
     real_matrix,
     runs,
@@ -34,11 +38,7 @@ PART = 1 << 20  # rows per task: little work is lost when a worker dies
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Consecutive transitions of a log; a column that was not requested is empty or None.
-
-    Rows whose next state is unknown are not transitions: `kept` lists the rows that are. `compact`
-    removes the others, which copies all columns.
-    """
+    """Consecutive transitions of a log."""
 
     first: int  # index of the first transition in the log
     episode: IntArray  # (m,) index of the episode
@@ -48,103 +48,9 @@ class Chunk:
     next_states: FloatArray  # (m, p)
     terminated: BoolArray  # (m,)
     propensity: FloatArray | None  # (m,)
-    kept: IntArray | None = None  # (m',) which rows are transitions; None for all
-    run: FloatArray | None = None  # (p, m + 1) where next states are the states of the next rows
 
     def __len__(self) -> int:
         return len(self.episode)
-
-    @property
-    def transitions(self) -> IntArray:
-        """Which rows are transitions, (m',)."""
-        return np.arange(len(self)) if self.kept is None else self.kept
-
-    def compact(self) -> Chunk:
-        """Return only the transitions; the next state of a terminated one is its own state."""
-        if self.kept is None and self.run is None:
-            return self
-        rows = self.transitions
-        columns = {
-            each.name: _rows(getattr(self, each.name), rows)
-            for each in fields(self)
-            if each.name not in ("first", "kept", "run")
-        }
-        if self.run is not None:
-            columns["next_states"] = self.run.take(rows + 1 - self.terminated[rows], axis=1).T
-        return replace(self, **columns, kept=None, run=None)
-
-
-def _rows(values: Any, rows: IntArray) -> Any:
-    """Return some rows of a column, in the same memory layout."""
-    if values is None or len(values) == 0:
-        return values
-    return values.take(rows) if values.ndim == 1 else values.T.take(rows, axis=1).T
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LogView:
-    """The episodes of a log: base class of `Log` (in memory) and `LazyLog` (on disk).
-
-    Both also have `parts`, which an engine processes one per task; ``chunks(part)``, the rows of a
-    part in order; ``take(episodes)``, the log of some episodes; ``load()``, the log in memory; and
-    `first_states`, `lengths`, `ends`, `action_counts`, `has_propensity` and `stays_on_disk`.
-    """
-
-    starts: IntArray  # (E + 1,) first transition of each episode, then n
-    episode_ids: AnyArray  # (E,)
-    group_ids: AnyArray | None  # (E,)
-    action_space: ActionSpace
-    state_names: tuple[str, ...]
-    reward_name: str = field(default="reward", kw_only=True)  # for example revenue
-    encoder: Encoder | None = field(default=None, kw_only=True)  # how its table was read
-
-    @property
-    def n_transitions(self) -> int:
-        """Number of logged transitions, n."""
-        return int(self.starts[-1])
-
-    @property
-    def n_episodes(self) -> int:
-        """Number of episodes, E."""
-        return len(self.episode_ids)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of discrete actions; a `LogError` when actions are continuous."""
-        if isinstance(self.action_space, Discrete):
-            return self.action_space.n
-        raise LogError(
-            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
-            f"bin them, or use a method for continuous actions."
-        )
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether actions are integers 0..A−1."""
-        return isinstance(self.action_space, Discrete)
-
-    @cached_property
-    def group_of_episode(self) -> IntArray:
-        """Group index of each episode, (E,); without groups each episode is its own group."""
-        if self.group_ids is None:
-            return np.arange(self.n_episodes)
-        return np.unique(self.group_ids, return_inverse=True)[1]
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups; without groups the number of episodes."""
-        return int(self.group_of_episode.max()) + 1
-
-    @property
-    def is_bandit(self) -> bool:
-        """Whether every episode has one step: a contextual bandit."""
-        return self.n_episodes == self.n_transitions
-
-    def __len__(self) -> int:
-        return self.n_episodes
-
-    def _groups_in_words(self) -> str:
-        return "no groups" if self.group_ids is None else f"{self.n_groups} groups"
 
 
 def physical_memory() -> int:
@@ -200,7 +106,53 @@ class Origin:
         return replace(self, rows=places[self.rows], next_rows=places[self.next_rows], count=count)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "table": None, "index": None}  # open files cannot be pickled
+        own = {name: sendable(value) for name, value in self.__dict__.items()}
+        return {**own, "table": None, "index": None}  # open files cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value() if isinstance(value, ArrayFile) else value)
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """A file in NumPy's format, mapped by a call."""
+
+    path: str
+
+    def __call__(self) -> AnyArray:
+        """Map the file, to be read only."""
+        return np.asanyarray(np.load(self.path, mmap_mode="r", allow_pickle=False))
+
+
+def sendable(values: Any) -> Any:
+    """Return the file of an array that is mapped from a whole file, other values as they are."""
+    if isinstance(values, np.memmap) and isinstance(values.base, mmap.mmap):
+        return ArrayFile(str(values.filename))
+    return values
+
+
+def release(values: Any) -> None:
+    """Let go of the memory that holds a mapped array; it is read from the file when needed again."""
+    if isinstance(values, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+        held = values._mmap  # type: ignore[attr-defined]
+        held.madvise(mmap.MADV_DONTNEED)
+
+
+def copied_to_file(values: AnyArray, rows: IntArray) -> AnyArray:
+    """Return some rows of a mapped array, mapped from a file beside its own that vanishes with them."""
+    if not isinstance(values, np.memmap):
+        return values[rows]
+    handle, path = tempfile.mkstemp(".npy", "part-", dir=Path(str(values.filename)).parent)
+    os.close(handle)
+    copy = np.lib.format.open_memmap(path, "w+", values.dtype, (len(rows), *values.shape[1:]))
+    weakref.finalize(copy._mmap, Path(path).unlink, missing_ok=True)  # type: ignore[attr-defined]
+    for first in range(0, len(rows), CHUNK):
+        some = slice(first, first + CHUNK)
+        copy[some] = values[rows[some]]
+        release(copy)
+        release(values)
+    return copy
 
 
 def own_origin(starts: IntArray) -> Origin:
@@ -227,7 +179,7 @@ def unnamed(names: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Log(LogView):
+class Log:
     """Logged transitions (s, a, r, s'), grouped by episode. Build one with `Log.from_arrays`.
 
     Episodes are contiguous rows. A *terminated* transition ends its episode, so it has no next value;
@@ -236,6 +188,10 @@ class Log(LogView):
 
     Indexing and iteration are by episode and return views that share memory:
     ``log[3]`` is the fourth episode, ``log[10:20]`` ten of them.
+
+    The arrays of a log that was larger than `budget` when it was read are mapped from files
+    (`numpy.memmap`). Methods read any log in `chunks`; what needs more than `budget` bytes at once
+    takes a sample (`sample_to_budget`) and says so.
     """
 
     states: FloatArray  # (n, p)
@@ -245,8 +201,15 @@ class Log(LogView):
     terminated: BoolArray  # (n,)
     truncated: BoolArray  # (n,)
     propensity: FloatArray | None  # (n,)
+    starts: IntArray  # (E + 1,) first transition of each episode, then n
+    episode_ids: AnyArray  # (E,)
+    group_ids: AnyArray | None  # (E,)
+    action_space: ActionSpace
+    state_names: tuple[str, ...]
     origin: Origin | None = None  # None if the log is its own table
-    stays_on_disk: ClassVar[Literal[False]] = False
+    reward_name: str = "reward"  # for example revenue
+    encoder: Encoder | None = None  # how its table was read
+    budget: int | None = None  # bytes that copies of its rows may take; None for any number
 
     @classmethod
     def from_arrays(
@@ -314,10 +277,9 @@ class Log(LogView):
                 f"next_states must have the shape of states, {state_array.shape}. "
                 f"Got {next_array.shape} instead."
             )
-        reward_array = column("rewards", rewards, n, float)
+        reward_array = check_rewards(rewards, n)
         require_finite("states", state_array, LogError)
         require_finite("next_states", next_array, LogError)
-        require_finite("rewards", reward_array, LogError)
         action_array, space = check_actions(actions, n, action_space)
         starts, episode_ids = runs(episode, n)
         ends = np.zeros(n, dtype=bool)
@@ -345,6 +307,48 @@ class Log(LogView):
             state_names=names,
             reward_name=reward_name,
         )
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of logged transitions, n."""
+        return int(self.starts[-1])
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes, E."""
+        return len(self.episode_ids)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of discrete actions; a `LogError` when actions are continuous."""
+        if isinstance(self.action_space, Discrete):
+            return self.action_space.n
+        raise LogError(
+            f"This needs discrete actions. The log has continuous ones ({self.action_space}); "
+            f"bin them, or use a method for continuous actions."
+        )
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether actions are integers 0..A−1."""
+        return isinstance(self.action_space, Discrete)
+
+    @cached_property
+    def group_of_episode(self) -> IntArray:
+        """Group index of each episode, (E,); without groups each episode is its own group."""
+        if self.group_ids is None:
+            return np.arange(self.n_episodes)
+        return np.unique(self.group_ids, return_inverse=True)[1]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups; without groups the number of episodes."""
+        return int(self.group_of_episode.max()) + 1
+
+    @property
+    def is_bandit(self) -> bool:
+        """Whether every episode has one step: a contextual bandit."""
+        return self.n_episodes == self.n_transitions
 
     @cached_property
     def lengths(self) -> IntArray:
@@ -403,9 +407,10 @@ class Log(LogView):
         return self.terminated[self.starts[1:] - 1]
 
     @property
-    def action_counts(self) -> IntArray | None:
-        """How often each discrete action was taken, (A,)."""
-        return np.bincount(self.actions, minlength=self.n_actions) if self.is_discrete else None
+    def action_counts(self) -> IntArray:
+        """How often each discrete action was taken, (A,); a `LogError` when they are continuous."""
+        n_actions = self.n_actions
+        return np.bincount(self.actions, minlength=n_actions)
 
     @property
     def has_propensity(self) -> bool:
@@ -418,27 +423,29 @@ class Log(LogView):
         n = self.n_transitions
         return [range(first, min(first + PART, n)) for first in range(0, n, PART)]
 
-    def load(self) -> Log:
-        """Return the log itself: it is in memory."""
-        return self
-
-    def without_parts(self) -> Log:
-        """Return the log itself: its parts are only row ranges."""
-        return self
-
-    def chunks(
-        self,
-        part: range,
-        size: int = CHUNK,
-        *,
-        with_next_states: bool = True,  # noqa: ARG002 all columns are in memory
-        propensity: bool = False,  # noqa: ARG002
-        compact: bool = True,  # noqa: ARG002
-    ) -> Iterator[Chunk]:
+    def chunks(self, part: range, size: int = CHUNK) -> Iterator[Chunk]:
         """Yield the transitions of one part in order, at most `size` at a time."""
         for first in range(part.start, part.stop, size):
             rows = slice(first, min(first + size, part.stop))
-            yield Chunk(first, self.episode_of_row[rows], **self._columns(rows))
+            yield Chunk(first, self._episodes_of(rows), **self._columns(rows))
+            for each in COLUMNS:
+                release(getattr(self, each))
+
+    def _episodes_of(self, rows: slice) -> IntArray:
+        """Return the episode of each of these rows, without those of all others."""
+        low = int(np.searchsorted(self.starts, rows.start, side="right")) - 1
+        high = int(np.searchsorted(self.starts, rows.stop))
+        edges = np.clip(self.starts[low : high + 1], rows.start, rows.stop)
+        return np.repeat(np.arange(low, high), np.diff(edges))
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Bytes of its transitions."""
+        columns = (getattr(self, name) for name in COLUMNS)
+        return sum(each.nbytes for each in columns if each is not None)
+
+    def __len__(self) -> int:
+        return self.n_episodes
 
     def __iter__(self) -> Iterator[Log]:
         return (self[i] for i in range(self.n_episodes))
@@ -459,12 +466,18 @@ class Log(LogView):
         return self._select(rows, slice(first, last), self.starts[first : last + 1] - rows.start)
 
     def take(self, episodes: npt.ArrayLike) -> Log:
-        """Return the log of these episodes, given by index, in this order; rows are copied."""
+        """Return the log of these episodes, given by index, in this order; rows are copied.
+
+        A copy of more than `budget` bytes is mapped from files again, which vanish with it.
+        """
         chosen = np.asarray(episodes, dtype=np.intp)
         if chosen.size == 0:
             raise LogError("A log needs at least one episode. Got none to take.")
         starts = np.concatenate([[0], np.cumsum(self.lengths[chosen])])
-        return self._select(self.rows(chosen), chosen, starts)
+        size = self.bytes_in_memory / self.n_transitions * int(starts[-1])
+        if self.budget is not None and size > self.budget:
+            return self._select(self.rows(chosen), chosen, starts, copy=copied_to_file)
+        return replace(self._select(self.rows(chosen), chosen, starts), budget=None)
 
     def rows(self, episodes: IntArray) -> IntArray:
         """Return the row numbers of these episodes, in their order."""
@@ -474,9 +487,7 @@ class Log(LogView):
 
     def with_rewards(self, rewards: npt.ArrayLike) -> Log:
         """Return the same log with other rewards, (n,)."""
-        values = column("rewards", rewards, self.n_transitions, float)
-        require_finite("rewards", values, LogError)
-        return replace(self, rewards=values)
+        return replace(self, rewards=check_rewards(rewards, self.n_transitions))
 
     def to_parquet(self, path: str | Path) -> Path:
         """Write the log to a Parquet file; `read_log` returns an equal log."""
@@ -512,10 +523,24 @@ class Log(LogView):
         """Return the same log with one group label per row, (n,)."""
         return replace(self, group_ids=check_groups(group, self.starts, self.episode_ids))
 
-    def _select(self, rows: Any, episodes: Any, starts: IntArray) -> Log:
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields; arrays that are whole files are mapped again by who receives them."""
+        return {each.name: sendable(getattr(self, each.name)) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value() if isinstance(value, ArrayFile) else value)
+
+    def _select(
+        self,
+        rows: Any,
+        episodes: Any,
+        starts: IntArray,
+        copy: Callable[[AnyArray, Any], AnyArray] = operator.getitem,
+    ) -> Log:
         return replace(
             self,
-            **self._columns(rows),
+            **self._columns(rows, copy),
             truncated=self.truncated[rows],
             starts=starts,
             episode_ids=self.episode_ids[episodes],
@@ -523,9 +548,14 @@ class Log(LogView):
             origin=self.table_rows.take(rows),
         )
 
-    def _columns(self, rows: Any) -> dict[str, Any]:
+    def _columns(
+        self, rows: Any, copy: Callable[[AnyArray, Any], AnyArray] = operator.getitem
+    ) -> dict[str, Any]:
         columns = {name: getattr(self, name) for name in COLUMNS}
-        return {name: None if each is None else each[rows] for name, each in columns.items()}
+        return {name: None if each is None else copy(each, rows) for name, each in columns.items()}
+
+    def _groups_in_words(self) -> str:
+        return "no groups" if self.group_ids is None else f"{self.n_groups} groups"
 
     def __repr__(self) -> str:
         return (

@@ -14,13 +14,55 @@ from typing import NamedTuple
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
+from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
 
 _ENOUGH = 100  # rows of an action from which a mean is judged
-_OFF = 0.1  # how far a mean may be from 1, or from 0
+_OFF = 0.1  # how far a mean may fall short of 1, or be from 0
 _ERRORS = 5  # and how many standard errors
+_MORE = 0.02  # how far it may exceed 1: rounded propensities
+_SURE = 6  # and how many standard errors: P < 10⁻⁹, because many parts are tested
+_TINY = 1e-3  # what a propensity is of the median one if it is named
+_FEW = 0.01  # share of rows up to which tiny propensities are slips
 _RARE = 0.01  # propensities below may hide what falls short: such weights may not have occurred yet
 _ROWS, _VARIABLES = 200_000, 50  # how many are looked at
+
+
+def doubtful_propensities(log: Log) -> tuple[str, ...]:
+    """Return what is wrong with the propensities of a log with discrete actions, in sentences."""
+    given, space = log.propensity, log.action_space
+    if given is None or not isinstance(space, Discrete):
+        return ()
+    said = _few_tiny(given, log.table_rows.rows)
+    misfit = propensity_misfit(
+        log.states,
+        log.state_names,
+        log.actions,
+        given,
+        space,
+        everywhere=log.table_rows.available is None,
+    )
+    if misfit is not None:
+        said.append(
+            f"The propensities do not fit the logged actions: {misfit}. They must be the probabilities "
+            f"of the actions that were taken; correct them, or leave them out (propensity=False) to "
+            f"have them estimated."
+        )
+    return tuple(said)
+
+
+def _few_tiny(given: FloatArray, rows: IntArray) -> list[str]:
+    """Return a sentence if a few tiny propensities outweigh all other rows by their inverses."""
+    tiny = given < _TINY * np.median(given)
+    if not 0 < tiny.mean() < _FEW or (1 / given[tiny]).sum() < (1 / given[~tiny]).sum():
+        return []
+    least, several = int(given.argmin()), tiny.sum() > 1
+    return [
+        f"Row {rows[least]} has the propensity {given[least]:.3g} (the first row is 0"
+        f"{f'; {tiny.sum()} rows are alike' if several else ''}): where a policy takes "
+        f"{'their' if several else 'its'} action, {'they weigh' if several else 'it weighs'} more than "
+        f"all others together. Correct {'them' if several else 'it'} if this is a slip."
+    ]
 
 
 class _Part(NamedTuple):
@@ -58,7 +100,7 @@ def propensity_misfit(
         label = repr(space.label(int(code)))
         weights = np.where(actions == code, 1 / propensity, 0.0)
         for each in (parts := _parts(weights, strata, np.zeros(len(weights)))):
-            if each.taken >= _ENOUGH and each.mean - 1 > max(_OFF, _ERRORS * each.error):
+            if each.taken >= _ENOUGH and each.mean - 1 > max(_MORE, _SURE * each.error):
                 share = each.taken / each.rows
                 return (
                     f"{label} was taken in {share:.1%} of {each.rows} rows{each.where}, and its "

@@ -21,6 +21,10 @@ from tailproof.arrays import (
 from tailproof.errors import LogError
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
 
+#: Smallest and largest size of the largest reward: squares and their sums are floats between them.
+REWARD_SIZES = (1e-140, 1e153)
+#: Most actions of which the majority may have been taken once.
+MOST_UNIQUE_ACTIONS = 20
 _ROUNDED = 0.02  # how far sums of probabilities may be from 1
 
 
@@ -61,6 +65,24 @@ def column(name: str, values: npt.ArrayLike, n: int, dtype: type) -> AnyArray:
         ) from error
 
 
+def check_rewards(rewards: npt.ArrayLike, n: int) -> FloatArray:
+    """Return finite rewards, (n,)."""
+    values = column("rewards", rewards, n, float)
+    require_finite("rewards", values, LogError)
+    return values
+
+
+def require_squares(rewards: FloatArray) -> None:
+    """Raise if the squares of the rewards overflow or vanish."""
+    largest = float(np.abs(rewards).max(initial=0.0))
+    if largest and not REWARD_SIZES[0] <= largest <= REWARD_SIZES[1]:
+        raise LogError(
+            f"rewards must be of a size whose squares are numbers: the largest between "
+            f"{REWARD_SIZES[0]:g} and {REWARD_SIZES[1]:g}. Got {largest:g}; give them in another unit.",
+            argument="reward",
+        )
+
+
 def check_actions(
     actions: npt.ArrayLike, n: int, action_space: Any
 ) -> tuple[AnyArray, ActionSpace]:
@@ -88,6 +110,7 @@ def check_actions(
                 f"actions must lie in 0..{space.n - 1}. Got {array[row]} at row {row} "
                 f"({such(len(outside))}); code actions 0..A-1 or pass a larger action_space."
             )
+        _require_repeated(array)
         return array, space
     array = real_matrix("actions", array)
     require_finite("actions", array, LogError)
@@ -104,6 +127,18 @@ def check_actions(
                 f"({such(rows.sum())}); clip them or widen the space."
             )
     return array, space
+
+
+def _require_repeated(actions: IntArray) -> None:
+    """Raise if most actions were taken once: then the column is an id, and nothing can be learned."""
+    different = len(np.unique(actions))
+    if different > max(len(actions) / 2, MOST_UNIQUE_ACTIONS):
+        raise LogError(
+            f"actions must repeat. Got {different:,} different actions in {len(actions):,} rows, as in "
+            f"a column of ids; name the column with the decision, group rare actions, or pass "
+            f"continuous actions as floats.",
+            argument="action",
+        )
 
 
 def labels(name: str, values: npt.ArrayLike, n: int) -> AnyArray:
@@ -188,7 +223,11 @@ def check_propensity(propensity: npt.ArrayLike, n: int, space: ActionSpace) -> F
     if len(bad):
         row = int(bad[0])
         advice = "an action that was logged had a positive probability"
-        if values.max() > highest and values.min() > 0:
+        if values.max() <= 0:
+            advice = "these look like logarithms: take their exponentials"
+        elif values.min() < 0:
+            advice = "these look like logits: turn them into probabilities"
+        elif values.max() > highest and values.min() > 0:
             advice = "probabilities are at most 1"
             if values.max() <= 100 and np.median(values) > 1:
                 advice = "these look like percentages: divide the column by 100"

@@ -35,6 +35,7 @@ from tailproof.log.folds import Bootstrap, OutOfBag, Partition, Split, Whole
 from tailproof.methods.method import Method
 from tailproof.robust.aggregates import Aggregate, Mean, MeanMinusStd, Median, Quantile
 from tailproof.robust.means import TrimmedMean
+from tailproof.robust.pooling import TailPooled
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ EVALUATION: dict[str, Row] = {
     "b-roam-mis": _row("Median of values on bootstrapped episodes.", MIS(), Bootstrap(5), Median()),
     "ips": _row("Bandits: inverse propensity scoring.", IPS()),
     "snips": _row("Bandits: self-normalised IPS.", IPS(self_normalised=True)),
+    "tail-pooled-snips": _row(
+        "Bandits: SNIPS with pooled sizes of extremes.",
+        IPS(self_normalised=True, mean=TailPooled()),
+    ),
     "clipped-ips": _row("Bandits: weights of at most 10.", IPS(reweight=Clip(10.0))),
     "shrunk-ips": _row("Bandits: weights shrunk smoothly.", IPS(reweight=Shrink(100.0))),
     "ix-ips": _row("Bandits: π/(μ + 0.01).", IPS(reweight=ImplicitExploration(0.01))),

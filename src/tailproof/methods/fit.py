@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Any
+from numbers import Real
 
 import numpy as np
 
@@ -22,15 +19,14 @@ from tailproof.errors import (
     MethodError,
     TailproofError,
 )
+from tailproof.log.budget import sample_to_budget
 from tailproof.log.folds import Folds
 from tailproof.log.horizon import time_limit, unknown_rest
-from tailproof.log.log import LogView
-from tailproof.log.stored import AnyLog, LazyLog, in_memory, sample_to_budget
+from tailproof.log.log import Log
 from tailproof.methods.method import Method
-from tailproof.parallel import Engine, Local, one_thread
+from tailproof.parallel import one_thread
 from tailproof.profile.profile import LogProfile
 from tailproof.robust.means import Cap
-from tailproof.robust.streaming import Reduction, converse, quantiles
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class Members:
     numbers: Numbers | None
 
 
-def check_gamma(gamma: float | None, log: AnyLog) -> float:
+def check_gamma(gamma: float | None, log: Log) -> float:
     """Return the discount; raise if it is not valid for this log."""
     if gamma is None:
         if log.is_bandit:
@@ -51,8 +47,10 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
             "gamma, the discount, must be given for logs of more than one step an episode: "
             "for instance gamma=0.99, or gamma=1.0 when every episode terminates."
         )
-    if not 0 <= gamma <= 1:  # NaN fails too
-        raise TailproofError(f"gamma must lie in [0, 1]. Got {gamma!r} instead.")
+    if not isinstance(gamma, Real) or isinstance(gamma, bool) or not 0 <= gamma <= 1:  # nor NaN
+        raise TailproofError(
+            f"gamma must be a number in [0, 1]. Got {gamma!r} instead.", argument="gamma"
+        )
     if gamma == 1 and not log.always_terminates:
         ends = log.ends
         raise LogError(
@@ -63,7 +61,7 @@ def check_gamma(gamma: float | None, log: AnyLog) -> float:
     return 0.0 if log.is_bandit and log.always_terminates else float(gamma)
 
 
-def require_known_rest(log: AnyLog, gamma: float) -> None:
+def require_known_rest(log: Log, gamma: float) -> None:
     """Raise if the log does not tell what follows where most episodes were cut off."""
     unknown = unknown_rest(log, gamma)
     if unknown is not None:
@@ -73,47 +71,25 @@ def require_known_rest(log: AnyLog, gamma: float) -> None:
         )
 
 
-def prepare(log: AnyLog, method: Method, engine: Engine | None = None, *, seed: int = 0) -> Any:
-    """Return the log for the method: loaded into memory if needed, with rewards clipped by `clip`.
+def prepare(log: Log, method: Method, *, seed: int = 0) -> Log:
+    """Return the log for the method, with rewards clipped by `clip`.
 
-    If the log is larger than memory, bases that can work on a sample get one, drawn with the seed.
+    Bases that need more memory than the budget of the log get a sample, drawn with the seed.
     """
-    if not isinstance(log, LogView):
+    if not isinstance(log, Log):
         raise LogError(
             f"log must be a tailproof.Log; build one with Log.from_arrays or read_log. "
             f"Got {type(log).__name__} instead."
         )
-    needs, who = method.base.capabilities.needs, type(method.base).__name__
-    if needs == "sample":
+    if method.base.capabilities.needs == "memory":
         size = getattr(getattr(method.base, "features", None), "size", None)
-        log = sample_to_budget(log, who, features=size, seed=seed)
-    elif needs == "memory":
-        log = in_memory(log, who)
+        log = sample_to_budget(log, type(method.base).__name__, features=size, seed=seed)
     if not method.clip:
         return log
     if isinstance(method.clip, str):
-        log = in_memory(log, f"clip={method.clip!r}")
         return log.with_rewards(Cap.named(method.clip).capped(log.rewards))
-    levels = [method.clip, 1 - method.clip]
-    if log.stays_on_disk:
-        return log.with_reward_limits(*reward_quantiles(log, levels, engine))
-    low, high = np.quantile(log.rewards, levels)
+    low, high = np.quantile(log.rewards, [method.clip, 1 - method.clip])
     return log.with_rewards(np.clip(log.rewards, low, high))
-
-
-def reward_quantiles(log: LazyLog, levels: Sequence[float], engine: Engine | None) -> FloatArray:
-    """Return quantiles of the rewards, in four passes over their column."""
-    within = log.without_parts()
-
-    def ask(questions: list[Reduction | None]) -> list[Any]:
-        question = partial(_about_rewards, questions[0])
-        return [(engine or Local()).map_reduce(question, log.parts, operator.add, shared=within)]
-
-    return converse([quantiles(levels, log.n_transitions)], ask)[0]
-
-
-def _about_rewards(question: Any, log: LazyLog, part: Any) -> Any:
-    return reduce(operator.add, map(question, log.rewards(part)))
 
 
 def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members:
@@ -134,7 +110,7 @@ def fit_members(task: Task, method: Method, rng: np.random.Generator) -> Members
         return Members(folds, None, method.base.estimate(task, folds, rng=fit_rng))
 
 
-def require_healthy(healthy: BoolArray, values: FloatArray, log: AnyLog, folds: Folds) -> None:
+def require_healthy(healthy: BoolArray, values: FloatArray, log: Log, folds: Folds) -> None:
     """Warn of failed folds, by name; raise if at least half of them failed."""
     bad = np.flatnonzero(~healthy)
     if len(bad) == 0:
@@ -169,12 +145,12 @@ def warn_of_a_hidden_horizon(profile: LogProfile, gamma: float) -> None:
 
 
 def warn_of_the_log(profile: LogProfile, gamma: float) -> None:
-    """Warn of ends by the clock, and of what is wrong with the states, before a policy is learned."""
+    """Warn of ends by the clock, and of what is wrong with the log, before a policy is learned."""
     warn_of_a_hidden_horizon(profile, gamma)
-    for each in profile.misleading_states:
+    for each in profile.cautions:
         warnings.warn(str(each), each.category, stacklevel=4)
 
 
-def _some_episodes(log: AnyLog, folds: Folds, member: int) -> str:
+def _some_episodes(log: Log, folds: Folds, member: int) -> str:
     ids = log.episode_ids[np.flatnonzero(folds.counts[member])]
     return f"episodes {', '.join(map(str, ids[:3]))}{', …' if len(ids) > 3 else ''}"

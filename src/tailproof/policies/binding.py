@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, as_array, such
 from tailproof.errors import LogError, PolicyError, TailproofWarning, did_you_mean, listed
-from tailproof.log.log import Log, LogView, Origin, unnamed
+from tailproof.log.log import Log, Origin, unnamed
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.validation import require_laws
 from tailproof.policies.answers import (
@@ -76,7 +76,7 @@ Policy = (
 )
 
 
-def for_log(policy: Policy | None, log: LogView) -> Any:
+def for_log(policy: Policy | None, log: Log) -> Any:
     """Return the policy as a `BoundPolicy` over the log's states and actions.
 
     Parameters
@@ -98,12 +98,11 @@ def for_log(policy: Policy | None, log: LogView) -> Any:
     if policy is None:
         return None
     bound = _bound(policy, log)
-    if isinstance(log, Log):
-        _require_available(bound, log)
+    _require_available(bound, log)
     return bound
 
 
-def _bound(policy: Any, log: LogView) -> BoundPolicy:
+def _bound(policy: Any, log: Log) -> BoundPolicy:
     if isinstance(policy, str):
         policy = policy_from_text(policy, log.action_space)
     if isinstance(policy, Mixture):
@@ -113,12 +112,12 @@ def _bound(policy: Any, log: LogView) -> BoundPolicy:
         (share, part), (rest, explores) = policy.parts
         every = StatePolicy(explores, log.action_space)
         return MixedPolicy(((share, _bound(part, log)), (rest, every)), log.action_space)
-    mask = log.table_rows.available if isinstance(log, Log) else None
+    mask = log.table_rows.available
     if isinstance(policy, Uniform) and mask is not None:
         law = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
         return RowPolicy("The uniform policy", log.action_space, law)
     if isinstance(policy, RowPolicy):
-        if len(policy.values) != require_rows(log, policy.name).table_rows.count:
+        if len(policy.values) != log.table_rows.count:
             raise PolicyError(f"{policy.name} was made for another log.")
         return policy
     if isinstance(policy, BoundPolicy):
@@ -128,7 +127,7 @@ def _bound(policy: Any, log: LogView) -> BoundPolicy:
         bound = for_names(policy, log.state_names, log.action_space, encoder=log.encoder)
     elif isinstance(bound, RowPolicy):
         return bound
-    return _with_kind_of_answer(bound, log) if isinstance(log, Log) else bound
+    return _with_kind_of_answer(bound, log)
 
 
 def _with_kind_of_answer(bound: StatePolicy, log: Log) -> StatePolicy:
@@ -290,25 +289,24 @@ class RowPolicy(BoundPolicy):
         ]  # −1 is a terminal next state, whose action is not used
 
 
-def _by_row(policy: Any, log: LogView) -> RowPolicy | None:
+def _by_row(policy: Any, log: Log) -> RowPolicy | None:
     """Return a column, array or logging policy as a policy by row; None for other policies."""
     if isinstance(policy, Logged):
-        return _logged(require_rows(log, "logged"))
+        return _logged(log)
     if isinstance(policy, Column):
-        return _column(policy.name, require_rows(log, f"Column({policy.name!r})"))
+        return _column(policy.name, log)
     plain = isinstance(policy, np.ndarray | list | tuple)
     sized = hasattr(policy, "__array__") and hasattr(policy, "__len__") and not callable(policy)
     if not (plain or sized):
         return None
-    known = require_rows(log, "An array")
-    origin, name = known.table_rows, f"The {type(policy).__name__}"
+    origin, name = log.table_rows, f"The {type(policy).__name__}"
     if len(policy) != origin.count:
         raise PolicyError(
             f"{name} of what the policy does must have an entry for each of the {origin.count} rows of "
             f"the log's table. Got {len(policy)}."
         )
     require_index(policy, origin, PolicyError)
-    return row_policy(policy, known, name, of_table=not plain)
+    return row_policy(policy, log, name, of_table=not plain)
 
 
 def row_policy(answers: Any, log: Log, name: str, *, of_table: bool = False) -> RowPolicy:
@@ -341,16 +339,6 @@ def row_policy(answers: Any, log: Log, name: str, *, of_table: bool = False) -> 
     codes = codes.astype(np.intp)
     _require_known(codes == ABSENT, log, name)
     return RowPolicy(name, space, codes)
-
-
-def require_rows(log: LogView, who: str) -> Log:
-    """Return the log; raise an error if it is not in memory."""
-    if isinstance(log, Log):
-        return log
-    raise PolicyError(
-        f"{who} is a policy by row, which needs the log in memory. Read it with lazy=False, or write "
-        f"the policy as a function of the states."
-    )
 
 
 def _column(pattern: str, log: Log) -> RowPolicy:
@@ -562,22 +550,20 @@ def _wants_names(rule: Rule, states: FloatArray) -> bool:
     return any(_UNNAMED in str(each.message) for each in caught)
 
 
-def _by_rule(policy: Any, log: LogView) -> RowPolicy | StatePolicy | None:
+def _by_rule(policy: Any, log: Log) -> RowPolicy | StatePolicy | None:
     """Return a function or model bound to this log; None for other policies."""
     rule = Rule.of(policy)
     if rule is None:
         return None
     frame = rule.frame
     if frame is None:
-        blank = np.zeros((2, len(log.state_names)))
-        frame = _wants_names(rule, log.states[:2] if isinstance(log, Log) else blank)
-    if isinstance(log, Log):
-        table = log.table_rows.table
-        if frame and table is not None:
-            if rule.within(table.names):
-                return _on_rows(rule, log)
-            if not rule.within(log.state_names):
-                rule.require(table.names)
+        frame = _wants_names(rule, log.states[:2])
+    table = log.table_rows.table
+    if frame and table is not None:
+        if rule.within(table.names):
+            return _on_rows(rule, log)
+        if not rule.within(log.state_names):
+            rule.require(table.names)
     if not frame and rule.ask is policy:
         return StatePolicy(policy, log.action_space)  # a function of an array needs no conversion
     return StatePolicy(OnStates(rule, log.state_names, frame, log.action_space), log.action_space)

@@ -5,38 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import Any
 
 import numpy as np
 import scipy  # its parts are imported on first use
 
-from tailproof.arrays import FloatArray, IntArray
+from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.errors import Caution
 from tailproof.log.horizon import predicted_by_others
 from tailproof.log.log import Log
-from tailproof.log.stored import AnyLog, LazyLog, action_counts
 from tailproof.rules import RULES
 
-_ROWS = 20_000  # most rows in which the policy is evaluated
+_ROWS = 20_000  # most rows in which the policy is evaluated, and regions are sought
 _COLUMNS = 50  # most state columns to check
 _FEW_VALUES = 12  # most values of a column for one region per value
 _BINS = 10  # quantile regions of other columns
-_NAMED = 3  # most regions to report
+_NAMED = 3  # most holes to report
+_DEPTH = 4  # of the tree that looks for holes in several columns
+_NEW = 0.5  # least share of a hole's rows that is in no hole reported before
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
-    """A state column in ranges, and how often each action was logged in them."""
+class Hole:
+    """A region of the states in which an action was never logged though it is common elsewhere."""
 
-    name: str
-    edges: list[tuple[float, float]]  # of each range
-    counts: IntArray  # (ranges, A)
-    of_probe: IntArray  # (m,) the range of each probed row
-
-    @property
-    def sizes(self) -> IntArray:
-        """Rows in each range, (ranges,)."""
-        return np.asarray(self.counts.sum(axis=1))
+    action: int
+    place: str  # the region in words
+    where: BoolArray  # (n,) the rows in it
 
 
 def probed_rows(log: Log) -> IntArray:
@@ -44,48 +40,135 @@ def probed_rows(log: Log) -> IntArray:
     return np.arange(0, log.n_transitions, max(1, log.n_transitions // _ROWS))
 
 
-def regions_of(log: Log) -> Iterator[Region]:
-    """Yield the ranges of the first 50 state columns."""
+def holes_of(log: Log) -> Iterator[Hole]:
+    """Yield the holes of a log: ranges of the first 50 state columns, and leaves of a tree.
+
+    The tree predicts the action from all columns and is grown on half of the rows; the other half
+    counts the actions in its leaves, so that a region is not chosen for what it lacks by chance.
+    """
+    overall = np.bincount(log.actions, minlength=log.n_actions) / log.n_transitions
     probed = probed_rows(log)
     for j, name in enumerate(log.state_names[:_COLUMNS]):
         edges, region = _ranges(log.states[:, j], probed)
-        places = region * log.n_actions + log.actions
-        counts = np.bincount(places, minlength=len(edges) * log.n_actions)
-        yield Region(name, edges, counts.reshape(len(edges), log.n_actions), region[probed])
+        counts = _counts(region, log.actions, (len(edges), log.n_actions))
+        for action in np.flatnonzero((overall > 0) & (counts == 0).any(axis=0)).tolist():
+            for is_empty, run in groupby(
+                range(len(edges)), key=(counts[:, action] == 0).tolist().__getitem__
+            ):
+                there = list(run)
+                (low, _), (_, high), size = edges[there[0]], edges[there[-1]], counts[there].sum()
+                least = RULES.hole_rows if low == high else RULES.hole_range
+                if is_empty and size >= least and overall[action] * size >= RULES.hole_expected:
+                    place = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+                    yield Hole(action, f"{name} is {place}", np.isin(region, there))
+    yield from _holes_in_leaves(log, probed, overall)
 
 
-def coverage(task: Task, some: Log, regions: Sequence[Region]) -> tuple[Caution, ...]:
+def _holes_in_leaves(log: Log, probed: IntArray, overall: FloatArray) -> Iterator[Hole]:
+    """Yield the leaves of a tree in which an action was never logged."""
+    states, actions = log.states[probed], log.actions[probed]
+    if len(probed) < 4 * RULES.hole_range or len(np.unique(actions)) < 2:
+        return
+    place = np.argsort(np.lexsort((log.rewards[probed], *states.T)))  # whatever the order of rows
+    grows = place % 2 == 0
+    from sklearn.tree import DecisionTreeClassifier  # slow to import
+
+    tree = DecisionTreeClassifier(
+        criterion="entropy", max_depth=_DEPTH, min_samples_leaf=RULES.hole_range, random_state=0
+    ).fit(states[grows], actions[grows])
+    leaf = tree.apply(states)
+    shape = tree.tree_.node_count, log.n_actions
+    counts = _counts(leaf, actions, shape)  # by both halves: none may have it
+    held_out = _counts(leaf[~grows], actions[~grows], shape).sum(axis=1)
+    enough = (held_out[:, None] >= RULES.hole_range) & (
+        overall * held_out[:, None] >= RULES.hole_expected
+    )
+    found = np.argwhere((counts == 0) & enough)
+    if len(found) == 0:
+        return
+    leaf_of_row, paths = tree.apply(log.states), _paths(tree.tree_, log.state_names)
+    for node, action in found.tolist():
+        yield Hole(action, paths[node], leaf_of_row == node)
+
+
+def _paths(tree: Any, names: Sequence[str]) -> dict[int, str]:
+    """Return the leaves of a tree of scikit-learn in words."""
+    found, open_nodes = {}, [(0, dict[int, tuple[float, float]]())]
+    while open_nodes:
+        node, within = open_nodes.pop()
+        left, right = tree.children_left[node], tree.children_right[node]
+        if left < 0:
+            found[node] = " and ".join(
+                f"{names[j]} is "
+                + (
+                    f"at most {high:.4g}"
+                    if low == -np.inf
+                    else f"above {low:.4g}" + ("" if high == np.inf else f" and at most {high:.4g}")
+                )
+                for j, (low, high) in within.items()
+            )
+            continue
+        j, edge = int(tree.feature[node]), float(tree.threshold[node])
+        low, high = within.get(j, (-np.inf, np.inf))
+        open_nodes += [(left, within | {j: (low, edge)}), (right, within | {j: (edge, high)})]
+    return found
+
+
+def _counts(region: IntArray, actions: IntArray, shape: tuple[int, int]) -> IntArray:
+    """Return how often each action was taken in each region, (regions, A)."""
+    return np.bincount(region * shape[1] + actions, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def unlogged(log: Log, holes: Sequence[Hole]) -> BoolArray:
+    """Return which actions were never logged in states like those of each row, (n, A)."""
+    counts = np.bincount(log.actions, minlength=log.n_actions)
+    found = np.tile(counts == 0, (log.n_transitions, 1))
+    for hole in holes:
+        found[hole.where, hole.action] = True
+    return found
+
+
+def coverage(task: Task, some: Log, holes: Sequence[Hole]) -> tuple[Caution, ...]:
     """Return cautions about the policy's actions that the log does not cover.
 
-    These are actions that were never logged, and regions of a state column in which an action of the
-    policy was never logged although it is common elsewhere. `some` is the log or, if it stays on disk,
-    some of its episodes; `regions` are those of `some`.
+    These are actions that were never logged, and holes in which the policy takes the action. Together
+    they void the answer if they are more than a share `RULES.void` of what the policy does. `some` is
+    the log or, if it stays on disk, some of its episodes; `holes` are those of `some`.
     """
     log, rows = task.log, probed_rows(some)
-    if some is log and len(rows) == log.n_transitions:
-        chances = here = task.action_probabilities
+    if some is log:
+        here = task.action_probabilities[rows]
     else:
-        places = some.table_rows.rows[rows]
-        chances = here = task.acts.probabilities(some.states[rows], places)
+        here = task.acts.probabilities(some.states[rows], some.table_rows.rows[rows])
+    chances = here
     if task.initial_states is not None and task.initial_rows is None:  # not states of the log
         begins = task.initial_states[:: max(1, len(task.initial_states) // _ROWS)]
         chances = np.concatenate([here, task.acts.probabilities(begins)])
     share = chances.mean(axis=0)
-    unlogged = (action_counts(log) == 0) & (share > 0)
-    void = float(share[unlogged].sum()) > RULES.void
-    found = [
-        Caution(
-            "overlap",
-            f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but "
-            f"the log never does: nothing is known of its value, and the critics assume zero.",
-            void,
-        )
-        for action in np.flatnonzero(unlogged).tolist()
+    never = (log.action_counts == 0) & (share > 0)
+    said = [
+        f"The policy takes action {_label(log, action)} with probability {share[action]:.2g} but "
+        f"the log never does: nothing is known of its value, and the critics assume zero."
+        for action in np.flatnonzero(never).tolist()
     ]
-    holes = (hole for region in regions for hole in _holes(some, region, here))
-    largest = sorted(holes, key=lambda hole: -hole[0])[:_NAMED]
-    most = RULES.void * some.n_transitions
-    return (*found, *(Caution("overlap", said, rows > most) for rows, said in largest))
+    taken = [(float(here[hole.where[rows], hole.action].sum()), hole) for hole in holes]
+    reported = np.zeros((len(rows), log.n_actions), dtype=bool)
+    named = 0
+    for often, hole in sorted(taken, key=lambda each: -each[0]):
+        there = hole.where[rows]
+        if often < RULES.hole_policy * there.sum() or often == 0:
+            continue
+        is_new = not reported[there, hole.action].mean() > 1 - _NEW
+        reported[there, hole.action] = True
+        if is_new and named < _NAMED:
+            named += 1
+            said.append(
+                f"Where {hole.place} ({int(hole.where.sum()):,} rows) the policy takes action "
+                f"{_label(log, hole.action)} in {often / there.sum():.0%}, but the log never does: "
+                f"nothing there says what it is worth."
+            )
+    unknown = float((here * reported).sum() / len(rows)) + float(share[never].sum())
+    return tuple(Caution("overlap", each, unknown > RULES.void) for each in said)
 
 
 def too_few_rows(found: PolicyOnLog | None) -> tuple[Caution, ...]:
@@ -101,39 +184,13 @@ def too_few_rows(found: PolicyOnLog | None) -> tuple[Caution, ...]:
     return (Caution("overlap", said, voids=True),)
 
 
-def some_episodes(log: LazyLog) -> Log:
-    """Return evenly spaced episodes with about 20,000 rows."""
-    allowed = min(_ROWS, int(log.memory_budget * log.n_transitions / log.bytes_in_memory))
+def some_episodes(log: Log) -> Log:
+    """Return the log, or evenly spaced episodes of a mapped one with about 20,000 rows."""
+    if log.budget is None:
+        return log
+    allowed = min(_ROWS, int(log.budget * log.n_transitions / log.bytes_in_memory))
     every = max(1, -(-log.n_transitions // max(allowed, 1)))
-    return log.take(np.arange(0, log.n_episodes, every), count_actions=False).load()
-
-
-def _holes(log: Log, region: Region, chances: FloatArray) -> Iterator[tuple[float, str]]:
-    """Yield the ranges of a column in which the policy's action was never logged.
-
-    Each is a pair: how often the policy takes the action there, and a sentence. `chances` are the
-    policy's probabilities at the probed rows, (m, A).
-    """
-    edges, size, counts = region.edges, region.sizes, region.counts
-    overall = counts.sum(axis=0) / log.n_transitions
-    asked = np.maximum(np.bincount(region.of_probe, minlength=len(edges)), 1)
-    for action in np.flatnonzero((overall > 0) & (counts == 0).any(axis=0)).tolist():
-        own = np.bincount(region.of_probe, chances[:, action], minlength=len(edges)) / asked
-        empty = (counts[:, action] == 0) & (own >= RULES.hole_policy)
-        for is_empty, run in groupby(range(len(edges)), key=empty.__getitem__):
-            there = list(run)
-            (low, _), (_, high), count = edges[there[0]], edges[there[-1]], size[there].sum()
-            least = RULES.hole_rows if low == high else RULES.hole_range
-            enough = count >= least and overall[action] * count >= RULES.hole_expected
-            if is_empty and enough:
-                share = float(np.average(own[there], weights=size[there]))
-                place = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-                yield (
-                    count * share,
-                    f"Where {region.name} is {place} ({count:,} rows) the policy takes action "
-                    f"{_label(log, action)} in {share:.0%}, but the log never does: nothing there "
-                    f"says what it is worth.",
-                )
+    return log if every == 1 else log.take(np.arange(0, log.n_episodes, every))
 
 
 def _ranges(column: FloatArray, probed: IntArray) -> tuple[list[tuple[float, float]], IntArray]:
@@ -149,7 +206,7 @@ def _ranges(column: FloatArray, probed: IntArray) -> tuple[list[tuple[float, flo
     return [(float(each),) * 2 for each in values], np.searchsorted(values, column)
 
 
-def _label(log: AnyLog, action: int) -> str:
+def _label(log: Log, action: int) -> str:
     return str(log.action_space.label(action))  # type: ignore[union-attr]
 
 
@@ -160,10 +217,8 @@ _EXPLAINS = 0.1  # least share of a late reward's variance that earlier actions 
 _SURPRISING = 5.0  # … and least number of its standard errors
 
 
-def misleading_states(log: AnyLog) -> tuple[Caution, ...]:
-    """Return what is wrong with the states of a log in memory."""
-    if not isinstance(log, Log):
-        return ()
+def misleading_states(log: Log) -> tuple[Caution, ...]:
+    """Return what is wrong with the states of a log."""
     codes = (Caution("missing_code", text) for text in _missing_codes(log))
     hidden = (Caution("hidden_state", text, voids=True) for text in _hidden_history(log))
     return (*codes, *hidden)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from tailproof.arrays import BoolArray
 from tailproof.critics.task import Task, some_groups
 from tailproof.errors import Caution
 from tailproof.log.horizon import ends_by_the_clock, with_step
 from tailproof.log.log import Log
-from tailproof.log.stored import AnyLog, action_counts
+from tailproof.log.misfit import doubtful_propensities
+from tailproof.log.validation import require_squares
 from tailproof.profile.checks import (
-    Region,
+    Hole,
     coverage,
+    holes_of,
     misleading_states,
-    regions_of,
     some_episodes,
+    unlogged,
 )
 from tailproof.profile.one_step import OneStepRows
 from tailproof.profile.shape import RewardFit, RewardShape, measure
@@ -39,20 +42,14 @@ class LogProfile:
     >>> estimate = evaluate(profile, world.target(), gamma=0.99)
     """
 
-    def __init__(self, log: AnyLog) -> None:
+    def __init__(self, log: Log) -> None:
         self.log = log
         self._one_step: dict[int, OneStepRows] = {}
         self._samples: dict[tuple[int, int], LogProfile] = {}
 
-    def of(self, log: AnyLog) -> LogProfile:
+    def of(self, log: Log) -> LogProfile:
         """Return the profile of a log that was made from this one: this profile if it is the same."""
         return self if log is self.log else LogProfile(log)
-
-    @property
-    def in_memory(self) -> Log:
-        """The log, in memory."""
-        log = self.log
-        return log if isinstance(log, Log) else log.load()
 
     @cached_property
     def ends_by_the_clock(self) -> bool:
@@ -60,14 +57,20 @@ class LogProfile:
         return ends_by_the_clock(self.log)
 
     @cached_property
+    def _with_squares(self) -> Log:
+        """The log, if the squares of its rewards are numbers."""
+        require_squares(self.log.rewards)
+        return self.log
+
+    @cached_property
     def rewards(self) -> RewardFit:
         """A robust regression of the rewards on state and action, and the shape of its residuals."""
-        return measure(self.in_memory)
+        return measure(self._with_squares)
 
     @cached_property
     def timed_rewards(self) -> RewardFit:
         """The same with the step added to the states."""
-        return measure(with_step(self.in_memory))
+        return measure(with_step(self._with_squares))
 
     @cached_property
     def reward_shape(self) -> RewardShape:
@@ -75,7 +78,7 @@ class LogProfile:
 
         That of a one-step log with more than 200,000 rows is measured on a sample of them.
         """
-        log = self.in_memory
+        log = self._with_squares
         if log.is_bandit:  # the regression itself is not needed again
             return measure(some_groups(log, RULES.settled, seed=0)).shape
         return (self.timed_rewards if self.ends_by_the_clock else self.rewards).shape
@@ -83,32 +86,46 @@ class LogProfile:
     @cached_property
     def misleading_states(self) -> tuple[Caution, ...]:
         """What is wrong with the states."""
-        return misleading_states(self.log)
+        return misleading_states(some_episodes(self.log))
 
     @cached_property
-    def _probe(self) -> tuple[Log, tuple[Region, ...]]:
-        """The log, or some episodes of one on disk, and the ranges of its state columns."""
-        some = self.log if isinstance(self.log, Log) else some_episodes(self.log)
-        return some, tuple(regions_of(some))
+    def cautions(self) -> tuple[Caution, ...]:
+        """What is wrong with the states and the propensities, whatever the policy."""
+        doubts = doubtful_propensities(self._some) if self.log.has_propensity else ()
+        return *self.misleading_states, *(Caution("propensities", each) for each in doubts)
+
+    @cached_property
+    def _some(self) -> Log:
+        """The log, or some episodes of one on disk."""
+        return some_episodes(self.log)
+
+    @cached_property
+    def _holes(self) -> tuple[Hole, ...]:
+        """Where actions were never logged though they are common elsewhere."""
+        return tuple(holes_of(self._some))
+
+    @property
+    def unlogged(self) -> BoolArray:
+        """Which actions were never logged in states like that of each row, (n, A)."""
+        whole = self._some is self.log
+        return unlogged(self.log, self._holes if whole else tuple(holes_of(self.log)))
 
     def coverage(self, task: Task) -> tuple[Caution, ...]:
         """Return cautions about the actions of the task's policy that the log does not cover."""
         log = self.log
         if not log.is_discrete:
             return ()
-        if log.stays_on_disk and action_counts(log).all():
-            return ()  # checking regions is not worth a pass over a log on disk
-        return coverage(task, *self._probe)
+        return coverage(task, self._some, self._holes)
 
     def one_step(self, key: int) -> OneStepRows:
         """Return the rows of a one-step log in an order set by the key, with models of the reward."""
         if key not in self._one_step:
-            self._one_step = {key: OneStepRows.of(self.in_memory, key)}
+            self._one_step = {key: OneStepRows.of(self._with_squares, key)}
         return self._one_step[key]
 
     def sample(self, rows: int, seed: int) -> LogProfile:
         """Return the profile of random groups of episodes with about this many rows."""
         if (rows, seed) not in self._samples:
-            some = some_groups(self.in_memory, rows, seed=seed)
+            some = some_groups(self.log, rows, seed=seed)
             self._samples = {(rows, seed): self.of(some)}
         return self._samples[rows, seed]

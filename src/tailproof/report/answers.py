@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailproof.doors.decisive import decisive_units
-from tailproof.doors.verdict import GainVerdict, upper_bound
+from tailproof.doors.verdict import GainVerdict, upper_bound, verdict_on
 from tailproof.errors import Caution, LevelError
 from tailproof.files import plain
 from tailproof.log.spaces import Discrete
@@ -30,6 +30,7 @@ from tailproof.report.blocks import (
     Table,
     table,
 )
+from tailproof.report.decisions import hidden_reason
 from tailproof.report.figures import (
     comparison_figure,
     decisive_figure,
@@ -38,6 +39,8 @@ from tailproof.report.figures import (
     hill_figure,
     influence_figure,
     k_path_figure,
+    parts_figure,
+    pooling_figure,
     residual_figure,
     returns_figure,
     share_figure,
@@ -46,6 +49,7 @@ from tailproof.report.figures import (
     weights_figure,
 )
 from tailproof.report.text import Quantity, count, method_text, number, percent, signed, versions
+from tailproof.robust.gains import PairedGain
 from tailproof.robust.intervals import Bound, Interval
 
 if TYPE_CHECKING:
@@ -54,7 +58,9 @@ if TYPE_CHECKING:
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.learned import ConstantAction, Learned
     from tailproof.log.log import Log
-    from tailproof.robust.gains import FoldGain, PairedGain
+    from tailproof.robust.gains import FoldGain, PooledGain
+    from tailproof.robust.parts import GainParts, Part
+    from tailproof.robust.pooling import PooledPath
     from tailproof.robust.tails import TailIndex
 
 _SURELY = 1 - 1e-9  # share of the rows in which a constant takes its action
@@ -77,7 +83,7 @@ class ReadGain:
     gains hold together.
     """
 
-    gain: PairedGain | FoldGain | JudgedGain
+    gain: PairedGain | FoldGain | JudgedGain | PooledGain
     quantity: Quantity
     level: float
     own: float
@@ -116,6 +122,8 @@ class ReadGain:
     def sentence(self, name: str, *, than: str = "what was logged") -> str:
         """Return the sentence that stands alone."""
         quantity, confident = self.quantity, f"{percent(self.level)} confidence"
+        if self.verdict.void:
+            return unknown(quantity, name)
         if self.change == 0:
             return f"{name} would {quantity.verb} as much per {quantity.per} as {than}."
         about = f"about {quantity.more(self.change)} per {quantity.per} than {than}"
@@ -131,6 +139,8 @@ class ReadGain:
 
     def cells(self) -> tuple[str, str, str, str]:
         """Return the change, its bounds and the verdict, for a table."""
+        if self.verdict.void:
+            return "unknown", "none", "none", str(self.verdict)
         change = f"{signed(self.change)} ({self.share})" if self.share else signed(self.change)
         low, high = ("none", "none") if self.ends is None else map(signed, self.ends)
         return change, low, high, str(self.verdict)
@@ -138,6 +148,8 @@ class ReadGain:
     def totals(self, times: int) -> Note:
         """Return what the gain adds up to over so many rows or episodes."""
         quantity = self.quantity
+        if self.verdict.void:
+            return Note(f"Over {count(times, quantity.per)}: unknown.")
         said = f"Over {count(times, quantity.per)}: about {quantity.more(times * self.change)}"
         if self.verdict.word in ("better", "worse"):
             return Note(f"{said} (at least {quantity.amount(times * self.nearest)}).")
@@ -173,6 +185,34 @@ class ReadEstimate:
 
     estimate: Estimate
     level: float = 0.9
+    sizes_within: float | None = None  # by how much sizes may differ, in a labelled interval
+
+    def _sized(self) -> PooledGain:
+        gain = self.estimate.gain
+        if not isinstance(gain, PairedGain):
+            raise LevelError("Sizes of extremes are pooled by rows, and this method has folds.")
+        assert self.sizes_within is not None
+        return gain.sizes_within(self.sizes_within)
+
+    def sized(self) -> Note:
+        """Return the difference if sizes are alike up to a share, labelled, or why there is none."""
+        try:
+            gain = self._sized()
+        except LevelError as error:
+            return Note(str(error), "warn")
+        verdict = verdict_on(gain, level=self.level, cautions=self.estimate.cautions)
+        read = ReadGain(gain, self.quantity, self.level, self.level, verdict)
+        low, high = map(signed, read.ends or (math.nan, math.nan))
+        return Note(
+            f"If sizes of extremes differ by at most {percent(gain.within)} between the policies: "
+            f"{low} to {high}, {percent(self.level)} confidence on each side ({verdict})."
+        )
+
+    @property
+    def parts(self) -> GainParts | None:
+        """How often × how large; None where the gain is not split."""
+        gain = self.estimate.gain
+        return gain.parts if isinstance(gain, PairedGain) else None
 
     @cached_property
     def quantity(self) -> Quantity:
@@ -247,6 +287,9 @@ class ReadEstimate:
             "difference": estimate.gain.interval,
             "bound of the difference": estimate.gain.lower_bound,
         }
+        if self.sizes_within is not None:
+            label = f"difference, sizes within {percent(self.sizes_within)}"
+            asked[label] = lambda level: self._sized().interval(level)
         if estimate.choice is None and estimate.folds.declined is None:
             asked |= {
                 "value, by Student's t": lambda level: estimate.interval(level, kind="t"),
@@ -270,31 +313,71 @@ class ReadEstimate:
 
 
 def estimate_answer(
-    estimate: Estimate, *, name: str = "The policy", level: float = 0.9, times: int | None = None
+    estimate: Estimate,
+    *,
+    name: str = "The policy",
+    level: float = 0.9,
+    times: int | None = None,
+    sizes_within: float | None = None,
 ) -> Answer:
-    """Return the blocks of an estimate."""
-    read = ReadEstimate(estimate, level)
+    """Return the blocks of an estimate; `sizes_within` adds the interval that assumes alike sizes."""
+    read = ReadEstimate(estimate, level, sizes_within)
     gain = read.gain
     headline = Headline(gain.sentence(name), str(gain.verdict), _mood(gain.verdict))
     blocks: list[Block | Section] = [headline, read.facts()]
     if gain.verdict.void:
         sections = [method_section(read)]
         reasons = tuple(dict.fromkeys(_title(str(each)) for each in gain.verdict.cautions))
-        return (_unknown(read, name), Points(reasons), *sections)
+        return (headline, Points(reasons), *sections)
     if limit := limits_most(read):
         blocks.append(Note(limit))
+    if read.parts is not None:
+        blocks.append(Note(parts_text(read.parts, level)))
+    if sizes_within is not None:
+        blocks.append(read.sized())
+    if said := hidden_reason(estimate, level):
+        blocks.append(Note(said))
     if times is not None:
         blocks.append(gain.totals(times))
     blocks.append(value_figure(read, name))
-    decides = decisive_section(read)
-    return (*blocks, *([decides] if decides else []), method_section(read))
+    sections = [each for each in (parts_section(read), decisive_section(read)) if each]
+    return (*blocks, *sections, method_section(read))
 
 
-def _unknown(read: ReadEstimate, name: str) -> Headline:
-    """Return the headline of an answer that a caution voids."""
-    what = f"{read.quantity.name} {name} would have" if read.quantity.verb == "have" else ""
-    what = what or f"{name} would {read.quantity.verb}"
-    return Headline(f"This log cannot tell how much {what}.", "cannot tell", "warn")
+def parts_text(parts: GainParts, level: float) -> str:
+    """Return how often × how large in one sentence."""
+
+    def change(part: Part) -> str:
+        found = part.relative_interval(level)
+        value, low, high = (f"{100 * x:+.0f}" for x in (part.relative, found.low, found.high))
+        return f"{value} % ({low} to {high})"
+
+    return (
+        f"How often: events per row {change(parts.often)}; how large: size per event "
+        f"{change(parts.size)}, {percent(level)} intervals."
+    )
+
+
+def parts_section(read: ReadEstimate) -> Section | None:
+    """Return how often × how large, and where the sign would change; None if there are no parts."""
+    parts = read.parts
+    if parts is None:
+        return None
+    found = parts.tipping_interval(read.level)
+    tipping, low, high = (100 * x for x in (parts.tipping_point, found.low, found.high))
+    which = "smaller" if tipping < 0 else "larger"
+    said = (
+        f"The sign of the difference would change if events under the policy were {abs(tipping):.0f} % "
+        f"{which} than in the log ({low:+.0f} to {high:+.0f} %). {parts_text(parts, read.level)}"
+    )
+    blocks = (Note(said), parts_figure(read, parts))
+    return Section("parts", "How often × how large", blocks, "Parts")
+
+
+def unknown(quantity: Quantity, name: str) -> str:
+    """Return the sentence of an answer that a caution voids."""
+    what = f"{quantity.name} {name} would have" if quantity.verb == "have" else ""
+    return f"This log cannot tell how much {what or f'{name} would {quantity.verb}'}."
 
 
 _DECIDES = 0.1  # least share of a difference that one row makes up, to be mentioned
@@ -543,12 +626,11 @@ def constant_text(constant: ConstantAction, learned: Learned, read: ReadEstimate
 
 
 def _logged_shares(learned: Learned) -> dict[str, float]:
-    from tailproof.log.stored import action_counts  # not needed without a log
 
     log, space = learned.held_out, learned.action_space
     if log is None or not isinstance(space, Discrete):
         return {}
-    shares = action_counts(log) / log.n_transitions
+    shares = log.action_counts / log.n_transitions
     return {space.label(action): float(share) for action, share in enumerate(shares)}
 
 
@@ -587,6 +669,9 @@ def comparison_answer(
         )
     if times is not None:
         blocks.append(gain.totals(times))
+    said = hidden_reason(shown.estimate, comparison.gate_level)
+    if said and comparison.baseline_rival is None:
+        blocks.append(Note(said))
     if comparison.notes:
         blocks.append(Points(comparison.notes))
     if pairs:
@@ -603,11 +688,12 @@ def ranking_table(comparison: Comparison) -> Table:
         (each.value, each.name, *read_candidate(each, comparison).cells())
         for each in comparison.candidates
     ]
+    void = {each.name for each in comparison.candidates if each.gain.verdict.void}
     rows.append((base, comparison.baseline, "", "", "", ""))
     return table(
         ("policy", "value", "difference", "at least", "at most", "verdict"),
         [
-            (name, number(quantity.shown(value)), *rest)
+            (name, "unknown" if name in void else number(quantity.shown(value)), *rest)
             for value, name, *rest in sorted(rows, key=lambda row: -row[0])
         ],
         caption=f"{quantity.title}; bounds of all differences hold together with "
@@ -716,22 +802,42 @@ def diagnosis_answer(diagnosis: Diagnosis) -> Answer:
     """Return the blocks of a diagnosis."""
     verdict, influence = diagnosis.verdict, diagnosis.influence
     facts = [
-        Fact("rows", f"{diagnosis.transitions:,}", f"{count(diagnosis.episodes, 'episode')}"),
-        Fact("one observation", verdict.unit, f"{verdict.units:,} of them"),
-        Fact("variance of the rewards", diagnosis.tails["rewards"].variance.exists),
-        Fact("plain average", number(influence.value), influence.estimator),
+        Fact("rows", f"{diagnosis.transitions:,}", _units(diagnosis)),
+        Fact("plain average", number(influence.value)),
+        Fact("variance of the rewards exists:", diagnosis.tails["rewards"].variance.exists),
     ]
     heavy = verdict.tails != "light"
     blocks: list[Block | Section] = [
         Headline(verdict.summary, mood="warn" if heavy else "good"),
         Facts(tuple(facts)),
+        *([Note(influence_sentence(diagnosis))] if influence.episodes else []),
         log_section(diagnosis),
         Section("tails", "How heavy the tails are", (tail_table(diagnosis),), "Tails"),
     ]
     if influence.episodes:
-        said = (Note(influence_sentence(diagnosis)), influence_figure(diagnosis))
-        blocks.append(Section("influence", f"Which {diagnosis.noun}s decide", said, "Influence"))
+        title = f"Which {diagnosis.noun}s decide"
+        blocks.append(Section("influence", title, (influence_figure(diagnosis),), "Influence"))
+    if diagnosis.pooling is not None and len(diagnosis.pooling.gains) > 1:
+        blocks.append(pooling_section(diagnosis.pooling))
     return tuple(blocks)
+
+
+def pooling_section(path: PooledPath) -> Section:
+    """Return the gain against the size at which pooling begins."""
+    begins = f"at about {number(path.begins)}" if math.isfinite(path.begins) else "nowhere"
+    said = (
+        f"The gain over what was logged is {signed(path.plain)} without pooling, "
+        f"{signed(float(path.gains[0]))} by how often alone, and {signed(path.gain)} averaged by risk; "
+        f"pooling begins {begins}."
+    )
+    blocks = (Note(said), pooling_figure(path))
+    return Section("pooling", "Where sizes of extremes are pooled", blocks, "Pooling")
+
+
+def _units(diagnosis: Diagnosis) -> str:
+    """Return what is counted as independent, where that is not the row; empty otherwise."""
+    verdict = diagnosis.verdict
+    return "" if verdict.units == diagnosis.transitions else count(verdict.units, verdict.unit)
 
 
 def log_section(diagnosis: Diagnosis, estimate: Estimate | None = None) -> Section:
@@ -776,10 +882,12 @@ def influence_sentence(diagnosis: Diagnosis) -> str:
     every = ""
     if math.isfinite(found.value_without_all):
         listed = count(len(found.episodes), noun)
-        every = f", and without the {listed} below {number(found.value_without_all)}"
+        every = (
+            f", and without the {listed} with the largest effects {number(found.value_without_all)}"
+        )
     return (
-        f"The plain estimate (by {found.estimator}) is {number(found.value)}. Without {noun} "
-        f"{first.episode} it would be {number(first.value_without)}{every}."
+        f"The plain estimate (by {found.estimator}) is {number(found.value)}. Without "
+        f"{first.name} it would be {number(first.value_without)}{every}."
     )
 
 

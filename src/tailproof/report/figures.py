@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tailproof.doors.decisive import DecisiveUnit
     from tailproof.doors.diagnose import Diagnosis, KPath
     from tailproof.report.answers import ReadEstimate
+    from tailproof.robust.parts import GainParts
+    from tailproof.robust.pooling import PooledPath
     from tailproof.robust.tails import ResidualMonitor, TailIndex, TailPath
 
 
@@ -73,6 +75,76 @@ def value_figure(read: ReadEstimate, name: str) -> Figure:
         numbers=table(
             ("policy", "value", "from", "to"),
             [(row.name, row.value, *finite(row.low, row.high)) for row in rows],
+        ),
+    )
+
+
+def parts_figure(read: ReadEstimate, parts: GainParts) -> Figure:
+    """Return the relative change of how often and how large, with their intervals."""
+    rows, numbers = [], []
+    for part in (parts.often, parts.size):
+        found, own = part.relative_interval(read.level), part.interval(read.level)
+        value, low, high = (100 * x for x in (part.relative, found.low, found.high))
+        tip = f"{part.name}: {value:+.0f} %, {low:+.0f} to {high:+.0f} %"
+        rows.append(IntervalRow(name=part.name, value=value, low=low, high=high, tip=tip))
+        gain, *ends = (part.gain, *read.quantity.ends(own.low, own.high))
+        shown = (number(part.policy), number(part.logged), f"{value:+.0f} %")
+        numbers.append((part.name, *shown, *finite(read.quantity.shown(gain), *ends)))
+
+    def draw(width: float) -> Axes:
+        axes = rows_axes([row.name for row in rows], width=width)
+        draw_intervals(axes, rows, line=(0.0, "as logged", "muted"))
+        name_axes(axes, x="change from what was logged, %")
+        return axes
+
+    return Figure(
+        key="parts",
+        draw=draw,
+        alt=f"{'; '.join(row.tip for row in rows)} ({percent(read.level)} intervals).",
+        caption="How much more often something happens under the policy, and how much larger it is. "
+        "The two parts of the difference add up to it; their intervals need no pooled tails.",
+        numbers=table(
+            ("part", "policy", "logged", "change", "part of the difference", "from", "to"), numbers
+        ),
+    )
+
+
+def pooling_figure(path: PooledPath) -> Figure:
+    """Return the gain against the size at which pooling begins, with a 90 % band."""
+    starts = np.abs(path.starts)
+    places = np.arange(len(starts))
+    reach = 1.6449 * path.errors
+    labels = [number(x) if math.isfinite(x) else "none" for x in starts]
+    chosen = float(np.interp(0.5, np.cumsum(path.shares), places))
+
+    def draw(width: float) -> Axes:
+        axes = page_axes(250, width=width)
+        axes.margins(x=0.05, y=0.08)
+        band(axes, places, path.gains - reach, path.gains + reach, "main")
+        line(axes, places, path.gains, "main")
+        tips = [f"{x}: {signed(g)}" for x, g in zip(labels, path.gains, strict=True)]
+        dots(axes, places, path.gains, "main", tips=tips, radius=4)
+        dots(axes, [chosen], [path.gain], "warn", tips=[f"used: {signed(path.gain)}"], radius=7)
+        rule(axes, y=0.0)
+        name_axes(axes, x="size at which pooling begins", y="gain over what was logged")
+        axes.set_xticks(places, labels)
+        return axes
+
+    return Figure(
+        key="pooling",
+        draw=draw,
+        alt=f"Gain by the size at which pooling begins, {labels[0]} to {labels[-1]}: "
+        f"{', '.join(map(signed, path.gains))}; used: {signed(path.gain)}.",
+        caption="On the left only how often extremes come counts, on the right every size as it is. "
+        "The band is a 90 % interval if sizes beyond that point do not depend on the action. Where the "
+        "path is level, sizes do not matter; where it bends beyond its band, they do.",
+        legend=[("main", "gain"), ("warn", "average that is used")],
+        numbers=table(
+            ("pooling begins at", "gain", "standard error", "share"),
+            [
+                (x, g, *finite(e), percent(s))
+                for x, g, e, s in zip(labels, path.gains, path.errors, path.shares, strict=True)
+            ],
         ),
     )
 

@@ -15,8 +15,8 @@ from tailproof.doors.evaluate import evaluate
 from tailproof.doors.learned import Learned, best_constant
 from tailproof.errors import TailproofError
 from tailproof.files import require_replaceable
+from tailproof.log.budget import sample_to_budget
 from tailproof.log.log import Log
-from tailproof.log.stored import AnyLog, sample_to_budget
 from tailproof.profile.profile import LogProfile
 from tailproof.report.answers import (
     comparison_answer,
@@ -121,7 +121,7 @@ def write_report(
     result: Result,
     path: str | Path,
     *,
-    log: AnyLog | None = None,
+    log: Log | None = None,
     level: float = 0.9,
     name: str = "the policy",
 ) -> Path:
@@ -156,7 +156,7 @@ def write_report(
     return _page(result, log, level, name).write(path)
 
 
-def _page(result: Result, log: AnyLog | None, level: float, name: str) -> Page:
+def _page(result: Result, log: Log | None, level: float, name: str) -> Page:
     """Return the page of a result, with a diagnosis of its log."""
     whole = ""
     if isinstance(result, Diagnosis):
@@ -197,7 +197,7 @@ def _log_of(estimate: Estimate) -> Any:
     return None if estimate.task is None else estimate.task.log
 
 
-def _shown(log: AnyLog | None, seed: int) -> Log:
+def _shown(log: Log | None, seed: int) -> Log:
     if log is None:
         raise TailproofError(
             "A report shows the log, which this result does not have. Pass the log of the result.",

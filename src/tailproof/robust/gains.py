@@ -21,6 +21,8 @@ from tailproof.robust.intervals import (
     order_statistic_lower_bound,
     tail_aware_lower_bound,
 )
+from tailproof.robust.parts import GainParts, Occurrences, gain_parts
+from tailproof.robust.pooling import PooledPath
 from tailproof.robust.spreads import AllEqual, Hall, Spread, ends_alone
 from tailproof.robust.tails import check_level, mad
 
@@ -212,7 +214,7 @@ class UncertainValue:
     def _ends(self, level: float, miss: float, what: str) -> tuple[float, float]:
         check_level(level)
         if self.declined is not None:
-            reason = f"exists for this log: {self.declined}"
+            reason = f"exists for this log: {str(self.declined).rstrip('.')}"
             raise LevelError(f"No valid {100 * level:g} % {what} {reason}.")
         low, high = ends_alone(self.spread, miss, miss)
         return float(low), float(high)
@@ -255,14 +257,50 @@ class ValueGain:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PooledGain(UncertainValue, ValueGain):
+    """A gain whose interval assumes that sizes of extremes are alike, up to ±`within`."""
+
+    spread: Hall
+    within: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairedGain(UncertainValue, ValueGain):
     """A gain paired by rows or episodes, with the spread of the difference.
 
-    The spread is that of the estimates before shrinkage towards a more stable one.
+    The spread is that of the estimates before shrinkage towards a more stable one, and assumes nothing
+    about the sizes of extremes.
     """
 
     spread: Mover
     limits: str = field(default=_NOTE, repr=False)
+    #: How often × how large; None where no reward is common to many rows.
+    parts: GainParts | None = field(default=None, repr=False)
+    #: Gains by pooled tails; None where tails are not one-sided.
+    pooling: PooledPath | None = field(default=None, repr=False)
+
+    def sizes_within(self, change: float) -> PooledGain:
+        """Return the gain if sizes of extremes differ by at most ±change between the policies.
+
+        Its interval is shorter where that holds, and wrong where it does not: 0.2 says that what the
+        policy brings beyond the pooling threshold is in the mean at most 20 % larger or smaller than in
+        the log. There is none where tails are not pooled.
+        """
+        if not (isfinite(change) and change >= 0):
+            raise LevelError(f"sizes_within must be a share of at least 0. Got {change!r} instead.")
+        if self.pooling is None:
+            raise LevelError(
+                "Sizes of extremes are not pooled here: that needs rewards with one heavy tail, the "
+                "method 'auto', and the logged policy or another candidate as the baseline."
+            )
+        return PooledGain(
+            value=self.value,
+            reference=self.reference,
+            spread=self.pooling.sizes_within(change),
+            limits=f"if sizes of extremes differ by at most {100 * change:g} % between the policies",
+            declined=self.declined,
+            within=change,
+        )
 
     def relative_interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of the gain over |reference|, the relative lift.
@@ -292,6 +330,9 @@ class Scored(UncertainValue):
 
     spread: Spread  # of the value before it was shrunk towards a more stable one
     influence: FloatArray | None = field(repr=False)  # (U,) centred at 0; None for a known number
+    occurrences: Occurrences | None = field(
+        default=None, repr=False
+    )  # of rewards that are not usual
 
     @classmethod
     def known(cls, value: float) -> Scored:
@@ -299,11 +340,15 @@ class Scored(UncertainValue):
         return Scored(value=value, spread=Hall(value), influence=None)
 
     def __sub__(self, other: Scored) -> PairedGain:
+        value, parts = difference(self.value, other.value), None
+        if self.occurrences is not None and other.occurrences is not None:
+            parts = gain_parts(self.occurrences, other.occurrences, value)
         return PairedGain(
-            value=difference(self.value, other.value),
+            value=value,
             reference=other.value,
             spread=Mover(self.spread, other.spread, self.correlation(other)),
             declined=self.declined or other.declined,
+            parts=parts,
         )
 
     def __truediv__(self, other: Scored) -> UncertainValue:

@@ -15,15 +15,17 @@ to a less pooled G_u' beyond what chance explains (Goldenshluger and Lepski 2011
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.special import ndtri
 
-from tailproof.arrays import FloatArray
-from tailproof.robust.intervals import Interval
+from tailproof.arrays import BoolArray, FloatArray
+from tailproof.errors import MethodError
+from tailproof.parameters import Configurable
+from tailproof.robust.spreads import Hall
 
 #: Scores of rows, (n,), for rewards, (n,): affine in the rewards; their mean is the estimate.
 Scores = Callable[[FloatArray], FloatArray]
@@ -33,21 +35,56 @@ Tail = Literal["upper", "lower", "both"]
 #: Hillstrom, RAND, Belgian claims and LimeQO; judged on other populations (docs/gains.md).
 _LEVELS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
 _FEWEST_BEYOND = 10  # rows beyond a threshold that make a mean size
-_FEWEST_EVENTS = 20  # rows beyond the common reward, below which there is no path
+FEWEST_EVENTS = 20  # rows beyond the common reward, below which there is no path
 _COMMON = 0.05  # share of rows with one reward from which on it is the common one
+_Z = float(ndtri(0.95))  # of a 90 % interval
 
 
 @dataclass(frozen=True)
 class PooledPath:
-    """Gains for thresholds from most to least pooled; at the last one nothing is pooled."""
+    """Gains for thresholds from most to least pooled; at the last one nothing is pooled.
+
+    Two policies of the same log have a difference, ``first - second``.
+    """
 
     low: FloatArray  # (m,) sizes below are pooled; −∞: none
     high: FloatArray  # (m,) sizes above are pooled; ∞: none
     gains: FloatArray  # (m,)
+    influences: FloatArray = field(repr=False)  # (U, m) of independent units on the gains
+    pooled_part: FloatArray = field(repr=False)  # (m,) what was pooled, in the policy's value
     shares: FloatArray  # (m,) weights of the gains in their average, by risk
     covariance: FloatArray = field(repr=False)  # (m, m) of the gains
-    pooled_part: FloatArray = field(repr=False)  # (m,) what was pooled, in the policy's value
-    influence: FloatArray = field(repr=False)  # (U,) of independent units on the averaged gain
+
+    @classmethod
+    def of(
+        cls,
+        low: FloatArray,
+        high: FloatArray,
+        gains: FloatArray,
+        influences: FloatArray,
+        pooled_part: FloatArray,
+    ) -> PooledPath:
+        """Return the path with the covariance of its gains, and their shares by risk."""
+        unit = float(np.abs(influences).max(initial=0.0)) or 1.0  # squares may overflow
+        covariance = np.atleast_2d(np.cov(influences.T / unit)) / len(influences)
+        shares = risk_shares(gains / unit, covariance)
+        with np.errstate(over="ignore", under="ignore"):
+            covariance = covariance * unit * unit
+        return cls(low, high, gains, influences, pooled_part, shares, covariance)
+
+    def __sub__(self, other: PooledPath) -> PooledPath:
+        return PooledPath.of(
+            self.low,
+            self.high,
+            self.gains - other.gains,
+            self.influences - other.influences,
+            self.pooled_part,
+        )
+
+    @property
+    def influence(self) -> FloatArray:
+        """The influence of each unit on the averaged gain, (U,)."""
+        return np.asarray(self.influences @ self.shares)
 
     @property
     def errors(self) -> FloatArray:
@@ -73,41 +110,37 @@ class PooledPath:
     @property
     def begins(self) -> float:
         """The reward at which pooling begins: the weighted median of the thresholds; ∞ for none."""
-        middle = int(np.searchsorted(np.cumsum(self.shares), 0.5))
-        return float(self.low[middle] if self._lower else self.high[middle])
+        return float(self.starts[int(np.searchsorted(np.cumsum(self.shares), 0.5))])
 
     @property
-    def _lower(self) -> bool:
-        """Whether only sizes below are pooled, as those of costs."""
-        return bool(np.isfinite(self.low[0]) and np.isinf(self.high[0]))
+    def starts(self) -> FloatArray:
+        """The reward at which pooling begins, for each gain, (m,): below it where costs are pooled."""
+        lower = np.isfinite(self.low[0]) and np.isinf(self.high[0])
+        return self.low if lower else self.high
 
-    def sizes_within(self, change: float, *, level: float = 0.9) -> Interval:
-        """Return an interval of the gain if sizes under the policy differ by at most ±change.
+    def to_dict(self) -> dict[str, object]:
+        """Return plain numbers for JSON; a threshold of None pools nothing."""
+        starts = [float(u) if np.isfinite(u) else None for u in self.starts]
+        return {
+            "begins": self.begins if np.isfinite(self.begins) else None,
+            "gain": self.gain,
+            "thresholds": starts,
+            "gains": self.gains.tolist(),
+            "standard_errors": self.errors.tolist(),
+            "shares": self.shares.tolist(),
+        }
+
+    def sizes_within(self, change: float) -> Hall:
+        """Return the spread of the gain if sizes under the policy differ by at most ±change.
 
         At each threshold the policy's mean size beyond it is the log's times 1 ± change. The
-        threshold with the shortest interval is used: that depends on the errors, not on the gains.
+        threshold with the shortest 90 % interval is used: that depends on errors, not on gains.
         """
-        reach = float(ndtri((1 + level) / 2)) * self.errors + change * self.pooled_part
-        best = int(np.argmin(reach))
-        return Interval(
-            low=float(self.gains[best] - reach[best]),
-            high=float(self.gains[best] + reach[best]),
-            level=level,
-            requested=level,
-            kind="tail pooled",
-            note=f"if sizes under the policy differ by at most {change:.0%} from those in the log",
+        allowance = change * np.abs(self.pooled_part)
+        best = int(np.argmin(_Z * self.errors + allowance))
+        return Hall(
+            float(self.gains[best]), float(self.errors[best]), allowance=float(allowance[best])
         )
-
-    @property
-    def tipping_point(self) -> float:
-        """The relative change of sizes under the policy at which the sign of the gain would turn.
-
-        −0.31: there is no gain left if what the policy brings is 31 % smaller than what was logged. NaN
-        where the policy brings nothing beyond the common reward.
-        """
-        part = float(self.pooled_part[0])
-        turned = -self.gains[0] if self._lower else self.gains[0]
-        return -float(turned) / part if part else float("nan")
 
 
 def pooled_path(
@@ -158,37 +191,100 @@ def pooled_path(
     for bottom, top in zip(low, high, strict=True):
         pooled, part = np.clip(rewards, bottom, top), 0.0
         estimated = np.zeros(count)  # influence of the mean sizes, which are estimated too
-        for sign, beyond in ((1, rewards > top), (-1, rewards < bottom)):
-            if not beyond.any():
-                continue
-            reference = b * beyond * s
-            excess = sign * (rewards - (top if sign > 0 else bottom)) * beyond
-            mean_size = float((b * excess).sum() / reference.sum())
-            pooled = pooled + sign * mean_size * beyond * s
+        for side in _sides(rewards, bottom, top, b, s):
+            beyond, sign = side.beyond, side.sign
+            pooled = pooled + sign * side.mean_size * beyond * s
             in_policy = float((scores(beyond * s) - constant).mean())
-            part += mean_size * in_policy
-            kept = sign * (in_policy - float(reference.mean())) / float(reference.mean())
-            estimated += kept * b * beyond * (excess - mean_size * s)
+            in_log = float((b * beyond * s).mean())
+            part += side.mean_size * in_policy
+            kept = sign * (in_policy - in_log) / in_log
+            estimated += kept * b * beyond * (side.excess - side.mean_size * s)
         row = scores(pooled) - b * pooled
         gains.append(float(row.mean()))
         parts.append(part)
         units = sums(row - row.mean() + estimated)
         influences.append(units * (len(units) / count))
-    values, columns = np.array(gains), np.array(influences).T  # (m,), (U, m)
-    unit = float(np.abs(columns).max(initial=0.0)) or 1.0  # squares of enormous rewards overflow
-    covariance = np.atleast_2d(np.cov(columns.T / unit)) / len(columns)
-    shares = risk_shares(values / unit, covariance)
-    with np.errstate(over="ignore", under="ignore"):
-        covariance = covariance * unit * unit
-    return PooledPath(
-        low=low,
-        high=high,
-        gains=values,
-        shares=shares,
-        covariance=covariance,
-        pooled_part=np.array(parts),
-        influence=columns @ shares,
-    )
+    return PooledPath.of(low, high, np.array(gains), np.array(influences).T, np.array(parts))
+
+
+class _Side(NamedTuple):
+    """The rows beyond one of two thresholds."""
+
+    sign: int
+    beyond: BoolArray  # (n,)
+    excess: FloatArray  # (n,)
+    mean_size: float  # e(u)
+
+
+def _sides(
+    rewards: FloatArray, bottom: float, top: float, b: FloatArray, s: FloatArray
+) -> Iterator[_Side]:
+    """Yield the sides with rows beyond their threshold."""
+    for sign, beyond in ((1, rewards > top), (-1, rewards < bottom)):
+        if beyond.any():
+            excess = sign * (rewards - (top if sign > 0 else bottom)) * beyond
+            yield _Side(sign, beyond, excess, float((b * excess).sum() / (b * beyond * s).sum()))
+
+
+def pooled_rewards(rewards: FloatArray, path: PooledPath) -> FloatArray:
+    """Return Σ_u share_u r̃_u, (n,): any estimate that is linear in rewards is pooled by them.
+
+    >>> r = np.random.default_rng(0).pareto(1.5, 500)
+    >>> bool(np.isclose(pooled_rewards(r, pooled_path(r, lambda x: x)).mean(), r.mean()))
+    True
+    """
+    one, found = np.ones(len(rewards)), np.zeros(len(rewards))
+    for bottom, top, share in zip(path.low, path.high, path.shares, strict=True):
+        found += share * np.clip(rewards, bottom, top)
+        for side in _sides(rewards, bottom, top, one, one):
+            found += share * side.sign * side.mean_size * side.beyond
+    return found
+
+
+@dataclass(frozen=True)
+class TailPooled(Configurable):
+    """A weighted mean of rewards whose extremes have the mean size of all extremes of the log.
+
+    Unlike the other robust means it needs weights and rewards apart: ``method("mis",
+    mean=TailPooled())``, and 'tail-pooled-snips'. Where the policy does what was logged it is the
+    plain mean.
+
+    Parameters
+    ----------
+    tail
+        Which sizes are pooled: "upper", "lower" or "both"; by default the heavier side.
+    """
+
+    tail: Tail | None = None
+
+    def __post_init__(self) -> None:
+        if self.tail is not None and self.tail not in get_args(Tail):
+            raise MethodError(
+                f"tail must be 'upper', 'lower', 'both' or None. Got {self.tail!r} instead."
+            )
+
+    def rewards(
+        self,
+        rewards: FloatArray,
+        weights: FloatArray,
+        *,
+        sums: Callable[[FloatArray], FloatArray] = lambda values: values,
+    ) -> FloatArray:
+        """Return the rewards with pooled extremes, (n,), for a mean with these weights, (n,).
+
+        `sums` are those over independent units, as in `pooled_path`.
+        """
+        mean = float(weights.mean())
+        if not (mean > 0 and np.isfinite(weights).all()):
+            return rewards
+
+        def scores(r: FloatArray) -> FloatArray:
+            value = float((weights * r).mean()) / mean
+            return mean * value + weights * (r - value)
+
+        base = np.full(len(rewards), mean)
+        path = pooled_path(rewards, scores, tail=self.tail, base=base, sums=sums)
+        return pooled_rewards(rewards, path)
 
 
 def risk_shares(gains: FloatArray, covariance: FloatArray) -> FloatArray:
@@ -209,7 +305,8 @@ def risk_shares(gains: FloatArray, covariance: FloatArray) -> FloatArray:
 
 def thresholds(rewards: FloatArray, tail: Tail) -> tuple[FloatArray, FloatArray]:
     """Return lower and upper thresholds, (m,) each, from the common reward outwards to −∞ and ∞."""
-    centre = common_or_median(rewards)
+    common = common_reward(rewards)
+    centre = float(np.median(rewards)) if common is None else common
     above = _levels(rewards - centre) if tail in ("upper", "both") else []
     below = _levels(centre - rewards) if tail in ("lower", "both") else []
     m = max(len(above), len(below))
@@ -223,19 +320,17 @@ def thresholds(rewards: FloatArray, tail: Tail) -> tuple[FloatArray, FloatArray]
 def _levels(distances: FloatArray) -> list[float]:
     """Return increasing thresholds of one side, with enough rows beyond each."""
     beyond = distances[distances > 0]
-    if len(beyond) <= _FEWEST_EVENTS:
+    if len(beyond) <= FEWEST_EVENTS:
         return []
     found = {0.0, *np.quantile(beyond, _LEVELS).tolist()}
     return sorted(u for u in found if (beyond > u).sum() >= _FEWEST_BEYOND)
 
 
-def common_or_median(rewards: FloatArray) -> float:
-    """Return the most frequent reward if more than 5 % of the rows have it, else the median."""
+def common_reward(rewards: FloatArray) -> float | None:
+    """Return the most frequent reward if more than 5 % of the rows have it, else None."""
     values, counts = np.unique(rewards, return_counts=True)
     most = int(np.argmax(counts))
-    if counts[most] > _COMMON * len(rewards):
-        return float(values[most])
-    return float(np.median(rewards))
+    return float(values[most]) if counts[most] > _COMMON * len(rewards) else None
 
 
 def heavier_tail(rewards: FloatArray) -> Tail:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof import Always, Log, Method, Split, Uniform, compare, evaluate
-from tailproof.errors import LevelError, LogError
+from tailproof.errors import LevelError, LogError, WeightWarning
 from tailproof.estimators.sequential import Auto
 from tailproof.profile import one_step as weights
 
@@ -149,7 +149,10 @@ def test_logged_propensities_are_used(rng):
     assert "No propensities were logged" in estimate.choice.reasons[1]
     assert "estimated propensities" in estimate.interval(0.9).note
     right = evaluate(make(states, actions, rewards, propensity), policy).choice.alternatives
-    wrong = evaluate(make(states, actions, rewards, np.full(n, 0.5)), policy).choice.alternatives
+    with pytest.warns(WeightWarning, match="propensities"):  # of a coin that was not tossed
+        wrong = evaluate(
+            make(states, actions, rewards, np.full(n, 0.5)), policy
+        ).choice.alternatives
     name = "self-normalised importance sampling"
     assert right[name] == pytest.approx(truth, abs=4)
     assert wrong[name] > truth + 20  # the rule offers where rewards are high
@@ -243,8 +246,10 @@ def test_actions_never_logged_are_named(rng):
     states = rng.normal(size=(n, 2))
     log = make(states, np.zeros(n, int), rng.normal(size=n), np.ones(n), 3)
     with pytest.warns(match="never does"):
-        note = evaluate(log, Tilted(3, order=[2, 1, 0])).interval(0.9).note
-    assert "were never logged" in note
+        estimate = evaluate(log, Tilted(3, order=[2, 1, 0]))
+    assert {each.code for each in estimate.cautions if each.voids} == {"overlap"}
+    with pytest.raises(LevelError, match="never does"):
+        estimate.interval(0.9)
     with pytest.warns(match="never does"), pytest.raises(LogError, match="never takes an action"):
         evaluate(log, lambda s: np.ones(len(s), int))
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import tailproof.critics.linear
 import tailproof.io.mapped
+import tailproof.log.log
 from tailproof import Log
 from tailproof.io import write_log
 from tailproof.noise import StudentT
@@ -17,8 +17,8 @@ ARRAYS = ("states", "actions", "rewards", "next_states", "terminated", "truncate
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Several parts and passes in logs of a thousand rows."""
+    monkeypatch.setattr(tailproof.log.log, "PART", 700)
     monkeypatch.setattr(tailproof.io.mapped, "PART", 700)
-    monkeypatch.setattr(tailproof.critics.linear, "HELD", 500)
 
 
 @pytest.fixture(scope="session")

@@ -14,67 +14,28 @@ import pytest
 from tailproof import evaluate
 from tailproof.errors import LogError, StorageError
 from tailproof.io import read_log
-from tailproof.parallel import Local
 
 
 def run(lazy, cartpole):
     return evaluate(lazy, cartpole.target(), method="fqe", gamma=0.9).value
 
 
-def test_a_corrupt_row_group(path, tmp_path, cartpole):
+def test_a_corrupt_row_group(path, tmp_path):
     file = Path(shutil.copy(path, tmp_path / "log.parquet"))
-    lazy = read_log(file, lazy=True)
     column = pq.ParquetFile(file).metadata.row_group(5).column(2)
     damaged = bytearray(file.read_bytes())
     damaged[column.data_page_offset + column.total_compressed_size // 2] ^= 0xFF
-    stamp = os.stat(file)
     file.write_bytes(damaged)
-    os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     with pytest.raises(StorageError, match=r"log\.parquet, row group 5, could not be read"):
-        run(lazy, cartpole)
+        read_log(file, lazy=True)
 
 
-def test_a_file_that_vanishes_or_changes(log, path, tmp_path, cartpole, stored):
+def test_what_happens_to_the_file_later_does_not_matter(path, tmp_path, cartpole):
     file = shutil.copy(path, tmp_path / "log.parquet")
     lazy = read_log(file, lazy=True)
-    stored(log.with_rewards(log.rewards + 1), file)
-    with pytest.raises(StorageError, match=r"log\.parquet has changed since the log was opened"):
-        run(lazy, cartpole)
+    wanted = run(lazy, cartpole)
     os.unlink(file)
-    with pytest.raises(StorageError, match=r"log\.parquet has vanished since the log was opened"):
-        run(lazy, cartpole)
-
-
-def test_a_file_that_vanishes_in_the_middle_and_comes_back(log, tmp_path, cartpole, stored):
-    folder, away = tmp_path / "data", tmp_path / "away.parquet"
-    folder.mkdir()
-    for number, first in enumerate((0, 10, 20)):
-        stored(log.take(np.arange(first, first + 10)), folder / f"{number}.parquet")
-    target = cartpole.target()
-    wanted = evaluate(read_log(folder, lazy=True), target, method="roam-dm", gamma=0.9)
-    lazy, calls = read_log(folder, lazy=True), tmp_path / "calls"
-
-    def thief(states):
-        """Do as the target does; at the second call somebody moves the last file."""
-        with calls.open("a") as file:
-            file.write(".")
-        if calls.stat().st_size == 2:
-            (folder / "2.parquet").rename(away)
-        return target(states)
-
-    engine = Local(checkpoint=tmp_path / "progress", retries=0)
-    with pytest.raises(
-        StorageError,
-        match=r"2\.parquet has vanished since the log was opened: row group \d+ was to be read",
-    ):
-        evaluate(lazy, thief, method="roam-dm", gamma=0.9, engine=engine, logged=False)
-    before = calls.stat().st_size
-    away.rename(folder / "2.parquet")
-    again = evaluate(lazy, thief, method="roam-dm", gamma=0.9, engine=engine, logged=False)
-    assert again.value == wanted.value
-    assert np.array_equal(again.fold_values, wanted.fold_values)
-    # of 15 row groups and the first states; then 15 for what the policy does on the log
-    assert calls.stat().st_size - before < 12 + 15
+    assert run(lazy, cartpole) == wanted
 
 
 @pytest.mark.slow
@@ -85,17 +46,18 @@ import resource, signal, sys, warnings
 from tailproof import evaluate
 from tailproof.parallel import Local
 from tailproof.io import read_log
+lazy = read_log({str(path)!r}, lazy=True)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 warnings.simplefilter("always")
 engine = Local(checkpoint={str(tmp_path / "progress")!r})
-lazy = read_log({str(path)!r}, lazy=True)
 print(evaluate(lazy, lambda s: 1 * (s[:, 2] > 0), method="lstd", gamma=0.5, engine=engine).value)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     wanted = evaluate(
         read_log(path, lazy=True), lambda s: 1 * (s[:, 2] > 0), method="lstd", gamma=0.5
     )
+    assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(wanted.value, rel=1e-12), done.stderr
     assert "Progress could not be written to" in done.stderr
     assert "File too large" in done.stderr
@@ -141,7 +103,7 @@ def test_numbers_that_are_none(change, text, log, tmp_path, cartpole, table_of):
         values = pa.array(make(table[name].to_numpy()))
         table = table.set_column(table.column_names.index(name), name, values)
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=300)
-    with pytest.raises(LogError, match=rf"In .*t\.parquet, row group 2, .*{text}"):
+    with pytest.raises(LogError, match=rf"In .*t\.parquet, row group \d+, .*{text}"):
         run(read_log(tmp_path / "t.parquet", lazy=True), cartpole)
 
 
@@ -172,7 +134,7 @@ def test_rows_that_make_no_log(columns, text, log, tmp_path, table_of):
     table = table_of(log, **{key: make(log) for key, make in columns.items()})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=113)
     with pytest.raises(LogError, match=text):
-        read_log(tmp_path / "t.parquet", lazy=True)
+        read_log(tmp_path / "t.parquet", lazy=True, missing="error")
 
 
 def test_next_states_that_are_missing(log, tmp_path, cartpole, table_of):
@@ -180,9 +142,8 @@ def test_next_states_that_are_missing(log, tmp_path, cartpole, table_of):
     after["next_x_0"][49] = np.nan
     table = table_of(log, **after, terminated=np.arange(1500) == 49)
     pq.write_table(table, tmp_path / "t.parquet")
-    assert np.isfinite(run(read_log(tmp_path / "t.parquet", lazy=True), cartpole))
+    assert np.isfinite(run(read_log(tmp_path / "t.parquet", lazy=True, missing="error"), cartpole))
     after["next_x_0"][60] = np.nan
     pq.write_table(table_of(log, **after), tmp_path / "t.parquet")
-    lazy = read_log(tmp_path / "t.parquet", lazy=True)
     with pytest.raises(LogError, match=r"next state is missing in 2 rows"):
-        run(lazy, cartpole)
+        read_log(tmp_path / "t.parquet", lazy=True, missing="error")

@@ -1,5 +1,11 @@
 """Whatever the tables, their borders, folders and file systems: read as it is in memory."""
 
+import gc
+import os
+import pickle
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as fs
@@ -9,17 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-import tailproof.critics.linear
 import tailproof.io.mapped
-from tailproof import Log, Split, evaluate, method
+from tailproof import Column, Split, evaluate, method
 from tailproof.critics.linear import Design
 from tailproof.critics.task import Task
-from tailproof.errors import LogError, MethodError, TailproofWarning
+from tailproof.errors import LogError, StorageError, TailproofWarning
 from tailproof.features import default_features
 from tailproof.io import open_data_set, read, read_log
-from tailproof.log.log import Chunk, LogView
-from tailproof.log.stored import LazyLog
-from tailproof.robust.means import PermutedMedianOfMeans
+from tailproof.log.budget import SampleWarning
+from tailproof.log.log import Chunk
 
 TABLES = {
     "derived next states, none terminate": {},
@@ -65,12 +69,13 @@ def test_any_table_is_read_as_it_is_in_memory(name, log, tmp_path, table_of, ass
         )
         for lazy in (True, False)
     )
-    assert_equal(there.log.load(), here.log)
+    assert_equal(there.log, here.log)
     assert np.array_equal(there.log.first_states, here.log.first_states)
     assert there.notes == here.notes
     assert there.cautions == here.cautions
-    rewards = [each for part in there.log.parts for each in there.log.rewards(part)]
-    assert np.array_equal(np.concatenate(rewards), here.log.rewards)
+    origin = there.log.table_rows, here.log.table_rows
+    assert np.array_equal(origin[0].rows, origin[1].rows)
+    assert np.array_equal(origin[0].next_rows, origin[1].next_rows)
     if here.log.is_discrete:  # not of steps that are left out
         counts = np.bincount(here.log.actions, minlength=here.log.n_actions)
         assert there.log.action_counts.tolist() == counts.tolist()
@@ -83,7 +88,7 @@ def test_no_episode_column_means_flags_or_single_rows(log, tmp_path, table_of, a
         pq.write_table(table, tmp_path / "t.parquet", row_group_size=97)
         there = read(tmp_path / "t.parquet", lazy=True)
         here = read(tmp_path / "t.parquet", lazy=False)
-        assert_equal(there.log.load(), here.log)
+        assert_equal(there.log, here.log)
         assert there.notes == here.notes
 
 
@@ -120,13 +125,11 @@ def test_wherever_the_borders_lie(
                 read(file, lazy=True)
             return
         there = read(file, lazy=True).log
-    assert_equal(there.load(), here)
+    assert_equal(there, here)
     pieces = [piece for part in there.parts for piece in there.chunks(part, size)]
     assert max(map(len, pieces)) <= size
     assert [piece.first for piece in pieces] == np.cumsum([0, *map(len, pieces)])[:-1].tolist()
     assert np.array_equal(np.concatenate([p.episode for p in pieces]), here.episode_of_row)
-    met = np.concatenate([there.first_states_in(piece) for piece in pieces])
-    assert np.array_equal(met, here.first_states)
 
 
 def test_a_folder_of_files_whose_episodes_cross_their_borders(
@@ -139,7 +142,7 @@ def test_a_folder_of_files_whose_episodes_cross_their_borders(
         there = read_log(tmp_path, lazy=True)
     with pytest.warns(TailproofWarning, match="30 last steps of 30 episodes left out"):
         here = read_log(tmp_path, lazy=False)
-    assert_equal(there.load(), here)
+    assert_equal(there, here)
     pair = [
         evaluate(each, cartpole.target(), method="roam-dm", gamma=0.9).value
         for each in (there, here)
@@ -165,43 +168,32 @@ def test_folder_names_are_columns_and_uris_are_paths(log, tmp_path, table_of, as
 def test_any_file_system_of_pyarrow(log, path, assert_equal):
     store = fs.SubTreeFileSystem(str(path.parent), fs.LocalFileSystem())
     data = open_data_set(path.name, store)
-    assert_equal(read_log(data).load(), log)
+    assert_equal(read_log(data), log)
     assert_equal(read_log(data, lazy=False), log)
 
 
-def test_large_data_stay_on_disk_by_themselves(path):
-    assert isinstance(read_log(path), Log)
-    assert isinstance(read_log(path, budget=10_000), LazyLog)
-    assert isinstance(read_log(path, budget=10_000, lazy=False), Log)
+def test_large_data_are_mapped_by_themselves(path):
+    assert not isinstance(read_log(path).states, np.memmap)
+    assert isinstance(read_log(path, budget=10_000).states, np.memmap)
+    assert not isinstance(read_log(path, budget=10_000, lazy=False).states, np.memmap)
     with pytest.raises(LogError, match=r"lazy=True needs a Parquet file.*write_log first"):
         read_log({"x": [1.0], "action": [0], "reward": [1.0]}, lazy=True)
 
 
-def test_what_needs_everything_at_once_loads_it_or_says_so(log, path, cartpole, monkeypatch):
+def test_what_needs_everything_at_once_takes_a_sample_and_says_so(log, path, cartpole):
     lazy, target = read_log(path, lazy=True), cartpole.target()
     here, there = (evaluate(each, target, method="auto", gamma=0.9).value for each in (log, lazy))
     assert here == there
     boosted = method("fqe", model=Ridge())
     here, there = (evaluate(each, target, method=boosted, gamma=0.5).value for each in (log, lazy))
     assert here == pytest.approx(there)
-    small = read_log(path, lazy=True, budget=100_000)
-    with pytest.raises(
-        MethodError, match=r"FQE needs the whole log in memory, about 0\.0 GB, and may take 0\.0 GB"
-    ):
+    small = read_log(path, lazy=True, budget=400_000)
+    with pytest.warns(SampleWarning, match=r"FQE looked at \d+ of 30 episodes"):
         evaluate(small, target, method=boosted, gamma=0.5)
-    monkeypatch.setattr(tailproof.log.stored, "physical_memory", lambda: 1000)
-    with pytest.raises(MethodError, match="FQE needs the whole log in memory"):
-        evaluate(lazy, target, method=boosted, gamma=0.5)
-    monkeypatch.setattr(tailproof.critics.linear, "MOST_HELD", 1000)
-    with pytest.raises(MethodError, match=r"must have all 1500 samples in memory at once"):
-        evaluate(
-            lazy, target, method=method("mis", mean=PermutedMedianOfMeans(blocks=9)), gamma=0.9
-        )
 
 
 def test_chunks_of_a_log_in_memory_are_views(log):
-    assert [len(part) for part in log.parts] == [1500]
-    pieces = list(log.chunks(log.parts[0], 400))
+    pieces = list(log.chunks(range(1500), 400))
     assert [len(piece) for piece in pieces] == [400, 400, 400, 300]
     assert all(isinstance(piece, Chunk) and piece.states.base is not None for piece in pieces)
 
@@ -214,20 +206,124 @@ def test_memory_does_not_grow_with_the_log(log, tmp_path, cartpole, stored):
     sizes = [rows.inner.shape[1] for rows in design]
     assert max(sizes) <= 700
     assert sum(sizes) == 1500
-    assert design._portable.task.log.parts == ()
 
 
-def test_a_log_in_memory_and_on_disk_are_views_of_the_same(log, path):
-    stored = read_log(path, lazy=True)
+def test_a_mapped_log_is_sent_by_the_names_of_its_files(path, assert_equal):
+    mapped = read_log(path, lazy=True)
+    sent = pickle.dumps(mapped)
+    assert len(sent) < mapped.bytes_in_memory / 10
+    again = pickle.loads(sent)
+    assert isinstance(again.states, np.memmap)
+    assert_equal(again, mapped)
 
-    def shown(view: LogView):
-        counts = view.action_counts
-        return (view.n_transitions, view.ends.tolist(), counts.tolist(), view.has_propensity)
 
-    assert shown(log) == shown(stored)
-    some = np.arange(0, log.n_episodes, 3)
-    assert shown(log.take(some)) == shown(stored.take(some))
-    assert (log.stays_on_disk, stored.stays_on_disk) == (False, True)
+def test_parts_that_exceed_the_budget_are_mapped_and_vanish_with_their_log(path, log, assert_equal):
+    mapped = read_log(path, lazy=True, budget=1000)
+    chosen = np.arange(0, 30, 2)
+    taken = mapped.take(chosen)
+    file = Path(taken.states.filename)
+    assert file.exists()
+    assert_equal(taken, log.take(chosen))
+    del taken
+    gc.collect()
+    assert not file.exists()
+    assert not isinstance(read_log(path, lazy=True).take(chosen).states, np.memmap)
+
+
+def test_a_log_is_converted_once_and_again_when_its_content_or_reading_changes(
+    log, tmp_path, table_of, monkeypatch
+):
+    converted = []
+    convert = tailproof.io.mapped._convert
+    monkeypatch.setattr(
+        tailproof.io.mapped, "_convert", lambda *given: converted.append(1) or convert(*given)
+    )
+    pq.write_table(table_of(log, terminated=log.truncated), tmp_path / "t.parquet")
+    ask = {"lazy": True, "cache": tmp_path / "cache"}
+    first, second = (read(tmp_path / "t.parquet", **ask) for _ in range(2))
+    assert len(converted) == 1
+    assert (first.notes, first.cautions, first.columns) == (
+        second.notes,
+        second.cautions,
+        second.columns,
+    )
+    read_log(tmp_path / "t.parquet", categories=3, **ask)
+    assert len(converted) == 2
+    (entry, _) = (each for each in (tmp_path / "cache").iterdir())
+    with (entry / "rewards.npy").open("ab") as file:
+        file.write(b"damaged")
+    read_log(tmp_path / "t.parquet", **ask)
+    read_log(tmp_path / "t.parquet", categories=3, **ask)
+    assert len(converted) == 3  # the damaged entry was made again
+    stamp = os.stat(tmp_path / "t.parquet")
+    changed = table_of(log, terminated=log.truncated, reward=log.rewards + 1)
+    pq.write_table(changed, tmp_path / "t.parquet")
+    os.utime(tmp_path / "t.parquet", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert np.array_equal(read_log(tmp_path / "t.parquet", **ask).rewards, log.rewards + 1)
+    assert not list((tmp_path / "cache").glob("unfinished-*"))
+
+
+def test_a_disk_without_room_is_said_before(log, tmp_path, table_of, monkeypatch):
+    pq.write_table(table_of(log, terminated=log.truncated), tmp_path / "t.parquet")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(StorageError, match="cache="):
+        read_log(tmp_path / "t.parquet", lazy=True, cache=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_costs_weights_masks_and_gaps_are_read_as_in_memory(rng, tmp_path, assert_equal):
+    n = 300
+    offers = rng.integers(2, size=n)
+    table = pa.table(
+        {
+            "age": pa.array(np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))),
+            "city": pa.array([["Rome", "Oslo", None][i] for i in rng.integers(3, size=n)]),
+            "offer": np.array(["none", "mail"])[offers],
+            "loss": rng.lognormal(size=n),
+            "weight": rng.integers(1, 3, size=n),
+            "available_none": np.ones(n, dtype=bool),
+            "available_mail": (offers == 1) | (rng.random(n) < 0.5),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=97)
+    named = {
+        "state": ["age", "city"],
+        "action": "offer",
+        "reward": "-loss",
+        "weight": "weight",
+        "available": "available_*",
+        "cost": {"mail": 0.5},
+    }
+    there, here = (read(tmp_path / "t.parquet", lazy=lazy, **named) for lazy in (True, False))
+    assert_equal(there.log, here.log)
+    assert there.log.reward_name == here.log.reward_name
+    assert np.array_equal(there.log.table_rows.available, here.log.table_rows.available)
+    for policy in ("uniform", lambda frame: np.where(frame["city"] == "Rome", "none", "none")):
+        pair = [evaluate(each.log, policy).value for each in (there, here)]
+        assert pair[0] == pair[1]
+
+
+def test_policies_by_column_and_by_text_answer_as_in_memory(rng, tmp_path):
+    n = 400
+    table = pa.table(
+        {
+            "age": rng.normal(size=n),
+            "city": np.array(["Rome", "Oslo"])[rng.integers(2, size=n)],
+            "offer": np.array(["none", "mail"])[rng.integers(2, size=n)],
+            "spend": rng.lognormal(size=n),
+            "propensity": np.full(n, 0.5),
+            "plan": np.array(["none", "mail"])[rng.integers(2, size=n)],
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=97)
+    named = {"state": ["age"], "action": "offer", "reward": "spend"}
+    there, here = (read_log(tmp_path / "t.parquet", lazy=lazy, **named) for lazy in (True, False))
+    by_city = lambda frame: np.where(frame["city"] == "Rome", "mail", "none")  # noqa: E731
+    for policy in (Column("plan"), by_city, "logged"):
+        for chosen in ("auto", "snips"):
+            pair = [evaluate(each, policy, method=chosen).value for each in (there, here)]
+            assert pair[0] == pair[1]
 
 
 def test_a_menu_is_not_told_from_the_first_rows_alone(tmp_path):

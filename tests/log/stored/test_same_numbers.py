@@ -1,8 +1,6 @@
-"""A log that stays on disk is the same log, and gives the same numbers."""
+"""A log that is mapped from files is the same log, and gives the same numbers."""
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import tailproof.critics.linear
@@ -10,8 +8,8 @@ import tailproof.io.mapped
 from tailproof import Log, Method, Split, compare, diagnose, evaluate, k_path, learn, method
 from tailproof.errors import CoverageWarning, LogError
 from tailproof.features import Joint
-from tailproof.io import read, read_log
-from tailproof.log.stored import LazyLog, SampleWarning
+from tailproof.io import read_log
+from tailproof.log.budget import SampleWarning
 from tailproof.parallel import Local
 from tailproof.policies.forms import EpsilonGreedy
 from tailproof.robust.means import AdaptiveHuber, Catoni, PermutedMedianOfMeans
@@ -45,7 +43,7 @@ def continuous_log(rng, episodes):
 
 def test_it_tells_what_a_log_in_memory_tells(log, path, assert_equal):
     lazy = read_log(path, lazy=True)
-    assert isinstance(lazy, LazyLog)
+    assert isinstance(lazy.states, np.memmap)
     assert len(lazy.parts) == 3
     for name in ("n_transitions", "n_episodes", "n_actions", "is_discrete", "n_groups"):
         assert getattr(lazy, name) == getattr(log, name)
@@ -55,7 +53,7 @@ def test_it_tells_what_a_log_in_memory_tells(log, path, assert_equal):
         assert np.array_equal(getattr(lazy, name), getattr(log, name))
     assert lazy.action_counts.tolist() == np.bincount(log.actions).tolist()
     assert "1500 transitions, 30 episodes" in repr(lazy)
-    assert_equal(lazy.load(), log)
+    assert_equal(lazy, log)
 
 
 @pytest.mark.parametrize("chosen", METHODS, ids=str)
@@ -88,33 +86,6 @@ def test_a_log_read_from_disk_survives_the_order_of_its_rows(log, tmp_path, cart
             for each in (lazy, log)
         ]
         assert pair[0] == pytest.approx(pair[1], rel=1e-8)
-
-
-@pytest.mark.parametrize("more", [False, True])  # one step, or one and an episode of one step
-@pytest.mark.parametrize("chosen", METHODS, ids=str)
-def test_a_part_may_hold_nothing_but_steps_that_are_left_out(
-    chosen, more, log, tmp_path, cartpole, monkeypatch
-):
-    columns = {f"x_{j}": log.states[:, j] for j in range(4)}
-    columns |= {"action": log.actions, "reward": log.rewards, "episode": log.episode_of_row}
-    table = pa.table(columns)
-    last = table.slice(1499)
-    if more:
-        last = pa.concat_tables([last, last.set_column(6, "episode", pa.array([99]))])
-    with pq.ParquetWriter(tmp_path / "t.parquet", table.schema) as writer:
-        writer.write_table(table.slice(0, 1499))
-        writer.write_table(last)
-    monkeypatch.setattr(tailproof.io.mapped, "PART", 1499)
-    lazy, here = (
-        read(tmp_path / "t.parquet", lazy=each, terminated=False).log for each in (True, False)
-    )
-    assert [part.rows for part in lazy.parts] == [1499, 1 + more]
-    assert lazy.n_transitions == 1470
-    pair = [
-        evaluate(each, cartpole.target(), method=chosen, gamma=0.5, seed=3).value
-        for each in (lazy, here)
-    ]
-    assert pair[0] == pytest.approx(pair[1], rel=1e-9)
 
 
 class TestEveryQuestion:
@@ -171,7 +142,6 @@ class TestEveryQuestion:
         there, here = (
             learn(each, method="room-fqi", gamma=0.9, holdout=0.3, seed=2) for each in (lazy, log)
         )
-        assert isinstance(there.held_out, LazyLog)
         assert there.held_out.episode_ids.tolist() == here.held_out.episode_ids.tolist()
         assert np.allclose(there.critic.members.theta, here.critic.members.theta, rtol=1e-7)
         judged = [each.evaluate(method="roam-dm").estimate.value for each in (there, here)]

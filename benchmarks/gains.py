@@ -1,0 +1,364 @@
+"""Gains on logs with heavy one-sided rewards: errors, signs, gates, coverage and rankings.
+
+    python -m benchmarks.gains                        populations generated here
+    python -m benchmarks.gains --data FOLDER          also hillstrom, randhie, bemtpl97, limeqo_ceb
+    python -m benchmarks.gains --table                the table of what was measured so far
+
+Every log draws anew from a population with a known gain. The default is asked without reports. Results
+go to `benchmarks/results/gains.json` cell by cell; a run that was stopped goes on with the next cell.
+The pooling's settings were chosen on the shop, Hillstrom, RAND, claims and LimeQO ("chosen"); the
+populations "held out" chose nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.estimators.one_step import evaluate_rows
+from tailproof.log.log import Log
+from tailproof.profile.one_step import OneStepRows
+
+RESULTS = Path(__file__).parent / "results" / "gains.json"
+_T = 1.2816  # of a one-sided bound at 90 %
+WITHIN = 0.2
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One log: states (n, d), actions, rewards, propensities, and the policy's probabilities."""
+
+    states: Any
+    actions: Any
+    rewards: Any
+    propensity: Any
+    policy: Any  # (n, A)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A population, its true gain, the true ratios of rate and size (None if unknown), and a draw."""
+
+    name: str
+    held_out: bool
+    gain: float
+    draw: Callable[[np.random.Generator, int], Draw]
+    often: float | None = None
+    size: float | None = None
+
+
+def one_step(found: Draw) -> Log:
+    """Return the log of a draw."""
+    n = len(found.rewards)
+    return Log.from_arrays(
+        found.states,
+        found.actions,
+        found.rewards,
+        found.states,
+        episode=np.arange(n),
+        terminated=np.ones(n, dtype=bool),
+        propensity=found.propensity,
+        action_space=found.policy.shape[1],
+    )
+
+
+SIZES: dict[str, tuple[Callable[[np.random.Generator, int], Any], float]] = {
+    "Pareto 1.7": (lambda rng, n: 25 * (1 + rng.pareto(1.7, n)), 25 * (1 + 1 / 0.7)),
+    "log-normal 1.6": (lambda rng, n: rng.lognormal(3, 1.6, n), float(np.exp(3 + 1.28))),
+    "Lomax 1.5": (lambda rng, n: 40 * rng.pareto(1.5, n), 80.0),
+    "Weibull 0.4": (lambda rng, n: 30 * rng.weibull(0.4, n), 30 * 3.3233509704478426),
+    "inverse gamma 1.8": (lambda rng, n: 50 / rng.gamma(1.8, 1.0, n), 50 / 0.8),
+}
+
+
+def coin(
+    name: str,
+    sizes: Callable[[np.random.Generator, int], Any],
+    mean: float,
+    *,
+    rates: tuple[float, float],
+    size: float = 1.0,
+    sign: int = 1,
+    held_out: bool = True,
+) -> Cell:
+    """Return a coin's experiment: rates of events (control, offer), the offer's sizes × `size`."""
+    values = np.array([rates[0] * mean, rates[1] * mean * size])
+
+    def draw(rng: np.random.Generator, n: int) -> Draw:
+        a = rng.integers(2, size=n)
+        r = (
+            sign
+            * (rng.random(n) < np.array(rates)[a])
+            * sizes(rng, n)
+            * np.where(a == 1, size, 1.0)
+        )
+        return Draw(np.zeros((n, 1)), a, r, np.full(n, 0.5), np.tile([0.0, 1.0], (n, 1)))
+
+    logged = values.mean()
+    often = 2 * rates[1] / (rates[0] + rates[1])
+    return Cell(
+        name, held_out, sign * (values[1] - logged), draw, often, values[1] / logged / often
+    )
+
+
+def shop(size: float, *, effect: bool, late: bool) -> Cell:
+    """Return the shop whose offer works late in the season, with a rule of the day or for all."""
+    days = np.arange(200)
+    base, mean = 0.08 + 0.1 * (days < 40), 25 * (1 + 1 / 0.7)
+    offered = base + (0.12 * (days > 90) - 0.02) * effect
+    rule = (days > 120) if late else np.ones(200, dtype=bool)
+    under = np.where(rule, offered * size, base) * mean
+
+    def draw(rng: np.random.Generator, n: int) -> Draw:
+        day, a = rng.integers(0, 200, n), rng.integers(2, size=n)
+        buys = rng.random(n) < np.where(a == 1, offered[day], base[day])
+        r = buys * 25 * (1 + rng.pareto(1.7, n)) * np.where(a == 1, size, 1.0)
+        policy = np.eye(2)[rule[day].astype(int)]
+        return Draw(day[:, None].astype(float), a, r, np.full(n, 0.5), policy)
+
+    gain = float(under.mean() - (offered * size + base).mean() * mean / 2)
+    who = "late" if late else "all"
+    return Cell(f"shop {who}, sizes ×{size}" + ", no effect" * (not effect), False, gain, draw)
+
+
+def made() -> Iterator[Cell]:
+    """Yield the populations that are generated here."""
+    for size in (1.0, 0.8, 1.3):
+        for late in (True, False):
+            yield shop(size, effect=True, late=late)
+    yield shop(1.0, effect=False, late=True)
+    for name, (sizes, mean) in SIZES.items():
+        if name == "Pareto 1.7":
+            continue
+        for size in (1.0, 0.8, 1.2):
+            yield coin(f"{name} ×{size}", sizes, mean, rates=(0.1, 0.14), size=size)
+        yield coin(f"{name} as cost", sizes, mean, rates=(0.3, 0.24), sign=-1)
+        yield coin(f"{name}, no effect", sizes, mean, rates=(0.12, 0.12))
+
+
+def real(folder: Path) -> Iterator[Cell]:
+    """Yield the populations of real data."""
+    import pyarrow.parquet as pq
+
+    def column(name: str, which: str) -> Any:
+        return pq.read_table(folder / f"{name}.parquet", columns=[which]).column(0).to_numpy()
+
+    for name, arm, reward, sign in (
+        ("hillstrom", "segment", "spend", 1),
+        ("randhie", "plan", "meddol", -1),
+    ):
+        a = np.unique(column(name, arm).astype(str), return_inverse=True)[1]
+        y = sign * column(name, reward).astype(float)
+        share = np.bincount(a) / len(a)
+        for k in np.argsort(-share)[:3]:
+            yield arms(f"{name} arm {k}", a, y, share, int(k))
+    amount = column("bemtpl97", "amount").astype(float)
+    for deductible, discount in ((150, 20), (500, 50)):
+        yield claims(amount, deductible, discount)
+    table = pq.read_table(folder / "limeqo_ceb.parquet")
+    latency = np.stack([table.column(i).to_numpy() for i in range(1, 9)], axis=1).astype(float)
+    for k in (1, 3):
+        yield hints(latency, k)
+    sources = {
+        "Hillstrom sizes": column("hillstrom", "spend"),
+        "RAND sizes": column("randhie", "meddol"),
+        "Belgian claim sizes": amount,
+    }
+    for name, values in sources.items():
+        own = values[values > 0].astype(float)
+
+        def sizes(rng: np.random.Generator, n: int, own: Any = own) -> Any:
+            return own[rng.integers(len(own), size=n)]
+
+        for size in (1.0, 0.8, 1.2):
+            yield coin(f"{name} ×{size}", sizes, own.mean(), rates=(0.08, 0.11), size=size)
+        yield coin(f"{name}, no effect", sizes, own.mean(), rates=(0.1, 0.1))
+
+
+def arms(name: str, a: Any, y: Any, share: Any, k: int) -> Cell:
+    """Return rows of an experiment, drawn with replacement, and the policy of one arm."""
+
+    def draw(rng: np.random.Generator, n: int) -> Draw:
+        i = rng.integers(len(y), size=n)
+        policy = np.tile(np.eye(len(share))[k], (n, 1))
+        return Draw(np.zeros((n, 1)), a[i], y[i], share[a[i]], policy)
+
+    own, events = a == k, y != 0
+    often = events[own].mean() / events.mean()
+    size = y[own].mean() / y.mean() / often
+    return Cell(name, False, float(y[own].mean() - y.mean()), draw, float(often), float(size))
+
+
+def claims(amount: Any, deductible: float, discount: float) -> Cell:
+    """Return an insurer's choice between two deductibles."""
+
+    def pay(a: Any, z: Any) -> Any:
+        return np.where(a == 1, -np.maximum(z - deductible, 0) - discount, -z)
+
+    def draw(rng: np.random.Generator, n: int) -> Draw:
+        a, z = rng.integers(2, size=n), amount[rng.integers(len(amount), size=n)]
+        return Draw(np.zeros((n, 1)), a, pay(a, z), np.full(n, 0.5), np.tile([0.0, 1.0], (n, 1)))
+
+    gain = float((pay(1, amount) - pay(0, amount)).mean() / 2)
+    return Cell(f"claims, deductible {deductible}", False, gain, draw)
+
+
+def hints(latency: Any, k: int) -> Cell:
+    """Return query latencies under one of eight hints: the action changes the tail itself."""
+
+    def draw(rng: np.random.Generator, n: int) -> Draw:
+        a, q = rng.integers(8, size=n), rng.integers(len(latency), size=n)
+        policy = np.tile(np.eye(8)[k], (n, 1))
+        return Draw(np.zeros((n, 1)), a, -latency[q, a], np.full(n, 1 / 8), policy)
+
+    return Cell(f"LimeQO hint {k}", False, float(latency.mean() - latency[:, k].mean()), draw)
+
+
+def measured(cell: Cell, n: int, logs: int) -> dict[str, Any]:
+    """Return the figures of one population at one size."""
+    errors, signs, passes = [], [], []
+    held: dict[str, list[bool]] = {}
+    for rep in range(logs):
+        drawn = cell.draw(np.random.default_rng([2028, rep, n]), n)
+        rows = OneStepRows.of(one_step(drawn), rep)
+        choice = evaluate_rows(rows, rows.in_order(drawn.policy))
+        gain, path = choice.gain, choice.pooling
+        w = (drawn.policy[np.arange(n), drawn.actions]) / drawn.propensity
+        w = w / w.mean()
+        plain = float((w * drawn.rewards).mean())
+        row = w * (drawn.rewards - plain) - (drawn.rewards - drawn.rewards.mean())
+        snips, error = plain - float(drawn.rewards.mean()), float(row.std()) / np.sqrt(n)
+        labelled = gain if path is None else gain.sizes_within(WITHIN)
+        errors.append([gain.value - cell.gain, snips - cell.gain])
+        signs.append([np.sign(x) == np.sign(cell.gain) for x in (gain.value, snips)])
+        bounds = [x.lower_bound(0.9).value for x in (gain, labelled)]
+        passes.append([bound > 0 for bound in (*bounds, snips - _T * error)])
+        intervals = {"default": (gain, cell.gain), "sizes within 20 %": (labelled, cell.gain)}
+        for name, (of, truth) in intervals.items():
+            found = of.interval(0.9)
+            held.setdefault(name, []).append(bool(found.low <= truth <= found.high))
+        if gain.parts is not None and cell.often is not None and cell.size is not None:
+            parts = gain.parts
+            for name, found, truth in (
+                ("how often", parts.often.relative_interval(), cell.often - 1),
+                ("how large", parts.size.relative_interval(), cell.size - 1),
+                ("tipping point", parts.tipping_interval(), 1 / cell.often - 1),
+            ):
+                held.setdefault(name, []).append(bool(found.low <= truth <= found.high))
+    rmse = np.sqrt((np.array(errors) ** 2).mean(axis=0))
+    return {
+        "held_out": cell.held_out,
+        "gain": cell.gain,
+        "logs": logs,
+        "rmse_over_snips": float(rmse[0] / rmse[1]),
+        "right_sign": np.mean(signs, axis=0).tolist(),
+        "passes": np.mean(passes, axis=0).tolist(),
+        "held": {name: float(np.mean(each)) for name, each in held.items()},
+    }
+
+
+RANKINGS = {
+    "conversion tells": ((0.10, 0.11, 0.12, 0.15), (1.0, 1.0, 1.0, 1.0)),
+    "more and smaller orders": ((0.10, 0.12, 0.14, 0.20), (1.0, 1.1, 1.0, 0.5)),
+    "sizes ±10 %": ((0.10, 0.11, 0.13, 0.14), (1.1, 0.9, 1.05, 0.95)),
+}
+
+
+def ranked(name: str, n: int, logs: int) -> dict[str, float]:
+    """Return how often each estimator puts the truly best of four actions first."""
+    rates, scale = map(np.array, RANKINGS[name])
+    best = int(np.argmax(rates * scale))
+    first: dict[str, list[bool]] = {"default": [], "SNIPS": [], "DR": [], "conversion": []}
+    for rep in range(logs):
+        rng = np.random.default_rng([2029, rep, n])
+        a = rng.integers(4, size=n)
+        sizes = 25 * (1 + rng.pareto(1.7, n)) * scale[a]
+        r = (rng.random(n) < rates[a]) * sizes
+        drawn = Draw(np.zeros((n, 1)), a, r, np.full(n, 0.25), np.tile(np.eye(4)[0], (n, 1)))
+        rows = OneStepRows.of(one_step(drawn), rep)
+        choices = [
+            evaluate_rows(rows, rows.in_order(np.tile(np.eye(4)[k], (n, 1)))) for k in range(4)
+        ]
+        by = {
+            "default": [each.value for each in choices],
+            "SNIPS": [r[a == k].mean() for k in range(4)],
+            "DR": [each.alternatives["doubly robust"] for each in choices],
+            "conversion": [(r[a == k] > 0).mean() for k in range(4)],
+        }
+        for who, values in by.items():
+            first[who].append(int(np.argmax(values)) == best)
+    return {who: float(np.mean(each)) for who, each in first.items()}
+
+
+def run(cells: Iterator[Cell], sizes: tuple[int, ...], logs: int) -> None:
+    """Measure every cell that the file does not hold yet."""
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"cells": {}, "rankings": {}}
+    for n in sizes:
+        for name in RANKINGS:
+            if (key := f"{name}, n={n}") not in found["rankings"]:
+                found["rankings"][key] = ranked(name, n, logs)
+                RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    listed = list(cells)
+    for n in sizes:
+        for cell in listed:
+            if (key := f"{cell.name}, n={n}") not in found["cells"]:
+                found["cells"][key] = measured(cell, n, logs)
+                RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+                print(key, f"{found['cells'][key]['rmse_over_snips']:.2f}", flush=True)
+
+
+def show() -> None:
+    """Print the figures by group, and each cell's ratio of errors."""
+    found = json.loads(RESULTS.read_text())
+    for held_out in (False, True):
+        cells = {k: v for k, v in found["cells"].items() if v["held_out"] == held_out}
+        if not cells:
+            continue
+        ratio = np.array([v["rmse_over_snips"] for v in cells.values()])
+        effects = [v for v in cells.values() if v["gain"] > 0]
+        nulls = [v["passes"] for v in cells.values() if v["gain"] == 0]
+        print(f"{'held out' if held_out else 'chosen'}: {len(cells)} cells")
+        worst = max(cells, key=lambda key: cells[key]["rmse_over_snips"])
+        mean = np.exp(np.log(ratio).mean())
+        print(f"  RMSE over SNIPS's: {mean:.2f}, worst {ratio.max():.2f} ({worst})")
+        signs = np.mean([v["right_sign"] for v in cells.values() if v["gain"] != 0], axis=0)
+        print(f"  right sign: default {signs[0]:.0%}, SNIPS {signs[1]:.0%}")
+        for what, values in (("true gains", [v["passes"] for v in effects]), ("nulls", nulls)):
+            if values:
+                mean, most = np.mean(values, axis=0), np.max(values, axis=0)
+                print(
+                    f"  {what} that pass: default {mean[0]:.0%} (most {most[0]:.0%}), labelled "
+                    f"{mean[1]:.0%} ({most[1]:.0%}), SNIPS with t {mean[2]:.0%} ({most[2]:.0%})"
+                )
+        for name in ("default", "sizes within 20 %", "how often", "how large", "tipping point"):
+            held = {k: v["held"][name] for k, v in cells.items() if name in v["held"]}
+            if held:
+                least = min(held, key=lambda key: held[key])
+                mean = np.mean(list(held.values()))
+                print(f"  {name} holds {mean:.0%}, least {held[least]:.0%} ({least})")
+    for key, first in found["rankings"].items():
+        print(key, {who: f"{share:.0%}" for who, share in first.items()})
+
+
+def main() -> None:
+    """Measure, or print what was measured."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--logs", type=int, default=60)
+    parser.add_argument("--rows", type=int, nargs="+", default=[2_000, 10_000])
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    if not given.table:
+        cells = [*(real(given.data) if given.data else ()), *made()]
+        run(iter(cells), tuple(given.rows), given.logs)
+    show()
+
+
+if __name__ == "__main__":
+    main()

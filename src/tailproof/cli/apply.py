@@ -1,0 +1,82 @@
+"""`tailproof apply`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from tailproof.cli.options import OUTPUT, SEED, option
+from tailproof.cli.session import Session, command
+from tailproof.report.blocks import Headline, table
+from tailproof.report.text import count, versions
+
+POLICY = typer.Argument(help="A policy that `learn --out` saved.", metavar="POLICY")
+NEW = typer.Argument(
+    help="Rows to decide for, with the columns that the policy was learned from: any table that a "
+    "log may be.",
+    metavar="TABLE",
+)
+OUT = option(
+    "Where to write the table with its decisions: .csv, .parquet or .jsonl.",
+    default=...,
+    panel=OUTPUT,
+)
+MOST_LIKELY = option(
+    "Take the likeliest action of a stochastic policy instead of drawing one.",
+    "--most-likely",
+    default=False,
+)
+PREFIX = option(
+    "Put before the names of the new columns action, probability and reason.",
+    default="",
+    panel=OUTPUT,
+)
+
+
+@command
+def apply(
+    *,
+    policy: Path = POLICY,
+    table_: str = NEW,
+    session: Session,
+    out: Path = OUT,
+    most_likely: bool = MOST_LIKELY,
+    prefix: str = PREFIX,
+    seed: int = SEED,
+) -> None:
+    """Decide for new rows with a saved policy, and write the decisions beside them.
+
+    Example: tailproof apply policy.tailproof new.csv --out decisions.csv
+    """
+    from tailproof.export.apply import apply as run
+
+    with session.working(f"Deciding for {table_}"):
+        done = run(policy, table_, out, seed=seed, most_likely=most_likely, prefix=prefix)
+    decided = sum(done.actions.values())
+    for column, rows in done.refused.items():
+        session.warned(
+            f"{count(rows, 'row')} of {done.rows:,} got no action because of column {column!r}: the "
+            f"column {prefix}reason of {out} says why."
+        )
+    if done.outside:
+        columns = ", ".join(f"{column} ({share:.1%})" for column, share in done.outside.items())
+        session.warned(
+            f"{done.drifted:.1%} of the rows leave the range of the log that taught the policy: "
+            f"{columns}. Nothing is known of its value there."
+        )
+    headline = Headline(f"{count(decided, 'decision')} for {done.rows:,} rows, in {out}.")
+    shares = [(label, n, f"{n / done.rows:.1%}") for label, n in done.actions.items()]
+    record = {
+        "command": "apply",
+        "policy": str(policy),
+        "table": table_,
+        "out": str(out),
+        "seed": seed,
+        "most_likely": most_likely,
+        "sentence": headline.text,
+        **done.to_dict(),
+        "warnings": session.warnings,
+        "versions": versions(),
+    }
+    session.answer(record, (headline, table(("action", "rows", "share"), shares)))

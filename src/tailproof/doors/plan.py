@@ -1,0 +1,152 @@
+"""How much more data: the gain that a test can show, and the rows that would decide an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import TYPE_CHECKING, Any
+
+from tailproof.doors.estimate import Estimate, ScoreEstimate
+from tailproof.doors.source import LogSource, as_log
+from tailproof.doors.verdict import Answered
+from tailproof.errors import LevelError, LogError
+from tailproof.files import plain
+from tailproof.log.log import discounted_returns
+from tailproof.methods.fit import check_gamma
+from tailproof.robust.planning import Shortfall, arm_bounds, gain_bounds, shortfall
+from tailproof.robust.tails import check_level
+
+if TYPE_CHECKING:
+    from tailproof.report.blocks import Answer
+
+#: How often a planned test decides, by default.
+POWER = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Answered):
+    """The gain that a randomised test with two arms shows, by its size; see `plan`.
+
+    Attributes
+    ----------
+    curve
+        The detectable gain against the rows of each arm.
+    rows
+        The sizes that were asked for.
+    mean
+        The mean reward of the log.
+    gain, needed
+        A gain, and the rows of each arm that show it; None if none was asked for.
+    """
+
+    curve: Shortfall
+    rows: tuple[int, ...]
+    mean: float
+    reward: str
+    per: str
+    gain: float | None = None
+    needed: int | None = None
+
+    def detectable(self, rows: int) -> float:
+        """Return the gain that a test with so many rows in each arm shows."""
+        return self.curve.detectable(rows)
+
+    def blocks(self) -> Answer:
+        """Return the answer as blocks, which notebooks, terminals and pages show."""
+        from tailproof.report.decisions import plan_blocks
+
+        return plan_blocks(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and strings, ready for JSON."""
+        return {
+            "level": self.curve.level,
+            "power": self.curve.power,
+            "mean": plain(self.mean),
+            "detectable": [
+                {"rows_per_arm": rows, "gain": plain(self.detectable(rows))} for rows in self.rows
+            ],
+            "gain": plain(self.gain),
+            "rows_needed_per_arm": self.needed,
+        }
+
+
+def plan(
+    log: LogSource,
+    *,
+    rows: Sequence[int] = (),
+    gain: float | None = None,
+    level: float = 0.9,
+    power: float = POWER,
+    gamma: float | None = None,
+    seed: int = 0,
+    **columns: Any,
+) -> Plan:
+    """Return the gain that a randomised test with two arms would show, under the log's own tail.
+
+    Two arms without a difference are drawn from the logged rewards at several sizes, and the lower
+    bound of their difference is computed as `compare` does without models of the reward. A gain is
+    shown as often as `power` says if it exceeds that quantile of the shortfall. Models of the reward
+    can only make the bounds tighter.
+
+    Parameters
+    ----------
+    log
+        Logged rewards (returns of episodes) like those of the planned test.
+    rows
+        Rows of each arm; by default an eighth of the log to ten times its size.
+    gain
+        Also the rows that show a gain of this size.
+    level, power
+        Confidence of the verdict, and how often the test shall reach it.
+    gamma, seed, columns
+        As in `evaluate`.
+    """
+    check_level(level)
+    if not 0 < power < 1:
+        raise LevelError(f"power must lie between 0 and 1. Got {power!r}.", argument="power")
+    if any(each < 2 for each in rows) or (gain is not None and not 0 < gain < float("inf")):
+        raise LogError(
+            f"A test needs 2 rows or more in each arm, and a gain above 0. Got {list(rows)}, {gain}.",
+            argument="rows" if gain is None or gain > 0 else "gain",
+        )
+    known = as_log(log, columns, plan)
+    returns = discounted_returns(known, check_gamma(gamma, known))
+    draw = arm_bounds(returns, level=level)
+    curve = shortfall(draw, len(returns), level=level, power=power, seed=seed)
+    if curve is None:
+        raise LogError(
+            f"{len(returns)} rewards are too few, or too much alike, to plan a test with.",
+            argument="log",
+        )
+    n = len(returns)
+    sizes = tuple(rows) or tuple(sorted({max(n // 8, 20), max(n // 2, 20), n, 3 * n, 10 * n}))
+    return Plan(
+        curve=curve,
+        rows=sizes,
+        mean=float(returns.mean()),
+        reward=known.reward_name,
+        per="row" if known.is_bandit else "episode",
+        gain=gain,
+        needed=None if gain is None else ceil(curve.needed(gain)),
+    )
+
+
+def rows_to_decide(
+    estimate: Estimate, *, level: float = 0.9, power: float = POWER, seed: int = 0
+) -> int | None:
+    """Return how many rows (episodes, groups) like these decide a gain as large as the estimated one.
+
+    Resamples of the estimate's own scores show how far bounds fall short of the gain at several sizes.
+    None if the method gives no scores, or the gain is 0.
+    """
+    logged = estimate.logged.influence if isinstance(estimate, ScoreEstimate) else None
+    if not isinstance(estimate, ScoreEstimate) or logged is None:
+        return None
+    gain = estimate.gain.value
+    sign = 1.0 if gain > 0 else -1.0
+    draw = gain_bounds(sign * estimate.scores.influence, sign * logged, level=level)
+    curve = shortfall(draw, len(logged), level=level, power=power, seed=seed)
+    needed = float("inf") if curve is None else curve.needed(abs(gain))
+    return ceil(needed) if isfinite(needed) else None

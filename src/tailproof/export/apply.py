@@ -1,0 +1,310 @@
+"""Decide for the rows of a new table with a saved policy, piece by piece, and write the decisions.
+
+Every row is read by the encoder that the policy carries, so that it gets the decision it would get in
+any other file. Rows that the encoder refuses get no action and a reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailproof.arrays import AnyArray, FloatArray
+from tailproof.errors import LogError, PolicyError
+from tailproof.export.onnx import load
+from tailproof.files import require_replaceable, written_whole
+from tailproof.io.encoder import Encoder
+from tailproof.io.tables import CSV_SUFFIXES, blaming, open_table, pieces_of_csv
+from tailproof.log.spaces import Discrete
+from tailproof.policies.forms import action_probabilities
+
+_PIECE = 1 << 16  # rows decided at a time
+_WRITES = (".csv", ".parquet", ".jsonl", ".ndjson")
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a saved policy decided for the rows of a table.
+
+    Attributes
+    ----------
+    rows
+        Number of rows.
+    actions
+        How many rows got each action, by label.
+    refused
+        How many rows got none, by the column that was the reason.
+    outside
+        Share of the rows whose value leaves the range of the log, by column.
+    drifted
+        Share of the rows in which any column does.
+    """
+
+    rows: int
+    actions: dict[str, int]
+    refused: dict[str, int] = field(default_factory=dict)
+    outside: dict[str, float] = field(default_factory=dict)
+    drifted: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and texts, ready for JSON."""
+        return dict(vars(self))
+
+
+@dataclass
+class Decisions:
+    """A saved policy, applied to one piece of a table after another."""
+
+    policy: Any
+    encoder: Encoder
+    most_likely: bool
+    rng: np.random.Generator
+    rows: int = 0
+    drifted: int = 0
+    actions: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        space = self.encoder.actions.space
+        if not isinstance(space, Discrete):
+            raise PolicyError(f"apply writes discrete actions. The policy acts in {space}.")
+        self.labels = np.array([space.label(code) for code in range(space.n)], dtype=object)
+
+    def of(self, piece: pa.Table) -> dict[str, AnyArray]:
+        """Return action, probability and reason of each row, (n,); None where there is none."""
+        states, refused = self.encoder.encode(piece)
+        n, reasons = piece.num_rows, np.full(piece.num_rows, None, dtype=object)
+        for each in refused:
+            for i, row in enumerate(each.rows.tolist()):
+                if reasons[row] is None:
+                    reasons[row] = each.reason(i)
+                    self.refused[each.column] += 1
+        read = np.flatnonzero(reasons == None)  # noqa: E711 element by element
+        draws = self.rng.random(n)[read]  # of all rows, so that pieces of any size draw alike
+        action, probability = np.full((2, n), None, dtype=object)
+        if len(read):
+            chances = action_probabilities(self.policy, states[read], len(self.labels))
+            codes = chances.argmax(axis=1) if self.most_likely else _drawn(chances, draws)
+            action[read] = self.labels[codes]
+            probability[read] = chances[np.arange(len(read)), codes]
+            self.actions.update(action[read])
+            self._drift(states[read])
+        self.rows += n
+        return {"action": action, "probability": probability, "reason": reasons}
+
+    def _drift(self, states: FloatArray) -> None:
+        found = self.encoder.outside(states)
+        for column, rows in found.items():
+            self.outside[column] += int(rows.sum())
+        if found:
+            self.drifted += int(np.logical_or.reduce([*found.values()]).sum())
+
+    def summary(self) -> Decided:
+        """Return what was decided so far."""
+        n = max(self.rows, 1)
+        return Decided(
+            self.rows,
+            {label: self.actions[label] for label in self.labels if self.actions[label]},
+            dict(self.refused),
+            {column: count / n for column, count in self.outside.items()},
+            self.drifted / n,
+        )
+
+
+def _drawn(chances: FloatArray, draws: FloatArray) -> AnyArray:
+    """Return an action code for each row, drawn with its probabilities, (n,)."""
+    ends = np.cumsum(chances, axis=1)
+    codes = (ends < draws[:, None] * ends[:, -1:]).sum(axis=1)
+    return np.asarray(np.minimum(codes, chances.shape[1] - 1))
+
+
+def apply(
+    policy: str | Path,
+    table: str | Path,
+    out: str | Path,
+    *,
+    seed: int = 0,
+    most_likely: bool = False,
+    prefix: str = "",
+) -> Decided:
+    r"""Decide for each row of a table, and write its columns with the decisions to a file.
+
+    Parameters
+    ----------
+    policy
+        A file of `Learned.save`, or an ONNX graph that tailproof wrote.
+    table
+        Any table that `read_log` opens, with the state columns of the policy's log, in any order and
+        beside others. Parquet, and CSV if CSV is written, are read piece by piece; other files must
+        fit into memory.
+    out
+        Where to write: ``.csv``, ``.parquet`` or ``.jsonl``. It holds the columns of the table,
+        ``action``, ``probability`` (with which the policy takes it), and ``reason``, which is empty
+        unless the row was refused. It is replaced as a whole, or not at all.
+    seed
+        Draws the actions of a stochastic policy.
+    most_likely
+        Take the likeliest action instead.
+    prefix
+        Put before the names of the three columns.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tailproof import learn, read_log
+    >>> rng = np.random.default_rng(0)
+    >>> age, mail = rng.integers(20, 80, 2000), rng.integers(0, 2, 2000)
+    >>> table = {"x_age": age, "action": mail, "reward": mail * (age > 50.0) - 0.4 * mail}
+    >>> learned = learn(read_log(table), method="policy-tree", gamma=0.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     learned.save(f"{folder}/policy.tailproof")
+    ...     _ = Path(f"{folder}/new.csv").write_text("name,x_age\nAda,30\nBob,70\nCat,\n")
+    ...     done = apply(
+    ...         f"{folder}/policy.tailproof", f"{folder}/new.csv", f"{folder}/decisions.csv"
+    ...     )
+    ...     print(Path(f"{folder}/decisions.csv").read_text())
+    name,x_age,action,probability,reason
+    Ada,30,0,1.0,
+    Bob,70,1,1.0,
+    Cat,,,,"'x_age' is missing, which it never was in the log of the encoder"
+    <BLANKLINE>
+    >>> done.actions, done.refused
+    ({'0': 1, '1': 1}, {'x_age': 1})
+    """
+    _require_output(out, {"policy": policy, "table": table})
+    found = load(policy)
+    encoder = getattr(found, "encoder", None)
+    if encoder is None:
+        raise PolicyError(
+            f"{policy} was learned from arrays or made elsewhere, so it knows no columns of a table. "
+            f"Learn from a table and save the result."
+        )
+    decisions = Decisions(found, encoder, most_likely, np.random.default_rng(seed))
+    new = tuple(prefix + name for name in ("action", "probability", "reason"))
+    names, pieces = _pieces(table, encoder, as_text=Path(out).suffix == ".csv")
+    if taken := [name for name in new if name in names]:
+        raise LogError(
+            f"{table} has a column {taken[0]!r} already, which would be lost. Rename it, or choose "
+            f"other names for the decisions with prefix='new_'.",
+            argument="prefix",
+        )
+    with written_whole(out) as unfinished, _writer(unfinished, Path(out).suffix) as write:
+        for piece in pieces:
+            write(piece, dict(zip(new, decisions.of(piece).values(), strict=True)))
+        done = decisions.summary()
+        if not done.actions:
+            column = next(iter(done.refused), None)
+            said = (
+                f"every row was refused, first for column {column!r}" if column else "it is empty"
+            )
+            raise LogError(f"{table} has no row to decide for: {said}. Nothing was written.")
+    return done
+
+
+def _require_output(out: str | Path, inputs: Mapping[str, str | Path]) -> None:
+    """Raise if the output has no format, or is one of the inputs."""
+    if Path(out).suffix not in _WRITES:
+        raise PolicyError(
+            f"Decisions are written as {', '.join(_WRITES)}. Got {str(out)!r}.", argument="out"
+        )
+    target = require_replaceable(out)
+    for name, path in inputs.items():
+        source = Path(os.path.realpath(path))
+        if target == source or (target.exists() and target.is_relative_to(source)):
+            raise PolicyError(
+                f"{out} is the {name}, and would be replaced. Name another file.", argument="out"
+            )
+
+
+def _pieces(
+    table: str | Path, encoder: Encoder, *, as_text: bool
+) -> tuple[tuple[str, ...], Iterator[pa.Table]]:
+    """Return the columns of a table, and its rows in pieces.
+
+    A CSV file whose decisions are written as CSV is read as text, so that its columns stay as they
+    are; otherwise they get types, which only the whole file tells.
+    """
+    source = open_table(table)
+    encoder.require(source.names, source.label)
+    name = str(table).lower()
+    if as_text and name.endswith(CSV_SUFFIXES):
+        return source.names, pieces_of_csv(Path(table), source.label)
+    if name.endswith(".parquet") and Path(table).is_file():
+        return source.names, _pieces_of_parquet(Path(table), source.label)
+
+    def whole() -> Iterator[pa.Table]:
+        read = source.read(source.names, encoder.texts)
+        for start in range(0, read.num_rows, _PIECE):
+            yield read.slice(start, _PIECE)
+
+    return source.names, whole()
+
+
+def _pieces_of_parquet(path: Path, label: str) -> Iterator[pa.Table]:
+    from pyarrow.parquet import ParquetFile
+
+    with (
+        blaming(label, "The file is damaged or not Parquet; write it again."),
+        ParquetFile(path, page_checksum_verification=True) as file,
+    ):
+        for batch in file.iter_batches(_PIECE):
+            yield pa.Table.from_batches([batch])
+
+
+Write = Callable[[pa.Table, Mapping[str, AnyArray]], None]
+
+
+@contextmanager
+def _writer(path: Path, suffix: str) -> Iterator[Write]:
+    """Yield a function that writes pieces of the table with their decisions."""
+    if suffix == ".parquet":
+        with _parquet_writer(path) as write:
+            yield write
+        return
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+
+        def write_csv(piece: pa.Table, decided: Mapping[str, AnyArray]) -> None:
+            if file.tell() == 0:
+                lines.writerow([*piece.column_names, *decided])
+            columns = [column.to_pylist() for column in piece.columns]
+            lines.writerows(zip(*columns, *decided.values(), strict=True))
+
+        def write_json(piece: pa.Table, decided: Mapping[str, AnyArray]) -> None:
+            for i, row in enumerate(piece.to_pylist()):
+                given = {**row, **{name: values[i] for name, values in decided.items()}}
+                file.write(json.dumps(given, ensure_ascii=False, default=str) + "\n")
+
+        yield write_csv if suffix == ".csv" else write_json
+
+
+@contextmanager
+def _parquet_writer(path: Path) -> Iterator[Write]:
+    from pyarrow.parquet import ParquetWriter
+
+    writers: list[Any] = []
+
+    def write(piece: pa.Table, decided: Mapping[str, AnyArray]) -> None:
+        for name, values in decided.items():
+            kind = pa.float64() if name.endswith("probability") else pa.string()
+            piece = piece.append_column(name, pa.array(values, kind))
+        if not writers:
+            writers.append(ParquetWriter(path, piece.schema))
+        writers[0].write_table(piece.cast(writers[0].schema))
+
+    try:
+        yield write
+    finally:
+        for each in writers:
+            each.close()

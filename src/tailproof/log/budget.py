@@ -1,0 +1,75 @@
+"""Memory budgets: methods that need many copies of the rows at once take a sample of a large log."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from tailproof.arrays import IntArray
+from tailproof.errors import LogError, TailproofWarning
+from tailproof.log.folds import shuffled_groups
+from tailproof.log.log import Log
+
+_BLOCKS = 1_000  # number of runs of neighbouring episodes from which a sample is drawn
+_COPIES = 4  # copies of each row's features, for methods that use all rows at once
+
+
+class SampleWarning(TailproofWarning):
+    """The log exceeds the memory budget: only a sample of its episodes was used."""
+
+
+def sample_to_budget(log: Log, who: str, *, features: int | None = None, seed: int = 0) -> Log:
+    """Return a log, or a random sample of whole episodes that fits its memory budget, with a warning.
+
+    The sample consists of whole groups, or without groups of runs of neighbouring episodes, so that
+    clustered extremes stay together. Episodes keep the order of the log.
+
+    Parameters
+    ----------
+    who
+        The function or method that needs the data, for the warning.
+    features
+        Number of features per row, for the memory estimate; by default that of the paper's features.
+    """
+    if log.budget is None:
+        return log
+    if features is None:
+        p = len(log.state_names)
+        blocks = log.n_actions if log.is_discrete else 1
+        features = blocks * (1 + p + p * (p - 1) // 2)
+    each = log.bytes_in_memory / log.n_transitions + 8 * _COPIES * features
+    rows = int(log.budget / each)
+    if log.n_transitions <= rows:
+        return log
+    chosen = sampled_episodes(log, rows, seed=seed)
+    if len(chosen) == 0:
+        raise LogError(
+            f"{who} may take {log.budget / 1e9:.3g} GB, about {rows} of {log.n_transitions} "
+            f"transitions, and not even one {'group' if log.group_ids is not None else 'episode'} "
+            f"that was drawn is so short. Raise the budget, or use a method that reads a log in pieces."
+        )
+    taken = replace(log.take(chosen), budget=None)
+    warnings.warn(
+        f"{who} looked at {taken.n_episodes} of {log.n_episodes} episodes, {taken.n_transitions} of "
+        f"{log.n_transitions} transitions, drawn with seed {seed}: it needs them in memory, and may "
+        f"take {log.budget / 1e9:.3g} GB. Raise the budget for more; fqe, lstd, mis, dr, fqi "
+        f"and their folds read all of a log in pieces.",
+        SampleWarning,
+        stacklevel=3,
+    )
+    return taken
+
+
+def sampled_episodes(log: Log, rows: int, *, seed: int) -> IntArray:
+    """Return random episodes with at most `rows` transitions in total, in log order."""
+    rng = np.random.default_rng([seed, 3])
+    if log.group_ids is not None:
+        unit, order = log.group_of_episode, shuffled_groups(log, rng)
+    else:
+        count = min(_BLOCKS, log.n_episodes)
+        unit, order = np.arange(log.n_episodes) * count // log.n_episodes, rng.permutation(count)
+    sizes = np.bincount(unit, weights=log.lengths)
+    enough = int(np.searchsorted(np.cumsum(sizes[order]), rows, side="right"))
+    return np.flatnonzero(np.isin(unit, order[:enough]))

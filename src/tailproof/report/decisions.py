@@ -1,0 +1,189 @@
+"""Blocks of what follows an answer: for whom it is better, what it might harm, how much more data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tailproof.report.blocks import Answer, Block, Figure, Headline, Note, Section, Tone, table
+from tailproof.report.figures import finite
+from tailproof.report.plots import (
+    IntervalRow,
+    draw_intervals,
+    line,
+    name_axes,
+    page_axes,
+    rows_axes,
+)
+from tailproof.report.text import Quantity, count, number, percent, signed
+from tailproof.robust.sensitivity import GAMMAS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tailproof.doors.compare import Comparison
+    from tailproof.doors.estimate import Estimate
+    from tailproof.doors.plan import Plan
+    from tailproof.doors.segments import Segments
+
+_TONES: dict[str, Tone] = {"better": "good", "worse": "warn", "cannot tell": "muted"}
+
+
+def segments_blocks(found: Segments) -> Answer:
+    """Return the blocks of gains by segment: the sentence, a table and a picture."""
+    rows = segment_rows(found)
+    listed = [
+        (each.name, each.rows, *finite(row.value, row.low, row.high), each.verdict)
+        for each, row in zip(found.segments, rows, strict=True)
+    ]
+    quantity = Quantity.named(found.reward, per=found.per)
+    caption = (
+        f"Difference in {quantity.title} by {found.by}, {found.policy} against {found.against}; the "
+        f"intervals hold together with {percent(found.level)} confidence"
+    )
+    columns = (found.by, "rows", "difference", "from", "to", "verdict")
+    title = f"difference in {quantity.title}"
+
+    def draw(width: float) -> Axes:
+        axes = rows_axes([row.name for row in rows], width=width)
+        draw_intervals(axes, rows, line=(0.0, found.against, "muted"))
+        name_axes(axes, x=title)
+        return axes
+
+    figure = Figure(
+        key="segments",
+        draw=draw,
+        alt=f"{title} by {found.by}: {'; '.join(row.tip for row in rows)}.",
+        caption=f"{caption}.",
+        legend=[("good", "better"), ("main", "no difference shown"), ("warn", "worse")],
+        numbers=table(columns, listed),
+    )
+    few = [f"{each.name}: {each.gain.declined}." for each in found.segments if each.gain.declined]
+    notes = [Note(text, "soft") for text in (*few, *([found.note] if found.note else []))]
+    return (Headline(found.sentence), table(columns, listed, caption=caption), *notes, figure)
+
+
+def segment_rows(found: Segments) -> list[IntervalRow]:
+    """Return the gain of each segment as it is read, with its interval."""
+    quantity = Quantity.named(found.reward, per=found.per)
+    rows = []
+    for each in found.segments:
+        known, value = each.interval, quantity.shown(each.gain.value)
+        ends = (math.nan, math.nan) if known is None else quantity.ends(known.low, known.high)
+        tip = f"{each.name}: {signed(value)}, {each.verdict}"
+        tone = _TONES.get(each.verdict, "main")
+        rows.append(
+            IntervalRow(name=each.name, value=value, low=ends[0], high=ends[1], tone=tone, tip=tip)
+        )
+    return rows
+
+
+def with_segments(answer: Answer, found: Segments) -> Answer:
+    """Return an answer with the sentence and the table by segment, and the picture in a section."""
+    headline, listed, *rest, figure = segments_blocks(found)
+    assert isinstance(headline, Headline)
+    section = Section("segments", f"For whom: by {found.by}", (*rest, figure), "Segments")  # type: ignore[arg-type]
+    place = next(
+        (i for i, each in enumerate(answer) if isinstance(each, Figure | Section)), len(answer)
+    )
+    return (*answer[:place], Note(headline.text), listed, *answer[place:], section)
+
+
+def with_guardrails(answer: Answer, comparison: Comparison) -> Answer:
+    """Return the answer of a comparison with the harm to guarded outcomes: a sentence and a table."""
+    shown = comparison.proposed
+    rows = []
+    for candidate in comparison.candidates:
+        for each in candidate.guardrails:
+            found = each.to_dict()
+            numbers = (found["baseline"], found["change"], found["low"], found["high"])
+            rows.append((candidate.name, each.outcome.rule, *numbers, each.verdict))
+    caption = (
+        f"Guardrails; these bounds and those of the differences hold together with "
+        f"{percent(comparison.level)} confidence on each side"
+    )
+    columns = ("policy", "rule", comparison.baseline, "change", "at least", "at most", "verdict")
+    headline, *rest = answer
+    assert isinstance(headline, Headline)
+    if shown.harmed:
+        text = f"{headline.text} It harms {' and '.join(shown.harmed)}."
+        headline = replace(headline, text=text)
+    unsure = [
+        each.outcome.column
+        for each in shown.guardrails
+        if each.verdict == "not shown to be harmless"
+    ]
+    said: list[Block] = [table(columns, rows, caption=caption)]
+    if unsure:
+        text = f"{shown.name} is not shown to be harmless for {' and '.join(unsure)}."
+        said.append(Note(text, "warn"))
+    return (headline, rest[0], *said, *rest[1:])
+
+
+def hidden_reason(estimate: Estimate, level: float) -> str:
+    """Return how strong a hidden reason for the logged actions would overturn an answer, in words."""
+    gamma = estimate.tipping_gamma(level)
+    if gamma is None:
+        return ""
+    if math.isinf(gamma):
+        return (
+            f"No propensities were logged; even hidden reasons that change the odds of an action "
+            f"{GAMMAS[-1]:g} times, among rows that look alike, would not overturn this."
+        )
+    return (
+        f"No propensities were logged: hidden reasons that change the odds of an action "
+        f"{gamma:.2g} times, among rows that look alike, would be enough to overturn this."
+    )
+
+
+def rows_note(estimate: Estimate, needed: int | None) -> list[Block]:
+    """Return how many rows would decide a gain as large as the estimated one, as a note."""
+    chosen = estimate.choice
+    if needed is None or chosen is None:
+        return []
+    unit = {"step": "episode"}.get(chosen.unit, chosen.unit)
+    text = (
+        f"If the difference is as estimated, about {count(needed, unit)} like these would show it."
+    )
+    return [Note(text, "soft")]
+
+
+def plan_blocks(plan: Plan) -> Answer:
+    """Return the blocks of a planned test: the sentence, the table and a picture."""
+    quantity = Quantity.named(plan.reward, per=plan.per)
+    sure = f"{percent(plan.curve.power)} of such tests, {percent(plan.curve.level)} confidence"
+    shown = sorted({*plan.rows, *([plan.needed] if plan.needed else [])})
+    gains = [plan.detectable(rows) for rows in shown]
+    said = f"{count(plan.rows[-1], quantity.per)} in each arm show a gain of"
+    said = f"{said} {quantity.amount(plan.detectable(plan.rows[-1]))} per {quantity.per} ({sure})."
+    if plan.needed is not None and plan.gain is not None:
+        said = (
+            f"A gain of {quantity.amount(plan.gain)} per {quantity.per} takes about "
+            f"{count(plan.needed, quantity.per)} in each arm ({sure})."
+        )
+    share = [gain / abs(plan.mean) if plan.mean else math.nan for gain in gains]
+    columns = (f"{quantity.per}s in each arm", "gain that is shown", "relative to the mean")
+    cells = [
+        (rows, gain, percent(part, 2) if math.isfinite(part) else "")
+        for rows, gain, part in zip(shown, gains, share, strict=True)
+    ]
+    listed = table(columns, cells, caption=f"{quantity.title}: mean {number(plan.mean)}")
+    figure = Figure(
+        key="plan",
+        draw=lambda width: _draw_curve(plan, shown, gains, width),
+        alt=f"The gain that a test shows falls with its size: {number(gains[0])} with "
+        f"{shown[0]:,}, {number(gains[-1])} with {shown[-1]:,} in each arm.",
+        caption=f"The gain that is shown in {sure}, by {quantity.per}s in each arm.",
+        numbers=listed,
+    )
+    return (Headline(said), listed, figure)
+
+
+def _draw_curve(plan: Plan, rows: list[int], gains: list[float], width: float) -> Axes:
+    axes = page_axes(width=width)
+    line(axes, rows, gains, tone="main")
+    axes.set_xscale("log")
+    quantity = Quantity.named(plan.reward, per=plan.per)
+    name_axes(axes, x=f"{quantity.per}s in each arm", y=f"gain in {quantity.title}")
+    return axes

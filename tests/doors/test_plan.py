@@ -1,0 +1,77 @@
+"""Plans of tests, and the rows that would decide an answer."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tailproof import Always, evaluate, plan, read_log
+from tailproof.doors.plan import rows_to_decide
+from tailproof.errors import LevelError, LogError
+from tailproof.robust.planning import Shortfall
+
+
+def log(rewards, **more):
+    rng = np.random.default_rng(1)
+    n = len(rewards)
+    table = {"x": rng.normal(size=n), "action": rng.integers(2, size=n), "reward": rewards, **more}
+    return read_log(table, state="x")
+
+
+@pytest.fixture(scope="module")
+def normal():
+    return plan(log(np.random.default_rng(0).normal(10, 3, 2_000)), rows=(500, 2_000), gain=0.3)
+
+
+def test_without_tails_the_plan_is_the_textbook_formula(normal):
+    for rows in (500, 2_000):
+        exact = (1.2816 + 0.8416) * 3 * np.sqrt(2 / rows)
+        assert normal.detectable(rows) == pytest.approx(exact, rel=0.2)
+    assert normal.needed == pytest.approx(2 * (3 * (1.2816 + 0.8416) / 0.3) ** 2, rel=0.4)
+
+
+def test_the_gain_and_the_rows_are_inverse(normal):
+    assert normal.detectable(normal.needed) == pytest.approx(0.3, rel=0.05)
+    assert json.loads(json.dumps(normal.to_dict()))["rows_needed_per_arm"] == normal.needed
+    assert "takes about" in str(normal)
+
+
+def test_a_heavy_tail_shows_less_than_its_bulk_would():
+    rewards = np.random.default_rng(2).pareto(1.5, 2_000)
+    whole, bulk = (plan(log(each), rows=(2_000,)) for each in (rewards, rewards[rewards < 20]))
+    assert whole.detectable(2_000) > bulk.detectable(2_000)
+
+
+def test_a_shortfall_is_extended_by_its_slope():
+    curve = Shortfall((100, 400), (2.0, 1.0), 0.9, 0.8)
+    assert curve.detectable(1_600) == pytest.approx(0.5)
+    assert curve.needed(0.5) == pytest.approx(1_600)
+    assert curve.needed(0.0) == np.inf
+
+
+def test_more_rows_would_decide_a_small_gain():
+    rng = np.random.default_rng(4)
+    data = log(rng.normal(10, 3, 1_500), propensity=np.full(1_500, 0.5))
+    found = evaluate(data.with_rewards(data.rewards + 0.15 * data.actions), Always(1))
+    needed = rows_to_decide(found)
+    assert (needed > 1_500) == (found.verdict.word == "no difference shown")
+    assert rows_to_decide(found, power=0.95) > needed
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "argument"),
+    [
+        ({"rows": [1]}, LogError, "rows"),
+        ({"gain": -1.0}, LogError, "gain"),
+        ({"power": 1.5}, LevelError, "power"),
+    ],
+)
+def test_wrong_plans_are_refused(asked, error, argument):
+    with pytest.raises(error) as raised:
+        plan(log(np.arange(100.0)), **asked)
+    assert raised.value.argument == argument
+
+
+def test_rewards_that_are_all_equal_plan_nothing():
+    with pytest.raises(LogError):
+        plan(log(np.ones(30)))
