@@ -27,7 +27,7 @@ def as_array(name: str, values: Any, error: type[TailproofError]) -> AnyArray:
     return np.asarray(values)
 
 
-def such(rows: Any) -> str:
+def count_of(rows: Any) -> str:
     """Return a number of rows in words: "1 such row", "3 such rows"."""
     return f"{int(rows)} such row{'' if rows == 1 else 's'}"
 

@@ -11,7 +11,7 @@ import pytest
 import tailproof.checkpoint
 import tailproof.io.mapped
 from tailproof.checkpoint import CheckpointWarning
-from tailproof.critics.linear import Found
+from tailproof.critics.linear import SampleBlock
 from tailproof.errors import StorageError
 from tailproof.files import read_file, write_file
 from tailproof.parallel import Local
@@ -75,7 +75,7 @@ def test_another_function_or_log_is_another_pass(tmp_path):
 
 def test_totals_come_back_as_they_were(tmp_path):
     totals = [
-        Found(3, np.zeros((2, 4))),
+        SampleBlock(3, np.zeros((2, 4))),
         FindExtremes(2)(np.arange(9.0)),
         np.arange(6).reshape(2, 3),
     ]
@@ -108,12 +108,12 @@ def test_progress_makes_nothing_but_dataclasses_of_ours(named, tmp_path):
     engine = Local(checkpoint=tmp_path)
 
     def task(_):
-        return Found(0, np.ones((1, 1)))
+        return SampleBlock(0, np.ones((1, 1)))
 
     engine.map_reduce(task, [0], operator.add)
     (file,) = tmp_path.iterdir()
     page, arrays = read_file(file, "progress", 2)
-    assert page["total"]["class"] == "tailproof.critics.linear:Found"
+    assert page["total"]["class"] == "tailproof.critics.linear:SampleBlock"
     page["total"]["class"] = named
     write_file(file, "progress", 2, page, arrays)
     with pytest.warns(CheckpointWarning, match="is damaged and was not used"):

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.critics.trees import TreeArrays, TreeValues, teaching_rows
+from tailproof.critics.trees import TreeArrays, TreeValues, training_rows
 from tailproof.errors import LogError
 from tailproof.features import Standardise
 from tailproof.log.folds import Split, shuffled_groups
@@ -20,7 +20,7 @@ from tailproof.log.validation import check_propensity
 
 _TREES = 30
 _SMALLEST = (2, 5, 15, 40)  # candidates for the smallest number of rows in a leaf
-_TAUGHT = 0.7  # share of the groups to train on while the leaf size is chosen
+_TRAIN_SHARE = 0.7  # share of the groups to train on while the leaf size is chosen
 _DOUBT = 0.02  # share of the uniform distribution mixed in when held-out actions are scored
 _REPEATED = 0.5  # `exact` applies if at most this share of the rows are distinct states
 
@@ -49,7 +49,7 @@ def fit_behaviour(
     inputs = z.astype(np.float32) if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
     known = log.propensity if propensities else None
     rng = np.random.default_rng([seed, 7])
-    rows = teaching_rows(log, np.arange(log.n_episodes), rng)
+    rows = training_rows(log, np.arange(log.n_episodes), rng)
 
     def grow(rows: IntArray, smallest: int) -> TreeValues:
         forest: Any = ExtraTreesClassifier(
@@ -79,9 +79,9 @@ def _choose_leaf(
     rng: np.random.Generator,
 ) -> int:
     order = shuffled_groups(log, rng)
-    taught = np.isin(log.group_of_episode, order[: max(1, int(_TAUGHT * log.n_groups))])
-    rows = teaching_rows(log, np.flatnonzero(taught), rng)
-    held = teaching_rows(log, np.flatnonzero(~taught), rng)
+    train = np.isin(log.group_of_episode, order[: max(1, int(_TRAIN_SHARE * log.n_groups))])
+    rows = training_rows(log, np.flatnonzero(train), rng)
+    held = training_rows(log, np.flatnonzero(~train), rng)
     true = 1.0 if propensity is None else propensity[held]
     # with two rows per leaf most actions are unseen, and their probability would be a guess
     sizes = _SMALLEST if propensity is None else _SMALLEST[1:]

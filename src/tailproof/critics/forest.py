@@ -19,14 +19,14 @@ from scipy.sparse.linalg import LinearOperator, bicgstab
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.critics.task import Pairs, PolicyActions, Target
-from tailproof.critics.trees import averages, teaching_rows
+from tailproof.critics.trees import averages, training_rows
 from tailproof.features import Standardise
 from tailproof.log.log import Log
 
 _TREES = 15
 _ROUNDS = 2  # the first trees fit rewards and state changes, the second the fitted values
 _PARTS = 3
-_TAUGHT = 20_000  # training rows of one forest; more rows make it slower, not much better
+_MOST_ROWS = 20_000  # training rows of one forest; more rows make it slower, not much better
 _SETTLED = 1e-8
 _DIGITS = 5  # decimals of the inputs and targets, so that rounding errors do not change the trees
 
@@ -128,14 +128,14 @@ def cross_fit_forests(target: Target, rewards: FloatArray, *, seed: int = 0) -> 
     """Fit a forest on each two thirds of the groups of episodes, and evaluate it on the other third."""
     log, rng = target.log, np.random.default_rng(seed)
     parts = min(_PARTS, log.n_groups)
-    part, part_of_first = target.dealt(seed + 1, parts)
+    part, part_of_first = target.split(seed + 1, parts)
     n, m = log.n_transitions, len(target.first.states)
     occupancy, values, following = np.empty(n), np.empty(n), np.zeros(n)
     first, lost = np.empty(m), 0.0
     inputs = Inputs.fit(log)
     for k in range(parts):
-        taught = teaching_rows(log, np.flatnonzero(part != k) if parts > 1 else np.arange(1), rng)
-        forest = _grown(target, inputs, rewards, taught[: 2 * _TAUGHT], seed=seed + k)
+        train = training_rows(log, np.flatnonzero(part != k) if parts > 1 else np.arange(1), rng)
+        forest = _grown(target, inputs, rewards, train[: 2 * _MOST_ROWS], seed=seed + k)
         own, starts = log.rows(np.flatnonzero(part == k)), np.flatnonzero(part_of_first == k)
         if len(starts) == 0:
             starts = np.arange(m)
@@ -206,7 +206,9 @@ def _visits(
     of the next state). With many rows, ℓ is solved on a sample of them and then divided over all.
     """
     leaves, gamma = forest.leaves(_logged_pairs(target, own)), target.gamma
-    some = slice(None) if len(own) <= _TAUGHT else np.sort(rng.choice(len(own), _TAUGHT, False))
+    some = (
+        slice(None) if len(own) <= _MOST_ROWS else np.sort(rng.choice(len(own), _MOST_ROWS, False))
+    )
     share = forest.averages(leaves[some])  # (nodes, rows): 1 / count in the leaf
     reached = np.asarray(share.sum(axis=1)).ravel() > 0
     entering = forest.spreads(target.first.take(starts).pairs(), len(starts), reached)

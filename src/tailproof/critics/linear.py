@@ -101,7 +101,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Dealing:
+class Membership:
     """The members of each episode, in the form that `arrange` needs."""
 
     members: int
@@ -109,7 +109,7 @@ class Dealing:
     counts: IntArray | None  # (K, E), where members share episodes
 
     @classmethod
-    def of(cls, folds: Folds) -> Dealing:
+    def of(cls, folds: Folds) -> Membership:
         """Convert folds to this form."""
         if folds.count == 1 and (folds.counts == 1).all():
             return cls(1, None, None)
@@ -119,16 +119,21 @@ class Dealing:
 
 
 def arrange(
-    chunk: Chunk, task: Task, features: Features, dealing: Dealing, *, with_next_states: bool = True
+    chunk: Chunk,
+    task: Task,
+    features: Features,
+    membership: Membership,
+    *,
+    with_next_states: bool = True,
 ) -> Rows:
     """Return a chunk of a log in feature space, with next states if `with_next_states`."""
     n_blocks = features.n_actions if isinstance(features, PerAction) else 1
     following, every, weights = task.following(chunk) if with_next_states else (None, None, None)
     keys: list[tuple[AnyArray, int]] = []
     groups = 1
-    if dealing.fold_of_episode is not None:
-        groups = dealing.members
-        keys.append((dealing.fold_of_episode.take(chunk.episode), groups))
+    if membership.fold_of_episode is not None:
+        groups = membership.members
+        keys.append((membership.fold_of_episode.take(chunk.episode), groups))
     if n_blocks > 1:
         keys.append((chunk.actions, n_blocks))
         if following is not None:
@@ -136,10 +141,12 @@ def arrange(
     order, borders = _sorted(keys, len(chunk))
     borders = borders.reshape(groups, n_blocks, -1, 2)
     towards = range(n_blocks if with_next_states and task.policy is not None else 0)
-    if dealing.counts is None:
-        segments = _dealt(borders, towards)
+    if membership.counts is None:
+        segments = _disjoint_segments(borders, towards)
     else:
-        segments = _shared(borders, towards, dealing.counts[:, _take(chunk.episode, order)])
+        segments = _shared_segments(
+            borders, towards, membership.counts[:, _take(chunk.episode, order)]
+        )
     ends = chunk.terminated if with_next_states and chunk.terminated.any() else None
     terminated = None if ends is None else _take(ends, order)
     states = _take(chunk.states, order)
@@ -200,7 +207,7 @@ def _without(after: Blocks | Dense, terminated: BoolArray | None) -> Blocks | De
     return Dense(np.where(terminated[:, None, None], 0.0, after.phi))
 
 
-def _dealt(borders: IntArray, towards: range) -> Iterator[Segment]:
+def _disjoint_segments(borders: IntArray, towards: range) -> Iterator[Segment]:
     """Yield the segments if every row has one member; borders are (K, blocks, next blocks, 2)."""
     for member, of_member in enumerate(borders.tolist()):
         for block, spans in enumerate(of_member):
@@ -217,9 +224,9 @@ def _dealt(borders: IntArray, towards: range) -> Iterator[Segment]:
             yield Segment(member, block, slice(first, last), None, following)
 
 
-def _shared(borders: IntArray, towards: range, counts: IntArray) -> Iterator[Segment]:
+def _shared_segments(borders: IntArray, towards: range, counts: IntArray) -> Iterator[Segment]:
     """Yield the segments if members share rows; `counts`, (K, m), are the multiplicities."""
-    for segment in _dealt(borders, towards):
+    for segment in _disjoint_segments(borders, towards):
         for member, times in enumerate(counts[:, segment.rows]):
             yield segment._replace(member=member, counts=times.astype(float))
 
@@ -311,7 +318,7 @@ class Design:
     @property
     def shares_rows(self) -> bool:
         """Whether several members see the same rows."""
-        return self._dealing.counts is not None
+        return self._membership.counts is not None
 
     @property
     def _stays(self) -> bool:
@@ -333,8 +340,8 @@ class Design:
         return {}
 
     @cached_property
-    def _dealing(self) -> Dealing:
-        return Dealing.of(self.folds)
+    def _membership(self) -> Membership:
+        return Membership.of(self.folds)
 
     def _make(self, part: Any) -> Iterator[Rows]:
         blocks = self.features.n_actions if isinstance(self.features, PerAction) else 1
@@ -349,7 +356,7 @@ class Design:
                 chunk,
                 self.task,
                 self.features,
-                self._dealing,
+                self._membership,
                 with_next_states=self.with_next_states,
             )
 
@@ -765,13 +772,13 @@ class Weighing:
 
 
 @dataclass(frozen=True)
-class Found:
+class SampleBlock:
     """Samples of consecutive steps, or sums over consecutive episodes, from `first` on."""
 
     first: int
     values: FloatArray  # (J, m), or (1, m) where every row has one member
 
-    def __add__(self, other: Found) -> Found:
+    def __add__(self, other: SampleBlock) -> SampleBlock:
         """Join two results; values of the same episode are added. An empty result changes nothing."""
         if not self.values.shape[1] or not other.values.shape[1]:
             return other if not self.values.shape[1] else self
@@ -779,13 +786,13 @@ class Found:
         both = np.zeros((len(self.values), size))
         both[:, : self.values.shape[1]] = self.values
         both[:, other.first - self.first :] += other.values
-        return Found(self.first, both)
+        return SampleBlock(self.first, both)
 
 
-def find_samples(weighing: Weighing, unit: Unit, design: Design, part: Any) -> Found:
+def samples_of_part(weighing: Weighing, unit: Unit, design: Design, part: Any) -> SampleBlock:
     """Return the samples of one part, or their sums over episodes."""
     members = design.folds.count if design.shares_rows else 1
-    found = Found(0, np.zeros((members, 0)))
+    found = SampleBlock(0, np.zeros((members, 0)))
     for rows in design.rows(part):
         values = np.zeros((members, len(rows.chunk)))
         for segment, own in weighing.samples(rows, design.task.gamma):
@@ -796,7 +803,7 @@ def find_samples(weighing: Weighing, unit: Unit, design: Design, part: Any) -> F
         if unit != "step":
             first = int(episode[0])
             values = np.stack([np.bincount(episode - first, weights=each) for each in values])
-        found += Found(first, values)
+        found += SampleBlock(first, values)
     return found
 
 

@@ -15,7 +15,7 @@ from tailproof.critics.trees import (
     averages,
     grown,
     halves,
-    teaching_rows,
+    training_rows,
     with_action,
 )
 from tailproof.errors import MethodError
@@ -121,8 +121,8 @@ def cross_fitted(log: Log) -> FloatArray:
         asked = np.flatnonzero(own == k)
         if len(asked) == 0:
             continue
-        taught = np.flatnonzero(own != k) if log.n_groups > 1 else asked
-        rows = teaching_rows(log, taught, rng)
+        train = np.flatnonzero(own != k) if log.n_groups > 1 else asked
+        rows = training_rows(log, train, rng)
         trees = grown(inputs[rows], rewards[rows], trees=_TREES, smallest=_SMALLEST, seed=900 + k)
         values = averages(trees.leaves(inputs[rows]), trees.nodes) @ rewards[rows]
         asked_rows = log.rows(asked)

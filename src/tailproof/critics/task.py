@@ -316,7 +316,7 @@ class Target:
         """Whether no transition is terminal and γ < 1, so that Σ γᵗ = 1 / (1 − γ)."""
         return self.gamma < 1 and not self.log.terminated.any()
 
-    def dealt(self, seed: int, count: int) -> tuple[IntArray, IntArray]:
+    def split(self, seed: int, count: int) -> tuple[IntArray, IntArray]:
         """Split the groups of episodes; return the part of each episode, (E,), and start, (m,)."""
         part = place_of_group(self.log, seed) % count
         m = len(self.first.states)

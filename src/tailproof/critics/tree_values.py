@@ -26,7 +26,7 @@ from tailproof.critics.trees import (
     grown,
     halves,
     predicts,
-    teaching_rows,
+    training_rows,
     with_action,
 )
 from tailproof.features import Standardise
@@ -66,9 +66,9 @@ class LearningTask(Task):
         return self.rewards("tamed")
 
     @cached_property
-    def lesson(self) -> Lesson:
+    def training(self) -> TrainingSet:
         """The training rows with tamed rewards."""
-        return Lesson.of(self, self.tamed)
+        return TrainingSet.of(self, self.tamed)
 
     @cached_property
     def scores(self) -> FloatArray:
@@ -84,7 +84,7 @@ class LearningTask(Task):
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingSet:
     """Training rows with standardised states, and the tree models fitted to them."""
 
     task: LearningTask
@@ -97,10 +97,10 @@ class Lesson:
     standardise: Standardise
 
     @classmethod
-    def of(cls, task: LearningTask, rewards: FloatArray) -> Lesson:
+    def of(cls, task: LearningTask, rewards: FloatArray) -> TrainingSet:
         """Return the rows of a task's log, or of a random subset of episodes if there are many."""
         log = task.log
-        rows = teaching_rows(log, np.arange(log.n_episodes), np.random.default_rng([task.seed, 8]))
+        rows = training_rows(log, np.arange(log.n_episodes), np.random.default_rng([task.seed, 8]))
         standardise = Standardise.fit(log.states, tame=True)
         return cls(
             task,
@@ -135,8 +135,8 @@ class Lesson:
         own = halves(log, np.random.default_rng([seed, 3]))[log.episode_of_row[self.rows]]
         here, after = np.zeros(len(own)), np.zeros(len(own))
         for k in (0, 1):
-            taught = own != k if log.n_groups > 1 else np.ones(len(own), dtype=bool)
-            trees, values = self._state_values(taught)
+            train = own != k if log.n_groups > 1 else np.ones(len(own), dtype=bool)
+            trees, values = self._state_values(train)
             here[own == k] = trees.means(values, self.z[own == k])
             after[own == k] = trees.means(values, self.next_z[own == k])
         change = self.rewards + self.task.gamma * np.where(self.alive, after, 0.0) - here
@@ -158,33 +158,35 @@ class Lesson:
         scale = targets.std(axis=0)
         return np.asarray(targets / np.where(scale > 0, scale, 1.0))
 
-    def _state_values(self, taught: BoolArray) -> tuple[TreeArrays, FloatArray]:
+    def _state_values(self, train: BoolArray) -> tuple[TreeArrays, FloatArray]:
         """Return trees on states, and V of the logged behaviour in their nodes."""
-        rewards, alive = self.rewards[taught], self.alive[taught]
+        rewards, alive = self.rewards[train], self.alive[train]
 
         def target(after: Sequence[FloatArray]) -> FloatArray:
             return np.asarray(rewards + self.task.gamma * alive * after[0])
 
-        targets = self.first_targets()[taught]
-        inputs, following = self.z[taught], [self.next_z[taught]]
+        targets = self.first_targets()[train]
+        inputs, following = self.z[train], [self.next_z[train]]
         return _fixed_point(inputs, following, targets, rewards, target, self.task)
 
 
-def fit_values(lesson: Lesson, backup: Backup) -> TreeValues:
+def fit_values(training: TrainingSet, backup: Backup) -> TreeValues:
     """Return the fixed point of Q = average of r + γ backup(Q(s', ·))."""
-    task, alive, n_actions = lesson.task, lesson.alive, lesson.task.log.n_actions
-    after = lesson.next_z[alive]
+    task, alive, n_actions = training.task, training.alive, training.task.log.n_actions
+    after = training.next_z[alive]
     following = [with_action(after, action, n_actions) for action in range(n_actions)]
 
     def target(after: Sequence[FloatArray]) -> FloatArray:
-        found = lesson.rewards.copy()
+        found = training.rewards.copy()
         if after:
             found[alive] += task.gamma * backup(np.stack(after, axis=1), alive)
         return found
 
-    targets = lesson.first_targets()
-    trees, values = _fixed_point(lesson.inputs, following, targets, lesson.rewards, target, task)
-    return TreeValues(lesson.standardise, trees, values, n_actions)
+    targets = training.first_targets()
+    trees, values = _fixed_point(
+        training.inputs, following, targets, training.rewards, target, task
+    )
+    return TreeValues(training.standardise, trees, values, n_actions)
 
 
 def _fixed_point(

@@ -145,7 +145,7 @@ def predicts(leaves: IntArray, nodes: int) -> Any:
     return sparse.csr_matrix((weights, (rows, leaves.ravel())), shape=(len(leaves), nodes))
 
 
-def teaching_rows(log: Log, episodes: IntArray, rng: np.random.Generator) -> IntArray:
+def training_rows(log: Log, episodes: IntArray, rng: np.random.Generator) -> IntArray:
     """Return the rows of these episodes, or of a random subset with about 20,000 rows."""
     rows: IntArray = log.rows(episodes)
     if len(rows) <= _MOST:

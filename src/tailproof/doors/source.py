@@ -96,10 +96,10 @@ def as_log(
                 f"that has been read already. Pass the table, or name them in read_log."
             )
         return given
-    from tailproof.io.reading import read_aloud  # imports pyarrow
+    from tailproof.io.reading import read_and_report  # imports pyarrow
 
     _require_known(columns, door)
-    log: Log = read_aloud(given, beside=beside, **columns)
+    log: Log = read_and_report(given, beside=beside, **columns)
     return log
 
 

@@ -82,10 +82,10 @@ class Groups:
     of_first: IntArray  # (m,)
 
     @classmethod
-    def deal(cls, target: Target, *, seed: int = 0) -> Groups:
+    def split(cls, target: Target, *, seed: int = 0) -> Groups:
         """Divide the log's groups (or episodes) at random into at most 20 jackknife groups."""
         count = min(GROUPS, target.log.n_groups)
-        of_episode, of_first = target.dealt(seed, count)
+        of_episode, of_first = target.split(seed, count)
         return cls(count, of_episode[target.log.episode_of_row], of_first)
 
     @cached_property
@@ -422,7 +422,7 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
     for its value x and their average y. `rewards`, (n,), are clipped by `tame`, so that no single
     outlier decides which critic is right. `low` are the features of the first rung.
     """
-    log, groups = target.log, Groups.deal(target, seed=seed)
+    log, groups = target.log, Groups.split(target, seed=seed)
     high = table_for(log) or basis_for(log, knots=KNOTS)
     first = fit_rung("polynomials", System(Map(low), target, groups), rewards)
     aware = Map(low, _state_map(low, log))
@@ -466,7 +466,7 @@ def single(
     seed: int = 0,
 ) -> Blend:
     """Return a blend of one rung, LSTD on the given features."""
-    system = System(Map(features), target, Groups.deal(target, seed=seed), ridge=ridge)
+    system = System(Map(features), target, Groups.split(target, seed=seed), ridge=ridge)
     rung = fit_rung("the given features", system, rewards)
     if rung is None:
         raise SingularError(

@@ -14,11 +14,11 @@ from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import (
     Design,
     EpisodeLengths,
-    Found,
+    SampleBlock,
     Unit,
     Weighing,
     check_mean,
-    find_samples,
+    samples_of_part,
     solve,
     unit_mean,
     weighted_samples,
@@ -114,7 +114,7 @@ def marginal_weights(
     """
     weighing = Weighing(marginal_direction(design, matrix), alone=True)
     log, folds = design.task.log, design.folds
-    found: Found = design.reduce(partial(find_samples, weighing, "step"), operator.add)
+    found: SampleBlock = design.reduce(partial(samples_of_part, weighing, "step"), operator.add)
     result = []
     for k in range(folds.count):
         own = found.values[k if design.shares_rows else 0][log.rows(folds.episodes(k))]

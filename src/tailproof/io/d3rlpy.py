@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, as_array, require_finite, such
+from tailproof.arrays import AnyArray, FloatArray, as_array, count_of, require_finite
 from tailproof.errors import LogError
 from tailproof.io.steps import Notes, Steps, assemble
 from tailproof.io.values import Labelled
@@ -125,7 +125,7 @@ def to_d3rlpy(log: Log) -> dict[str, Any]:
     if len(apart):
         raise LogError(
             f"d3rlpy takes the next row's state as the next state. Row {apart[0]} of the log has "
-            f"another one ({such(len(apart))}); it cannot be exported."
+            f"another one ({count_of(len(apart))}); it cannot be exported."
         )
     cut = last[~log.terminated[last]]
     at = cut + 1  # numpy inserts before these rows, so the new row comes last in its episode

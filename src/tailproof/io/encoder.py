@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, such
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of
 from tailproof.errors import LogError, listed
 from tailproof.io.columns import Columns
 from tailproof.io.steps import Notes
@@ -117,8 +117,8 @@ class Refused(NamedTuple):
     def error(self) -> LogError:
         """Return the error for a table whose rows must all be read."""
         return LogError(
-            f"Column {self.reason(0)} at row {int(self.rows[0])} ({such(len(self.rows))}; the first "
-            f"row is 0). Correct or leave out these rows, or fit the encoder to a log with such values."
+            f"Column {self.reason(0)} at row {int(self.rows[0])} ({count_of(len(self.rows))}; the "
+            f"first row is 0). Correct or leave out these rows, or fit the encoder to a log with them."
         )
 
 
@@ -400,7 +400,7 @@ class Actions:
             raise LogError(
                 f"Column {self.names[0]!r} must hold actions of the log, "
                 f"{listed([space.label(code) for code in range(min(space.n, 100))])}. Got "
-                f"{str(column[row].as_py())!r} at row {row} ({such(outside.sum())})."
+                f"{str(column[row].as_py())!r} at row {row} ({count_of(outside.sum())})."
             )
         return codes
 

@@ -496,10 +496,10 @@ def read_log(
     >>> log.action_space.labels, log.is_bandit, log.state_names
     (('buy', 'hold'), True, ('x_1',))
     """
-    return read_aloud(**locals())
+    return read_and_report(**locals())
 
 
-def read_aloud(source: Any, **arguments: Any) -> Any:
+def read_and_report(source: Any, **arguments: Any) -> Any:
     """Return the log that `read` reads; log how, and warn about its cautions."""
     reading = read(source, **arguments)
     logging.getLogger(__name__).info(reading.describe())

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, such
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of
 from tailproof.errors import LogError, did_you_mean, listed
 from tailproof.io.values import (
     Labelled,
@@ -294,7 +294,7 @@ def _next_states(
             row = episodes.was(int(wrong.argmax()))
             raise LogError(
                 f"The next state may be missing only at the last row of an episode. It is at row "
-                f"{row} ({such(wrong.sum())}); fill it in, or pass next_state=False to "
+                f"{row} ({count_of(wrong.sum())}); fill it in, or pass next_state=False to "
                 f"derive all next states from the rows."
             )
         if not steps.keep_order:
@@ -499,7 +499,7 @@ def available_actions(table: pa.Table, names: tuple[str, ...], log: Log) -> Bool
         at = int(impossible.argmax())
         raise LogError(
             f"{labels[log.actions[at]]!r} was taken in row {int(rows[at])} (the first row is 0), where "
-            f"it was not available ({such(impossible.sum())}). Correct one of the two."
+            f"it was not available ({count_of(impossible.sum())}). Correct one of the two."
         )
     return mask
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, such
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of
 from tailproof.errors import LogError
 
 #: Other ways to write numbers: in words, those written so, which of them show it, and what to do.
@@ -162,7 +162,7 @@ def numbers(
             advice = other_spelling(name, [text for text in texts[:1000] if text]) or advice
             odd = [row for row, text in enumerate(texts) if text and not is_number(text)]
             if odd and len(odd) < len(texts) / 2:
-                got = f"Got {texts[odd[0]][:40]!r} at row {odd[0]} ({such(len(odd))})."
+                got = f"Got {texts[odd[0]][:40]!r} at row {odd[0]} ({count_of(len(odd))})."
         raise LogError(f"Column {name!r} must hold numbers. {got} {advice}")
     if not missing and column.null_count:
         refuse_missing(name, column)
@@ -179,7 +179,7 @@ def numbers(
             row = int(endless.argmax())
             raise LogError(
                 f"Column {name!r} must hold finite numbers. Got {values[row]} at row {row} "
-                f"({such(endless.sum())}; the first row is 0); drop or replace these rows."
+                f"({count_of(endless.sum())}; the first row is 0); drop or replace these rows."
             )
     return values
 

@@ -19,7 +19,7 @@ from tailproof.critics.base import (
 from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.rewards import as_rewards
 from tailproof.critics.task import Task
-from tailproof.critics.tree_values import LearningTask, Lesson, fit_values
+from tailproof.critics.tree_values import LearningTask, TrainingSet, fit_values
 from tailproof.critics.trees import (
     Fixed,
     LinearScores,
@@ -141,10 +141,12 @@ class TreeLearner(ScoreLearner):
 
     def _member(self, task: LearningTask) -> Any:
         tamed = self.reward == "tamed"
-        scores = self._scores(task.lesson if tamed else Lesson.of(task, task.rewards(self.reward)))
+        scores = self._scores(
+            task.training if tamed else TrainingSet.of(task, task.rewards(self.reward))
+        )
         return Supported(scores, task.behaviour, self.support) if self.support > 0 else scores
 
-    def _scores(self, lesson: Lesson) -> TreeValues:
+    def _scores(self, training: TrainingSet) -> TreeValues:
         raise NotImplementedError
 
 
@@ -179,12 +181,12 @@ class OneStep(TreeLearner):
                 f"pessimism must be 0 or more, and 0 with form='values'. Got {self.pessimism!r}."
             )
 
-    def _scores(self, lesson: Lesson) -> TreeValues:
+    def _scores(self, training: TrainingSet) -> TreeValues:
         if self.form == "values":
-            return lesson.values
-        trees, means, errors = lesson.advantages
+            return training.values
+        trees, means, errors = training.advantages
         values = means - self.pessimism * errors
-        return TreeValues(lesson.standardise, trees, values, lesson.task.log.n_actions)
+        return TreeValues(training.standardise, trees, values, training.task.log.n_actions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,15 +198,15 @@ class ForestFQI(TreeLearner):
     the fitted values.
     """
 
-    def _scores(self, lesson: Lesson) -> TreeValues:
-        log, behaviour = lesson.task.log, lesson.task.behaviour
+    def _scores(self, training: TrainingSet) -> TreeValues:
+        log, behaviour = training.task.log, training.task.behaviour
         logged = np.bincount(log.actions, minlength=log.n_actions) > 0
-        allowed = logged & supported(behaviour(log.next_states[lesson.rows]), self.support)
+        allowed = logged & supported(behaviour(log.next_states[training.rows]), self.support)
 
         def best(values: FloatArray, rows: Any) -> FloatArray:
             return np.asarray(np.where(allowed[rows], values, -np.inf).max(axis=1))
 
-        return fit_values(lesson, best)
+        return fit_values(training, best)
 
 
 @dataclass(frozen=True, kw_only=True)

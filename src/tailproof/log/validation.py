@@ -15,8 +15,8 @@ from tailproof.arrays import (
     FloatArray,
     IntArray,
     as_array,
+    count_of,
     require_finite,
-    such,
 )
 from tailproof.errors import LogError
 from tailproof.log.spaces import ActionSpace, Discrete, as_space
@@ -108,7 +108,7 @@ def check_actions(
             row = int(outside[0])
             raise LogError(
                 f"actions must lie in 0..{space.n - 1}. Got {array[row]} at row {row} "
-                f"({such(len(outside))}); code actions 0..A-1 or pass a larger action_space."
+                f"({count_of(len(outside))}); code actions 0..A-1 or pass a larger action_space."
             )
         _require_repeated(array)
         return array, space
@@ -124,7 +124,7 @@ def check_actions(
             row = int(np.flatnonzero(rows)[0])
             raise LogError(
                 f"actions must lie within the action space's bounds. Got {array[row]} at row {row} "
-                f"({such(rows.sum())}); clip them or widen the space."
+                f"({count_of(rows.sum())}); clip them or widen the space."
             )
     return array, space
 
@@ -233,7 +233,7 @@ def check_propensity(propensity: npt.ArrayLike, n: int, space: ActionSpace) -> F
                 advice = "these look like percentages: divide the column by 100"
         raise LogError(
             f"propensity must lie in (0, {highest:g}]. Got {values[row]:g} at row {row} "
-            f"({such(len(bad))}); {advice}."
+            f"({count_of(len(bad))}); {advice}."
         )
     return values
 
@@ -251,5 +251,5 @@ def require_laws(what: str, law: FloatArray, rows: BoolArray, error: type[Except
         row = int(wrong.argmax())
         raise error(
             f"{what} must be at least 0 and add up to 1. Got {law[row]} in row {row} (the first row is "
-            f"0; {such(wrong.sum())})."
+            f"0; {count_of(wrong.sum())})."
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, as_array, such
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, as_array, count_of
 from tailproof.errors import LogError, PolicyError, TailproofWarning, did_you_mean, listed
 from tailproof.log.log import Log, Origin, unnamed
 from tailproof.log.spaces import ActionSpace, Discrete
@@ -259,7 +259,7 @@ def _require_available(policy: BoundPolicy, log: Log) -> None:
         label = log.action_space.label(action)  # type: ignore[union-attr]
         raise PolicyError(
             f"The policy takes {label!r} in row {int(rows[at])} (the first row is 0), where it was not "
-            f"available ({such(len(np.unique(rows[wrong.any(axis=1)])))}). Let it choose among the "
+            f"available ({count_of(len(np.unique(rows[wrong.any(axis=1)])))}). Let it choose among the "
             f"actions that are."
         )
 

@@ -19,8 +19,8 @@ from tailproof.arrays import (
     IntArray,
     as_array,
     checked_states,
+    count_of,
     one_or_many,
-    such,
 )
 from tailproof.errors import PolicyError, TailproofError
 from tailproof.features import Polynomial
@@ -135,7 +135,7 @@ class BoundPolicy(ABC):
             row = int(wrong[0])
             raise PolicyError(
                 f"The policy must choose an action in 0..{n_actions - 1}. Got {actions[row]} for state "
-                f"{states[row]} ({such(len(wrong))})."
+                f"{states[row]} ({count_of(len(wrong))})."
             )
         return actions
 
@@ -159,7 +159,7 @@ class BoundPolicy(ABC):
             raise PolicyError(
                 f"policy.probabilities must be non-negative and sum to one in every state. "
                 f"Got {given[row]} (sum {sums[row]:g}) for state {states[row]} "
-                f"({such(len(wrong))})."
+                f"({count_of(len(wrong))})."
             )
         return given
 

@@ -23,7 +23,7 @@ from tailproof.robust.intervals import (
 )
 from tailproof.robust.parts import GainParts, Occurrences, gain_parts
 from tailproof.robust.pooling import PooledPath
-from tailproof.robust.spreads import AllEqual, Hall, Spread, ends_alone
+from tailproof.robust.spreads import AllEqual, Hall, Spread, standalone_interval
 from tailproof.robust.tails import check_level, mad
 
 _QUANTILES = np.linspace(0, 4.5, 60)  # normal quantiles of the levels at which ends are compared
@@ -67,7 +67,7 @@ class Mover:
     def reach(self, miss: float, side: int) -> Callable[[float], float]:
         """Return the distance from θ₁ − r θ₂ to its lower (side 0) or upper end (1), by factor r."""
         if isinstance(self.behind, AllEqual) or not self.behind.error:
-            end = ends_alone(self.ahead, miss, miss)[side]
+            end = standalone_interval(self.ahead, miss, miss)[side]
             known = max(end - self.ahead.centre if side else self.ahead.centre - end, 0.0)
             return lambda _: known
         quantile = max(float(ndtri(1 - miss)), 0.0)
@@ -216,7 +216,7 @@ class UncertainValue:
         if self.declined is not None:
             reason = f"exists for this log: {str(self.declined).rstrip('.')}"
             raise LevelError(f"No valid {100 * level:g} % {what} {reason}.")
-        low, high = ends_alone(self.spread, miss, miss)
+        low, high = standalone_interval(self.spread, miss, miss)
         return float(low), float(high)
 
     def _note(self, *sides: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray
 from tailproof.robust.intervals import Interval
-from tailproof.robust.spreads import Hall, ends_alone, hall_spread
+from tailproof.robust.spreads import Hall, hall_spread, standalone_interval
 
 _NOTE = "by the influence of each observation on the logarithm of the ratio"
 
@@ -60,12 +60,16 @@ class Part:
     def relative_interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of policy / logged − 1, which contains the estimate."""
         with np.errstate(over="ignore"):
-            low, high = np.expm1(ends_alone(self.log_ratio, *[(1 - level) / 2] * 2)).tolist()
+            low, high = np.expm1(
+                standalone_interval(self.log_ratio, *[(1 - level) / 2] * 2)
+            ).tolist()
         return _interval(low, high, level, self.relative)
 
     def interval(self, level: float = 0.9) -> Interval:
         """Return a two-sided interval of this part of the gain, which contains the estimate."""
-        return _interval(*ends_alone(self.spread, *[(1 - level) / 2] * 2), level, self.gain)
+        return _interval(
+            *standalone_interval(self.spread, *[(1 - level) / 2] * 2), level, self.gain
+        )
 
     def to_dict(self, level: float = 0.9) -> dict[str, Any]:
         """Return plain numbers for JSON."""

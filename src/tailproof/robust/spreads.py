@@ -147,7 +147,7 @@ class AllEqual:
 Spread = Hall | Rare | AllEqual
 
 
-def ends_alone(spread: HasEnds, below: float, above: float) -> tuple[float, float]:
+def standalone_interval(spread: HasEnds, below: float, above: float) -> tuple[float, float]:
     """Return the ends of a number that is part of no difference: stretched for heavy tails."""
     if isinstance(spread, Hall):
         return spread.ends(below, above, stretch=spread.stretch)

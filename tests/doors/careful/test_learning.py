@@ -70,13 +70,13 @@ def kept():
     return learn(one_step(effect=0.0))
 
 
-def ends_alone():
+def standalone_interval():
     """The shape that made a forest predict nothing: the last group is one terminal row."""
     return [7] * 28 + [1], 4, True
 
 
 @settings(max_examples=6, suppress_health_check=list(HealthCheck), deadline=None)
-@example(ends_alone())
+@example(standalone_interval())
 @example(([1, 1, 3, 1, 2, 1, 1, 2, 1, 2, 1], 1, True))
 @given(
     st.tuples(
