@@ -1,11 +1,11 @@
-"""Parts given by several columns, and what looks like a mistake in the steps of a log."""
+"""The columns of a table as steps: parts given by several columns, and what looks like a mistake."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +15,98 @@ import pyarrow.types as kinds
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.errors import LogError, listed
 from tailproof.io.columns import Choice, Columns, named_columns, resolve_columns
-from tailproof.io.encoder import read_actions
-from tailproof.io.steps import Notes, Steps, named_after
+from tailproof.io.encoder import Encoder, read_actions, require_read
+from tailproof.io.steps import (
+    Notes,
+    Steps,
+    done_includes_timeouts,
+    named_after,
+    net_of_costs,
+)
 from tailproof.io.tables import Source
 from tailproof.io.values import (
+    Column,
     array,
     dated,
+    identifiers,
     missing_rows,
     numbers,
     order,
     refuse_missing,
+    truth_values,
     unwrapped,
 )
 from tailproof.log.folds import label_hash
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.validation import require_laws
+
+T = TypeVar("T")
+
+
+def steps_of(
+    table: pa.Table,
+    columns: Columns,
+    encoder: Encoder,
+    description: Mapping[str, Any] | None,
+    cost: Mapping[str, float],
+    notes: Notes,
+    *,
+    done_means_end: bool | None = None,
+) -> Steps:
+    """Return the columns of each part as arrays.
+
+    Parameters
+    ----------
+    description
+        Set if tailproof wrote the log.
+    cost
+        The cost of each action.
+    done_means_end
+        Whether the column of `terminated` marks all ends of episodes; None to see by these rows.
+    """
+
+    def optional(convert: Callable[[str, Column], T], name: str | None) -> T | None:
+        return None if name is None else convert(name, table[name])
+
+    states, refused = encoder.encode(table)
+    require_read(refused)
+    next_states = encoder.next_states(table, columns.next_state) if columns.next_state else None
+    names, actions = encoder.state_names, encoder.actions(table)
+    space = encoder.actions.space
+    rewards = numbers(columns.reward, table[columns.reward])
+    rewards = net_of_costs(-rewards if columns.negative else rewards, actions, space, cost)
+    reward_name = f"minus {columns.reward}" if columns.negative else columns.reward
+    if description is not None:
+        types, names = description["types"], tuple(description["state_names"])
+        reward_name = description.get("reward_name", "reward")
+        states = states.astype(types["states"], copy=False)
+        next_states = np.asarray(next_states, dtype=types["next_states"])
+        actions = actions.astype(types["actions"], copy=False)
+    terminated = optional(truth_values, columns.terminated)
+    truncated = optional(truth_values, columns.truncated)
+    if terminated is not None and truncated is not None:
+        if done_means_end is None:
+            both = int((terminated & truncated).sum())
+            done_means_end = done_includes_timeouts(
+                columns.terminated, int(truncated.sum()), both, notes
+            )
+        terminated = terminated & ~truncated if done_means_end else terminated
+    return Steps(
+        states=states,
+        actions=actions,
+        rewards=rewards,
+        next_states=next_states,
+        episode=optional(identifiers, columns.episode),
+        group=optional(identifiers, columns.group),
+        step=optional(order, columns.step),
+        terminated=terminated,
+        truncated=truncated,
+        propensity=optional(numbers, columns.propensity),
+        action_space=space,
+        state_names=names,
+        reward_name=reward_name,
+        keep_order=description is not None,
+    )
 
 
 def with_derived(
@@ -161,7 +238,7 @@ def say_what_is_odd(
 
     `ordered` says that the rows of an episode were said to be in order.
     """
-    _say_what_is_a_cost(steps, columns, notes)
+    say_what_is_a_cost(columns, notes, paid=bool((steps.rewards > 0).any()))
     say_which_labels_are_alike(steps.action_space, notes)
     _say_what_decides_the_reward(steps, columns, notes)
     if not (columns.episode or columns.group or columns.weight):
@@ -197,13 +274,14 @@ def say_which_labels_are_alike(space: ActionSpace | None, notes: Notes) -> None:
         )
 
 
-def _say_what_is_a_cost(steps: Steps, columns: Columns, notes: Notes) -> None:
+def say_what_is_a_cost(columns: Columns, notes: Notes, *, paid: bool) -> None:
+    """Report how a cost is read; `paid` says that some rewards are positive."""
     if columns.negative:
         notes.notes.append(
             f"Column {columns.reward!r} is read as a cost: less of it is better, and the reward its "
             f"negative."
         )
-    elif (steps.rewards > 0).any():
+    elif paid:
         notes.cautions.extend(columns.doubts)
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from importlib.metadata import version
-from itertools import pairwise
-from operator import add
+from itertools import groupby
+from operator import add, attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,77 +24,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, BoolArray, IntArray
 from tailproof.errors import LogError, StorageError, TailproofError
 from tailproof.io.columns import Choice, Columns
-from tailproof.io.encoder import Encoder, EncoderFit, Tidying, require_read
-from tailproof.io.episodes import say_that_rows_are_episodes, say_which_labels_are_alike
+from tailproof.io.encoder import Encoder, EncoderFit, Tidying
+from tailproof.io.episodes import (
+    say_that_rows_are_episodes,
+    say_what_is_a_cost,
+    say_which_labels_are_alike,
+    steps_of,
+)
 from tailproof.io.parquet import chosen_columns, described_space, typed_labels
-from tailproof.io.steps import (
-    Notes,
-    net_of_costs,
-    require_few,
-    say_what_ends_an_episode,
-    say_what_is_left_out,
-    say_where_steps_are_missing,
-    without_timeouts,
-)
+from tailproof.io.steps import Arranged, Notes, Tally, arrange, done_includes_timeouts, no_ends
 from tailproof.io.tables import EXCEL, blaming, database, naming_the_type
-from tailproof.io.values import (
-    identifiers,
-    is_text,
-    numbers,
-    order,
-    refuse_missing,
-    spelt_labels,
-    truth_values,
-    unwrapped,
-)
-from tailproof.log.log import (
-    PART,
-    ArrayFile,
-    Log,
-    Origin,
-    OriginalTable,
-    physical_memory,
-    release,
-)
+from tailproof.io.values import Labelled, is_text, numbers, spelt_labels, truth_values, unwrapped
+from tailproof.log.log import PART, ArrayFile, Log, Origin, OriginalTable, physical_memory
 from tailproof.log.spaces import Discrete
-from tailproof.log.validation import check_propensity
 from tailproof.parallel import Engine, running
 
-_DECODED = 1 << 23  # bytes of columns to decode at a time
+PIECE = 1 << 18  # rows to read at a time
 _HIVE = re.compile(r"/([^/=]+)=[^/]*(?=/)")  # key=value in the name of a folder
 
 
 @dataclass(frozen=True)
-class Span:
-    """Consecutive row groups of one file, with its state at opening."""
+class RowGroup:
+    """A row group of one file, with the file's state at opening."""
 
     path: str
-    groups: tuple[int, ...]
-    rows: tuple[int, ...]  # of each row group
+    number: int
+    rows: int
     size: int  # of the file, in bytes
     stamp: int | None  # modification time of the file
     constants: tuple[tuple[str, Any], ...]  # partition columns, from the names of its folders
-
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return sum(self.rows)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Consecutive rows of a data set, the input of one task."""
-
-    first: int
-    spans: tuple[Span, ...]
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return sum(span.count for span in self.spans)
 
 
 @dataclass(frozen=True)
@@ -107,83 +67,75 @@ class Storage:
     schema: pa.Schema  # of all files together
 
     def batches(
-        self, span: Span, columns: Sequence[str], size: int
-    ) -> Iterator[tuple[pa.RecordBatch, str]]:
-        """Yield some columns of a span, at most `size` rows at a time, each with its location."""
-        constants = dict(span.constants)
-        stored = [name for name in columns if name not in constants]
+        self, groups: Sequence[RowGroup], columns: Sequence[str]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield some columns of row groups, at most `PIECE` rows at a time, each with its place."""
         wanted = pa.schema([self.schema.field(name) for name in columns])
+        for _, same in groupby(groups, attrgetter("path")):
+            of_file = list(same)
+            with self._opened(of_file[0]) as file:
+                for group in of_file:
+                    yield from self._batches(file, group, wanted)
+
+    def _batches(
+        self, file: Any, group: RowGroup, wanted: pa.Schema
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        constants = dict(group.constants)
+        stored = [name for name in wanted.names if name not in constants]
+        options = {"batch_size": PIECE, "row_groups": [group.number], "use_threads": False}
         done = 0
-        with self._blaming(span, stored), self._opened(span) as file:
-            # Decode fewer, longer batches, which is faster, and yield slices of them.
-            times = max(1, _DECODED // (8 * size * max(1, len(stored))))
-            for read in file.iter_batches(
-                batch_size=size * times,
-                row_groups=list(span.groups),
-                columns=stored,
-                use_threads=False,
-            ):
-                whole = read if read.schema == wanted else _as_wanted(read, wanted, constants)
-                for first in range(0, whole.num_rows, size):
-                    batch = whole.slice(first, size)
-                    yield batch, _place(span, done)
-                    done += batch.num_rows
-            if done != span.count:
-                raise StorageError(f"{span.path} ended after {done} of {span.count} rows.")
+        with _blaming(f"{group.path}, row group {group.number},"):
+            for batch in file.iter_batches(columns=stored, **options):
+                place = f"{group.path}, row group {group.number}, rows from {done} on"
+                yield place, _as_wanted(batch, wanted, constants)
+                done += batch.num_rows
+            if done != group.rows:
+                raise StorageError(f"{group.path} ended after {done} of {group.rows} rows.")
 
     @contextmanager
-    def _opened(self, span: Span) -> Iterator[Any]:
+    def _opened(self, group: RowGroup) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
 
-        info = self.filesystem.get_file_info(span.path)
+        info = self.filesystem.get_file_info(group.path)
         if info.type.name == "NotFound":
             raise StorageError(
-                f"{span.path} has vanished since the log was opened: row group {span.groups[0]} was "
-                f"to be read next. Put it back and run again, or open the log anew; what was done "
-                f"before need not be done again if the engine has a checkpoint."
+                f"{group.path} has vanished since the log was opened. Put it back and run again, or "
+                f"open the log anew."
             )
-        if (info.size, info.mtime_ns) != (span.size, span.stamp):
+        if (info.size, info.mtime_ns) != (group.size, group.stamp):
             raise StorageError(
-                f"{span.path} has changed since the log was opened: row group {span.groups[0]} was to "
-                f"be read next, and no longer fits what is known. Open the log anew."
+                f"{group.path} has changed since the log was opened, and no longer fits what is "
+                f"known. Open the log anew."
             )
         with (
-            self.filesystem.open_input_file(span.path) as stream,
+            _blaming(group.path),
+            self.filesystem.open_input_file(group.path) as stream,
             ParquetFile(
                 stream, page_checksum_verification=True, pre_buffer=not self.is_local
             ) as file,
         ):
             yield file
 
-    @contextmanager
-    def _blaming(self, span: Span, columns: list[str]) -> Iterator[None]:
-        try:
-            yield
-        except (TailproofError, GeneratorExit):
-            raise
-        except Exception as error:  # parsers of untrusted bytes raise errors of any type
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise StorageError(
-                f"{span.path}{self._culprit(span, columns)} could not be read: {reason[:300]}. "
-                f"Restore or rewrite the file; what was done before it need not be done again if "
-                f"the engine has a checkpoint."
-            ) from error
 
-    def _culprit(self, span: Span, columns: list[str]) -> str:
-        """Return the row group that cannot be read."""
-        for group in span.groups:
-            try:
-                with self._opened(span) as file:
-                    file.read_row_group(group, columns=columns, use_threads=False)
-            except Exception:
-                return f", row group {group},"
-        return ""
+@contextmanager
+def _blaming(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (TailproofError, GeneratorExit):
+        raise
+    except Exception as error:  # parsers of untrusted bytes raise errors of any type
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise StorageError(
+            f"{place} could not be read: {reason[:300]}. Restore or rewrite the file."
+        ) from error
 
 
 def _as_wanted(
     batch: pa.RecordBatch, wanted: pa.Schema, constants: dict[str, Any]
 ) -> pa.RecordBatch:
     """Return a batch with the columns and types of the common schema."""
+    if batch.schema == wanted:
+        return batch
     arrays = []
     for each in wanted:
         if each.name in constants:
@@ -195,22 +147,14 @@ def _as_wanted(
     return pa.RecordBatch.from_arrays(arrays, wanted.names)
 
 
-def _place(span: Span, row: int) -> str:
-    """Return the location of a row of a span, as text."""
-    ends = np.cumsum(span.rows)
-    at = min(int(np.searchsorted(ends, row, side="right")), len(ends) - 1)
-    within = row - int(ends[at]) + span.rows[at]
-    return f"{span.path}, row group {span.groups[at]}, rows from {within} on"
-
-
 @dataclass(frozen=True)
 class DataSet:
     """The files of a log, with their columns and row groups."""
 
     label: str
     storage: Storage
-    spans: tuple[Span, ...]  # one per file
-    schemas: tuple[pa.Schema, ...]  # one per file
+    groups: tuple[RowGroup, ...]
+    schemas: dict[str, pa.Schema]  # by file
 
     @property
     def schema(self) -> pa.Schema:
@@ -220,58 +164,42 @@ class DataSet:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return sum(span.count for span in self.spans)
+        return sum(group.rows for group in self.groups)
 
     def require_types(self, columns: Sequence[str]) -> None:
         """Raise if a file lacks one of these columns, or its type differs between files."""
-        for span, schema in zip(self.spans, self.schemas, strict=True):
+        constants = {group.path: dict(group.constants) for group in self.groups}
+        for path, schema in self.schemas.items():
             for name in columns:
-                if name in dict(span.constants):
+                if name in constants[path]:
                     continue
                 if name not in schema.names:
                     raise LogError(
-                        f"{span.path} has no column {name!r}, which other files of the log have. "
+                        f"{path} has no column {name!r}, which other files of the log have. "
                         f"Rewrite it with the columns of the others."
                     )
                 wanted, found = self.schema.field(name).type, schema.field(name).type
                 if not _alike(wanted, found):
                     raise LogError(
-                        f"Column {name!r} is {found} in {span.path}, from row group "
-                        f"{span.groups[0]} on, but {wanted} in {self.spans[0].path}. Rewrite the "
-                        f"file with one type for each column."
+                        f"Column {name!r} is {found} in {path}, but {wanted} in "
+                        f"{self.groups[0].path}. Rewrite the file with one type for each column."
                     )
 
     def table(self, columns: Sequence[str]) -> pa.Table:
         """Read some columns of all files into memory."""
-        read = [
-            batch
-            for span in self.spans
-            for batch, _ in self.storage.batches(span, columns, 1 << 20)
-        ]
-        return pa.Table.from_batches(read)
+        return pa.Table.from_batches(
+            [batch for _, batch in self.storage.batches(self.groups, columns)]
+        )
 
-    def parts(self, rows: int) -> tuple[Part, ...]:
+    def parts(self, rows: int) -> list[list[RowGroup]]:
         """Divide the data set into runs of row groups with about `rows` rows each."""
-        groups = [
-            replace(span, groups=(group,), rows=(count,))
-            for span in self.spans
-            for group, count in zip(span.groups, span.rows, strict=True)
-        ]
-        parts: list[Part] = []
-        for group in groups:
-            if parts and parts[-1].rows + group.count <= rows:
-                parts[-1] = replace(parts[-1], spans=_extended(parts[-1].spans, group))
-                continue
-            parts.append(Part(parts[-1].first + parts[-1].rows if parts else 0, (group,)))
-        return tuple(parts)
-
-
-def _extended(spans: tuple[Span, ...], group: Span) -> tuple[Span, ...]:
-    last = spans[-1]
-    if last.path != group.path:
-        return (*spans, group)
-    both = replace(last, groups=last.groups + group.groups, rows=last.rows + group.rows)
-    return (*spans[:-1], both)
+        parts: list[list[RowGroup]] = []
+        for group in self.groups:
+            if parts and sum(each.rows for each in parts[-1]) + group.rows <= rows:
+                parts[-1].append(group)
+            else:
+                parts.append([group])
+        return parts
 
 
 def _united(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -330,50 +258,39 @@ def open_data_set(source: str | Path, filesystem: Any = None) -> DataSet:
         form = dataset.ParquetFileFormat(default_fragment_scan_options=options)
         plain = dataset.dataset(path, filesystem=filesystem, format=form)
         keys = {key: pa.string() for file in plain.files for key in _HIVE.findall(file)}
-        folders = dataset.partitioning(pa.schema(keys.items()), flavor="hive")
-        files = dataset.dataset(path, filesystem=filesystem, format=form, partitioning=folders)
+        hive = dataset.partitioning(pa.schema(keys.items()), flavor="hive")
+        files = dataset.dataset(path, filesystem=filesystem, format=form, partitioning=hive)
         fragments = list(files.get_fragments())
         if not fragments:
             raise LogError(f"{label} holds no Parquet files, nor a Minari data set.")
-    spans, schemas = [], []
-    for fragment in fragments:
+    constants = _constants(
+        [dataset.get_partition_keys(each.partition_expression) for each in fragments]
+    )
+    groups: list[RowGroup] = []
+    schemas: dict[str, pa.Schema] = {}
+    for fragment, known in zip(fragments, constants, strict=True):
         with blaming(fragment.path, "The file is damaged or not Parquet; write it again."):
             footer, schema = fragment.metadata, fragment.physical_schema
             info = filesystem.get_file_info(fragment.path)
-        counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-        kept = tuple(i for i, count in enumerate(counts) if count)
-        if not kept:
-            continue
-        keys = dataset.get_partition_keys(fragment.partition_expression)
-        spans.append(
-            Span(
-                path=fragment.path,
-                groups=kept,
-                rows=tuple(counts[i] for i in kept),
-                size=info.size,
-                stamp=info.mtime_ns,
-                constants=tuple(sorted(keys.items())),
-            )
-        )
-        schemas.append(schema)
-    if not spans:
+        for number in range(footer.num_row_groups):
+            if rows := footer.row_group(number).num_rows:
+                state = info.size, info.mtime_ns, tuple(sorted(known.items()))
+                groups.append(RowGroup(fragment.path, number, rows, *state))
+                schemas[fragment.path] = schema
+    if not groups:
         raise LogError(f"{label} has no rows. A log needs at least one.")
-    constants = _constants([dict(span.constants) for span in spans])
-    spans = [
-        replace(span, constants=tuple(sorted(own.items())))
-        for span, own in zip(spans, constants, strict=True)
-    ]
     # Metadata of a file apply to the data set only if all files have the same.
-    same = all(each.metadata == schemas[0].metadata for each in schemas)
+    first, *others = schemas.values()
+    same = all(each.metadata == first.metadata for each in others)
     with blaming(label, "Rename columns whose names are not UTF-8 text."):
-        kinds_of = {
+        folders = {
             name: pa.int64() if isinstance(value, int) else pa.string()
             for name, value in constants[0].items()
         }
-        united = _united([pa.schema(kinds_of.items()), *schemas])
-    schema = united.with_metadata(schemas[0].metadata if same else None)
+        united = _united([pa.schema(folders.items()), first, *others])
+    schema = united.with_metadata(first.metadata if same else None)
     storage = Storage(filesystem, isinstance(filesystem, fs.LocalFileSystem), schema)
-    return DataSet(label, storage, tuple(spans), tuple(schemas))
+    return DataSet(label, storage, tuple(groups), schemas)
 
 
 def _constants(texts: list[dict[str, str]]) -> list[dict[str, Any]]:
@@ -384,202 +301,6 @@ def _constants(texts: list[dict[str, str]]) -> list[dict[str, Any]]:
         for each, value in zip(found, values, strict=True):
             each[name] = value
     return found
-
-
-_BATCH = 1 << 18
-
-
-@dataclass(frozen=True)
-class Survey:
-    """The episodes of consecutive rows.
-
-    A *run* is the part of an episode that lies in these rows.
-    """
-
-    rows: int
-    starts: IntArray  # (R,) first row of each run
-    ids: pa.Array | None  # (R,) episode labels; None without an episode column
-    groups: pa.Array | None  # (R,)
-    terminated: BoolArray  # (R,) flag in the last row of each run
-    truncated: BoolArray  # (R,)
-    steps: tuple[Any, Any] | None  # step numbers of the first and the last row
-    gaps: int  # number of gaps in the steps within runs
-    first_gap: int  # the row before the first gap
-    fit: EncoderFit  # of these rows
-
-
-@dataclass(frozen=True)
-class Surveyor:
-    """Computes the survey of a part from the columns that it needs."""
-
-    storage: Storage
-    columns: Columns
-    tidying: Tidying
-
-    def __call__(self, part: Part) -> Survey:
-        """Return the survey of one part."""
-        return self.merged(list(self._batches(part)))
-
-    def merged(self, surveys: Sequence[Survey]) -> Survey:
-        """Merge the surveys of consecutive parts."""
-        go_on = [self._goes_on(one, another) for one, another in pairwise(surveys)]
-        begin = [slice(int(each), None) for each in [False, *go_on]]
-        end = [slice(None, -1 if each else None) for each in [*go_on, False]]
-
-        def joined(name: str, where: Sequence[slice]) -> Any:
-            found = [getattr(survey, name) for survey in surveys]
-            if found[0] is None:
-                return None
-            kept = [values[own] for values, own in zip(found, where, strict=True)]
-            return pa.concat_arrays(kept) if isinstance(kept[0], pa.Array) else np.concatenate(kept)
-
-        steps = [survey.steps for survey in surveys if survey.steps is not None]
-        gaps = [survey for survey in surveys if survey.gaps]
-        return Survey(
-            rows=sum(survey.rows for survey in surveys),
-            starts=joined("starts", begin),
-            ids=joined("ids", begin),
-            groups=joined("groups", begin),
-            terminated=joined("terminated", end),
-            truncated=joined("truncated", end),
-            steps=(steps[0][0], steps[-1][1]) if steps else None,
-            gaps=sum(survey.gaps for survey in gaps),
-            first_gap=gaps[0].first_gap if gaps else 0,
-            fit=reduce(add, [survey.fit for survey in surveys]),
-        )
-
-    def _goes_on(self, one: Survey, another: Survey) -> bool:
-        """Return whether the last episode of `one` continues in `another`, and check the order."""
-        ended = bool(one.terminated[-1] or one.truncated[-1])
-        if one.ids is None or another.ids is None:
-            flagged = self.columns.terminated is not None or self.columns.truncated is not None
-            return flagged and not ended
-        if one.ids[-1] != another.ids[0]:
-            return False
-        if ended:
-            raise _early_end("terminated" if one.terminated[-1] else "truncated", one.ids[-1])
-        if (
-            one.groups is not None
-            and another.groups is not None
-            and one.groups[-1] != another.groups[0]
-        ):
-            raise _torn_group(one.ids[-1])
-        if one.steps is not None and another.steps is not None and one.steps[1] >= another.steps[0]:
-            raise _out_of_order(one.ids[-1])
-        return True
-
-    def _batches(self, part: Part) -> Iterator[Survey]:
-        columns = self.columns
-        single = [columns.episode, columns.group, columns.terminated, columns.truncated]
-        wanted = [name for name in [*single, columns.step] if name is not None]
-        wanted += [*columns.action, *columns.state, *columns.next_state]
-        first = part.first
-        for span in part.spans:
-            chosen = list(dict.fromkeys(wanted or [columns.reward]))
-            for batch, where in self.storage.batches(span, chosen, _BATCH):
-                with naming_the_type(f"In {where}: "):
-                    yield self._survey(batch, first)
-                first += batch.num_rows
-
-    def _survey(self, batch: pa.RecordBatch, first: int) -> Survey:
-        columns, m = self.columns, batch.num_rows
-        done, cut = _flagged(columns.terminated, batch), _flagged(columns.truncated, batch)
-        ids = groups = None
-        if columns.episode is not None:
-            starts, ids = _runs(columns.episode, batch)
-        elif columns.terminated is None and columns.truncated is None:
-            starts = np.arange(m)
-        else:
-            ends = np.union1d(done, cut)
-            starts = np.concatenate([[0], ends[ends < m - 1] + 1])
-        last = np.concatenate([starts[1:], [m]]) - 1
-
-        def run_of(row: int) -> Any:
-            return None if ids is None else ids[int(np.searchsorted(starts, row, "right")) - 1]
-
-        for name, rows in (("terminated", done), ("truncated", cut)):
-            early = np.setdiff1d(rows, last) if len(rows) else rows
-            if len(early):
-                raise _early_end(name, run_of(early[0]))
-        if columns.group is not None:
-            borders, labels = _runs(columns.group, batch)
-            torn = np.setdiff1d(borders, starts)
-            if len(torn):
-                raise _torn_group(run_of(torn[0]))
-            groups = labels.take(pa.array(np.searchsorted(borders, starts, "right") - 1))
-        steps, gaps, first_gap = None, 0, 0
-        if columns.step is not None and columns.episode is not None:
-            values = order(columns.step, batch.column(columns.step))
-            inside = np.ones(m, dtype=bool)
-            inside[starts] = False
-            before = np.append(values[:1], values[:-1])
-            if (late := inside & (values <= before)).any():  # unsigned differences would wrap
-                raise _out_of_order(run_of(int(late.argmax())))
-            steps = values[0], values[-1]
-            if values.dtype.kind in "iu":
-                apart = inside & (values != before + values.dtype.type(1))
-                gaps, first_gap = int(apart.sum()), first + int(apart.argmax()) - 1
-        return Survey(
-            rows=m,
-            starts=first + starts,
-            ids=ids,
-            groups=groups,
-            terminated=_among(last, done),
-            truncated=_among(last, cut),
-            steps=steps,
-            gaps=gaps,
-            first_gap=first_gap,
-            fit=EncoderFit.of(batch, columns, self.tidying),
-        )
-
-
-def _runs(name: str, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
-    """Return the rows where the value of a column changes, and the new values."""
-    column = unwrapped(batch.column(name))
-    refuse_missing(name, column)
-    encoded = pc.run_end_encode(column.combine_chunks())
-    ends = encoded.run_ends.to_numpy()
-    return np.concatenate([[0], ends[:-1]]).astype(np.intp), encoded.values
-
-
-def _among(rows: IntArray, flagged: IntArray) -> BoolArray:
-    return np.isin(rows, flagged) if len(flagged) else np.zeros(len(rows), dtype=bool)
-
-
-def _flagged(name: str | None, batch: pa.RecordBatch) -> IntArray:
-    """Return the rows in which a flag is set."""
-    if name is None:
-        return np.empty(0, dtype=np.intp)
-    column = batch.column(name)
-    if kinds.is_boolean(column.type) and column.null_count == 0:
-        return np.asarray(pc.indices_nonzero(column)).astype(np.intp)
-    return np.flatnonzero(truth_values(name, column))
-
-
-def _named(episode: Any) -> str:
-    return "an episode" if episode is None else f"episode {episode.as_py()!s}"
-
-
-def _early_end(name: str, episode: Any) -> LogError:
-    return LogError(
-        f"{name} may be true only at the last row of an episode. It is at an earlier row of "
-        f"{_named(episode)}; give what follows an episode of its own."
-    )
-
-
-def _torn_group(episode: Any) -> LogError:
-    return LogError(
-        f"A group holds whole episodes. The rows of {_named(episode)} have more than one; give every "
-        f"row of it one group."
-    )
-
-
-def _out_of_order(episode: Any) -> LogError:
-    return LogError(
-        f"A log that is mapped from disk is read in the order of its rows, and the steps of "
-        f"{_named(episode)} do not grow. Sort the data by episode and step first, pass step=False if "
-        f"the rows are in order all the same, or read it into memory with lazy=False."
-    )
 
 
 _COMPRESSION = 20  # largest ratio of a log's size in memory to its file size
@@ -658,18 +379,7 @@ def map_data_set(
     return _mapped(entry, kept, data, columns, how), columns
 
 
-@dataclass(frozen=True)
-class HowToMap:
-    """How a data set is converted."""
-
-    tidying: Tidying = field(default_factory=Tidying)
-    beside: tuple[str, ...] = ()
-    engine: str | Engine | None = None
-    cache: str | Path | None = None
-    budget: int | None = None  # bytes; None for a quarter of the machine's memory
-
-
-_FORMAT = 1  # of the entries of the cache
+_FORMAT = 2  # of the entries of the cache
 _DESCRIPTION = "log.json"
 _UNFINISHED = "unfinished-"
 _LEFT_FOR = 86_400  # seconds after which what a killed conversion left is removed
@@ -691,14 +401,16 @@ def _fingerprint(data: DataSet, parts: dict[str, Choice], how: HowToMap) -> str:
     Files on other machines are not read for it: their names, sizes and times have to do.
     """
     digest = hashlib.blake2b(digest_size=16)
-    how_read = sorted(parts.items()), how.tidying, how.beside, version("tailproof"), _FORMAT
+    named = sorted((part, choice) for part, choice in parts.items() if choice is not None)
+    how_read = named, how.tidying, how.beside, version("tailproof"), _FORMAT
     digest.update(repr(how_read).encode())
-    for span in data.spans:
-        digest.update(repr((span.rows, span.groups, span.constants)).encode())
+    for path, same in groupby(data.groups, attrgetter("path")):
+        groups = list(same)
+        digest.update(repr([(each.number, each.rows, each.constants) for each in groups]).encode())
         if not data.storage.is_local:
-            digest.update(repr((span.path, span.size, span.stamp)).encode())
+            digest.update(repr((path, groups[0].size, groups[0].stamp)).encode())
             continue
-        with open(span.path, "rb") as file:
+        with open(path, "rb") as file:
             while block := file.read(1 << 22):
                 digest.update(block)
     return digest.hexdigest()
@@ -724,70 +436,6 @@ def _remove_leftovers(folder: Path) -> None:
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path) -> None:
-    """Write the columns of a data set's log, and their description, into a directory."""
-    notes = Notes()
-    given = data.label, data.schema.names, data.schema, parts
-    columns, description = chosen_columns(*given, beside=how.beside)
-    notes.cautions.extend(columns.doubts)
-    data.require_types(columns.used())
-    tidying = how.tidying if description is None else Tidying(missing="error")
-    surveyor = Surveyor(data.storage, columns, tidying)
-    with running(how.engine) as where:
-        survey = surveyor.merged(where.map(surveyor, data.parts(PART)))
-    label = data.label[0].lower() + data.label[1:]
-    with naming_the_type(f"In {label}: "):
-        ids = _labels(columns.episode, survey.ids, "episode", description)
-        group_ids = _labels(columns.group, survey.groups, "group", description)
-    ends = _ends(survey, columns, parts.get("terminated") is True, notes)
-    if (guessed := columns.guessed_episode(parts)) is not None:
-        require_few(int((~ends).sum()), survey.rows, guessed)
-    borders = np.append(survey.starts, survey.rows)
-    dropped = np.zeros(len(ends), dtype=bool) if columns.next_state else ~ends
-    lengths = np.diff(borders) - dropped
-    kept = lengths > 0
-    _require_transitions(survey, columns, dropped, kept, notes)
-    with naming_the_type(f"In {label}: "):
-        encoder = _encoder(columns, survey, description, notes)
-    types = {} if description is None else description["types"]
-    writer = Writer(
-        place=place,
-        storage=data.storage,
-        columns=columns,
-        encoder=encoder,
-        borders=borders,
-        ends=ends,
-        dropped=dropped,
-        kinds=(types.get("states", "float64"), types.get("actions", "float64")),
-        cost=dict(tidying.cost),
-    )
-    writer.write(data.spans)
-    starts = np.append(0, np.cumsum(lengths[kept]))
-    truncated = np.zeros(starts[-1], dtype=bool)
-    truncated[starts[1:] - 1] = ~ends[kept]
-    writer.save("starts", starts)
-    writer.save("truncated", truncated)
-    writer.save("episode_ids", np.flatnonzero(kept) if ids is None else ids[kept])
-    if group_ids is not None:
-        writer.save("group_ids", group_ids[kept])
-    written = {} if description is None else description
-    own = _own_encoder(encoder, description)
-    said = {
-        "columns": asdict(columns),
-        "space": asdict(encoder.actions.space),
-        "encoder": None if own is None else own.to_plain(),
-        "state_names": written.get("state_names", encoder.state_names),
-        "reward_name": written.get(
-            "reward_name", f"{'minus ' if columns.negative else ''}{columns.reward}"
-        ),
-        "rows": survey.rows,
-        "notes": notes.notes,
-        "cautions": notes.cautions,
-        "sizes": {each.name: each.stat().st_size for each in place.iterdir()},
-    }
-    (place / _DESCRIPTION).write_text(json.dumps(said))
 
 
 def _mapped(
@@ -816,202 +464,312 @@ def _mapped(
 
 
 @dataclass(frozen=True)
-class Writer:
-    """Writes the transitions of a data set as arrays; a *run* is the rows of one episode."""
+class Survey:
+    """What must be known of a data set before its first episode is read: a sum over its rows."""
 
-    place: Path
+    rows: int
+    fit: EncoderFit
+    runs: int  # of rows with one episode label; 0 without an episode column
+    labels: tuple[Any, Any]  # of the first and the last row
+    ends: int  # rows that are marked as the end of an episode, in either way
+    timeouts: int  # rows that are marked as truncated
+    done: int  # of these, rows that are marked as terminated as well
+    paid: bool  # whether some values of the reward column are positive
+
+    def __add__(self, other: Survey) -> Survey:
+        goes_on = self.runs > 0 and self.labels[1] == other.labels[0]
+        return Survey(
+            self.rows + other.rows,
+            self.fit + other.fit,
+            self.runs + other.runs - goes_on,
+            (self.labels[0], other.labels[1]),
+            self.ends + other.ends,
+            self.timeouts + other.timeouts,
+            self.done + other.done,
+            self.paid or other.paid,
+        )
+
+    def one_step(self, columns: Columns) -> bool:
+        """Return whether all episodes have one row, and so terminate."""
+        alone = self.runs == self.rows
+        if columns.episode is None:
+            flagged = columns.terminated is not None or columns.truncated is not None
+            if flagged and not self.ends:
+                raise no_ends()
+            alone = not flagged
+        return alone and not columns.next_state and not self.timeouts
+
+
+@dataclass(frozen=True)
+class Surveyor:
+    """Computes the survey of some row groups."""
+
     storage: Storage
     columns: Columns
-    encoder: Encoder
-    borders: IntArray  # (R + 1,) first row of each run, then the number of rows
-    ends: BoolArray  # (R,) whether it terminates
-    dropped: BoolArray  # (R,) whether its last row is left out for lack of a next state
-    kinds: tuple[str, str]  # types of states and of continuous actions
-    cost: dict[str, float]  # of each action
+    tidying: Tidying
 
-    def save(self, name: str, values: AnyArray) -> None:
-        """Write an array as a file."""
-        plain = values.astype(str) if values.dtype.kind == "O" else values
-        np.save(self.place / f"{name}.npy", plain, allow_pickle=False)
+    def __call__(self, groups: Sequence[RowGroup]) -> Survey:
+        """Return the survey of consecutive row groups."""
+        found = []
+        for place, batch in self.storage.batches(groups, self.columns.used()):
+            with naming_the_type(f"In {place}: "):
+                found.append(self._survey(batch))
+        return reduce(add, found)
 
-    def write(self, spans: Sequence[Span]) -> None:
-        """Write all transitions, in the order of the files."""
-        arrays = self._empty()
-        wanted = [*self.columns.state, *self.columns.next_state, *self.columns.action]
-        wanted += [self.columns.reward, *filter(None, [self.columns.propensity])]
-        first = at = 0
-        for span in spans:
-            for batch, where in self.storage.batches(span, list(dict.fromkeys(wanted)), _BATCH):
-                with naming_the_type(f"In {where}: "):
-                    found = self._transitions(batch, first)
-                before = found.pop("before")
-                if before is not None and "next_states" in arrays and at:
-                    arrays["next_states"][at - 1] = before
-                for name, values in found.items():
-                    if name in arrays:
-                        arrays[name][at : at + len(values)] = values
-                first, at = first + batch.num_rows, at + len(found["rows"])
-                for each in arrays.values():
-                    release(each)
-        for each in arrays.values():
-            each.flush()
-
-    def _empty(self) -> dict[str, Any]:
-        """Return the arrays to be filled, after a check of the room on the disk."""
-        rows = int(self.borders[-1]) - int(self.dropped.sum())
-        one_step = len(self.ends) == self.borders[-1] and not self.columns.next_state
-        space, states = self.encoder.actions.space, len(self.encoder.state_names)
-        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
-            "states": ((rows, states), self.kinds[0]),
-            "next_states": ((rows, states), self.kinds[0]),
-            "rewards": ((rows,), float),
-            "terminated": ((rows,), bool),
-            "rows": ((rows,), np.intp),
-            "next_rows": ((rows,), np.intp),
-            "actions": ((rows,), np.intp)
-            if isinstance(space, Discrete)
-            else ((rows, space.dimension), self.kinds[1]),
-        }
-        if one_step:
-            del shapes["next_states"]
-        if self.columns.propensity is not None:
-            shapes["propensity"] = ((rows,), float)
-        needed = sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in shapes.values())
-        needed += rows + 24 * len(self.ends)  # truncated; starts and labels
-        free = shutil.disk_usage(self.place).free
-        if needed + _MARGIN > free:
-            raise StorageError(
-                f"The log needs {needed / 1e9:.3g} GB in {self.place.parent}, which has "
-                f"{free / 1e9:.3g} GB left. Make room there, or name another directory with cache=... "
-                f"(--cache), or in TAILPROOF_CACHE."
-            )
-        return {
-            name: np.lib.format.open_memmap(self.place / f"{name}.npy", "w+", np.dtype(kind), shape)
-            for name, (shape, kind) in shapes.items()
-        }
-
-    def _transitions(self, batch: pa.RecordBatch, first: int) -> dict[str, Any]:
-        """Return the transitions of a batch; `before` is the next state of the row before, if any."""
-        m, named = batch.num_rows, self.columns
-        low = int(np.searchsorted(self.borders, first, side="right")) - 1
-        high = int(np.searchsorted(self.borders, first + m))
-        last = self.borders[low + 1 : high + 1] - 1 - first
-        here = last < m  # the last run may continue after the batch
-        last = last[here]
-        final, terminated = np.zeros((2, m), dtype=bool)
-        final[last], terminated[last] = True, self.ends[low:high][here]
-        there = np.ones(m, dtype=bool)
-        there[last[self.dropped[low:high][here]]] = False
-        states, refused = self.encoder.encode(batch)
-        require_read(refused)
-        states = states.astype(self.kinds[0], copy=False)
-        if named.next_state:
-            after = self._next_states(batch, states, terminated)
-        else:
-            after = np.concatenate(
-                [states[1:], states[-1:]]
-            )  # the last is mended by the next batch
-            after[final] = states[final]
-        rows = first + np.arange(m)
-        chances = None
-        if named.propensity is not None:
-            chances = numbers(named.propensity, batch.column(named.propensity))
-            check_propensity(chances, m, self.encoder.actions.space)
-        actions = self.encoder.actions(batch)
-        rewards = numbers(named.reward, batch.column(named.reward))
-        rewards = net_of_costs(
-            -rewards if named.negative else rewards, actions, self.encoder.actions.space, self.cost
+    def _survey(self, batch: pa.RecordBatch) -> Survey:
+        columns = self.columns
+        labels = _runs(columns.episode, batch)[1]
+        done, cut = (_flags(name, batch) for name in (columns.terminated, columns.truncated))
+        reward = numbers(columns.reward, batch.column(columns.reward), missing=True)
+        return Survey(
+            rows=batch.num_rows,
+            fit=EncoderFit.of(batch, columns, self.tidying),
+            runs=len(labels),
+            labels=(labels[0].as_py(), labels[-1].as_py()) if len(labels) else (None, None),
+            ends=int((done | cut).sum()),
+            timeouts=int(cut.sum()),
+            done=int((done & cut).sum()),
+            paid=bool((reward > 0).any()),
         )
-        found = {
-            "states": states,
-            "next_states": after,
-            "actions": actions,
-            "rewards": rewards,
-            "terminated": terminated,
-            "propensity": chances,
-            "rows": rows,
-            "next_rows": np.where(final, -1, rows + 1),
-        }
-        kept = {
-            name: each if there.all() else each[there]
-            for name, each in found.items()
-            if each is not None
-        }
-        goes_on = first > self.borders[low] and not named.next_state
-        return {**kept, "before": states[0] if goes_on else None}
-
-    def _next_states(
-        self, batch: pa.RecordBatch, states: FloatArray, terminated: BoolArray
-    ) -> FloatArray:
-        after = self.encoder.next_states(batch, self.columns.next_state)
-        missing = np.asarray(np.isnan(after).any(axis=1))
-        if (missing & ~terminated).any():
-            raise LogError(
-                f"the next state is missing in {int((missing & ~terminated).sum())} rows that do not "
-                f"terminate. Fill it in, or pass next_state=False to derive all next states from the "
-                f"rows."
-            )
-        if missing.any():
-            after = np.where(missing[:, None], states, after)
-        return after.astype(self.kinds[0], copy=False)
 
 
-def _require_transitions(
-    survey: Survey, columns: Columns, dropped: BoolArray, kept: BoolArray, notes: Notes
-) -> None:
-    """Warn about steps that are left out or missing; raise if no transition is left."""
-    if not columns.next_state:
-        steps = survey.rows - len(kept)
-        say_what_is_left_out(notes, dropped, ~kept, marked=columns.terminated is not None)
-        say_where_steps_are_missing(notes, survey.gaps, steps, survey.first_gap)
-    if not kept.any():
-        raise LogError("A log needs at least one transition. Got none whose next state is known.")
-
-
-def _labels(
-    name: str | None, values: pa.Array | None, part: str, description: dict[str, Any] | None
-) -> AnyArray | None:
-    """Return the labels of all episodes or of their groups; None without such a column."""
+def _runs(name: str | None, batch: pa.RecordBatch) -> tuple[IntArray, pa.Array]:
+    """Return the rows where the value of a column changes, and the new values; none without it."""
     if name is None:
+        return np.empty(0, dtype=np.intp), pa.array([])
+    encoded = pc.run_end_encode(unwrapped(batch.column(name)).combine_chunks())
+    return np.append(0, encoded.run_ends.to_numpy()[:-1]).astype(np.intp), encoded.values
+
+
+def _flags(name: str | None, batch: pa.RecordBatch) -> BoolArray:
+    if name is None:
+        return np.zeros(batch.num_rows, dtype=bool)
+    return truth_values(name, batch.column(name))
+
+
+def whole_episodes(data: DataSet, columns: Columns) -> Iterator[tuple[str, pa.Table]]:
+    """Yield a data set in pieces of whole episodes, each with the place of its first row.
+
+    A piece has about `PIECE` rows, or one episode if that is longer.
+    """
+    waiting: list[tuple[str, pa.RecordBatch]] = []
+    label = None
+    for place, batch in data.storage.batches(data.groups, columns.used()):
+        border = batch.num_rows  # rows before it belong to episodes that end before it
+        if columns.episode is not None:
+            starts, labels = _runs(columns.episode, batch)
+            goes_on = bool(waiting) and labels[0].as_py() == label
+            border, label = int(starts[-1]), labels[-1].as_py()
+            inside = border > 0 or not goes_on
+        elif columns.terminated is not None or columns.truncated is not None:
+            ends = np.flatnonzero(
+                _flags(columns.terminated, batch) | _flags(columns.truncated, batch)
+            )
+            inside = len(ends) > 0
+            border = int(ends[-1]) + 1 if inside else 0
+        else:
+            inside = True
+        rows = sum(each.num_rows for _, each in waiting) + border
+        if not inside or rows < PIECE:
+            waiting.append((place, batch))
+            continue
+        if border:
+            waiting.append((place, batch.slice(0, border)))
+        yield waiting[0][0], pa.Table.from_batches([each for _, each in waiting])
+        waiting = [(place, batch.slice(border))] if border < batch.num_rows else []
+    if waiting:
+        yield waiting[0][0], pa.Table.from_batches([each for _, each in waiting])
+
+
+class ArrayWriter:
+    """Appends rows to a file in NumPy's format, whose header tells how many there are at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._none: AnyArray | None = None  # no rows, of the type and the width of all
+        self._rows = 0
+
+    def append(self, values: AnyArray) -> None:
+        """Write some rows."""
+        if self._none is None:
+            self._none = values[:0]
+            self._write_header(self._none)
+        self._file.write(np.ascontiguousarray(values, dtype=self._none.dtype).data)
+        self._rows += len(values)
+
+    def _write_header(self, none: AnyArray) -> None:
+        shape = (self._rows, *none.shape[1:])
+        kind = np.lib.format.dtype_to_descr(none.dtype)
+        header = {"descr": kind, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)  # pads: any number of rows fits
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._none is not None:
+            self._file.seek(0)
+            self._write_header(self._none)
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class HowToMap:
+    """How a data set is converted."""
+
+    tidying: Tidying = field(default_factory=Tidying)
+    beside: tuple[str, ...] = ()
+    engine: str | Engine | None = None
+    cache: str | Path | None = None
+    budget: int | None = None  # bytes; None for a quarter of the machine's memory
+
+
+def _convert(data: DataSet, parts: dict[str, Choice], how: HowToMap, place: Path) -> None:
+    """Write the columns of a data set's log, and their description, into a directory.
+
+    Whole episodes become transitions by the same functions as for a table in memory.
+    """
+    notes = Notes()
+    given = data.label, data.schema.names, data.schema, parts
+    columns, description = chosen_columns(*given, beside=how.beside)
+    data.require_types(columns.used())
+    tidying = how.tidying if description is None else Tidying(missing="error")
+    surveyor = Surveyor(data.storage, columns, tidying)
+    with running(how.engine) as where:
+        survey = reduce(add, where.map(surveyor, data.parts(PART)))
+    with naming_the_type(f"In {data.label[0].lower()}{data.label[1:]}: "):
+        described = None if description is None else described_space(description)
+        encoder = survey.fit.encoder(notes, described)
+    if description is None:
+        say_what_is_a_cost(columns, notes, paid=survey.paid)
+        say_which_labels_are_alike(encoder.actions.space, notes)
+        say_that_rows_are_episodes(columns, survey.runs, survey.rows, notes)
+    all_terminate = parts.get("terminated") is True
+    one_step = survey.one_step(columns)
+    _require_room(survey.rows, encoder, one_step, place)
+    ends = done_includes_timeouts(columns.terminated, survey.timeouts, survey.done, notes)
+    said, tally, labels = Notes(), Tally(), Labels()
+    with ExitStack() as closing:
+        files: dict[str, ArrayWriter] = {}
+        for at, table in whole_episodes(data, columns):
+            with naming_the_type(f"In {at}: "):
+                steps = steps_of(
+                    table, columns, encoder, description, tidying.cost, said, done_means_end=ends
+                )
+                steps = replace(
+                    steps,
+                    one_step=one_step,
+                    terminated=True if all_terminate else steps.terminated,
+                    episode=_in_order_of_rows(steps.episode),
+                )
+                found = arrange(steps, said)
+                labels.add(found, tally.episodes)
+            rows, after = found.origin.rows, found.origin.next_rows
+            after = np.where(after < 0, -1, after + tally.rows)
+            arrays = {**found.arrays(), "rows": rows + tally.rows, "next_rows": after}
+            if one_step:  # which use no next states
+                del arrays["next_states"]
+            for name, values in arrays.items():
+                if values is not None:
+                    if name not in files:
+                        files[name] = closing.enter_context(ArrayWriter(place / f"{name}.npy"))
+                    files[name].append(values)
+            tally += found.tally
+    notes.notes.extend(dict.fromkeys(said.notes))
+    notes.cautions.extend(dict.fromkeys(said.cautions))
+    marked = columns.terminated is not None or all_terminate
+    tally.report(notes, marked=marked, guessed_episode=columns.guessed_episode(parts))
+    for name, values in labels.arrays(description).items():
+        np.save(place / f"{name}.npy", values, allow_pickle=False)
+    starts, ended = (ArrayFile(str(place / f"{name}.npy"))() for name in ("starts", "terminated"))
+    truncated = np.zeros(len(ended), dtype=bool)
+    truncated[starts[1:] - 1] = True
+    np.save(place / "truncated.npy", truncated & ~ended)
+    written = description or {}
+    own = encoder.to_plain() if description is None else written.get("encoder")
+    page = {
+        "columns": asdict(columns),
+        "space": asdict(encoder.actions.space),
+        "encoder": own,
+        "state_names": steps.state_names,
+        "reward_name": steps.reward_name,
+        "rows": survey.rows,
+        "notes": notes.notes,
+        "cautions": notes.cautions,
+        "sizes": {each.name: each.stat().st_size for each in place.iterdir()},
+    }
+    (place / _DESCRIPTION).write_text(json.dumps(page))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The lengths and labels of the episodes of all pieces."""
+
+    lengths: list[IntArray] = field(default_factory=list)
+    episodes: list[AnyArray] = field(default_factory=list)
+    groups: list[AnyArray] = field(default_factory=list)
+    read: list[AnyArray] = field(default_factory=list)  # also of episodes without a transition
+
+    def add(self, found: Arranged, before: int) -> None:
+        """Add those of a piece that follows so many episodes."""
+        first, ids, groups = found.first, found.episode_ids(), found.group_ids()
+        if ids is None:
+            ids = before + found.rows(found.episodes.codes)[first]
+        self.lengths.append(np.diff(np.append(first, len(found.origin.rows))))
+        self.episodes.append(ids)
+        if groups is not None:
+            self.groups.append(groups)
+        if found.steps.episode is not None:
+            self.read.append(found.steps.episode.labels)
+
+    def arrays(self, description: dict[str, Any] | None) -> dict[str, AnyArray]:
+        """Return the starts and labels of the log; raise if an episode occurs twice, or none does."""
+        if self.read:
+            _require_once(np.concatenate(self.read))
+        starts = np.append(0, np.cumsum(np.concatenate(self.lengths)))
+        if not starts[-1]:
+            raise LogError(
+                "A log needs at least one transition. Got none whose next state is known."
+            )
+        found = {"starts": starts}
+        for part, labels in (("episode", self.episodes), ("group", self.groups)):
+            if labels:
+                ids = typed_labels(np.concatenate(labels), description, part)
+                found[f"{part}_ids"] = ids.astype(str) if ids.dtype.kind == "O" else ids
+        return found
+
+
+def _require_room(rows: int, encoder: Encoder, one_step: bool, place: Path) -> None:
+    """Raise if the disk has no room for the log."""
+    space = encoder.actions.space
+    width = len(encoder.state_names) * (1 if one_step else 2)
+    width += 5 + (
+        1 if isinstance(space, Discrete) else space.dimension
+    )  # and labels, rows, rewards
+    needed, free = 8 * rows * width, shutil.disk_usage(place).free
+    if needed + _MARGIN > free:
+        raise StorageError(
+            f"The log needs {needed / 1e9:.3g} GB in {place.parent}, which has "
+            f"{free / 1e9:.3g} GB left. Make room there, or name another directory with cache=... "
+            f"(--cache), or in TAILPROOF_CACHE."
+        )
+
+
+def _in_order_of_rows(episode: Labelled | None) -> Labelled | None:
+    """Return labels in the order of the rows; raise if the rows of an episode are not together."""
+    if episode is None:
         return None
-    found = identifiers(name, values)
-    if part == "episode" and len(found.labels) < len(found.codes):
-        again = found.labels[int(np.bincount(found.codes).argmax())]
+    starts = np.append(True, episode.codes[1:] != episode.codes[:-1])
+    labels = episode.labels[episode.codes[starts]]
+    _require_once(labels)
+    return Labelled(np.cumsum(starts) - 1, labels)
+
+
+def _require_once(labels: AnyArray) -> None:
+    ids, counts = np.unique(labels, return_counts=True)
+    if len(ids) < len(labels):
         raise LogError(
             f"The rows of an episode must stand together in a log that is mapped from disk. Those of "
-            f"episode {again!s} do not; sort the data by episode and step first, or read it into "
+            f"episode {ids[counts.argmax()]!s} do not; sort the data by episode first, or read it into "
             f"memory with lazy=False."
         )
-    return np.asarray(typed_labels(found.labels[found.codes], description, part))
-
-
-def _ends(survey: Survey, columns: Columns, all_terminate: bool, notes: Notes) -> BoolArray:
-    """Return which episodes terminate, by the same rules as for logs in memory."""
-    if columns.episode is None:
-        flagged = columns.terminated is not None or columns.truncated is not None
-        say_what_ends_an_episode(notes, flagged, bool(columns.next_state))
-    alone = survey.rows == len(survey.starts)
-    if all_terminate or (alone and not columns.next_state and not survey.truncated.any()):
-        return np.ones(len(survey.starts), dtype=bool)
-    done = without_timeouts(columns.terminated, survey.terminated, survey.truncated, notes)
-    return np.asarray(done)
-
-
-def _encoder(
-    columns: Columns, survey: Survey, description: dict[str, Any] | None, notes: Notes
-) -> Encoder:
-    """Return how to read states and actions."""
-    space = None if description is None else described_space(description)
-    encoder = survey.fit.encoder(notes, space)
-    say_which_labels_are_alike(encoder.actions.space, notes)
-    if description is None:
-        say_that_rows_are_episodes(columns, len(survey.starts), survey.rows, notes)
-    return encoder
-
-
-def _own_encoder(encoder: Encoder, description: dict[str, Any] | None) -> Encoder | None:
-    """Return the encoder of the log: that of its table, or the one stored with it."""
-    if description is None:
-        return encoder
-    written = description.get("encoder")
-    return None if written is None else Encoder.from_plain(written)

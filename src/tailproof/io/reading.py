@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,29 +23,21 @@ from tailproof.io.columns import (
     resolve_columns,
     say_what_is_left_out_of_the_state,
 )
-from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying, require_read
-from tailproof.io.episodes import say_what_is_odd, with_derived
+from tailproof.io.encoder import Encoder, EncoderFit, Missing, Tidying
+from tailproof.io.episodes import say_what_is_odd, steps_of, with_derived
 from tailproof.io.mapped import HowToMap, data_set_to_map, map_data_set
 from tailproof.io.parquet import chosen_columns, described_space, typed_labels
 from tailproof.io.steps import (
     Notes,
-    Steps,
     assemble,
     available_actions,
-    net_of_costs,
     with_weights,
-    without_timeouts,
 )
 from tailproof.io.tables import Source, naming_the_type, open_table
 from tailproof.io.values import (
-    Column,
     dated,
-    identifiers,
     labelled,
     missing_rows,
-    numbers,
-    order,
-    truth_values,
     unwrapped,
 )
 from tailproof.log.log import Log, OriginalTable
@@ -79,7 +71,7 @@ def read_table(
         used = rows if kept is None else rows.filter(pa.array(kept))
         described = None if description is None else described_space(description)
         reads = encoder or EncoderFit.of(used, columns, tidy).encoder(notes, described)
-        steps = _steps(used, columns, reads, description, tidy, notes)
+        steps = steps_of(used, columns, reads, description, tidy.cost, notes)
     if description is None:
         unused = partial(_unused, original, columns, kept)
         ordered = parts.get("step") is False
@@ -281,50 +273,6 @@ def _gaps_in_words(gaps: dict[str, BoolArray], part: dict[str, str], columns: Co
     )
 
 
-def _steps(
-    table: pa.Table,
-    columns: Columns,
-    encoder: Encoder,
-    description: dict[str, Any] | None,
-    tidying: Tidying,
-    notes: Notes,
-) -> Steps:
-    """Return the columns of each part as arrays; `description` is set if tailproof wrote the log."""
-    states, refused = encoder.encode(table)
-    require_read(refused)
-    next_states = encoder.next_states(table, columns.next_state) if columns.next_state else None
-    names, actions = encoder.state_names, encoder.actions(table)
-    space = encoder.actions.space
-    rewards = numbers(columns.reward, table[columns.reward])
-    rewards = net_of_costs(-rewards if columns.negative else rewards, actions, space, tidying.cost)
-    reward_name = f"minus {columns.reward}" if columns.negative else columns.reward
-    if description is not None:
-        types, names = description["types"], tuple(description["state_names"])
-        reward_name = description.get("reward_name", "reward")
-        states = states.astype(types["states"], copy=False)
-        next_states = np.asarray(next_states, dtype=types["next_states"])
-        actions = actions.astype(types["actions"], copy=False)
-    truncated = _optional(truth_values, columns.truncated, table)
-    return Steps(
-        states=states,
-        actions=actions,
-        rewards=rewards,
-        next_states=next_states,
-        episode=_optional(identifiers, columns.episode, table),
-        group=_optional(identifiers, columns.group, table),
-        step=_optional(order, columns.step, table),
-        terminated=without_timeouts(
-            columns.terminated, _optional(truth_values, columns.terminated, table), truncated, notes
-        ),
-        truncated=truncated,
-        propensity=_optional(numbers, columns.propensity, table),
-        action_space=space,
-        state_names=names,
-        reward_name=reward_name,
-        keep_order=description is not None,
-    )
-
-
 def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
     """Report possible mistakes in the choice of the states: outcomes, and none at all."""
     if columns.outcomes:
@@ -346,10 +294,6 @@ def _say_what_is_no_state(columns: Columns, log: Log, notes: Notes) -> None:
         "No state columns: the actions are compared as in a plain A/B test."
         + (f" Name some with state=... to adjust for them; not used: {left}." if left else "")
     )
-
-
-def _optional(convert: Callable[[str, Column], T], name: str | None, table: pa.Table) -> T | None:
-    return None if name is None else convert(name, table[name])
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class Steps:
     reward_name: str = "reward"
     keep_order: bool = False
     guessed_episode: str | None = None  # episode column, if guessed and no ends are given
+    one_step: bool | None = None  # whether all episodes have one row; None to see by these rows
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,138 @@ class Runs(NamedTuple):
         return row if self.rows is None else int(self.rows[row])
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What is counted while steps become transitions; the tallies of consecutive steps add up."""
+
+    rows: int = 0
+    pairs: int = 0  # rows that another one of their episode follows
+    episodes: int = 0
+    left_out: int = 0  # last rows without a next state
+    emptied: int = 0  # episodes without any other row
+    gaps: int = 0  # steps that are missing within episodes
+    first_gap: int = -1  # the row before the first of them
+    contradictions: int = 0  # next states that are not the state of the next row
+    first_contradiction: int = -1
+
+    def __add__(self, other: Tally) -> Tally:
+        total = {name: mine + vars(other)[name] for name, mine in vars(self).items()}
+        for name in ("first_gap", "first_contradiction"):
+            mine, theirs = vars(self)[name], vars(other)[name]
+            total[name] = mine if mine >= 0 or theirs < 0 else self.rows + theirs
+        return Tally(**total)
+
+    def report(self, notes: Notes, *, marked: bool, guessed_episode: str | None) -> None:
+        """Warn of steps that are missing, contradictory or left out; raise if those are many.
+
+        `marked` says that a column tells which episodes terminate; `guessed_episode` is the episode
+        column if it was guessed.
+        """
+        if 0 < self.gaps < self.pairs / 2:  # if most gaps exceed 1, the unit of the steps is not 1
+            notes.cautions.append(
+                f"{self.gaps} step{'s' if self.gaps > 1 else ''} missing within episodes, the first "
+                f"after row {self.first_gap}: the next state there is that of the next row."
+            )
+        if self.contradictions:
+            notes.cautions.append(
+                f"The next state of {self.contradictions} of {self.pairs} steps is not the state of "
+                f"the next row of their episode, the first at row {self.first_contradiction}. "
+                f"Check the order of the rows and the next-state columns, or pass next_state=False to "
+                f"take next states from the rows."
+            )
+        if guessed_episode is not None and self.left_out > _FEW * self.rows:
+            raise LogError(
+                f"Column {guessed_episode!r} was taken for the episode, and nothing says how episodes "
+                f"end: {self.left_out} of {self.rows} rows, the last of each, would be left out for "
+                f"want of a next state. Which is it? Pass terminated=True if an episode ends for good "
+                f"at its last row; terminated=False if it goes on unseen, so that these rows are to be "
+                f"left out; or episode=False if every row is a decision of its own."
+            )
+        if self.left_out:
+            notes.cautions.append(
+                f"{self.left_out} last step{'s' if self.left_out > 1 else ''} of {self.episodes} "
+                f"episodes left out: "
+                + ("not marked as an end, and " if marked else "")
+                + "the state that followed was not logged"
+                + (f" ({self.emptied} of these episodes had no other step)" if self.emptied else "")
+                + "."
+                + ("" if marked else _HOW_EPISODES_END)
+            )
+
+
+class Arranged(NamedTuple):
+    """Steps in order, with their next states, and which of them are transitions."""
+
+    steps: Steps
+    episodes: Runs
+    terminated: BoolArray  # (n,)
+    next_states: FloatArray  # (n, p)
+    kept: IntArray | None  # rows whose next state is known; None for all
+    tally: Tally
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the columns of the transitions by their names in a `Log`, (m, …) each."""
+        return {
+            "states": self.rows(self.steps.states),
+            "actions": self.rows(self.steps.actions),
+            "rewards": self.rows(self.steps.rewards),
+            "next_states": self.rows(self.next_states),
+            "terminated": self.rows(self.terminated),
+            "propensity": self.rows(self.steps.propensity),
+        }
+
+    def rows(self, values: Any) -> Any:
+        """Return the values of the kept rows; None stays None."""
+        return values if values is None or self.kept is None else values.take(self.kept, axis=0)
+
+    @property
+    def first(self) -> IntArray:
+        """The first transition of each episode that has one, (E,)."""
+        codes = self.rows(self.episodes.codes)
+        return np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])[: len(codes)])
+
+    @property
+    def origin(self) -> Origin:
+        """The original rows of the kept states and next states."""
+        return _origin(self.episodes, self.kept, self.tally.rows)
+
+    def episode_ids(self) -> AnyArray | None:
+        """Return the labels of the episodes, (E,); None without labels."""
+        if self.steps.episode is None:
+            return None
+        return np.asarray(self.steps.episode.labels[self.rows(self.episodes.codes)[self.first]])
+
+    def group_ids(self) -> AnyArray | None:
+        """Return the labels of the episodes' groups, (E,); None without labels."""
+        if self.steps.group is None:
+            return None
+        groups = _groups(self.steps.group, self.episodes, self.steps.episode)
+        return np.asarray(self.steps.group.labels[self.rows(groups)[self.first]])
+
+
 def assemble(steps: Steps, notes: Notes) -> Log:
-    """Return the log of these steps, and add the decisions made to `notes`.
+    """Return the log of these steps, and add the decisions made to `notes`; see `arrange`."""
+    found = arrange(steps, notes)
+    marked = steps.terminated is not None
+    found.tally.report(notes, marked=marked, guessed_episode=steps.guessed_episode)
+    log = Log.from_arrays(
+        **found.arrays(),
+        episode=found.rows(found.episodes.codes),
+        action_space=steps.action_space,
+        state_names=steps.state_names,
+        reward_name=steps.reward_name,
+    )
+    ids = found.episode_ids()
+    return replace(
+        log,
+        origin=found.origin,
+        group_ids=found.group_ids(),
+        episode_ids=log.episode_ids if ids is None else ids,
+    )
+
+
+def arrange(steps: Steps, notes: Notes) -> Arranged:
+    """Sort steps by episode, and find their next states; decisions are added to `notes`.
 
     The next state of a step is the state of the next row of its episode. At the last row it is
     unknown: if the episode *terminated* there, none is needed; otherwise the transition is dropped,
@@ -98,33 +229,9 @@ def assemble(steps: Steps, notes: Notes) -> Log:
         check_propensity(steps.propensity, n, as_space(steps.action_space, steps.actions))
     steps, episodes = _in_order(steps, _episode_codes(steps, notes), notes)
     terminated = _terminated(steps, episodes)
-    unknown, next_states = _next_states(steps, episodes, terminated, notes)
+    unknown, next_states, tally = _next_states(steps, episodes, terminated)
     kept = np.flatnonzero(~unknown) if unknown.any() else None
-
-    def rows(values: Any) -> Any:
-        return values if values is None or kept is None else values.take(kept, axis=0)
-
-    codes = rows(episodes.codes)
-    first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-    log = Log.from_arrays(
-        rows(steps.states),
-        rows(steps.actions),
-        rows(steps.rewards),
-        rows(next_states),
-        episode=codes,
-        terminated=rows(terminated),
-        propensity=rows(steps.propensity),
-        action_space=steps.action_space,
-        state_names=steps.state_names,
-        reward_name=steps.reward_name,
-    )
-    log = replace(log, origin=_origin(episodes, kept, n))
-    if steps.group is not None:
-        groups = _groups(steps.group, episodes, steps.episode)
-        log = replace(log, group_ids=steps.group.labels[rows(groups)[first]])
-    if steps.episode is not None:
-        log = replace(log, episode_ids=steps.episode.labels[codes[first]])
-    return log
+    return Arranged(steps, episodes, terminated, next_states, kept, tally)
 
 
 def _origin(episodes: Runs, kept: IntArray | None, count: int) -> Origin:
@@ -150,39 +257,40 @@ def _episode_codes(steps: Steps, notes: Notes) -> IntArray:
         if isinstance(flag, np.ndarray):
             ends |= flag
     flagged = isinstance(steps.terminated, np.ndarray) or steps.truncated is not None
-    if flagged and not ends.any():
-        raise LogError(
-            "There is no episode column, and no row is marked as the end of an episode. Name the "
-            "episodes with episode=..., or pass terminated=True if every row is its own."
-        )
-    say_what_ends_an_episode(notes, flagged, steps.next_states is not None)
-    return np.concatenate([[0], np.cumsum(ends[:-1])]) if flagged else np.arange(n)
-
-
-def say_what_ends_an_episode(notes: Notes, flagged: bool, given_next: bool) -> None:
-    """Note how episodes are defined without an episode column, or raise if that is unclear."""
+    if flagged and steps.one_step is None and not ends.any():
+        raise no_ends()
     if flagged:
         notes.notes.append("No episode column: an episode ends where a row is marked as its end.")
-    elif given_next:
+    elif steps.next_states is not None:
         raise LogError(
             "There are next states, but neither an episode column nor flags that end an episode. "
             "Name the episodes with episode=..., or pass next_state=False if each row is its own."
         )
     else:
         notes.notes.append("No episode column: every row is an episode of one step.")
+    return np.concatenate([[0], np.cumsum(ends[:-1])]) if flagged else np.arange(n)
 
 
-def without_timeouts(name: str | None, done: Any, truncated: BoolArray | None, notes: Notes) -> Any:
-    """Return the termination flags from a `done` column, which in older logs includes timeouts."""
-    if name is None or "done" not in name.lower() or truncated is None or not truncated.any():
-        return done
-    if not done[truncated].all():
-        return done
+def no_ends() -> LogError:
+    """Return the error for flags that mark no row, without an episode column."""
+    return LogError(
+        "There is no episode column, and no row is marked as the end of an episode. Name the "
+        "episodes with episode=..., or pass terminated=True if every row is its own."
+    )
+
+
+def done_includes_timeouts(name: str | None, timeouts: int, done: int, notes: Notes) -> bool:
+    """Return whether the `name` column marks all ends of episodes, as `done` does in older logs.
+
+    `timeouts` is the number of truncated rows, of which `done` are marked by it as well.
+    """
+    if name is None or "done" not in name.lower() or not 0 < timeouts == done:
+        return False
     notes.notes.append(
         f"Every truncated row is {name} as well: {name} is read as the end of an episode for "
         f"whatever reason, and terminated as {name} without truncated."
     )
-    return done & ~truncated
+    return True
 
 
 def _in_order(steps: Steps, codes: IntArray, notes: Notes) -> tuple[Steps, Runs]:
@@ -262,9 +370,12 @@ def _terminated(steps: Steps, episodes: Runs) -> BoolArray:
                 f"{episodes.was(row)}, but row {episodes.was(row + 1)} goes on with the episode; "
                 f"check the episode and step columns, or give what follows an episode of its own."
             )
-    unseen = steps.next_states is None or bool(np.isnan(steps.next_states).all())
-    cut = steps.truncated is not None and bool(steps.truncated.any())
-    if steps.terminated is True or (ends.all() and unseen and not cut):
+    one_step = steps.one_step
+    if one_step is None:
+        unseen = steps.next_states is None or bool(np.isnan(steps.next_states).all())
+        cut = steps.truncated is not None and bool(steps.truncated.any())
+        one_step = bool(ends.all()) and unseen and not cut
+    if steps.terminated is True or one_step:
         return ends
     if isinstance(steps.terminated, np.ndarray):
         return steps.terminated
@@ -272,24 +383,27 @@ def _terminated(steps: Steps, episodes: Runs) -> BoolArray:
 
 
 def _next_states(
-    steps: Steps, episodes: Runs, terminated: BoolArray, notes: Notes
-) -> tuple[BoolArray, FloatArray]:
-    """Return which rows have an unknown next state, (n,), and the next states of all rows."""
+    steps: Steps, episodes: Runs, terminated: BoolArray
+) -> tuple[BoolArray, FloatArray, Tally]:
+    """Return which rows have an unknown next state, (n,), the next states of all rows, and counts."""
+    ends, inside = episodes.ends, ~episodes.ends[:-1]
+    gaps, other = np.zeros((2, len(inside)), dtype=bool)
     if steps.next_states is None:
         after = steps.states  # at the end of an episode a placeholder, never used as a state
-        if not episodes.ends.all():
+        if inside.any():
             after = np.empty_like(steps.states)
             after[:-1] = steps.states[1:]
-            after[episodes.ends] = steps.states[episodes.ends]
-        unknown = episodes.ends & ~terminated
-        _warn_of_gaps(steps, episodes, notes)
+            after[ends] = steps.states[ends]
+        unknown = ends & ~terminated
+        if steps.step is not None and steps.step.dtype.kind in "iu":
+            gaps = inside & (np.diff(steps.step.astype(float)) != 1)
     else:
         after = steps.next_states
         missing = np.asarray(np.isnan(after).any(axis=1))
         if missing.any():
             after = np.where(missing[:, None], steps.states, after)
         unknown = missing & ~terminated
-        wrong = unknown & ~(episodes.ends & np.isnan(steps.next_states).all(axis=1))
+        wrong = unknown & ~(ends & np.isnan(steps.next_states).all(axis=1))
         if wrong.any():
             row = episodes.was(int(wrong.argmax()))
             raise LogError(
@@ -298,85 +412,23 @@ def _next_states(
                 f"derive all next states from the rows."
             )
         if not steps.keep_order:
-            _warn_of_contradictions(steps.states, after, episodes, notes)
-    if unknown.any() and steps.guessed_episode is not None:
-        require_few(int(unknown.sum()), len(unknown), steps.guessed_episode)
-    say_what_is_left_out(
-        notes,
-        unknown[episodes.ends],
-        (unknown & episodes.starts)[episodes.ends],
-        marked=steps.terminated is not None,
+            close = _SAME * (1 + np.abs(steps.states).max(axis=0))
+            other = inside & (np.abs(after[:-1] - steps.states[1:]) > close).any(axis=1)
+    first_gap, first_other = (
+        episodes.was(int(rows.argmax())) if rows.any() else -1 for rows in (gaps, other)
     )
-    return unknown, after
-
-
-def _warn_of_contradictions(
-    states: FloatArray, after: FloatArray, episodes: Runs, notes: Notes
-) -> None:
-    """Warn of next states that are not the state of the next row of their episode."""
-    inside = ~episodes.ends[:-1]
-    close = _SAME * (1 + np.abs(states).max(axis=0))
-    other = inside & (np.abs(after[:-1] - states[1:]) > close).any(axis=1)
-    if other.any():
-        notes.cautions.append(
-            f"The next state of {int(other.sum())} of {int(inside.sum())} steps is not the state of "
-            f"the next row of their episode, the first at row {episodes.was(int(other.argmax()))}. "
-            f"Check the order of the rows and the next-state columns, or pass next_state=False to "
-            f"take next states from the rows."
-        )
-
-
-def say_what_is_left_out(
-    notes: Notes, dropped: BoolArray, emptied: BoolArray, *, marked: bool
-) -> None:
-    """Warn about episodes whose last step is left out, and those that have no other step.
-
-    `marked` says that a column tells which episodes terminate.
-    """
-    count = int(dropped.sum())
-    if count:
-        none_left = int(emptied.sum())
-        notes.cautions.append(
-            f"{count} last step{'s' if count > 1 else ''} of {len(dropped)} episodes left out: "
-            + ("not marked as an end, and " if marked else "")
-            + "the state that followed was not logged"
-            + (f" ({none_left} of these episodes had no other step)" if none_left else "")
-            + "."
-            + ("" if marked else _HOW_EPISODES_END)
-        )
-
-
-def require_few(left_out: int, rows: int, episode: str) -> None:
-    """Raise if a guessed episode column would leave out more than a few rows."""
-    if left_out <= _FEW * rows:
-        return
-    raise LogError(
-        f"Column {episode!r} was taken for the episode, and nothing says how episodes end: "
-        f"{left_out} of {rows} rows, the last of each, would be left out for want of a next state. "
-        f"Which is it? Pass terminated=True if an episode ends for good at its last row; "
-        f"terminated=False if it goes on unseen, so that these rows are to be left out; or "
-        f"episode=False if every row is a decision of its own."
+    tally = Tally(
+        rows=len(ends),
+        pairs=int(inside.sum()),
+        episodes=int(ends.sum()),
+        left_out=int(unknown.sum()),
+        emptied=int((unknown & episodes.starts).sum()),
+        gaps=int(gaps.sum()),
+        first_gap=first_gap,
+        contradictions=int(other.sum()),
+        first_contradiction=first_other,
     )
-
-
-def _warn_of_gaps(steps: Steps, episodes: Runs, notes: Notes) -> None:
-    if steps.step is None or steps.step.dtype.kind not in "iu":
-        return
-    inside = ~episodes.ends[:-1]
-    apart: BoolArray = inside & (np.diff(steps.step.astype(float)) != 1)
-    if not apart.any():
-        return
-    first = episodes.was(int(apart.argmax()))
-    say_where_steps_are_missing(notes, int(apart.sum()), int(inside.sum()), first)
-
-
-def say_where_steps_are_missing(notes: Notes, count: int, steps: int, first: int) -> None:
-    """Warn about gaps in the step numbers within episodes, the first after row `first`."""
-    if 0 < count < steps / 2:  # if most gaps exceed 1, the unit of the steps is not 1
-        notes.cautions.append(
-            f"{count} step{'s' if count > 1 else ''} missing within episodes, the first after row "
-            f"{first}: the next state there is that of the next row."
-        )
+    return unknown, after, tally
 
 
 def _groups(group: Labelled, episodes: Runs, labels: Labelled | None) -> IntArray:

@@ -19,6 +19,7 @@ def small_parts(monkeypatch):
     """Several parts and passes in logs of a thousand rows."""
     monkeypatch.setattr(tailproof.log.log, "PART", 700)
     monkeypatch.setattr(tailproof.io.mapped, "PART", 700)
+    monkeypatch.setattr(tailproof.io.mapped, "PIECE", 200)
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def test_a_type_that_changes_between_files(log, tmp_path, table_of):
     pq.write_table(changed, tmp_path / "b.parquet")
     with pytest.raises(
         LogError,
-        match=r"Column 'reward' is string in .*b\.parquet, from row group 0 on, but double",
+        match=r"Column 'reward' is string in .*b\.parquet, but double",
     ):
         read_log(tmp_path, lazy=True)
     pq.write_table(table[700:].drop_columns(["x_2"]), tmp_path / "b.parquet")
@@ -114,14 +114,14 @@ def test_numbers_that_are_none(change, text, log, tmp_path, cartpole, table_of):
             {"episode": lambda log: np.arange(1500) % 2},
             "rows of an episode must stand together",
         ),
-        ({"step": lambda log: np.arange(1500)[::-1]}, "steps of episode 0 do not grow"),
+        ({"step": lambda log: np.arange(1500) // 2}, "steps of an episode must differ"),
         (
             {"terminated": lambda log: np.arange(1500) == 112},
-            "terminated may be true only at the last row of an episode.*episode 2",
+            "terminated may be true only at the last row of an episode",
         ),
         (
             {"group": lambda log: np.arange(1500) // 130},
-            "A group holds whole episodes.*episode 2",
+            "A group holds whole episodes.*Episode 2",
         ),
         ({"action": lambda log: pa.array([None, *log.actions[1:]])}, "missing value"),
         (
@@ -145,5 +145,7 @@ def test_next_states_that_are_missing(log, tmp_path, cartpole, table_of):
     assert np.isfinite(run(read_log(tmp_path / "t.parquet", lazy=True, missing="error"), cartpole))
     after["next_x_0"][60] = np.nan
     pq.write_table(table_of(log, **after), tmp_path / "t.parquet")
-    with pytest.raises(LogError, match=r"next state is missing in 2 rows"):
+    with pytest.raises(
+        LogError, match=r"next state may be missing only at the last row.*2 such rows"
+    ):
         read_log(tmp_path / "t.parquet", lazy=True, missing="error")

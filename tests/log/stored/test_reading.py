@@ -118,6 +118,7 @@ def test_wherever_the_borders_lie(
     pq.write_table(pa.table(columns), file, row_group_size=group)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tailproof.io.mapped, "PART", part)
+        patch.setattr(tailproof.io.mapped, "PIECE", part)
         try:
             here = read(file, lazy=False).log
         except LogError:  # not a single transition is complete
