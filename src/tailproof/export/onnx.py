@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray, one_or_many
+from tailproof.arrays import AnyArray, FloatArray, IntArray, checked_states, one_or_many
 from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.greedy import CriticPolicy, SoftmaxPolicy
 from tailproof.critics.trees import (
@@ -30,6 +30,7 @@ from tailproof.critics.trees import (
 )
 from tailproof.doors.learned import KIND, Learned
 from tailproof.errors import PolicyError, TailproofError
+from tailproof.export.columns import Input, columns_of, inputs_of, read_columns
 from tailproof.features import Additive, Basis, PerAction, Polynomial, Standardise
 from tailproof.features.maps import REACH
 from tailproof.files import SavedFileError, is_file_of, opened_page, sealed_page, write_whole
@@ -163,7 +164,7 @@ def _depth(trees: TreeArrays) -> int:
     return depth
 
 
-_OPSET, _IR_VERSION = 18, 9  # supported by runtimes of the last years
+_OPSET, _ML_OPSET, _IR_VERSION = 18, 3, 9  # supported by runtimes of the last years
 #: Properties of a graph with its description, and with the SHA-256 of its bytes.
 METADATA_KEY, CHECKSUM_KEY = "tailproof", "tailproof-sha256"
 UNSEALED = b"0" * 64  # placeholder for the checksum while it is computed
@@ -173,29 +174,28 @@ Output = tuple[str, str, list[Any]]  # name in the graph, number type, shape
 def export_policy(policy: CriticPolicy, path: str | Path) -> None:
     """Write a policy over linear critics or trees as ONNX.
 
-    Input: ``states`` (n, p), double. Outputs: ``actions`` (n,) of a greedy policy or ``probabilities``
-    (n, A) of a softmax, and ``values``, the aggregated Q(s, a) of the policy's actions.
+    Inputs: the columns of the policy's table by name (`tailproof.export.columns`), or ``states``
+    (n, p) of a log of arrays. Outputs: ``actions`` (n,), the likeliest ones, as codes and as
+    ``labels``; ``probabilities`` (n, A); ``values``, the aggregated Q(s, a) of the policy's actions.
+    Rows that the encoder refuses have the action −1, an empty label and NaN.
     """
     _require_name(path)
     graph = Graph()
     values, dimension = _values(graph, policy)
-    outputs: dict[str, Output] = {"values": (values, "DOUBLE", ["n", len(policy.actions)])}
+    best = graph.node("ArgMax", values, axis=1, keepdims=0)
+    actions = graph.node("Gather", graph.integers(policy.actions), best)
+    chances = None
     if isinstance(policy, SoftmaxPolicy):
         scaled = graph.node("Div", values, float(policy.temperature))
-        chances = graph.node("Softmax", scaled, axis=1)
-        spread = np.zeros((len(policy.actions), policy.n_actions))
-        spread[np.arange(len(policy.actions)), list(policy.actions)] = 1.0
-        everywhere = graph.node("MatMul", chances, spread)
-        outputs = {"probabilities": (everywhere, "DOUBLE", ["n", policy.n_actions]), **outputs}
-    else:
-        best = graph.node("ArgMax", values, axis=1, keepdims=0)
-        codes = graph.integers(policy.actions)
-        outputs = {"actions": (graph.node("Gather", codes, best), "INT64", ["n"]), **outputs}
-    graph.write(Path(path), dimension, outputs, _metadata(policy))
+        spread = np.eye(policy.n_actions)[list(policy.actions)]
+        chances = graph.node("MatMul", graph.node("Softmax", scaled, axis=1), spread)
+    outputs = graph.decided(actions, chances, policy.n_actions, policy.action_labels)
+    outputs["values"] = (values, "DOUBLE", ["n", len(policy.actions)])
+    graph.write(Path(path), dimension, outputs, _metadata(policy), encoder=policy.encoder)
 
 
 def export_regression(policy: LinearPolicy, path: str | Path) -> None:
-    """Write a regression of continuous actions as ONNX: ``states`` (n, p) to ``actions`` (n, q)."""
+    """Write a regression of continuous actions as ONNX: columns or states to ``actions`` (n, q)."""
     _require_name(path)
     graph = Graph()
     z = graph.node("Div", graph.node("Sub", "states", policy.mean), policy.scale)
@@ -204,7 +204,8 @@ def export_regression(policy: LinearPolicy, path: str | Path) -> None:
     free = graph.node("MatMul", psi, policy.weights)
     actions = graph.node("Max", graph.node("Min", free, policy.high), policy.low)
     output: Output = (actions, "DOUBLE", ["n", width])
-    graph.write(Path(path), size, {"actions": output}, {**made_for(policy), "n_actions": None})
+    metadata = {**made_for(policy), "n_actions": None}
+    graph.write(Path(path), size, {"actions": output}, metadata, encoder=policy.encoder)
 
 
 def _require_name(path: str | Path) -> None:
@@ -222,6 +223,7 @@ def _metadata(policy: CriticPolicy) -> dict[str, Any]:
         **made_for(policy),
         "taught": None if marks is None else b64encode(marks).decode(),
         "n_actions": policy.n_actions,
+        "draws": isinstance(policy, SoftmaxPolicy),
     }
 
 
@@ -264,11 +266,12 @@ class Graph:
     def __init__(self) -> None:
         self.onnx = require_onnx("onnx")
         self.nodes: list[Any] = []
+        self.made = 0
         self.constants: list[Any] = []
 
     def constant(self, values: Any) -> str:
         """Add a constant and return its name."""
-        name = f"constant_{len(self.constants)}"
+        name = f"/constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
@@ -279,7 +282,8 @@ class Graph:
     def node(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> str:
         """Add a node, whose inputs may be numbers, and return the name of its first output."""
         given = [each if isinstance(each, str) else self.constant(each) for each in inputs]
-        names = [f"{kind.lower()}_{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.made += 1
+        names = [f"/{kind.lower()}_{self.made}_{i}" for i in range(outputs)]
         self.nodes.append(self.onnx.helper.make_node(kind, given, names, **attributes))
         return names[0]
 
@@ -312,32 +316,87 @@ class Graph:
         shares = self.node("Mul", ordered, np.asarray(weights)[:, None, None])
         return self.node("ReduceSum", shares, [0], keepdims=0)
 
+    def decided(
+        self, actions: str, chances: str | None, n_actions: int, labels: Sequence[str] | None
+    ) -> dict[str, Output]:
+        """Return the outputs of discrete actions: codes (n,), labels (n,), probabilities (n, A)."""
+        if chances is None:
+            codes = self.node("Unsqueeze", actions, [1])
+            taken = self.node("Equal", codes, np.arange(n_actions)[None])
+            chances = self.node("Cast", taken, to=self.onnx.TensorProto.DOUBLE)
+        names = [*map(str, range(n_actions))] if labels is None else labels
+        named = self.node("Gather", np.array(names, dtype=object), actions)
+        return {
+            "actions": (actions, "INT64", ["n"]),
+            "labels": (named, "STRING", ["n"]),
+            "probabilities": (chances, "DOUBLE", ["n", n_actions]),
+        }
+
     def write(
         self,
         path: Path,
         dimension: int | str,
         outputs: dict[str, Output],
-        metadata: dict[str, Any] | None = None,
+        metadata: dict[str, Any],
         *,
+        encoder: Encoder | None = None,
         kind: str = "DOUBLE",
     ) -> None:
         """Check the graph and write it atomically, with its description and checksum.
 
-        `kind` is the number type of the states; each output has a name, a type and a shape.
+        `kind` is the number type of the states; each output has a name, a type and a shape. With an
+        encoder that has columns, these are the inputs, and the rows that it refuses have no answer.
         """
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
-        given = helper.make_tensor_value_info("states", getattr(kinds, kind), ["n", dimension])
+        inputs = [Input("states", kind, ("n", dimension), "states, in the order of state_names")]
+        by_column = encoder is not None and bool(encoder.variables)
+        if encoder is not None and by_column:
+            outputs, inputs = self._over_columns(outputs, encoder, kind)
         results = []
         for name, (made, own, shape) in outputs.items():
             self.nodes.append(helper.make_node("Identity", [made], [name]))
             results.append(helper.make_tensor_value_info(name, getattr(kinds, own), shape))
-        graph = helper.make_graph(self.nodes, "tailproof policy", [given], results, self.constants)
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="tailproof"
-        )
+        given = [
+            helper.make_tensor_value_info(
+                each.name, getattr(kinds, each.kind), each.shape, each.words
+            )
+            for each in inputs
+        ]
+        graph = helper.make_graph(self.nodes, "tailproof policy", given, results, self.constants)
+        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, producer_name="tailproof")
+        metadata = {**metadata, "by_column": by_column}
         model.ir_version = _IR_VERSION
         self.onnx.checker.check_model(model)
         write_whole(path, sealed_graph(model, metadata))
+
+    def _over_columns(
+        self, outputs: dict[str, Output], encoder: Encoder, kind: str
+    ) -> tuple[dict[str, Output], list[Input]]:
+        """Put the encoder before the nodes that read ``states``; return outputs and inputs."""
+        later, self.nodes = self.nodes, []
+        inputs, made, read = read_columns(self, encoder)
+        if taken := [name for name in ("states", *outputs) if name in inputs]:
+            raise PolicyError(
+                f"The column {taken[0]!r} has the name of another part of the graph. Rename it in the "
+                f"log's table and learn again."
+            )
+        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+        cast = helper.make_node("Cast", [made], ["states"], to=getattr(kinds, kind))
+        encoding, self.nodes = [*self.nodes, cast], []
+        answered: dict[str, Output] = {}
+        for name, (found, own, shape) in outputs.items():
+            if own == "STRING":
+                nothing: Any = np.array("", dtype=object)
+            else:
+                missing = -1 if own == "INT64" else np.nan
+                nothing = np.array(
+                    missing, dtype=helper.tensor_dtype_to_np_dtype(getattr(kinds, own))
+                )
+            rows = read if len(shape) == 1 else self.node("Unsqueeze", read, [1])
+            answered[name] = (self.node("Where", rows, found, nothing), own, shape)
+        self.nodes = [*encoding, *later, *self.nodes]
+        return answered, list(inputs.values())
 
 
 def require_onnx(module: str) -> Any:
@@ -361,7 +420,7 @@ _TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class _OnnxGraph:
-    """An ONNX graph with one input, states (n, p).
+    """An ONNX graph with one input, states (n, p), or with the columns of a table as inputs.
 
     It keeps the bytes of the file, so that it can be sent to other processes and machines, and later
     changes of the file have no effect.
@@ -374,6 +433,7 @@ class _OnnxGraph:
     action_labels: tuple[str, ...] | None = None
     encoder: Encoder | None = field(default=None, repr=False)
     taught: IntArray | None = field(default=None, repr=False)
+    by_column: bool = False  # whether the inputs are the columns of the encoder
 
     @cached_property
     def session(self) -> Any:
@@ -385,6 +445,8 @@ class _OnnxGraph:
 
     def run(self, states: FloatArray, wanted: str) -> AnyArray:
         """Return one output of the graph, (n, ...)."""
+        if self.by_column:
+            return self._run_columns(states, wanted)
         given = self.session.get_inputs()[0]
         names = [each.name for each in self.session.get_outputs()]
         output = wanted if wanted in names else names[0]
@@ -394,20 +456,26 @@ class _OnnxGraph:
         if size == fixed:  # pad the last batch
             array = np.pad(array, ((0, -count % size if count else size), (0, 0)))
         batches = np.split(array, range(size, len(array), size))
-        return np.concatenate([self._answers(batch, given.name, output) for batch in batches])[
-            :count
-        ]
+        found = [self._answers({given.name: batch}, len(batch), output) for batch in batches]
+        return np.concatenate(found)[:count]
 
-    def _answers(self, batch: AnyArray, name: str, output: str) -> AnyArray:
+    def _run_columns(self, states: FloatArray, wanted: str) -> AnyArray:
+        """Return one output of a graph over columns, (n, ...)."""
+        encoder = self.encoder
+        assert encoder is not None  # `load_onnx` has matched it with the inputs
+        array = checked_states(states, len(encoder.state_names), PolicyError)
+        return self._answers(columns_of(encoder, array), len(array), wanted)
+
+    def _answers(self, given: dict[str, AnyArray], count: int, output: str) -> AnyArray:
         try:
-            values = np.asarray(self.session.run([output], {name: batch})[0])
+            values = np.asarray(self.session.run([output], given)[0])
         except Exception as error:  # onnxruntime has a type of its own for every way to fail
             reason = str(error).splitlines()[0]
             raise PolicyError(f"The policy in {self.path} could not be run: {reason}") from error
-        if values.ndim == 0 or len(values) != len(batch):
+        if values.ndim == 0 or len(values) != count:
             raise PolicyError(
                 f"The policy in {self.path} must answer with a row for each state. Got the shape "
-                f"{values.shape} for {len(batch)} states."
+                f"{values.shape} for {count} states."
             )
         return values
 
@@ -455,7 +523,7 @@ class OnnxStochasticPolicy(_OnnxGraph):
 
 
 def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
-    """Return the policy in an ONNX graph; it has one input, states (n, p).
+    """Return the policy in an ONNX graph: one of ours, or any other with states (n, p) as input.
 
     The graph must be one file: weights in other files are not read.
     """
@@ -465,19 +533,24 @@ def load_onnx(path: str | Path) -> OnnxPolicy | OnnxStochasticPolicy:
         raise SavedFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     sealed = _is_sealed(content, str(path))
     session = _session(str(path), content)
-    inputs = session.get_inputs()
-    if len(inputs) != 1:
+    described = _described(session, str(path), sealed)
+    draws = described.pop("draws", None)
+    inputs, encoder = session.get_inputs(), described.get("encoder")
+    if described.get("by_column"):
+        if encoder is None or [each.name for each in inputs] != [*inputs_of(encoder)]:
+            raise SavedFileError(f"{path} does not fit together: its inputs are not its columns.")
+    elif len(inputs) != 1:
         raise SavedFileError(
             f"A policy has one input, the states. {path} has {len(inputs)}: "
             f"{', '.join(each.name for each in inputs)}."
         )
-    if inputs[0].type not in _TYPES:
+    elif inputs[0].type not in _TYPES:
         raise SavedFileError(
             f"A policy takes states as numbers ({', '.join(_TYPES)}). {path} takes {inputs[0].type}."
         )
-    stochastic = "probabilities" in (each.name for each in session.get_outputs())
-    kind = OnnxStochasticPolicy if stochastic else OnnxPolicy
-    policy = kind(str(path), content, **_described(session, str(path), sealed))
+    if draws is None:  # a graph that was made elsewhere
+        draws = "probabilities" in (each.name for each in session.get_outputs())
+    policy = (OnnxStochasticPolicy if draws else OnnxPolicy)(str(path), content, **described)
     vars(policy)["session"] = session
     return policy
 
@@ -531,6 +604,8 @@ def _described(session: Any, path: str, sealed: bool) -> dict[str, Any]:
             **made_for_from(page),
             "taught": None if marks is None else np.frombuffer(b64decode(marks), dtype="<i8"),
             "n_actions": None if count is None else int(count),
+            "by_column": bool(page.get("by_column", False)),
+            "draws": page.get("draws"),
         }
     except (KeyError, TypeError, ValueError) as error:
         raise SavedFileError(f"The description in {path} lacks {error}; save it again.") from error
