@@ -1,6 +1,7 @@
 """Folders of Parquet files: all columns of all files, or an error that names the file."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -108,3 +109,16 @@ def test_infinite_next_states_are_refused_in_memory_and_on_disk(tmp_path, odd, a
         LogError, match=r"next_x_a' must hold finite numbers\. Got '?-?inf'? at row \d \(1 such"
     ):
         read_log(tmp_path / "log.parquet", lazy=True)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_that_match_a_pattern_are_one_log(kind, tmp_path):
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "action": ["a", "b", "a"], "reward": [1, 2, 3.5]})
+    for part, rows in {"1": frame[:2], "2": frame[2:]}.items():
+        path = tmp_path / f"week-{part}.{kind}"
+        rows.to_csv(path, index=False) if kind == "csv" else rows.to_parquet(path)
+    log = read_log(str(tmp_path / f"week-*.{kind}"))
+    assert log.rewards.tolist() == [1.0, 2.0, 3.5]
+    frame.rename(columns={"x": "y"}).to_csv(tmp_path / "week-3.csv")
+    with pytest.raises(LogError):
+        read_log(str(tmp_path / "week-*.*"))

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from tailproof import Column, compare, diagnose, evaluate
+from tailproof.errors import LogError
 from tailproof.io import read
 from tailproof.policies.text import policy_columns
 
@@ -95,3 +96,16 @@ def test_named_states_of_episodes_may_decide_the_reward():
     assert read(table, state="queue", **parts).cautions == ()
     (caution,) = read(table, state="q*", **parts).cautions
     assert "The state queue alone decides the reward" in caution
+
+
+def test_a_leak_with_gaps_is_seen(table):
+    rng = np.random.default_rng(1)
+    leak = np.where(rng.random(len(table)) < 0.3, np.nan, 0.8 * table["reward"])
+    assert any("'leak'" in said or "leak " in said for said in read(
+        table.assign(leak=leak), state=["x", "leak"]
+    ).cautions)  # fmt: skip
+
+
+def test_several_columns_in_one_text_get_a_hint(table):
+    with pytest.raises(LogError, match=r"\['x', 'rain'\]"):
+        read(table, state="x, rain")

@@ -491,8 +491,8 @@ def test_step_needs_episodes():
         ("log.csv", b"x,a,r\n", "has columns but no rows"),
         (
             "log.csv",
-            b"x,a,r\n1,0,5 USD\n",
-            "'r' must hold numbers.*numbers have units",
+            b"x,a,r\n1,0,5 bags\n",
+            "'r' must hold numbers.*no unit",
         ),
         ("log.csv", b"x,a,r\n1,0,NA\n", "'r' has 1 missing value"),
         ("log.parquet", b"hello", "does not begin as a Parquet file does"),

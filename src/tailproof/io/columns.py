@@ -401,6 +401,9 @@ def _named(part: str, choice: Any, names: Sequence[str]) -> tuple[str, ...]:
     for name in columns:
         if name not in names:
             close = did_you_mean(name, names)
+            several = [each.strip() for each in name.split(",")]
+            if len(several) > 1 and {*several} <= {*names}:
+                close = f" Pass a list: {part}={several}."
             raise (LogError if close else ColumnError)(
                 f"There is no column {name!r} for {part}. The log has: {listed(names)}.{close}"
             )

@@ -44,6 +44,7 @@ from tailproof.io.values import (
     spelt_numbers,
     spelt_truths,
     unwrapped,
+    written_amounts,
 )
 from tailproof.log.log import GAP, OTHER
 from tailproof.log.spaces import ActionSpace, Continuous, Discrete, menu
@@ -313,7 +314,9 @@ def _codes(column: pa.ChunkedArray, labels: Sequence[str]) -> IntArray:
 def _reals(name: str, column: pa.ChunkedArray, *, truth: bool) -> FloatArray:
     """Return a column as numbers, (n,); NaN where a value is missing or none."""
     if is_text(column.type):
-        column = spelt_truths(column) if truth else spelt_numbers(column)
+        amounts = None if truth else written_amounts(column)
+        texts = spelt_truths(column) if truth else spelt_numbers(column)
+        column = texts if amounts is None else amounts.column
     values = numbers(name, column, missing=True, infinite=True)
     if truth:
         values[(values != 0) & (values != 1)] = np.nan

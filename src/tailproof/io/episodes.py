@@ -289,17 +289,24 @@ def _say_what_decides_the_reward(steps: Steps, columns: Columns, notes: Notes) -
     """Warn of state variables whose order is that of the rewards.
 
     In episodes of several steps that is usual, as with the cost of a queue, if the states were named.
+    Rows with the most common value of a state, which may fill gaps, are also left out of the test.
     """
     step = -(-len(steps.rewards) // _ROWS)
-    rewards = _ranks(steps.rewards[::step])
-    named = (columns.episode or columns.terminated) and not columns.by_pattern
-    if named or len(rewards) < _ENOUGH or not np.ptp(rewards):
+    rewards = steps.rewards[::step]
+    if (columns.episode or columns.terminated) and not columns.by_pattern:
         return
-    same = [
-        name
-        for name, values in zip(steps.state_names or (), steps.states[::step].T, strict=False)
-        if np.ptp(values) > 0 and abs(np.corrcoef(_ranks(values), rewards)[0, 1]) > _SAME
-    ]
+
+    def same_order(values: FloatArray, rewards: FloatArray) -> bool:
+        if len(rewards) < _ENOUGH or not (np.ptp(values) and np.ptp(rewards)):
+            return False
+        return bool(abs(np.corrcoef(_ranks(values), _ranks(rewards))[0, 1]) > _SAME)
+
+    same = []
+    for name, values in zip(steps.state_names or (), steps.states[::step].T, strict=False):
+        each, counts = np.unique(values, return_counts=True)
+        rare = values != each[counts.argmax()]
+        if same_order(values, rewards) or same_order(values[rare], rewards[rare]):
+            same.append(name)
     if same:
         notes.cautions.append(
             f"The state {listed(same)} alone decides the reward, whatever the action. If it is known "

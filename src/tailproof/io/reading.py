@@ -39,6 +39,7 @@ from tailproof.io.values import (
     labelled,
     missing_rows,
     unwrapped,
+    written_amounts,
 )
 from tailproof.log.log import Log, OriginalTable
 from tailproof.log.spaces import Discrete
@@ -67,7 +68,7 @@ def read_table(
     original, parts, columns, description, rows = loaded
     tidy = tidying if description is None else Tidying(missing="error")
     with naming_the_type():
-        kept = require_complete(rows, columns, tidy, notes)
+        kept = _require_readable(rows, columns, tidy, notes)
         used = rows if kept is None else rows.filter(pa.array(kept))
         described = None if description is None else described_space(description)
         reads = encoder or EncoderFit.of(used, columns, tidy).encoder(notes, described)
@@ -149,7 +150,7 @@ def _loaded(
     except ColumnError as error:
         raise ColumnError(f"{error} {original.heading}".strip()) from error
     named = tidying.categorical if encoder is None else encoder.texts
-    rows = _load(table, columns, named, encoder)
+    rows = _load(table, columns, named, encoder, notes)
     notes.cautions.extend(
         said for name, said in original.doubts.items() if name in {*columns.state} - {*named}
     )
@@ -163,7 +164,11 @@ def _loaded(
 
 
 def _load(
-    source: Source, columns: Columns, categorical: Sequence[str], encoder: Encoder | None
+    source: Source,
+    columns: Columns,
+    categorical: Sequence[str],
+    encoder: Encoder | None,
+    notes: Notes,
 ) -> pa.Table:
     """Read the columns of a log; labels and what is categorical keep their spelling."""
     after = dict(zip(columns.state, columns.next_state, strict=False))
@@ -179,13 +184,19 @@ def _load(
         *labels,
         *columns.action,
     }
+    states = {*columns.state, *columns.next_state} - {*labels}
+    amounts = {columns.reward, columns.propensity, columns.weight} - {None}
     with naming_the_type():
-        return pa.table(
-            {
-                name: dated(table[name]) if name in times else table[name]
-                for name in table.column_names
-            }
-        )
+        rows = {}
+        for name in table.column_names:
+            column = dated(table[name]) if name in times else table[name]
+            if name in states | amounts:
+                found = written_amounts(column, category=name not in amounts)
+                if found is not None:
+                    notes.notes.append(found.describe(name))
+                    column = found.column
+            rows[name] = column
+        return pa.table(rows)
 
 
 def _unused(source: Source, columns: Columns, kept: BoolArray | None) -> list[pa.ChunkedArray]:
@@ -194,6 +205,28 @@ def _unused(source: Source, columns: Columns, kept: BoolArray | None) -> list[pa
         return []
     table = source.read(names, names)
     return list((table if kept is None else table.filter(pa.array(kept))).columns)
+
+
+def _require_readable(
+    rows: pa.Table, columns: Columns, tidying: Tidying, notes: Notes
+) -> BoolArray | None:
+    """Return the rows to keep, as `require_complete`; raise one error for all that cannot be read."""
+    kept, problems = None, []
+    try:
+        kept = require_complete(rows, columns, tidying, notes)
+    except LogError as error:
+        problems.append(error)
+    for name in (columns.reward, columns.propensity, columns.weight):
+        try:
+            if name is not None:
+                numbers(name, rows[name], missing=True)
+        except LogError as error:
+            problems.append(error)
+    if len(problems) > 1:
+        raise LogError("\n".join(map(str, problems)))
+    if problems:
+        raise problems[0]
+    return kept
 
 
 def require_complete(

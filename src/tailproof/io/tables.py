@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from csv import reader
 from dataclasses import dataclass, field, replace
+from glob import glob
 from io import BytesIO
 from json import loads
 from pathlib import Path
@@ -502,9 +503,34 @@ def _as_table(given: Any) -> pa.Table | None:
     return None
 
 
+def _open_files(pattern: str, paths: Sequence[str]) -> Source:
+    """Open the files that a pattern matches as one table, in the order of their names."""
+    sources = [_open_path(Path(path)) for path in paths]
+    names = sources[0].names
+    for path, each in zip(paths, sources, strict=True):
+        if {*each.names} != {*names}:
+            odd = sorted({*each.names} ^ {*names})
+            raise LogError(
+                f"The files of {pattern} must have the same columns. {paths[0]} and {path} differ in "
+                f"{', '.join(odd[:5])}."
+            )
+
+    def read(
+        columns: Sequence[str], labels: Sequence[str] = (), action: str | None = None
+    ) -> pa.Table:
+        tables = [each.read(columns, labels, action) for each in sources]
+        with blaming(f"The files {pattern}", "Their columns must be of the same types."):
+            return pa.concat_tables(tables, promote_options="permissive")
+
+    doubts = {name: said for each in sources for name, said in each.doubts.items()}
+    return Source(f"The files {pattern}", names, read, doubts=doubts)
+
+
 def _open_path(path: Path) -> Source:
     label = f"The file {path}"
     try:
+        if not path.exists() and (matched := sorted(glob(str(path)))):
+            return _open_files(str(path), matched)
         folder = path.is_dir()
         with nullcontext(BytesIO()) if folder else path.open("rb") as file:
             head = file.read(8)

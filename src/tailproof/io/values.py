@@ -15,59 +15,90 @@ import pyarrow.types as kinds
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_of
 from tailproof.errors import LogError
 
-#: Other ways to write numbers: in words, those written so, which of them show it, and what to do.
-_WAYS = (
-    (
-        "decimal commas",
-        re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d+)?"),
-        re.compile(r".*,.*"),
-        ".str.replace('.', '').str.replace(',', '.').astype(float)",
-    ),
-    (
-        "points between thousands",
-        re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"),
-        re.compile(r".*\..*\..*"),
-        ".str.replace('.', '').astype(float)",
-    ),
-    (
-        "units or commas between thousands",
-        re.compile(r"[-+]?[$€£¥]?\s?[-+]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?\s?([$€£¥]|EUR|USD|GBP)?"),
-        re.compile(r".*[^-+.\d].*"),
-        r".replace(r'[^\d.-]', '', regex=True).astype(float)",
-    ),
-)
-_GROUPED = re.compile(r"[-+]?(\d{1,3}|[1-9]\d{0,2},\d{3})")  # commas may mark thousands or decimals
+_UNIT = r"(?:[$€£¥%]|EUR|USD|GBP|CHF)"
+#: How numbers are written as text, by the mark of decimals: with units, and marks between thousands.
+_WRITTEN = {
+    mark: re.compile(
+        rf"[-+]?\s?{_UNIT}?\s?[-+]?(\d+|[1-9]\d{{0,2}}(['\s{other}]\d{{3}})+)([{mark}]\d+)?\s?{_UNIT}?"
+    )
+    for mark, other in (".,", ",.")
+}
 _SHARE = 0.9  # of the texts that must be numbers
 _FEW = 20  # so many texts with units may be categories, such as $10 and $20
 _DOTTED = 5  # numbers with three decimals that make a suspicion
 
 
+class Amounts(NamedTuple):
+    """Numbers that a text column writes with units, decimal commas or marks between thousands."""
+
+    column: pa.ChunkedArray
+    example: str
+    value: float
+
+    def describe(self, name: str) -> str:
+        """Return what was converted."""
+        return (
+            f"Column {name!r} is text and read as numbers: {self.example!r} is {self.value:.12g}."
+        )
+
+
+def written_amounts(column: Column, *, category: bool = False) -> Amounts | None:
+    """Return the numbers that a text column writes, if all its texts are numbers in one way only.
+
+    None for other columns, where the meaning is in doubt (1,200 may be 1200 or 1.2; units differ), and
+    for few texts that may be a `category`.
+    """
+    column = unwrapped(column)
+    if not is_text(column.type) or column.null_count == len(column):
+        return None
+    encoded = column.combine_chunks().dictionary_encode()
+    every = [text.strip() for text in encoded.dictionary.to_pylist()]
+    place = next((i for i, text in enumerate(every) if not is_number(text)), None)
+    if place is None or (category and len(every) <= _FEW):
+        return None
+    read = [found for mark in _WRITTEN if (found := _amounts(every, mark)) is not None]
+    units = {unit for text in every for unit in re.findall(_UNIT, text)}
+    if not read or any(each != read[0] for each in read) or len(units) > 1:
+        return None
+    values = pa.chunked_array([pa.array(read[0], pa.float64()).take(encoded.indices)])
+    return Amounts(values, every[place], read[0][place])
+
+
+def _amounts(texts: Sequence[str], mark: str) -> list[float] | None:
+    """Return the numbers of texts with this mark of decimals; None if one is not written so."""
+    if not all(map(_WRITTEN[mark].fullmatch, texts)):
+        return None
+    bare = (re.sub(rf"[^-+\d{mark}]", "", text) for text in texts)
+    size = 0.01 if texts[0].endswith("%") else 1.0
+    return [size * float(text.replace(mark, ".")) for text in bare]
+
+
 def other_spelling(name: str, texts: Sequence[str], *, category: bool = False) -> str | None:
     """Return what is wrong with numbers that were written in another way, and what to do.
 
-    None if these are not numbers. Few texts may also be a `category`, unless they have decimal commas.
+    None if these are not numbers. Few texts may also be a `category`, unless they have commas.
     """
     every = [text.strip() for text in texts if text.strip()]
-    for what, way, mark, remedy in _WAYS:
-        spelt = [text for text in every if way.fullmatch(text)]
-        shown = next((text for text in spelt if mark.fullmatch(text)), None)
-        others = {*every} - {*spelt}
-        if shown is None or len(spelt) < _SHARE * len(every) or any(map(is_number, others)):
-            continue
-        if category and what != "decimal commas" and len(every) <= _FEW:
-            return None
-        if what == "decimal commas" and all(_GROUPED.fullmatch(text) for text in spelt):
-            return (
-                f"Its numbers have commas that may mark thousands or decimals, such as {shown!r}. "
-                f"Convert them, in pandas: table[{name!r}] = table[{name!r}].str.replace(',', '')"
-                f".astype(float) if they mark thousands; .str.replace(',', '.').astype(float) if they "
-                f"mark decimals."
-            )
+    fits = {mark: [text for text in every if way.fullmatch(text)] for mark, way in _WRITTEN.items()}
+    spelt = max(fits.values(), key=len)
+    shown = next((text for text in spelt if not is_number(text)), None)
+    others = sorted({*every} - {*spelt})
+    if shown is None or len(spelt) < _SHARE * len(every) or any(map(is_number, others)):
+        return None
+    if category and len(every) <= _FEW and not any("," in text for text in spelt):
+        return None
+    if others:
         return (
-            f"Its numbers have {what}, such as {shown!r}. Convert them, in pandas: "
-            f"table[{name!r}] = table[{name!r}]{remedy}."
+            f"Its numbers are written as {shown!r}, but for {', '.join(map(repr, others[:3]))} "
+            f"({such(len(others))}). Correct or empty these cells."
         )
-    return None
+    shown = next((text for text in spelt if "," in text), shown)
+    return (
+        f"Its numbers have commas that may mark thousands or decimals, or different units, such as "
+        f"{shown!r}. Convert them, in pandas: table[{name!r}] = table[{name!r}]"
+        f".replace(r'[^\\d.-]', '', regex=True).astype(float) if commas mark thousands; if they mark "
+        f"decimals, .replace({{r'[^\\d,-]': '', ',': '.'}}, regex=True).astype(float)."
+    )
 
 
 def is_number(text: str) -> bool:
