@@ -38,6 +38,7 @@ from tailproof.io.values import (
     dated,
     labelled,
     missing_rows,
+    numbers,
     unwrapped,
     written_amounts,
 )

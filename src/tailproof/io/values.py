@@ -90,7 +90,7 @@ def other_spelling(name: str, texts: Sequence[str], *, category: bool = False) -
     if others:
         return (
             f"Its numbers are written as {shown!r}, but for {', '.join(map(repr, others[:3]))} "
-            f"({such(len(others))}). Correct or empty these cells."
+            f"({count_of(len(others))}). Correct or empty these cells."
         )
     shown = next((text for text in spelt if "," in text), shown)
     return (
