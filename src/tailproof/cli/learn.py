@@ -25,12 +25,14 @@ from tailproof.cli.options import (
 )
 from tailproof.cli.session import Session, command
 from tailproof.errors import MethodError, TailproofError
+from tailproof.log.spaces import Discrete
 from tailproof.report.blocks import Note
 from tailproof.report.text import method_text, number
 
 if TYPE_CHECKING:
     from tailproof.doors.estimate import Estimate
     from tailproof.doors.learned import ConstantAction, Learned
+    from tailproof.doors.readable import JudgedRule
     from tailproof.log.log import Log
     from tailproof.methods.method import Method
     from tailproof.parallel import Engine
@@ -118,6 +120,12 @@ class LearnOptions:
         panel=OUTPUT,
         metavar="sql|python",
     )
+    readable: bool = option(
+        "Learn a rule that can be read, a small tree or a single action: what is learned otherwise is "
+        "replaced by the closest small tree before it is chosen and judged.",
+        "--readable",
+        default=False,
+    )
     holdout: float | None = option(
         "Share of the episodes (or groups) kept away from learning, to judge the policy by: by "
         "default a quarter (a fifth with continuous actions), and 0.3 for a method that is named."
@@ -166,6 +174,7 @@ def learn(
                 seed=asked.seed,
                 holdout=holdout,
                 at_least=asked.at_least,
+                readable=asked.readable,
                 engine=where,
                 advance=advance,
             )
@@ -179,6 +188,7 @@ def learn(
             )
         judging = None if learned.held_out is None else LogProfile(learned.held_out)
         held_out, constant = _judged(learned, judging, session, where)
+        rule = _rule(learned, held_out, judging, asked.level)
     played, said = _played(learned, session, asked)
     answer = learned_answer(
         learned,
@@ -187,6 +197,7 @@ def learn(
         times=asked.times,
         constant=constant,
         played=said,
+        rule=rule,
     )
     if asked.out is not None:
         saved = f"Saved to {asked.out}; on new data, evaluate it with --policy {asked.out}."
@@ -208,6 +219,7 @@ def learn(
             "learned": learned.to_dict(),
             "held_out": None if held_out is None else held_out.to_dict(level=asked.level),
             "best_constant": None if constant is None else constant._asdict(),
+            "rule": None if rule is None else rule.to_dict(),
             "saved": None if asked.out is None else str(asked.out),
             "played": played,
         },
@@ -291,6 +303,22 @@ def _judged(
     with session.working("Judging it by the other episodes"):
         estimate = evaluate(profile, learned.policy, gamma=gamma, seed=seed, engine=engine)
         return estimate, best_constant(profile, gamma=gamma, seed=seed)
+
+
+def _rule(
+    learned: Learned, held_out: Estimate | None, profile: LogProfile | None, level: float
+) -> JudgedRule | None:
+    """Return the policy's rule, or the tree closest to it, judged by the held-out episodes."""
+    from tailproof.doors.readable import JudgedRule, judge_simplified, judged_rule
+
+    if learned.has_rule:
+        if held_out is None:
+            return JudgedRule.unjudged(learned.rule)
+        return judged_rule(learned.rule, held_out, level=level)
+    discrete = isinstance(learned.action_space, Discrete)
+    if held_out is None or profile is None or learned.improves is False or not discrete:
+        return None  # the logged behaviour, or nothing to compare by
+    return judge_simplified(learned, held_out, profile, level=level)
 
 
 def _played(

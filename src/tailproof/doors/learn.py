@@ -18,6 +18,7 @@ from tailproof.critics.greedy import critic_policy
 from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.doors.learned import Learned, extract_policy
+from tailproof.doors.readable import closest_tree
 from tailproof.doors.source import LogSource, as_log
 from tailproof.errors import (
     CoverageWarning,
@@ -407,6 +408,12 @@ class CarefulLearning:
     at_least: float  # confidence with which the policy must be better than the logged one
     teach: Teach  # fits a method
     advance: Callable[[], Any]  # called after each candidate
+    readable: bool = False  # whether candidates are the small trees closest to what was fitted
+
+    def candidate(self, task: Task, method: Method) -> Learned:
+        """Fit a method, and return its policy in the form in which it is chosen and judged."""
+        learned = self.teach(task, method)
+        return closest_tree(learned) if self.readable else learned
 
     def learn(self) -> Learned:
         """Return the learned policy, with the held-out episodes."""
@@ -422,8 +429,14 @@ class CarefulLearning:
 
     def _from_rows(self) -> Learned:
         """Learn from one-step episodes."""
-        settings = {name: value for name, value in vars(self).items() if name != "gamma"}
-        trial, found = learn_from_rows(settings.pop("log"), **settings)
+        trial, found = learn_from_rows(
+            self.log,
+            seed=self.seed,
+            holdout=self.holdout,
+            at_least=self.at_least,
+            teach=self.candidate,
+            advance=self.advance,
+        )
         failed = found.failed.values()
         if not trial.better:
             return replace(self, gamma=0.0)._kept(too_little(trial), failed, trial.judgement)
@@ -478,7 +491,7 @@ class CarefulLearning:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", TailproofWarning)  # the judge decides
-                    learned = self.teach(task, method)
+                    learned = self.candidate(task, method)
                 acts = judge.acts(learned.policy)
                 if acts not in known:
                     known[acts] = judge(learned.policy)
@@ -559,6 +572,7 @@ def learn(
     random_state: int | None = None,
     holdout: float | None = None,
     at_least: float = 0.9,
+    readable: bool = False,
     engine: str | Engine | None = None,
     n_jobs: int | None = None,
     advance: Callable[[], Any] = lambda: None,
@@ -596,6 +610,10 @@ def learn(
         For ``method="auto"``: the confidence with which a policy must be better than the logged one to
         be proposed. 1 − `at_least` is the risk of proposing a worse one. For continuous actions at
         least 0.95.
+    readable
+        Learn a rule that can be read: a small tree or a single action. What is learned otherwise is
+        replaced by the small tree closest to it before it is chosen and judged; see
+        `Learned.readable`.
     engine
         Where passes over the log run; see `evaluate`.
     n_jobs
@@ -630,9 +648,12 @@ def learn(
     with running(one_setting(engine=engine, n_jobs=n_jobs)) as where:
         if method == "auto":
             check_level(at_least)
-            learned = _learn_by_default(log, gamma, seed, holdout, at_least, where, advance)
+            learned = _learn_by_default(
+                log, gamma, seed, holdout, at_least, readable, where, advance
+            )
         else:
             learned = _learned(log, _learning_method(method), gamma, seed, holdout or 0.0, where)
+            learned = closest_tree(learned) if readable else learned
     counted = log.once
     return replace(learned, log_size=(counted.n_transitions, counted.n_episodes))
 
@@ -702,6 +723,7 @@ def _learn_by_default(
     seed: int,
     holdout: float | None,
     at_least: float,
+    readable: bool,
     engine: Engine,
     advance: Callable[[], Any],
 ) -> Learned:
@@ -709,6 +731,12 @@ def _learn_by_default(
     if not log.is_discrete:
         from tailproof.deep.choosing import learn_continuous  # torch is needed only here
 
+        if readable:
+            raise MethodError(
+                "A readable rule decides between discrete actions. The actions of this log are "
+                "continuous.",
+                argument="readable",
+            )
         share = _JUDGED if holdout is None else holdout
         return learn_continuous(
             log, gamma=gamma, seed=seed, holdout=share, at_least=at_least, engine=engine
@@ -733,6 +761,7 @@ def _learn_by_default(
             seed=seed,
             holdout=_CAREFUL if holdout is None else holdout,
             at_least=at_least,
+            readable=readable,
             teach=teach,
             advance=advance,
         ).learn()

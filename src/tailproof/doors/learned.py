@@ -36,6 +36,7 @@ from tailproof.errors import (
 )
 from tailproof.files import SavedFileError, read_file, write_file
 from tailproof.learners.judge import Judgement
+from tailproof.learners.rules import Rule, columns_by_name, is_rule, rule_of
 from tailproof.log.log import Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.methods.method import Method
@@ -48,7 +49,7 @@ from tailproof.robust.intervals import Bound
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tailproof.export.rules import Rule
+    from tailproof.doors.readable import JudgedRule
     from tailproof.io.encoder import Encoder
     from tailproof.report.blocks import Answer
     from tailproof.worlds.environments import Score
@@ -419,9 +420,63 @@ class Learned(Answered):
     @property
     def rule(self) -> Rule:
         """The policy in words, SQL and Python; raises if it is neither a small tree nor a constant."""
-        from tailproof.export.rules import rule_of
+        encoder = self.encoder or columns_by_name(self.state_names, self.action_space)
+        return rule_of(self.policy, encoder)
 
-        return rule_of(self.policy, self._own_encoder)
+    @property
+    def has_rule(self) -> bool:
+        """Whether the policy is a small tree or a constant, and so has a `rule`."""
+        return is_rule(self.policy)
+
+    def readable(self, *, depth: int = 2) -> Learned:
+        """Return the small tree that takes the same action in most rows that taught this policy.
+
+        A policy that has a `rule` already is returned as it is. The tree was not judged with the
+        policy: `judge_rule` says what simplicity costs, and ``learn(readable=True)`` chooses and judges
+        trees alone.
+
+        Parameters
+        ----------
+        depth
+            Of the tree: 1, 2 or 3.
+        """
+        from tailproof.doors.readable import closest_tree
+
+        return closest_tree(self, depth=depth)
+
+    def judge_rule(self, log: Log | None = None, *, level: float = 0.9) -> JudgedRule:
+        """Return the policy's rule with the value and the gain of each leaf, by other rows.
+
+        Of a policy without a rule it is the closest small tree, with how often it takes the same
+        action and which share of the gain it keeps.
+
+        Parameters
+        ----------
+        log
+            Other episodes; by default those that ``learn(..., holdout=...)`` held out.
+        level
+            Confidence that the intervals of all leaves hold together.
+
+        Examples
+        --------
+        >>> from tailproof import learn, read_log
+        >>> rng = np.random.default_rng(0)
+        >>> age, mail = rng.integers(20, 80, 2000), rng.integers(0, 2, 2000)
+        >>> table = {"x_age": age, "action": mail, "reward": mail * (age > 50.0) - 0.4 * mail}
+        >>> learned = learn(read_log(table), method="policy-tree", gamma=0.0, holdout=0.3)
+        >>> for leaf in learned.judge_rule().leaves:
+        ...     print(leaf.conditions, leaf.action, leaf.rows, round(leaf.segment.gain.value, 2))
+        ('x_age ≤ 50',) 0 295 0.19
+        ('x_age > 50',) 1 305 0.3
+        """
+        from tailproof.doors.readable import judge_simplified, judged_rule
+
+        judging = self.held_out if log is None else log
+        estimate = self.evaluate(judging, level=level).estimate
+        if self.has_rule:
+            return judged_rule(self.rule, estimate, level=level)
+        assert judging is not None  # `evaluate` has refused
+        return judge_simplified(self, estimate, LogProfile(judging), level=level)
 
     @property
     def _labels(self) -> tuple[str, ...]:
@@ -547,10 +602,22 @@ class Learned(Answered):
             ) from error
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Plot the gain on held-out episodes, or else the training history; return the Axes."""
-        from tailproof.report.plots import plot_learned  # matplotlib is slow to import
+        """Draw the rule, else the gain on held-out episodes, else the training; return the Axes.
 
-        return plot_learned(self, ax=ax)
+        The leaves of a rule show their gain if episodes were held out.
+        """
+        from tailproof.report.plots import plot_learned  # matplotlib is slow to import
+        from tailproof.report.rule import plot_rule
+        from tailproof.report.text import Quantity
+
+        if not self.has_rule:
+            return plot_learned(self, ax=ax)
+        from tailproof.doors.readable import JudgedRule
+
+        log = self.held_out
+        judged = JudgedRule.unjudged(self.rule) if log is None else self.judge_rule()
+        reward = "reward" if log is None else log.reward_name
+        return plot_rule(judged, Quantity.named(reward, per="row"), ax=ax)
 
     def blocks(self) -> Answer:
         """Return the answer as blocks, which notebooks, terminals and pages show."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -196,12 +197,7 @@ def gain_by_segment(
         )
     title, codes, kinds = segment_labels(log, by)
     own = joint_level(level, len(kinds) * policies)
-    parts = _Parts(log, estimate)
-    found = []
-    for code, name in enumerate(kinds):
-        inside = codes == code
-        gain = parts.gain(estimate.scores, rival, inside)
-        found.append(Segment(name=name, rows=int(inside.sum()), gain=gain, level=own))
+    found = segments_of(estimate, log, codes, kinds, level=own, rival=rival)
     note = ""
     if not log.is_bandit:
         note = "In logs with several steps a segment's gain relies on the models of the value."
@@ -209,12 +205,34 @@ def gain_by_segment(
         by=title,
         policy=names[0],
         against=names[1],
-        segments=tuple(found),
+        segments=found,
         level=level,
         reward=log.reward_name,
         per=estimate.unit.per,
         note=note,
     )
+
+
+def segments_of(
+    estimate: ScoreEstimate,
+    log: Log,
+    codes: IntArray,
+    names: Sequence[str],
+    *,
+    level: float,
+    rival: Estimate | float | None = None,
+) -> tuple[Segment, ...]:
+    """Return the gain in each segment, each with an interval at this level.
+
+    `codes` are the segment of each sample, (E,); `rival` is as in `gain_by_segment`.
+    """
+    parts = _Parts(log, estimate)
+    found = []
+    for code, name in enumerate(names):
+        inside = codes == code
+        gain = parts.gain(estimate.scores, rival, inside)
+        found.append(Segment(name=name, rows=int(inside.sum()), gain=gain, level=level))
+    return tuple(found)
 
 
 class _Parts:

@@ -17,8 +17,9 @@ from math import floor, log10
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.critics.trees import TreeArrays
+from tailproof.critics.trees import StateTree, TreeArrays, averages
 from tailproof.errors import MethodError
+from tailproof.features import Standardise
 
 _FIRST_SPLITS = 4  # first splits of a tree of depth 3 whose halves are searched exhaustively
 
@@ -106,6 +107,27 @@ def best_tree(
     ).T.reshape(len(inputs), len(cuts))
     counted = np.column_stack([scores, np.ones(len(scores))])
     return _search(_Data(bins, cuts, counted), _Limits(max(smallest, 1), cost), depth)
+
+
+def state_tree(
+    states: FloatArray, scores: FloatArray, *, depth: int, smallest: int, cost: float = 0.0
+) -> StateTree:
+    """Return the best tree on the states themselves, with the mean scores of each leaf.
+
+    The parameters are those of `best_tree`, with `cost` in units of the mean score.
+    """
+    columns = Standardise.fit(states).columns  # those that vary, in an order that no file decides
+    best = best_tree(
+        states[:, list(columns)],
+        scores,
+        depth=depth,
+        smallest=smallest,
+        cost=cost * len(states),
+        thresholds=64 if depth < 3 else 32,
+    )
+    tree = tree_arrays(best, columns)
+    leaf = tree.leaves(states, precision=np.float64)
+    return StateTree(tree, np.asarray(averages(leaf, tree.nodes) @ scores))
 
 
 def tree_arrays(tree: Node, columns: Sequence[int] | None = None) -> TreeArrays:

@@ -13,14 +13,13 @@ from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.critics.trees import (
     LinearScores,
-    StateTree,
     averages,
     grown,
     with_action,
 )
 from tailproof.errors import MethodError
 from tailproof.features import Basis, PerAction, Standardise
-from tailproof.learners.exact_tree import best_tree, tree_arrays
+from tailproof.learners.exact_tree import state_tree
 from tailproof.learners.improvement import ScoreLearner
 from tailproof.log.folds import Folds
 from tailproof.log.log import Log
@@ -82,22 +81,14 @@ class PolicyTree(ScoredPolicy):
 
     def _member(self, task: LearningTask) -> Any:
         scores, states = task.scores, task.log.states
-        columns = Standardise.fit(
-            states
-        ).columns  # those that vary, in an order that no file decides
         # the mean over actions does not affect the choice between them
-        contrast = scores - scores.mean(axis=1, keepdims=True)
-        best = best_tree(
-            states[:, list(columns)],
-            contrast,
+        return state_tree(
+            states,
+            scores - scores.mean(axis=1, keepdims=True),
             depth=self.depth,
             smallest=self.smallest_leaf or max(10, len(states) // 20),
-            cost=self.leaf_cost * len(states),
-            thresholds=64 if self.depth < 3 else 32,
+            cost=self.leaf_cost,
         )
-        tree = tree_arrays(best, columns)
-        leaf = tree.leaves(states, precision=np.float64)
-        return StateTree(tree, np.asarray(averages(leaf, tree.nodes) @ contrast))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailproof.doors.decisive import decisive_units
+from tailproof.doors.readable import JudgedRule
 from tailproof.doors.verdict import GainVerdict, upper_bound, verdict_on
 from tailproof.errors import Caution, LevelError
 from tailproof.files import plain
@@ -48,6 +49,7 @@ from tailproof.report.figures import (
     value_figure,
     weights_figure,
 )
+from tailproof.report.rule import rule_blocks, rule_figure
 from tailproof.report.text import Quantity, count, method_text, number, percent, signed, versions
 from tailproof.robust.gains import PairedGain
 from tailproof.robust.intervals import Bound, Interval
@@ -502,6 +504,7 @@ def learned_answer(
     times: int | None = None,
     constant: ConstantAction | None = None,
     played: str = "",
+    rule: JudgedRule | None = None,
 ) -> Answer:
     """Return the blocks of a learned policy.
 
@@ -519,8 +522,12 @@ def learned_answer(
         The best single action on the same episodes.
     played
         What it earned in an environment, as a sentence.
+    rule
+        Its rule, or the tree closest to it, judged; by default its rule, with nothing known of it.
     """
     read = None if held_out is None else ReadEstimate(held_out, level)
+    if rule is None and learned.has_rule:
+        rule = JudgedRule.unjudged(learned.rule)
     blocks: list[Block] = list(_learned_blocks(learned, read, times))
     if (
         read is not None
@@ -531,6 +538,11 @@ def learned_answer(
     if played:
         blocks.append(Note(played))
     how: list[Block] = [Note(learned_by(learned))]
+    if rule is not None:
+        reward = "reward" if learned.held_out is None else learned.held_out.reward_name
+        picture = rule_figure(rule, Quantity.named(reward, per="row"))
+        blocks += rule_blocks(rule, picture)
+        how.append(picture)
     if learned.reasons:
         how.append(Points(learned.reasons))
     if read is None:

@@ -13,7 +13,7 @@ from tailproof import GreedyPolicy, Mean, learn, read_log
 from tailproof.critics.ensembles import Ensemble
 from tailproof.critics.trees import Fixed, StateCritics, StateTree, TreeArrays
 from tailproof.errors import PolicyError
-from tailproof.export.rules import rule_of
+from tailproof.learners.rules import rule_of
 
 LABELS = ("none", "it's 10 % off", "voucher")
 

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+import numpy as np
+
+from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.greedy import CriticPolicy, GreedyPolicy
 from tailproof.critics.trees import Fixed, StateCritics, StateTree
 from tailproof.errors import PolicyError
-from tailproof.io.encoder import Encoder, Variable
+from tailproof.io.encoder import MISSING, Actions, Encoder, Variable
 from tailproof.log.log import OTHER
+from tailproof.log.spaces import ActionSpace
 
 Dialect = Literal["duckdb", "sqlite"]
 DIALECTS: tuple[Dialect, ...] = ("duckdb", "sqlite")
@@ -48,8 +52,8 @@ class Split:
         if self.about_gaps:
             return f"{column} is given", f"{column} is missing"
         if self.category is not None:
-            among = f"{column} is {self.category}", f"{column} is not {self.category}"
-            return among[1], among[0]
+            name = "missing" if self.category == MISSING else self.category
+            return f"{column} is not {name}", f"{column} is {name}"
         if self.variable.kind == "truth":
             return f"{column} is false", f"{column} is true"
         name = {"hour": f"hour of {column}", "weekday": f"weekday of {column} (Monday is 0)"}.get(
@@ -122,18 +126,38 @@ class Rule:
         )
 
     def leaves(self) -> list[tuple[tuple[str, ...], Leaf]]:
-        """Return every decision with the conditions that lead to it."""
+        """Return every decision with the conditions that lead to it, without repetitions."""
         found: list[tuple[tuple[str, ...], Leaf]] = []
 
-        def walk(node: Branch | Leaf, conditions: tuple[str, ...]) -> None:
+        def walk(node: Branch | Leaf, path: tuple[tuple[Split, bool], ...]) -> None:
             if isinstance(node, Leaf):
-                found.append((conditions, node))
+                found.append((_conditions(path), node))
                 return
-            left, right = node.split.words()
-            walk(node.left, (*conditions, left))
-            walk(node.right, (*conditions, right))
+            walk(node.left, (*path, (node.split, True)))
+            walk(node.right, (*path, (node.split, False)))
 
         walk(self.root, ())
+        return found
+
+    def leaf_of(self, states: FloatArray) -> IntArray:
+        """Return the place among `leaves` of the one that decides each state, (n,)."""
+        ends = np.cumsum([0, *(len(each.names) for each in self.encoder.variables)]).tolist()
+        first = dict(zip(self.encoder.variables, ends[:-1], strict=True))
+        found = np.empty(len(states), dtype=np.intp)
+        count = 0
+
+        def walk(node: Branch | Leaf, rows: IntArray) -> None:
+            nonlocal count
+            if isinstance(node, Leaf):
+                found[rows] = count
+                count += 1
+                return
+            column = first[node.split.variable] + node.split.part
+            low = states[rows, column] <= node.split.threshold
+            walk(node.left, rows[low])
+            walk(node.right, rows[~low])
+
+        walk(self.root, np.arange(len(states)))
         return found
 
     def sql(self, dialect: Dialect = "duckdb") -> str:
@@ -149,9 +173,9 @@ class Rule:
                 tests = " AND ".join(conditions)
                 lines.append(f"WHEN {tests} THEN {_quoted(node.action)}" if tests else "")
                 return
-            test = _sql_test(node.split, dialect)
-            walk(node.left, (*conditions, test))
-            walk(node.right, (*conditions, f"NOT ({test})"))
+            left, right = _sql_tests(node.split, dialect)
+            walk(node.left, (*conditions, left))
+            walk(node.right, (*conditions, right))
 
         walk(self.root, ())
         last = _quoted(self.leaves()[-1][1].action)
@@ -178,6 +202,43 @@ class Rule:
         return "\n".join(lines) + "\n"
 
 
+def _conditions(path: Sequence[tuple[Split, bool]]) -> tuple[str, ...]:
+    """Return the tests on the way to a leaf in words; a later test may make an earlier one needless."""
+    found: dict[tuple[object, ...], str] = {}
+    for split, left in path:
+        column, words = split.variable.column, split.words()[0 if left else 1]
+        if split.category is not None and not left:  # one category excludes the others
+            found = {key: text for key, text in found.items() if key[:2] != (column, "category")}
+        kind = "category" if split.category is not None else split.variable.kind
+        # a further threshold on the same side is closer, and a further category is another
+        further = split.category if split.category is not None else (split.part, left)
+        found[column, kind, further] = words
+    return tuple(found.values())
+
+
+def is_rule(policy: object) -> bool:
+    """Return whether a policy is a small tree or a constant."""
+    return _rule_member(policy) is not None
+
+
+def _rule_member(policy: object) -> StateTree | Fixed | None:
+    """Return the one tree or constant of a greedy policy; None if it is another."""
+    if not isinstance(policy, GreedyPolicy):
+        return None
+    members = policy.critic.members
+    if not isinstance(members, StateCritics) or members.count != 1:
+        return None
+    member = members.members[0]
+    return member if isinstance(member, StateTree | Fixed) else None
+
+
+def columns_by_name(state_names: Sequence[str], space: ActionSpace) -> Encoder:
+    """Return an encoder for states that were read from arrays: each is a column of numbers."""
+    return Encoder(
+        tuple(Variable(name, "number") for name in state_names), Actions(("action",), space)
+    )
+
+
 def rule_of(policy: CriticPolicy, encoder: Encoder) -> Rule:
     """Return the rule of a greedy policy over one small tree or a constant; raise if it is another.
 
@@ -188,21 +249,18 @@ def rule_of(policy: CriticPolicy, encoder: Encoder) -> Rule:
     encoder
         That of the log it was learned from, ``log.encoder``.
     """
-    members = policy.critic.members
-    member = members.members[0] if isinstance(members, StateCritics) else None
-    if not isinstance(policy, GreedyPolicy) or members.count != 1:
-        member = None
+    member = _rule_member(policy)
+    if member is None:
+        raise PolicyError(
+            f"{policy!r} is no small tree or constant, which a rule can be written of. Take "
+            f"learned.readable(), learn with readable=True, or with method='policy-tree'."
+        )
     labels = [
         str(action) if policy.action_labels is None else policy.action_labels[action]
         for action in policy.actions
     ]
     if isinstance(member, Fixed):
         return Rule(Leaf(labels[int(member.scores[list(policy.actions)].argmax())]), encoder)
-    if not isinstance(member, StateTree):
-        raise PolicyError(
-            f"{policy!r} is no small tree or constant, which a rule can be written of. Learn with "
-            f"method='policy-tree'."
-        )
     places = [(each, part) for each in encoder.variables for part in range(len(each.names))]
     tree, values = member.tree, member.values[:, list(policy.actions)]
 
@@ -241,27 +299,26 @@ def _takes_gaps(variable: Variable, category: str) -> bool:
     return known == category
 
 
-def _sql_test(split: Split, dialect: Dialect) -> str:
-    """Return the condition of the left branch; never NULL in rows that are not refused."""
+def _sql_tests(split: Split, dialect: Dialect) -> tuple[str, str]:
+    """Return the conditions of both branches; NULL counts as false in a CASE."""
     variable, column = split.variable, _name(split.variable.column)
     if split.about_gaps:
-        return f"{column} IS NOT NULL"
+        return f"{column} IS NOT NULL", f"{column} IS NULL"
     if (category := split.category) is not None:
-        among = f"{column} = {_quoted(category)}"
+        among, others = f"{column} = {_quoted(category)}", f"{column} <> {_quoted(category)}"
         if category == OTHER:
             known = ", ".join(_quoted(each) for each in variable.labels if each != OTHER)
-            among = f"{column} NOT IN ({known})" if known else f"{column} IS NOT NULL"
+            among, others = f"{column} NOT IN ({known})", f"{column} IN ({known})"
+            if not known:
+                among, others = f"{column} IS NOT NULL", "FALSE"
         if _takes_gaps(variable, category):
-            return f"NOT ({column} IS NULL OR {among})"
-        return (
-            f"({column} IS NULL OR NOT ({among}))"
-            if variable.fill is not None
-            else f"NOT ({among})"
-        )
+            return others, f"({column} IS NULL OR {among})"
+        return f"({column} IS NULL OR {others})" if variable.fill is not None else others, among
     value = _sql_value(variable, column, dialect)
     if variable.fill is not None:
         value = f"COALESCE({value}, {float(variable.fill)!r})"
-    return f"{value} <= {_number(split.threshold)}"
+    limit = _number(split.threshold)
+    return f"{value} <= {limit}", f"{value} > {limit}"
 
 
 def _sql_value(variable: Variable, column: str, dialect: Dialect) -> str:

@@ -1,0 +1,148 @@
+"""A learned rule as a picture and a table: who gets which action, and what that earns."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tailproof.report.blocks import Block, Figure, Note, Tone, table
+from tailproof.report.figures import finite
+from tailproof.report.plots import COLOURS, FONT, colour_of, page_axes, shown_axes
+from tailproof.report.text import Quantity, number, percent, signed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tailproof.doors.readable import JudgedRule, RuleLeaf
+
+_LINE = 26.0  # height of a line, and its indentation
+_TONES: dict[str, Tone] = {"better": "good", "worse": "warn"}
+
+
+def rule_blocks(judged: JudgedRule, figure: Figure) -> tuple[Block, ...]:
+    """Return the table of a rule, after a sentence if it stands for another policy."""
+    said = (Note(judged.sentence),) if judged.sentence else ()
+    return (*said, figure.numbers)
+
+
+def rule_figure(judged: JudgedRule, quantity: Quantity) -> Figure:
+    """Return a rule as an outline, and a table with one row per leaf."""
+    lines = rule_lines(judged)
+    known = any(leaf.segment is not None for leaf in judged.leaves)
+    counted = any(leaf.rows is not None for leaf in judged.leaves)
+    rows = []
+    for leaf in judged.leaves:
+        who = " and ".join(leaf.conditions) or "all rows"
+        cells: list[str | float | int | None] = [who, leaf.action]
+        if counted and leaf.share is not None:
+            cells += [leaf.rows, percent(leaf.share)]
+        if known:
+            cells += [*finite(math.nan if leaf.value is None else quantity.shown(leaf.value))]
+            cells += finite(*_gain(leaf, quantity))
+        rows.append(cells)
+    columns = ["rows with", "action", *(["rows", "share"] if counted else [])]
+    columns += ["value", "gain", "from", "to"] if known else []
+    caption = "The rule."
+    if known:
+        caption = (
+            f"The rule; {quantity.title} in each leaf and its gain over what was logged there, by rows "
+            f"that did not teach it. The intervals hold together with {percent(judged.level)} "
+            f"confidence."
+        )
+
+    def draw(width: float) -> Axes:
+        height = _height(judged)
+        axes = page_axes(height, width=width, left=4, right=4, top=4, bottom=4)
+        draw_rule(axes, judged, quantity, width=width, height=height)
+        return axes
+
+    return Figure(
+        key="rule",
+        draw=draw,
+        alt=f"The rule: {'; '.join(f'{text}' for _, text, _ in lines)}.",
+        caption=caption,
+        legend=[("good", "better"), ("main", "no difference shown"), ("warn", "worse")]
+        if known
+        else (),
+        numbers=table(columns, rows, caption=caption.rstrip(".")),
+    )
+
+
+def rule_lines(judged: JudgedRule) -> list[tuple[int, str, RuleLeaf | None]]:
+    """Return a rule as an outline: depth, condition, and the leaf if the line is one."""
+    lines: list[tuple[int, str, RuleLeaf | None]] = []
+    before: tuple[str, ...] = ()
+    for leaf in judged.leaves:
+        path = leaf.conditions or ("all rows",)
+        shared = next(
+            (k for k, (a, b) in enumerate(zip(before, path, strict=False)) if a != b), len(before)
+        )
+        last = len(path) - 1
+        lines += [(k, path[k], leaf if k == last else None) for k in range(shared, len(path))]
+        before = path
+    return lines
+
+
+def leaf_words(leaf: RuleLeaf, quantity: Quantity) -> str:
+    """Return the action of a leaf, and what is known of it."""
+    said = leaf.action
+    if leaf.share is not None:
+        said += f", {percent(leaf.share)} of rows"
+    value, low, high = _gain(leaf, quantity)
+    if math.isfinite(value):
+        said += f", gain {signed(value)}"
+    if math.isfinite(low):
+        said += f" ({number(low)} to {number(high)})"
+    return said
+
+
+def draw_rule(
+    axes: Axes, judged: JudgedRule, quantity: Quantity, *, width: float, height: float
+) -> None:
+    """Draw a rule as an outline, with every leaf in the colour of its verdict."""
+    place = 0.0
+    starts: dict[int, float] = {}  # where the lines to the children of each depth begin
+    for depth, condition, leaf in rule_lines(judged):
+        x, y = depth * _LINE, place
+        if depth in starts:
+            elbow = x - _LINE / 2
+            axes.plot(
+                [elbow, elbow, x - 4], [starts[depth], y, y], color=COLOURS["edge"], linewidth=1.5
+            )
+        _write(axes, x, y, condition, COLOURS["ink"])
+        starts[depth + 1] = y + _LINE / 3
+        place += _LINE
+        if leaf is not None:
+            verdict = "" if leaf.segment is None else leaf.segment.verdict
+            tone = _TONES.get(verdict, "main")
+            _write(axes, x + 10, place - 6, f"→ {leaf_words(leaf, quantity)}", colour_of(tone))
+            place += _LINE
+    axes.set_xlim(-2, width)
+    axes.set_ylim(height - _LINE, -_LINE)
+    axes.axis("off")
+
+
+def plot_rule(judged: JudgedRule, quantity: Quantity, *, ax: Axes | None) -> Axes:
+    """Draw a rule on axes of a notebook; return them."""
+    height = _height(judged)
+    axes = shown_axes(ax, height=height / 72)
+    draw_rule(axes, judged, quantity, width=560, height=height)
+    return axes
+
+
+def _height(judged: JudgedRule) -> float:
+    return (len(rule_lines(judged)) + len(judged.leaves) + 2) * _LINE
+
+
+def _write(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    axes.text(x, y, text, fontsize=FONT, color=colour, va="center", parse_math=False)
+
+
+def _gain(leaf: RuleLeaf, quantity: Quantity) -> tuple[float, float, float]:
+    """Return the gain of a leaf as it is read, and its interval; NaN where there is none."""
+    if leaf.segment is None:
+        return math.nan, math.nan, math.nan
+    found, value = leaf.segment.interval, quantity.shown(leaf.segment.gain.value)
+    if found is None:
+        return value, math.nan, math.nan
+    return (value, *quantity.ends(found.low, found.high))
