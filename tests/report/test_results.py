@@ -120,7 +120,7 @@ def test_a_diagnosis(log, axes):
 @pytest.mark.slow
 def test_a_learned_policy_shows_its_gain(bandit, axes):
     learned = learn(bandit, gamma=1.0)
-    assert learned.plot(ax=axes) is axes
+    assert learned.plot(of="gain", ax=axes) is axes
     judged = learned.judged
     (place,) = dots(axes, "good" if judged.better else "main")
     assert place[0] == pytest.approx(judged.gain)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -601,16 +601,22 @@ class Learned(Answered):
                 f"{path} does not fit together: {error}. Learn and save again."
             ) from error
 
-    def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Draw the rule, else the gain on held-out episodes, else the training; return the Axes.
+    def plot(self, *, of: Literal["rule", "gain"] | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the policy; return the Axes.
 
-        The leaves of a rule show their gain if episodes were held out.
+        Parameters
+        ----------
+        of
+            ``"rule"``: the rule, whose leaves show their gain if episodes were held out; the default
+            of policies that have one. ``"gain"``: the gain on held-out episodes, or else the training.
+        ax
+            Where to draw; by default new Axes.
         """
         from tailproof.report.plots import plot_learned  # matplotlib is slow to import
         from tailproof.report.rule import plot_rule
         from tailproof.report.text import Quantity
 
-        if not self.has_rule:
+        if of == "gain" or (of is None and not self.has_rule):
             return plot_learned(self, ax=ax)
         from tailproof.doors.readable import JudgedRule
 
