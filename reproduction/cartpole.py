@@ -32,7 +32,7 @@ from tailproof.worlds.rollout import simulated_returns
 GAMMA = 0.99
 #: J of the target over an infinite horizon, which FQE estimates.
 TRUTH = TARGET_TRUTH.value
-#: The paper's reference value: ``CartPole().paper_truth(episodes=20_000, seed=2024)``.
+#: The paper's reference value: ``paper_truth(episodes=20_000, seed=2024)``.
 PAPER_TRUTH = 85.981
 #: The target's value over 100 steps, from which regrets are counted:
 #: ``CartPole().value(CartPole().target(), episodes=20_000, seed=2024)``.
@@ -80,6 +80,19 @@ SHORT = {"rule": "released rule", "all": "100 iterations"}
 TEXT = "-text"
 #: Suffix of methods that refit all folds at once. The paper's boxes and code refit them in turn.
 AT_ONCE = "-at-once"
+
+
+def paper_truth(*, episodes: int, seed: int) -> float:
+    """Return the paper's value of the target policy: 201 rewarded steps, clipped returns.
+
+    Its Monte Carlo ran 300 steps in a simulator that stops after 201, and clipped the returns at their
+    2 % and 98 % quantiles. It is about γ^201 = 13 % lower than the value over an infinite horizon.
+    """
+    world = CartPole()
+    returns = simulated_returns(
+        world, world.target(), episodes=episodes, steps=201, gamma=0.99, seed=seed
+    )
+    return float(np.clip(returns, *np.quantile(returns, [0.02, 0.98])).mean())
 
 
 def critic_settings(settings: Settings, name: str, stopping: str) -> tuple[str, dict[str, Any]]:

@@ -42,8 +42,12 @@ class Rules:
     blocks: int = 50  # [default] of neighbouring episodes, if the log has no groups
     # misfit of the critic and size of the log
     fewest: int = 10  # [outside] independent groups below which no interval is given
-    apart: float = 5.0  # [outside] standard errors between critics beyond which they contradict
-    matters: float = 0.5  # [outside] least disagreement, as share of the gain or return spread
+    max_disagreement_se: float = (
+        5.0  # [outside] standard errors between critics beyond which they contradict
+    )
+    min_disagreement: float = (
+        0.5  # [outside] least disagreement, as share of the gain or return spread
+    )
     witness_agrees: float = 1.5  # [outside] standard errors up to which a check critic agrees
     negligible: float = 0.2  # [outside] difference that is ignored, in errors of the first rung
     precise: float = 1.1  # [outside] largest error of the first rung over a check critic's
@@ -53,7 +57,9 @@ class Rules:
     # overlap
     poor: float = 0.1  # [one-step] effective share of rows below which overlap is the limit
     few: int = 30  # [one-step] observations under the policy
-    decides: float = 0.5  # [one-step] share of squared scores with which one observation dominates
+    dominant_share: float = (
+        0.5  # [one-step] share of squared scores with which one observation dominates
+    )
     uncovered: float = 5.0  # [none] effective rows below which a value is extrapolated
     uncovered_share: float = 0.05  # [none] and share of the rows, for small logs
     void: float = 0.05  # [none] share of the policy's actions never logged: more voids the answer

@@ -144,7 +144,7 @@ def test_a_torch_module_is_a_q(log):
 
     learned = learn(log, method=method("ma", base=fit, folds=3), gamma=GAMMA)
     states = log.states[:5]
-    modules = learned.members.functions
+    modules = learned.members.members
     wanted = sum(m(torch.as_tensor(states, dtype=torch.float32)) for m in modules) / 3
     assert learned.policy.values(states) == pytest.approx(wanted.detach().numpy())
 
@@ -207,6 +207,6 @@ def test_it_has_no_backup_and_is_not_saved(log, tmp_path):
     learned = learn(log, method=method("room-vm", base=plain_fqi, folds=3), gamma=GAMMA)
     with pytest.raises(MethodError, match="FunctionCritics"):
         learned.save(tmp_path / "policy.tp")
-    members = FunctionCritics(learned.members.functions, log.n_actions)
+    members = FunctionCritics(learned.members.members, log.n_actions)
     again = GreedyPolicy(Ensemble(members, Median()), log.n_actions)  # as docs/wrap.md has it
     np.testing.assert_array_equal(again.values(log.states), learned.policy.values(log.states))

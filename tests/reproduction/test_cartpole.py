@@ -14,6 +14,7 @@ from reproduction.cartpole import (
     Estimators,
     Learners,
     noisy_log,
+    paper_truth,
     values_of,
 )
 from reproduction.evaluation import BOOTSTRAP, OPE
@@ -31,7 +32,7 @@ def job_of(settings, **cell):
 
 
 def test_the_truths_are_what_simulation_says(cartpole):
-    assert cartpole.paper_truth(episodes=1500, seed=1) == pytest.approx(PAPER_TRUTH, abs=0.05)
+    assert paper_truth(episodes=1500, seed=1) == pytest.approx(PAPER_TRUTH, abs=0.05)
     value = cartpole.value(cartpole.target(), episodes=1500, seed=1)
     assert value == pytest.approx(BEST_VALUE, abs=0.03)
     assert cartpole.truth().value == TRUTH

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray
 from tailproof.critics.base import Capabilities, Fitted
+from tailproof.critics.ensembles import ListedCritics
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError
 from tailproof.log.folds import Folds
@@ -140,43 +141,20 @@ class _Acting:
         return self.task.acts.sample(np.asarray(states), rng)
 
 
-@dataclass(frozen=True)
-class FunctionCritics:
+class FunctionCritics(ListedCritics):
     """Q_k(s, a) by K functions of the user."""
-
-    functions: tuple[QFunction, ...]
-    n_actions: int | None  # None for continuous actions
-    finite: BoolArray | None = None  # (K,) whether all values that were tried are numbers
-
-    @property
-    def count(self) -> int:
-        """Number of members, K."""
-        return len(self.functions)
 
     def values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return Q_k(s, a) at n state-action pairs, (K, n)."""
         if self.n_actions is None:
-            found = [_called(q, (len(states),), states, actions) for q in self.functions]
-            return np.stack(found)
-        taken = np.asarray(actions, dtype=int)[None, None, :]
-        every = self.action_values(states, self.n_actions)  # (K, A, n)
-        return np.take_along_axis(every, np.broadcast_to(taken, (self.count, 1, len(states))), 1)[
-            :, 0
-        ]
+            return np.stack([_called(q, (len(states),), states, actions) for q in self.members])
+        taken = np.asarray(actions, dtype=np.intp), np.arange(len(states))
+        return np.asarray(self.action_values(states, self.n_actions)[:, *taken])
 
     def action_values(self, states: FloatArray, n_actions: int) -> FloatArray:
         """Return Q_k(s, a) at every discrete action, (K, A, n)."""
         shape = (len(states), n_actions)
-        return np.stack([_called(q, shape, states).T for q in self.functions])
-
-    def healthy(self) -> BoolArray:
-        """Return which members gave numbers wherever they were tried, (K,)."""
-        return np.ones(self.count, dtype=bool) if self.finite is None else self.finite
-
-    def subset(self, members: IntArray) -> FunctionCritics:
-        """Return only these members."""
-        some = tuple(self.functions[k] for k in members)
-        return FunctionCritics(some, self.n_actions, self.healthy()[members])
+        return np.stack([_called(q, shape, states).T for q in self.members])
 
     def tried(self, log: Log) -> FunctionCritics:
         """Return the critics with what some states of the log show: shapes, and whether finite."""
@@ -184,7 +162,7 @@ class FunctionCritics:
         with np.errstate(all="ignore"):
             found = self.values(log.states[rows], log.actions[rows])
         finite = np.asarray(np.isfinite(found).all(axis=1))
-        return FunctionCritics(self.functions, self.n_actions, finite)
+        return FunctionCritics(self.members, self.n_actions, finite)
 
 
 def _called(q: QFunction, shape: tuple[int, ...], *inputs: AnyArray) -> FloatArray:

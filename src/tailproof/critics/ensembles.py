@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -86,17 +87,39 @@ class LinearCritics:
         return LinearCritics(self.features, self.theta[members], self.diverged[members])
 
 
-@dataclass(frozen=True)
-class RegressorCritics:
-    """Q_k(s, a) by scikit-learn regressors on [s, a], discrete actions one-hot."""
+@dataclass(frozen=True, eq=False)
+class ListedCritics(ABC):
+    """K critics, each of which is an object of its own."""
 
-    models: tuple[Any, ...]
-    n_actions: int | None
+    members: tuple[Any, ...]
+    n_actions: int | None = None  # None for continuous actions
+    usable: BoolArray | None = None  # (K,) members that may be used; None for all
 
     @property
     def count(self) -> int:
         """Number of members, K."""
-        return len(self.models)
+        return len(self.members)
+
+    @abstractmethod
+    def values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
+        """Return Q_k(s, a) at n state-action pairs, (K, n)."""
+
+    @abstractmethod
+    def action_values(self, states: FloatArray, n_actions: int) -> FloatArray:
+        """Return Q_k(s, a) at every discrete action, (K, A, n)."""
+
+    def healthy(self) -> BoolArray:
+        """Return which members may be used, (K,)."""
+        return np.ones(self.count, dtype=bool) if self.usable is None else self.usable
+
+    def subset(self, members: IntArray) -> Self:
+        """Return only these members."""
+        chosen = tuple(self.members[k] for k in members)
+        return replace(self, members=chosen, usable=self.healthy()[members])
+
+
+class RegressorCritics(ListedCritics):
+    """Q_k(s, a) by scikit-learn regressors on [s, a], discrete actions one-hot."""
 
     def inputs(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return the inputs of the regressors, (n, p + A) or (n, p + q)."""
@@ -107,20 +130,12 @@ class RegressorCritics:
     def values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return Q_k(s, a) at n state-action pairs, (K, n)."""
         inputs = self.inputs(states, actions)
-        return np.stack([np.asarray(model.predict(inputs), dtype=float) for model in self.models])
+        return np.stack([np.asarray(model.predict(inputs), dtype=float) for model in self.members])
 
     def action_values(self, states: FloatArray, n_actions: int) -> FloatArray:
         """Return Q_k(s, a) at every discrete action, (K, A, n)."""
         every = (np.full(len(states), action) for action in range(n_actions))
         return np.stack([self.values(states, actions) for actions in every], axis=1)
-
-    def healthy(self) -> BoolArray:
-        """Return True for all members: predictions are checked where they are used."""
-        return np.ones(self.count, dtype=bool)
-
-    def subset(self, members: IntArray) -> RegressorCritics:
-        """Return only these members."""
-        return RegressorCritics(tuple(self.models[k] for k in members), self.n_actions)
 
 
 @dataclass(frozen=True)

@@ -393,7 +393,7 @@ def fit_regressors(
     def refit(
         critics: RegressorCritics, targets: Sequence[FloatArray], members: Iterable[int]
     ) -> RegressorCritics:
-        models = [*critics.models, *[None] * (folds.count - critics.count)]
+        models = [*critics.members, *[None] * (folds.count - critics.count)]
         for k in members:
             models[k] = clone(model)
             if models[k].get_params().get("random_state", 0) is None:

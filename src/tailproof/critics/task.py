@@ -16,6 +16,7 @@ from tailproof.log.log import Chunk, Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.parallel import Engine, Local
 from tailproof.policies.forms import BoundPolicy, bound
+from tailproof.robust.tails import effective_rows
 
 
 @dataclass(frozen=True)
@@ -183,17 +184,8 @@ def on_log(
         shares=named,
         agreement=agreement if named else float("nan"),
         rows=rows,
-        effective_rows=float("nan") if weights is None else effective(weights),
+        effective_rows=float("nan") if weights is None else effective_rows(weights),
     )
-
-
-def effective(weights: FloatArray) -> float:
-    """Return (Σw)² / Σw², 0 if all weights are 0.
-
-    >>> effective(np.array([1.0, 1.0, 0.0]))
-    2.0
-    """
-    return float(weights.sum()) ** 2 / (float((weights**2).sum()) or np.inf)
 
 
 def summarise_policy(task: Task, weights: FloatArray | None = None) -> PolicyOnLog:
@@ -219,7 +211,7 @@ def without_copies(found: PolicyOnLog, log: Log, weights: FloatArray | None) -> 
     if weights is not None:
         _, place = np.unique(log.table_rows.rows, return_inverse=True)
         summed = np.bincount(place.ravel(), weights).astype(float)
-    known = float("nan") if summed is None else effective(summed)
+    known = float("nan") if summed is None else effective_rows(summed)
     return replace(found, rows=log.once.n_transitions, effective_rows=known)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.critics.ensembles import ListedCritics
 from tailproof.errors import MethodError
 from tailproof.features import Standardise, at_every_action
 from tailproof.log.folds import shuffled_groups
@@ -261,17 +262,8 @@ def from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], start:
     return kind(**found)
 
 
-@dataclass(frozen=True, eq=False)
-class StateCritics:
-    """K critics, each of which scores all actions of a state."""
-
-    members: tuple[Any, ...]  # map states, (n, p), to scores, (n, A); −∞ for excluded actions
-    diverged: tuple[int, ...] = ()  # members that must not be used
-
-    @property
-    def count(self) -> int:
-        """Number of members, K."""
-        return len(self.members)
+class StateCritics(ListedCritics):
+    """K critics, each of which scores all actions of a state; −∞ for excluded actions."""
 
     def values(self, states: FloatArray, actions: AnyArray) -> FloatArray:
         """Return Q_k(s, a) at n state-action pairs, (K, n)."""
@@ -284,14 +276,6 @@ class StateCritics:
         if found.shape[1] != n_actions:
             raise MethodError(f"These critics know {found.shape[1]} actions, not {n_actions}.")
         return found
-
-    def healthy(self) -> BoolArray:
-        """Return which members may be used, (K,)."""
-        return ~np.isin(np.arange(self.count), self.diverged)
-
-    def subset(self, members: IntArray) -> StateCritics:
-        """Return only these members."""
-        return StateCritics(tuple(self.members[k] for k in members))
 
     def parts(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """Return a description for JSON, and arrays by name."""

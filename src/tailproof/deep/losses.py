@@ -53,11 +53,6 @@ def soft_policy_loss(log_density: Tensor, value: Tensor, temperature: Tensor) ->
     return (temperature * log_density - value).mean(-1)
 
 
-def temperature_loss(log_temperature: Tensor, log_density: Tensor, target: float) -> Tensor:
-    """Return SAC's temperature loss, mean −log α·(log π(a|s) + target entropy)."""
-    return -(log_temperature * (log_density + target)).mean(-1)
-
-
 def cloned_policy_loss(action: Tensor, logged: Tensor, value: Tensor, alpha: float) -> Tensor:
     """Return TD3+BC's policy loss, −λ·mean Q + mean (π − a)², λ = α / mean |Q| held fixed."""
     scale = alpha / value.abs().mean().detach()

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.critics.task import PolicyOnLog, Task, effective
+from tailproof.critics.task import PolicyOnLog, Task
 from tailproof.errors import LevelError
 from tailproof.files import plain
 from tailproof.profile.observations import Observations
@@ -19,7 +19,7 @@ from tailproof.robust.intervals import Bound
 from tailproof.robust.pooling import PooledPath
 from tailproof.robust.sensitivity import HiddenReasons
 from tailproof.robust.spreads import AllEqual, Rare, Spread, log_smoothing
-from tailproof.robust.tails import check_level
+from tailproof.robust.tails import check_level, effective_rows
 from tailproof.rules import RULES
 
 
@@ -270,7 +270,7 @@ def limits_of(
         )
     elif count < RULES.few:
         main = f"the size limits it: the policy's actions were taken in only {count} {unit}s"
-    elif (left := effective(weights)) < RULES.poor * count:
+    elif (left := effective_rows(weights)) < RULES.poor * count:
         main = (
             f"the overlap limits it: the weights leave {left:,.0f} effective of {count:,} {unit}s"
         )
@@ -282,7 +282,7 @@ def limits_of(
     else:
         main = f"the size limits it: an interval for skewed means over {len(influence):,} {unit}s"
     squares = influence**2
-    if squares.sum() > 0 and squares.max() > RULES.decides * squares.sum():
+    if squares.sum() > 0 and squares.max() > RULES.dominant_share * squares.sum():
         alone = (
             f"one {unit} carries {squares.max() / squares.sum():.0%} of the squared scores: how often "
             f"such a {unit} comes cannot be told from this log, and the interval may be too short"

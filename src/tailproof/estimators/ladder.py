@@ -13,12 +13,13 @@ import numpy as np
 from tailproof.arrays import AnyArray, FloatArray, IntArray
 from tailproof.critics.forest import CrossFitted, cross_fit_forests
 from tailproof.critics.linear import Ridge
-from tailproof.critics.task import PolicyActions, Target, effective
+from tailproof.critics.task import PolicyActions, Target
 from tailproof.errors import SingularError
 from tailproof.features import Basis, Features, Fourier, PerAction, mixed_features, table_for
 from tailproof.features.ladder import KNOTS, LARGEST, JointBasis, basis_for
 from tailproof.features.maps import joined
 from tailproof.log.log import Log
+from tailproof.robust.tails import effective_rows
 from tailproof.rules import RULES
 
 GROUPS = 20
@@ -429,8 +430,8 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
     if first is not None:
         others = (aware, Map(high), Map(_waves(log)))
         found = _witnesses(first, (System(each, target, groups) for each in others), rewards)
-        enough = RULES.poor * effective(np.power(target.gamma, log.step_of_row))
-        if found is not None and not RULES.uncovered <= effective(first.weights) < enough:
+        enough = RULES.poor * effective_rows(np.power(target.gamma, log.step_of_row))
+        if found is not None and not RULES.uncovered <= effective_rows(first.weights) < enough:
             return _alone(first, found, low)
     forest = cross_fit_forests(target, rewards, seed=seed)
     occupancy = with_floor(forest.occupancy)

@@ -419,7 +419,10 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> Cauti
         few = f"there are only {log.n_groups} independent episodes or groups"
         return Caution("too_few", f"{few}; at least {FEWEST} are needed")
     at_stake = max(abs(value - logged), float(discounted_returns(log, target.gamma).std()))
-    if blend.disagreement > RULES.apart and blend.allowance > RULES.matters * at_stake:
+    if (
+        blend.disagreement > RULES.max_disagreement_se
+        and blend.allowance > RULES.min_disagreement * at_stake
+    ):
         return Caution(
             "models_disagree",
             f"the critics disagree by {blend.disagreement:.0f} standard errors, so that the critic and "

@@ -251,5 +251,4 @@ class WithinSupport(Configurable):
             Supported(LinearScores(critics.features, theta), behaviour, self.support)
             for theta in critics.theta
         )
-        diverged = tuple(np.flatnonzero(~critics.healthy()).tolist())
-        return replace(fitted, critics=StateCritics(members, diverged))
+        return replace(fitted, critics=StateCritics(members, usable=critics.healthy()))

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import chdtri, ndtri
 
 from tailproof.arrays import BoolArray, FloatArray
+from tailproof.robust.tails import hill_path
 
 _TAIL_WEIGHT = 0.25  # weight of the extrapolated tail point in variance and skewness
 _POOLED_WEIGHT = 0.15  # the same where the pooled tail of all rows is used too
@@ -240,7 +241,7 @@ def hill_tail(distances: FloatArray) -> tuple[float, float, int] | None:
     k = int(np.clip(len(ordered) ** 0.6, 8, len(ordered) - 2))
     if ordered[0] <= ordered[k]:
         return None
-    index = max(1 / float(np.log(ordered[:k] / ordered[k]).mean()), _LEAST_INDEX)
+    index = max(1 / float(hill_path(ordered[: k + 1])[-1]), _LEAST_INDEX)
     return (index, float(ordered[k]), k) if index < _LIGHT else None
 
 

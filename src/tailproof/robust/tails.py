@@ -300,60 +300,6 @@ class _Tail:
         return self.centre + edge if self.side == "right" else self.centre - edge
 
 
-def hill(x: npt.ArrayLike, k: int, *, level: float = 0.95, theta: float = 1.0) -> TailIndex:
-    """Estimate the right tail's index from the k largest values, without centring.
-
-    1/α = (1/k) Σ_{i≤k} log(X_(i)/X_(k+1)) (Hill 1975), with the Gamma interval that is exact for
-    Pareto values. `tail_index` centres the sample and chooses k.
-
-    Parameters
-    ----------
-    x
-        The sample; its k + 1 largest values must be positive.
-    k
-        The number of extremes.
-    level
-        Level of the interval.
-    theta
-        The extremal index if extremes are clustered: the interval then uses θ·k instead of k.
-
-    Examples
-    --------
-    >>> x = np.random.default_rng(1).pareto(2.0, 10_000) + 1
-    >>> estimate = hill(x, 1000)
-    >>> round(estimate.alpha, 2), estimate.low < 2 < estimate.high
-    (1.99, True)
-    """
-    return tail_index(x, method="hill", k=k, centre=0.0, level=level, theta=theta)
-
-
-def moment(x: npt.ArrayLike, k: int, *, level: float = 0.95, theta: float = 1.0) -> TailIndex:
-    """Estimate the right tail's index by log-moments, which also recognise light tails.
-
-    ξ = M₁ + 1 − ½/(1 − M₁²/M₂) (Dekkers, Einmahl and de Haan 1989); α = 1/ξ, infinite for ξ ≤ 0.
-    The parameters are those of `hill`.
-
-    >>> x = np.random.default_rng(1).uniform(size=10_000)
-    >>> moment(x, 500).low
-    inf
-    """
-    return tail_index(x, method="moment", k=k, centre=0.0, level=level, theta=theta)
-
-
-def pickands(x: npt.ArrayLike, k: int, *, level: float = 0.95, theta: float = 1.0) -> TailIndex:
-    """Estimate the right tail's index from spacings, independent of the sample's location.
-
-    ξ = log₂((X_(k) − X_(2k))/(X_(2k) − X_(4k))) (Pickands 1975), so 4k ≤ n; noisy. The parameters
-    are those of `hill`.
-
-    >>> x = np.random.default_rng(1).pareto(1.0, 100_000)
-    >>> estimate = pickands(x - 50, 2000)
-    >>> estimate.low < 1 < estimate.high
-    True
-    """
-    return tail_index(x, method="pickands", k=k, centre=0.0, level=level, theta=theta)
-
-
 def tail_index(
     x: npt.ArrayLike,
     *,
@@ -550,20 +496,6 @@ def max_to_sum(x: npt.ArrayLike, p: float, *, centre: float = 0.0) -> float:
     """
     powers = _powers(x, p, centre)
     return float(powers.max() / powers.sum()) if powers.any() else 1 / len(powers)
-
-
-def max_to_sum_path(x: npt.ArrayLike, p: float, *, centre: float = 0.0) -> FloatArray:
-    """Return R_1(p), …, R_n(p) in the order of the sample; repeated jumps mean that the limit is not 0.
-
-    The parameters are those of `max_to_sum`.
-
-    >>> max_to_sum_path([1.0, 1.0, 2.0], 1)
-    array([1. , 0.5, 0.5])
-    """
-    powers = _powers(x, p, centre)
-    sums = np.cumsum(powers)  # (n,)
-    even = 1 / np.arange(1, len(powers) + 1)
-    return np.divide(np.maximum.accumulate(powers), sums, out=even, where=sums > 0)
 
 
 def moment_evidence(
@@ -851,8 +783,6 @@ def _ranked_difference(right: FloatArray, left: FloatArray, rank: int) -> float:
 
 
 Extremes = Literal["both", "right", "left"]
-ClusterMethod = Literal["intervals", "runs"]
-Summary = Literal["max", "sum"]
 
 #: Fewest extremes for an estimate.
 FEWEST_CLUSTERING = 20
@@ -868,7 +798,6 @@ class ExtremalIndex:
     exceedances: int  # values beyond the threshold
     clusters: int  # number of clusters of these values
     threshold: float  # a distance from the median (`side="both"`), or a value
-    method: ClusterMethod
     side: Extremes
     level: float
     reason: str = ""  # why there is no estimate; empty if there is one
@@ -884,14 +813,13 @@ def extremal_index(
     *,
     episode: npt.ArrayLike | None = None,
     side: Extremes = "both",
-    method: ClusterMethod = "intervals",
     share: float | None = None,
-    run: int = 5,
     level: float = 0.95,
 ) -> ExtremalIndex:
     """Estimate the extremal index of a sequence, or of episodes; clusters do not cross episodes.
 
-    "intervals" (Ferro and Segers 2003): with T_1, …, T_{N−1} the times between successive extremes,
+    The intervals estimator of Ferro and Segers (2003): with T_1, …, T_{N−1} the times between
+    successive extremes,
 
         θ = 2·(ΣT)²/((N−1)·ΣT²)                if no T exceeds 2,
         θ = 2·(Σ(T−1))²/((N−1)·Σ(T−1)(T−2))    otherwise, at most 1,
@@ -899,15 +827,6 @@ def extremal_index(
     with the interval of the delta method. It needs the long times between clusters, which do not
     occur within short episodes. So the episodes are concatenated in an order that separates neighbours
     (with a fixed stride, nothing random).
-
-    "runs": a cluster ends if no extreme follows within `run` steps of its episode. The next cluster
-    may start that soon by chance: clusters arrive at the rate θ·p, where p is the share of extremes, so
-    none arrives in m steps with probability (1 − p)^(θ·m). Hence θ solves
-
-        θ = clusters / Σ(1 − p)^(θ·m),    m = min(run, steps that the episode still has),
-
-    which is 1 on average for independent values. The interval is Wilson's, widened by the variance of
-    the cluster sizes.
 
     Parameters
     ----------
@@ -917,13 +836,9 @@ def extremal_index(
         The episode of each row; rows of an episode are contiguous. One sequence by default.
     side
         Extremes of |x − median| ("both"), of x ("right") or of −x ("left").
-    method
-        "intervals" or "runs".
     share
         Share of values that count as extreme; by default 1 %, or the share that gives 100 extremes, at
         most 10 %.
-    run
-        Number of steps without an extreme that ends a cluster ("runs").
     level
         Level of the interval.
 
@@ -936,18 +851,12 @@ def extremal_index(
     """
     x = as_sample("x", x)
     check_choice("side", side, get_args(Extremes))
-    check_choice("method", method, get_args(ClusterMethod))
     check_level(level)
     n = len(x)
     if share is None:
         share = min(max(0.01, 100 / n), 0.1)
     if not 0 < share <= 0.5:
         raise MethodError(f"share must lie in (0, 0.5]. Got {share!r}: use 0.01 for 1 %.")
-    if method == "runs" and not 1 <= run < 1 / share:
-        raise MethodError(
-            f"run must be 1 step or more and below 1/share = {1 / share:.4g}, or every run holds an "
-            f"extreme by chance. Got {run!r}; take a shorter run or a smaller share."
-        )
     starts = np.array([0, n])
     if episode is not None:
         starts, _ = episode_runs(np.asarray(episode), n)
@@ -961,8 +870,6 @@ def extremal_index(
             f"{len(rows)} values lie beyond the threshold and {FEWEST_CLUSTERING} are needed; take "
             "more data or a larger share"
         )
-    elif method == "runs":
-        theta, low, high, clusters = _runs(rows, starts, run=run, share=len(rows) / n, level=level)
     else:
         theta, low, high = _intervals(_parted(rows, starts), level=level)
         clusters = math.ceil(theta * len(rows))
@@ -973,49 +880,28 @@ def extremal_index(
         exceedances=len(rows),
         clusters=clusters,
         threshold=-edge if side == "left" else edge,
-        method=method,
         side=side,
         level=level,
         reason=reason,
     )
 
 
-def extremal_index_across(
-    x: npt.ArrayLike,
-    *,
-    episode: npt.ArrayLike,
-    summary: Summary = "max",
-    side: Extremes = "both",
-    method: ClusterMethod = "intervals",
-    share: float | None = None,
-    run: int = 5,
-    level: float = 0.95,
-) -> ExtremalIndex:
+def extremal_index_across(x: npt.ArrayLike, *, episode: npt.ArrayLike) -> ExtremalIndex:
     """Estimate the extremal index of the sequence of episodes: whether extreme episodes cluster.
 
-    Each episode counts as one value, its largest ("max", of |x − median|, x or −x as `side` says)
-    or its sum. θ well below 1 means that neighbouring episodes share extremes and should be in one
-    group. The parameters are those of `extremal_index`.
+    Each episode counts as one value, its largest |x − median|. θ well below 1 means that neighbouring
+    episodes share extremes and should be in one group.
 
     >>> rng = np.random.default_rng(1)
     >>> storm = np.repeat(rng.pareto(1.0, 1000), 3)  # three days each
     >>> hours = np.repeat(storm, 24) * rng.uniform(size=72_000)
-    >>> day = np.repeat(np.arange(3000), 24)
-    >>> extremal_index_across(hours, episode=day, summary="sum", side="right").high < 0.6
+    >>> extremal_index_across(hours, episode=np.repeat(np.arange(3000), 24)).high < 0.6
     True
     """
     x = as_sample("x", x)
-    check_choice("side", side, get_args(Extremes))
-    check_choice("summary", summary, get_args(Summary))
     starts, _ = episode_runs(np.asarray(episode), len(x))
-    if summary == "sum":
-        values = np.add.reduceat(x, starts[:-1])  # (E,)
-    else:
-        values = np.maximum.reduceat(_distance(x, side), starts[:-1])
-        values = -values if side == "left" else values
-    of = "right" if side == "both" and summary == "max" else side  # distances are positive
-    index = extremal_index(values, side=of, method=method, share=share, run=run, level=level)
-    return replace(index, side=side)
+    largest = np.maximum.reduceat(_distance(x, "both"), starts[:-1])  # (E,)
+    return replace(extremal_index(largest, side="right"), side="both")
 
 
 def _distance(x: FloatArray, side: Extremes) -> FloatArray:
@@ -1050,40 +936,6 @@ def _intervals(rows: IntArray, *, level: float) -> tuple[float, float, float]:
     half = z * float(influence.std()) / math.sqrt(len(times))
     low, high = theta * math.exp(-half), theta * math.exp(half)
     return min(theta, 1.0), min(low, 1.0), min(high, 1.0)
-
-
-def _runs(
-    rows: IntArray, starts: IntArray, *, run: int, share: float, level: float
-) -> tuple[float, float, float, int]:
-    end = starts[np.searchsorted(starts, rows, side="right")]
-    follower = np.append(rows[1:], starts[-1] + run)
-    last = (follower - rows > run) | (follower >= end)  # extreme of its cluster
-    clusters, n = int(last.sum()), len(rows)
-    sizes = np.diff(np.flatnonzero(last), prepend=-1)
-    ratio = clusters / n
-    # Var(clusters/n) from the cluster sizes, or the binomial variance if that is larger
-    chance = ratio * (1 - ratio) / n
-    spread = ratio**4 * float(sizes.var()) / clusters
-    effective = n / max(1.0, spread / chance) if chance > 0 else float(n)
-    z2 = float(scipy.special.ndtri((1 - level) / 2)) ** 2
-    shrink = 1 + z2 / effective
-    centre = (ratio + z2 / (2 * effective)) / shrink
-    half = math.sqrt(z2 * ratio * (1 - ratio) / effective + z2**2 / (4 * effective**2)) / shrink
-    ahead = np.bincount(np.minimum(run, end - 1 - rows)) / n  # shares of 0, 1, …, run steps
-    theta, low, high = (
-        _without_chance(value, share, ahead) for value in (ratio, centre - half, centre + half)
-    )
-    return theta, low, high, clusters
-
-
-def _without_chance(ratio: float, share: float, ahead: FloatArray) -> float:
-    """Return the smallest solution of θ = ratio / Σ_m ahead_m·(1 − share)^(θ·m), at most 1."""
-    steps = np.arange(len(ahead))
-    theta = ratio
-    for _ in range(100):
-        # increases towards the solution; run·share < 1 makes it a contraction
-        theta = min(ratio / float(ahead @ (1 - share) ** (theta * steps)), 1.0)
-    return theta
 
 
 #: Fewest exceedances for an estimate of the shape.
@@ -1135,14 +987,13 @@ class WeightEvidence:
         return self.pareto.k < self.reliable_k  # false for NaN
 
 
-def effective_sample_size(weights: npt.ArrayLike) -> float:
-    """Return (Σw)²/Σw² (Kish 1965), between 0 and n; n for equal weights.
+def effective_rows(weights: FloatArray) -> float:
+    """Return (Σw)²/Σw² (Kish 1965), n for n equal weights, 0 if all weights are 0.
 
-    >>> effective_sample_size([1.0, 1.0, 2.0])
+    >>> effective_rows(np.array([1.0, 1.0, 2.0]))
     2.6666666666666665
     """
-    w = unit_scale(_checked_weights(weights))
-    return float(w.sum() ** 2 / (w @ w))
+    return float(weights.sum()) ** 2 / (float((weights**2).sum()) or math.inf)
 
 
 def pareto_shape(values: npt.ArrayLike) -> ParetoShape:
@@ -1201,14 +1052,19 @@ def weight_evidence(weights: npt.ArrayLike) -> WeightEvidence:
     >>> round(evidence.effective / evidence.n, 1), evidence.reliable
     (0.5, True)
     """
-    w = _checked_weights(weights)
+    w = as_sample("weights", weights)
+    if not w.any():
+        raise LogError(
+            f"Weights must not all be zero. Got {len(w)} zeros: the policy never does what was "
+            "logged, so the log says nothing about it."
+        )
     magnitude = np.abs(w)
     unit = unit_scale(magnitude)
     total = float(unit.sum())
     mean = float(w.mean())
     return WeightEvidence(
         n=len(w),
-        effective=effective_sample_size(w),
+        effective=effective_rows(unit_scale(w)),
         largest_share=float(unit.max()) / total,
         mean=mean,
         mean_error=abs(mean - 1),
@@ -1216,16 +1072,6 @@ def weight_evidence(weights: npt.ArrayLike) -> WeightEvidence:
         negative_share=float(unit[w < 0].sum()) / total,
         pareto=pareto_shape(magnitude),
     )
-
-
-def _checked_weights(weights: npt.ArrayLike) -> FloatArray:
-    w = as_sample("weights", weights)
-    if not w.any():
-        raise LogError(
-            f"Weights must not all be zero. Got {len(w)} zeros: the policy never does what was "
-            "logged, so the log says nothing about it."
-        )
-    return w
 
 
 def _zhang_stephens(y: FloatArray) -> float:

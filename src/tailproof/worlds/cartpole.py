@@ -105,7 +105,7 @@ class PPOPolicy:
 def shipped_policy() -> PPOPolicy:
     """Return the policy whose weights are part of the package.
 
-    They were trained in this world by `tailproof.worlds.online.train_behaviour(seed=0)`; see
+    They were trained in this world by `reproduction.online.train_behaviour(seed=0)`; see
     ``data/cartpole_ppo.md`` for their value and what depends on them.
 
     Examples
@@ -270,22 +270,3 @@ class CartPole:
         )
         error = float(returns.std(ddof=1)) / math.sqrt(episodes)
         return MonteCarlo(float(returns.mean()), error, episodes, steps)
-
-    def paper_truth(
-        self,
-        policy: Policy | None = None,
-        *,
-        gamma: float = 0.99,
-        episodes: int = 2000,
-        seed: Seed = 0,
-    ) -> float:
-        """Return the paper's reference value: 201 rewarded steps, clipped returns.
-
-        Its Monte Carlo ran 300 steps in a simulator that stops after 201, and clipped the returns
-        at their 2 % and 98 % quantiles. It is about γ^201 = 13 % lower than `truth`.
-        """
-        returns = simulated_returns(
-            self, policy or self.target(), episodes=episodes, steps=201, gamma=gamma, seed=seed
-        )
-        low, high = np.quantile(returns, [0.02, 0.98])
-        return float(np.clip(returns, low, high).mean())

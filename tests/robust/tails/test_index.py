@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.errors import LevelError, MethodError
-from tailproof.robust.tails import hill, moment, pickands, tail_index, tail_path
+from tailproof.robust.tails import tail_index, tail_path
 
 METHODS = ("hill", "moment", "pickands")
+hill, moment, pickands = (partial(tail_index, method=name, centre=0.0) for name in METHODS)
 
 
 def coverage(draw, alpha, estimate, samples):

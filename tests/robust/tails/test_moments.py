@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tailproof.errors import MethodError
-from tailproof.robust.tails import max_to_sum, max_to_sum_path, moment_evidence, tail_index
+from tailproof.robust.tails import max_to_sum, moment_evidence, tail_index
 
 samples = arrays.arrays(float, st.integers(1, 40), elements=st.floats(-1e100, 1e100))
 orders = st.sampled_from([0.5, 1.0, 2.0, 3.0])
@@ -18,27 +18,13 @@ def test_the_ratio_lies_between_one_over_n_and_one(x, p):
     assert 1 / len(x) * (1 - 1e-12) <= max_to_sum(x, p) <= 1
 
 
-@given(samples, orders)
-def test_the_path_ends_at_the_ratio_and_starts_at_one(x, p):
-    path = max_to_sum_path(x, p)
-    assert path[-1] == pytest.approx(max_to_sum(x, p))
-    assert path[0] == 1
-
-
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=40), st.integers(-500, 500))
 def test_neither_unit_nor_sign_matters(values, exponent):
     x = np.array(values, dtype=float)
     assert max_to_sum(-x * 2.0**exponent, 2) == pytest.approx(max_to_sum(x, 2))
 
 
-def test_the_path_is_the_definition_at_every_step():
-    x = np.random.default_rng(1).standard_t(2, 30)
-    expected = [np.max(x[:i] ** 2) / np.sum(x[:i] ** 2) for i in range(1, 31)]
-    np.testing.assert_allclose(max_to_sum_path(x, 2), expected)
-
-
 def test_zeros_count_as_values_that_are_all_alike():
-    np.testing.assert_array_equal(max_to_sum_path(np.zeros(4), 2), [1, 1 / 2, 1 / 3, 1 / 4])
     assert max_to_sum(np.zeros(4), 1) == 1 / 4
 
 

@@ -9,17 +9,15 @@ from tailproof.robust import tails
 from tailproof.robust.tails import deviation_of, median_of, unit_scale
 
 STATISTICS = [
-    lambda x: tails.hill(x, 3),
+    lambda x: tails.tail_index(x, k=3, centre=0.0),
     tails.tail_index,
     tails.tail_path,
     lambda x: tails.max_to_sum(x, 2),
-    lambda x: tails.max_to_sum_path(x, 2),
     lambda x: tails.moment_evidence(x, 2),
     tails.medcouple,
     tails.tail_asymmetry,
     tails.extremal_index,
     lambda x: tails.extremal_index_across(x, episode=np.zeros(np.shape(x))),
-    tails.effective_sample_size,
     tails.weight_evidence,
     tails.pareto_shape,
     tails.mad,
