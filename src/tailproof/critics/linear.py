@@ -689,30 +689,22 @@ def unit_mean(
 
     If samples are not finite (the fold's system is singular), the mean is NaN.
     """
-    if unit != "step":
-        sums = np.add.reduceat(samples, log.starts[:-1])
-        return mean_of_sums(sums, log, mean=mean, unit=unit, rng=rng)
+    group: IntArray = log.group_of_episode
+    if unit == "step":
+        group = group[log.episode_of_row]
+    else:
+        samples = np.add.reduceat(samples, log.starts[:-1])
+    if unit == "group":
+        samples, group = (
+            np.bincount(group, weights=samples).astype(float),
+            np.arange(group.max() + 1),
+        )
     if not np.isfinite(samples).all():
         return float("nan")
-    named = log.group_ids is not None  # steps count as independent unless the log has groups
-    groups = log.group_of_episode[log.episode_of_row] if named else None
-    return float(mean(samples, groups=groups, rng=rng))
-
-
-def mean_of_sums(
-    sums: FloatArray, log: Grouped, *, mean: Mean, unit: Unit, rng: np.random.Generator
-) -> float:
-    """Return the robust mean per step, from sums over episodes.
-
-    With E units of n steps, mean(samples) = (E / n) · mean(sums), so the mean of sums is scaled back.
-    """
-    if not np.isfinite(sums).all():
-        return float("nan")
-    groups = log.group_of_episode
-    if unit == "group":
-        sums = np.bincount(groups, weights=sums).astype(float)
-        groups = np.arange(len(sums))
-    return float(mean(sums, groups=groups, rng=rng)) * len(sums) / int(log.starts[-1])
+    # with E units of n steps, the mean of steps is E / n times the mean of sums
+    together = unit != "step" or log.group_ids is not None  # else steps count as independent
+    value = float(mean(samples, groups=group if together else None, rng=rng))
+    return value * len(samples) / int(log.starts[-1])
 
 
 def weighted_samples(
@@ -749,62 +741,27 @@ def check_mean(mean: Any, unit: Any, *, pools: bool = False) -> None:
         raise MethodError(f"unit must be one of {', '.join(UNITS)}. Got {unit!r} instead.")
 
 
-@dataclass(frozen=True)
-class Weighing:
-    """Defines a sample: w = φᵀdirection times the reward, or times the residual of φᵀθ, or w alone."""
+def weights_of_part(direction: FloatArray, design: Design, part: Any) -> FloatArray:
+    """Return φᵀdirection in the rows of one part, (J, m), or (1, m) where every row has one member.
 
-    direction: FloatArray  # (J, d) n A⁻ᵀg of each member
-    theta: FloatArray | None = None  # (J, d)
-    alone: bool = False
-
-    def samples(self, rows: Rows, gamma: float) -> Iterator[tuple[Segment, FloatArray]]:
-        """Yield each segment of the rows with its samples."""
-        for segment in rows.segments:
-            samples = rows.values(segment, self.direction[segment.member])
-            if not self.alone:
-                target = rows.rewards[segment.rows]
-                if self.theta is not None:
-                    own = self.theta[segment.member]
-                    target = target + gamma * rows.next_values(own, segment.rows)
-                    target = target - rows.values(segment, own)
-                samples = samples * target
-            yield segment, samples
-
-
-@dataclass(frozen=True)
-class SampleBlock:
-    """Samples of consecutive steps, or sums over consecutive episodes, from `first` on."""
-
-    first: int
-    values: FloatArray  # (J, m), or (1, m) where every row has one member
-
-    def __add__(self, other: SampleBlock) -> SampleBlock:
-        """Join two results; values of the same episode are added. An empty result changes nothing."""
-        if not self.values.shape[1] or not other.values.shape[1]:
-            return other if not self.values.shape[1] else self
-        size = other.first + other.values.shape[1] - self.first
-        both = np.zeros((len(self.values), size))
-        both[:, : self.values.shape[1]] = self.values
-        both[:, other.first - self.first :] += other.values
-        return SampleBlock(self.first, both)
-
-
-def samples_of_part(weighing: Weighing, unit: Unit, design: Design, part: Any) -> SampleBlock:
-    """Return the samples of one part, or their sums over episodes."""
+    `direction` is (J, d), of each member.
+    """
     members = design.folds.count if design.shares_rows else 1
-    found = SampleBlock(0, np.zeros((members, 0)))
+    found = [np.zeros((members, 0))]
     for rows in design.rows(part):
         values = np.zeros((members, len(rows.chunk)))
-        for segment, own in weighing.samples(rows, design.task.gamma):
+        for segment in rows.segments:
             places = segment.rows if rows.order is None else rows.order[segment.rows]
             seen = 1.0 if segment.counts is None else segment.counts > 0
+            own = rows.values(segment, direction[segment.member])
             values[segment.member if members > 1 else 0, places] = own * seen
-        first, episode = rows.chunk.first, rows.chunk.episode
-        if unit != "step":
-            first = int(episode[0])
-            values = np.stack([np.bincount(episode - first, weights=each) for each in values])
-        found += SampleBlock(first, values)
-    return found
+        found.append(values)
+    return np.concatenate(found, axis=1)
+
+
+def side_by_side(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return the columns of both arrays."""
+    return np.concatenate([one, other], axis=1)
 
 
 _AT_ONCE = 1 << 20  # rows whose features are in memory at once

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -14,14 +13,13 @@ from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import (
     Design,
     EpisodeLengths,
-    SampleBlock,
     Unit,
-    Weighing,
     check_mean,
-    samples_of_part,
+    side_by_side,
     solve,
     unit_mean,
     weighted_samples,
+    weights_of_part,
 )
 from tailproof.critics.lstd import LSTD
 from tailproof.critics.task import Task
@@ -112,11 +110,11 @@ def marginal_weights(
 
     `trained_on` is n_k, if A_k was fitted to other rows than the design's.
     """
-    weighing = Weighing(marginal_direction(design, matrix), alone=True)
+    part = partial(weights_of_part, marginal_direction(design, matrix))
     log, folds = design.task.log, design.folds
-    found: SampleBlock = design.reduce(partial(samples_of_part, weighing, "step"), operator.add)
+    weights = design.reduce(part, side_by_side)
     result = []
     for k in range(folds.count):
-        own = found.values[k if design.shares_rows else 0][log.rows(folds.episodes(k))]
+        own = weights[k if design.shares_rows else 0][log.rows(folds.episodes(k))]
         result.append(own * (len(own) if trained_on is None else trained_on[k]))
     return result

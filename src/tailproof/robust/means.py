@@ -42,78 +42,22 @@ def root(pull: Callable[[float, float], float], tau: float) -> float:
     return tau * float(find(lambda t: pull(t * tau, tau), 0.0, edge, xtol=1e-15, maxiter=1000))
 
 
-@dataclass(frozen=True)
-class Extremes:
-    """The smallest and largest samples, and count, mean and sum of squares of those between."""
-
-    low: FloatArray  # at most `size` each, ascending
-    high: FloatArray
-    count: float  # number of samples between
-    mean: float  # of the samples between
-    squares: float  # Σ(x − mean)² over the samples between
-    size: int
-
-    @property
-    def samples(self) -> int:
-        """Number of samples."""
-        return len(self.low) + len(self.high) + int(self.count)
-
-    def __add__(self, other: Extremes) -> Extremes:
-        known = np.concatenate([self.low, other.low, self.high, other.high])
-        both = FindExtremes(self.size)(known)
-        rest = _pooled(
-            (self.count, self.mean, self.squares), (other.count, other.mean, other.squares)
-        )
-        return Extremes(
-            both.low, both.high, *_pooled(rest, (both.count, both.mean, both.squares)), self.size
-        )
-
-
-@dataclass(frozen=True)
-class FindExtremes:
-    """Finds the `size` smallest and largest samples, and summarises the others."""
-
-    size: int
-
-    @classmethod
-    def within(cls, budget: float) -> FindExtremes:
-        """Return the finder of the extremes that `proposal_two` needs."""
-        return cls(math.ceil(budget) + 1)
-
-    def __call__(self, samples: FloatArray) -> Extremes:
-        """Return the extremes of some samples."""
-        n, size = len(samples), min(self.size, len(samples) // 2)
-        if n > 2 * self.size:
-            last = n - size
-            parted = np.partition(samples, (size, last - 1))
-        else:  # every sample is kept
-            last, parted = size, np.sort(samples)
-        low, between, high = np.split(parted, [size, last])
-        mean = float(between.mean()) if len(between) else 0.0
-        squares = float(((between - mean) ** 2).sum())
-        return Extremes(np.sort(low), np.sort(high), len(between), mean, squares, self.size)
-
-
-def _pooled(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, float, float]:
-    """Return count, mean and sum of squared deviations of two samples together."""
-    total, gap = one[0] + other[0], other[1] - one[1]
-    share = other[0] / max(total, 1)
-    return total, one[1] + gap * share, one[2] + other[2] + gap**2 * one[0] * share
-
-
-def proposal_two(extremes: Extremes, budget: float) -> tuple[float, float]:
+def proposal_two(x: FloatArray, budget: float) -> tuple[float, float]:
     """Return m, τ with Σ ψ_τ(x − m) = 0 and Σ min((x − m)², τ²) = budget·τ²: Huber's Proposal 2.
 
-    (m, τ) minimises a jointly convex function, so there is one solution. With p samples clipped below,
-    q above and k inside, these with mean c and sum of squared deviations V,
+    `x` is sorted. (m, τ) minimises a jointly convex function, so there is one solution. With p samples
+    clipped below, q above and k inside, these with mean c and sum of squared deviations V,
 
         m = c + (q − p) τ / k,    τ² = V / (budget − p − q − (q − p)² / k).
 
     As p + q < budget is small, all (p, q) are tried: one is consistent with the order of the samples.
     """
-    n = extremes.samples
-    centre = extremes.mean if extremes.count else float(extremes.high[0])
-    low, high = extremes.low - centre, extremes.high - centre
+    n, most = len(x), math.ceil(budget) + 1  # samples that may be clipped on each side
+    size = min(most, n // 2)
+    low, between, high = np.split(x, [size, n - size if n > 2 * most else size])
+    centre = float(between.mean()) if len(between) else float(high[0])
+    inner_squares = float(((between - centre) ** 2).sum())
+    low, high = low - centre, high - centre
     if n == 1:
         return centre, 0.0
     counts = np.arange(min(math.ceil(budget), n))
@@ -126,7 +70,7 @@ def proposal_two(extremes: Extremes, budget: float) -> tuple[float, float]:
     # from the middle outwards, so that an outlier at an end causes no loss of digits
     first, last = len(low) - below, len(high) - above
     total = _sums(low[::-1])[first] + _sums(high)[last]
-    squares = extremes.squares + _sums(low[::-1] ** 2)[first] + _sums(high**2)[last]
+    squares = inner_squares + _sums(low[::-1] ** 2)[first] + _sums(high**2)[last]
     tau = np.sqrt(np.maximum(squares - total**2 / inside, 0) / share)
     m = (total + (above - below) * tau) / inside
     order = np.concatenate([[-np.inf], low, high, [np.inf]])
@@ -264,7 +208,7 @@ def adaptive_huber(samples: ArrayLike) -> float:
     """
     centre, x = _centred(samples)
     budget = math.log(len(x))
-    return centre + proposal_two(FindExtremes.within(budget)(x), budget)[0]
+    return centre + proposal_two(x, budget)[0]
 
 
 def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = None) -> float:
@@ -284,8 +228,7 @@ def catoni(samples: ArrayLike, *, delta: float = 0.05, variance: float | None = 
         # v and α as above give Σ min(α²(x − m)², 1) = budget; at most half of few samples, because
         # otherwise the scale would be that of the closest pair
         allowed = min(budget, len(x) / 2)
-        extremes = FindExtremes.within(allowed)(x)
-        width = proposal_two(extremes, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
+        width = proposal_two(x, allowed)[1] * math.sqrt(allowed / budget)  # 1/α
     else:
         width = math.sqrt(len(x) * variance / budget)
 
