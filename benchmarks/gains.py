@@ -1,7 +1,7 @@
 """Gains on logs with heavy one-sided rewards: errors, signs, gates, coverage and rankings.
 
     python -m benchmarks.gains                        populations generated here
-    python -m benchmarks.gains --data FOLDER          also hillstrom, randhie, bemtpl97, limeqo_ceb
+    python -m benchmarks.gains --data FOLDER          also hillstrom, randhie, bemtpl97, limeqo, ercot
     python -m benchmarks.gains --table                the table of what was measured so far
 
 Every log draws anew from a population with a known gain. The default is asked without reports. Results
@@ -169,6 +169,8 @@ def real(folder: Path) -> Iterator[Cell]:
         "Hillstrom sizes": column("hillstrom", "spend"),
         "RAND sizes": column("randhie", "meddol"),
         "Belgian claim sizes": amount,
+        "ERCOT price sizes": column("ercot_hubs", "HB_NORTH"),
+        "query sizes": _numbers(folder / "limeqo_job.parquet"),
     }
     for name, values in sources.items():
         own = values[values > 0].astype(float)
@@ -179,6 +181,14 @@ def real(folder: Path) -> Iterator[Cell]:
         for size in (1.0, 0.8, 1.2):
             yield coin(f"{name} ×{size}", sizes, own.mean(), rates=(0.08, 0.11), size=size)
         yield coin(f"{name}, no effect", sizes, own.mean(), rates=(0.1, 0.1))
+
+
+def _numbers(path: Path) -> Any:
+    """Return all numbers of a table whose first column is a name, (n,)."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    return np.concatenate([each.to_numpy().astype(float) for each in table.columns[1:]])
 
 
 def arms(name: str, a: Any, y: Any, share: Any, k: int) -> Cell:
@@ -225,7 +235,7 @@ def measured(cell: Cell, n: int, logs: int) -> dict[str, Any]:
     errors, signs, passes = [], [], []
     held: dict[str, list[bool]] = {}
     for rep in range(logs):
-        drawn = cell.draw(np.random.default_rng([2028, rep, n]), n)
+        drawn = cell.draw(np.random.default_rng([2031, rep, n]), n)
         rows = OneStepRows.of(one_step(drawn), rep)
         choice = evaluate_rows(rows, rows.in_order(drawn.policy))
         gain, path = choice.gain, choice.pooling
@@ -276,7 +286,7 @@ def ranked(name: str, n: int, logs: int) -> dict[str, float]:
     best = int(np.argmax(rates * scale))
     first: dict[str, list[bool]] = {"default": [], "SNIPS": [], "DR": [], "conversion": []}
     for rep in range(logs):
-        rng = np.random.default_rng([2029, rep, n])
+        rng = np.random.default_rng([2032, rep, n])
         a = rng.integers(4, size=n)
         sizes = 25 * (1 + rng.pareto(1.7, n)) * scale[a]
         r = (rng.random(n) < rates[a]) * sizes

@@ -124,7 +124,7 @@ class TaughtWarning(TailproofWarning):
 #: Why an answer may not hold: the log does not cover the policy; rewards depend on what no state shows;
 #: a state column holds codes for missing values; propensities contradict the logged actions; the
 #: estimate lies outside what is possible; models of the value disagree; there are too few independent
-#: episodes; the method gives no interval; a guarded outcome is harmed.
+#: episodes; the method gives no interval; a guarded outcome is harmed; rows may not be independent.
 CautionCode = Literal[
     "overlap",
     "hidden_state",
@@ -135,6 +135,7 @@ CautionCode = Literal[
     "too_few",
     "no_interval",
     "guardrail",
+    "clusters",
 ]
 
 

@@ -40,6 +40,7 @@ class Rules:
     extreme_rows: float = 0.01  # [default] share of steps that are extreme
     extreme_episodes: float = 0.05  # [default] share of episodes that are extreme
     blocks: int = 50  # [default] of neighbouring episodes, if the log has no groups
+    cluster_inflation: float = 1.5  # [none] variance of a mean over clusters, relative to rows
     # misfit of the critic and size of the log
     fewest: int = 10  # [outside] independent groups below which no interval is given
     max_disagreement_se: float = (

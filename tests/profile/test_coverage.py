@@ -173,3 +173,16 @@ def test_a_policy_that_no_row_is_like_is_said_to_be_extrapolated():
     assert far.on_log.effective_rows < 5
     assert evaluate(log, "always:15").cautions == ()
     assert evaluate(log, "always:90").choice.declined.code == "extrapolation"
+
+
+def test_propensities_of_one_exclude_the_other_actions():
+    """No state shows where vouchers could not be sent, but the propensities do."""
+    log = vouchers(known=True)
+    nothing = np.zeros((log.n_transitions, 1))
+    blind = Log.from_arrays(
+        nothing, log.actions, log.rewards, nothing,
+        episode=range(log.n_transitions), propensity=log.propensity,
+    )  # fmt: skip
+    with pytest.warns(CoverageWarning, match="propensity 1"):
+        estimate = evaluate(blind, second)
+    assert (estimate.verdict.word, estimate.verdict.reasons) == ("cannot tell", ("overlap",))

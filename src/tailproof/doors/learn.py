@@ -19,7 +19,7 @@ from tailproof.critics.task import Task
 from tailproof.critics.tree_values import LearningTask
 from tailproof.doors.learned import Learned, extract_policy
 from tailproof.doors.readable import closest_tree
-from tailproof.doors.source import LogSource, as_log
+from tailproof.doors.source import LogSource, as_profile
 from tailproof.errors import (
     CoverageWarning,
     LogError,
@@ -638,8 +638,8 @@ def learn(
     >>> learned.policy(log.states[:3]).shape
     (3,)
     """
-    log = as_log(log, columns, learn)
-    seed = seed_of(seed, random_state)
+    profile = as_profile(log, columns, learn)
+    seed, log = seed_of(seed, random_state), profile.log
     if log.table_rows.available is not None:
         raise LogError(
             "learn does not know yet which actions are available where, and its policy would take "
@@ -649,24 +649,32 @@ def learn(
         if method == "auto":
             check_level(at_least)
             learned = _learn_by_default(
-                log, gamma, seed, holdout, at_least, readable, where, advance
+                profile, gamma, seed, holdout, at_least, readable, where, advance
             )
         else:
-            learned = _learned(log, _learning_method(method), gamma, seed, holdout or 0.0, where)
+            learned = _learned(
+                profile, _learning_method(method), gamma, seed, holdout or 0.0, where
+            )
             learned = closest_tree(learned) if readable else learned
     counted = log.once
     return replace(learned, log_size=(counted.n_transitions, counted.n_episodes))
 
 
 def _learned(
-    log: Log, chosen: Method, gamma: float | None, seed: int, holdout: float, engine: Engine
+    profile: LogProfile,
+    chosen: Method,
+    gamma: float | None,
+    seed: int,
+    holdout: float,
+    engine: Engine,
 ) -> Learned:
+    log = profile.log
     if hasattr(chosen.base, "for_log"):
         chosen = replace(chosen, base=chosen.base.for_log(log))
     taught, held_out = split_off(log, holdout, seed=seed)
     data = prepare(taught, chosen, seed=seed)
     discount = check_gamma(gamma, data)
-    warn_of_the_log(LogProfile(data), discount)
+    warn_of_the_log(profile.of(data), discount)
     task = Task(data, discount, None, data.first_states, seed=seed, engine=engine)
     return replace(_taught(task, chosen), held_out=held_out)
 
@@ -718,7 +726,7 @@ def _taught(task: Task, chosen: Method) -> Learned:
 
 
 def _learn_by_default(
-    log: Log,
+    profile: LogProfile,
     gamma: float | None,
     seed: int,
     holdout: float | None,
@@ -728,6 +736,7 @@ def _learn_by_default(
     advance: Callable[[], Any],
 ) -> Learned:
     """Learn with `CarefulLearning` from discrete actions, with networks from continuous ones."""
+    log = profile.log
     if not log.is_discrete:
         from tailproof.deep.choosing import learn_continuous  # torch is needed only here
 
@@ -745,7 +754,7 @@ def _learn_by_default(
     discount = check_gamma(gamma, data)
     require_squares(data.rewards)
     require_known_rest(data, discount)
-    warn_of_the_log(LogProfile(data), discount)
+    warn_of_the_log(profile.of(data), discount)
     _actions_to_choose_from(data)
 
     def teach(task: Task, chosen: Method) -> Learned:

@@ -60,10 +60,13 @@ def as_profile(
     *,
     beside: Sequence[str] = (),
 ) -> LogProfile:
-    """Return the profile of the given log or source; a profile that is given is used again."""
+    """Return the profile of the given log or source; a profile that is given is used again.
+
+    Clusters that are beyond doubt are its groups, if none were named.
+    """
     if isinstance(given, LogProfile) and not columns:
-        return given
-    return LogProfile(as_log(given, columns, door, beside=beside))
+        return given.grouped()
+    return LogProfile(as_log(given, columns, door, beside=beside)).grouped()
 
 
 def as_log(

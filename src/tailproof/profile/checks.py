@@ -23,6 +23,7 @@ _FEW_VALUES = 12  # most values of a column for one region per value
 _BINS = 10  # quantile regions of other columns
 _NAMED = 3  # most holes to report
 _DEPTH = 4  # of the tree that looks for holes in several columns
+_CERTAIN = 1e-9  # distance to 1 below which a propensity is 1
 _NEW = 0.5  # least share of a hole's rows that is in no hole reported before
 
 
@@ -47,6 +48,9 @@ def holes_of(log: Log) -> Iterator[Hole]:
     counts the actions in its leaves, so that a region is not chosen for what it lacks by chance.
     """
     overall = np.bincount(log.actions, minlength=log.n_actions) / log.n_transitions
+    independent = overall / _design_effects(
+        log, overall
+    )  # logged rows expected per row, that count
     probed = probed_rows(log)
     for j, name in enumerate(log.state_names[:_COLUMNS]):
         edges, region = _ranges(log.states[:, j], probed)
@@ -58,13 +62,25 @@ def holes_of(log: Log) -> Iterator[Hole]:
                 there = list(run)
                 (low, _), (_, high), size = edges[there[0]], edges[there[-1]], counts[there].sum()
                 least = RULES.hole_rows if low == high else RULES.hole_range
-                if is_empty and size >= least and overall[action] * size >= RULES.hole_expected:
+                if is_empty and size >= least and independent[action] * size >= RULES.hole_expected:
                     place = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
                     yield Hole(action, f"{name} is {place}", np.isin(region, there))
-    yield from _holes_in_leaves(log, probed, overall)
+    yield from _holes_in_leaves(log, probed, independent)
 
 
-def _holes_in_leaves(log: Log, probed: IntArray, overall: FloatArray) -> Iterator[Hole]:
+def _design_effects(log: Log, overall: FloatArray) -> FloatArray:
+    """Return the rows that count as one, (A,): more than 1 if groups keep to an action."""
+    if log.group_ids is None:
+        return np.ones(log.n_actions)
+    found = np.ones(log.n_actions)
+    group = log.group_of_episode[log.episode_of_row]
+    for action, share in enumerate(overall):
+        off = (log.actions == action) - share
+        found[action] = max((np.bincount(group, off) ** 2).sum() / max((off**2).sum(), 1e-9), 1)
+    return found
+
+
+def _holes_in_leaves(log: Log, probed: IntArray, independent: FloatArray) -> Iterator[Hole]:
     """Yield the leaves of a tree in which an action was never logged."""
     states, actions = log.states[probed], log.actions[probed]
     if len(probed) < 4 * RULES.hole_range or len(np.unique(actions)) < 2:
@@ -81,7 +97,7 @@ def _holes_in_leaves(log: Log, probed: IntArray, overall: FloatArray) -> Iterato
     counts = _counts(leaf, actions, shape)  # by both halves: none may have it
     held_out = _counts(leaf[~grows], actions[~grows], shape).sum(axis=1)
     enough = (held_out[:, None] >= RULES.hole_range) & (
-        overall * held_out[:, None] >= RULES.hole_expected
+        independent * held_out[:, None] >= RULES.hole_expected
     )
     found = np.argwhere((counts == 0) & enough)
     if len(found) == 0:
@@ -131,9 +147,10 @@ def unlogged(log: Log, holes: Sequence[Hole]) -> BoolArray:
 def coverage(task: Task, some: Log, holes: Sequence[Hole]) -> tuple[Caution, ...]:
     """Return cautions about the policy's actions that the log does not cover.
 
-    These are actions that were never logged, and holes in which the policy takes the action. Together
-    they void the answer if they are more than a share `RULES.void` of what the policy does. `some` is
-    the log or, if it stays on disk, some of its episodes; `holes` are those of `some`.
+    These are actions that were never logged, holes in which the policy takes the action, and rows of
+    one-step logs whose action had the propensity 1, so that no other could be logged. Together they
+    void the answer if they are more than a share `RULES.void` of what the policy does. `some` is the
+    log or, if it stays on disk, some of its episodes; `holes` are those of `some`.
     """
     log, rows = task.log, probed_rows(some)
     if some is log:
@@ -167,8 +184,26 @@ def coverage(task: Task, some: Log, holes: Sequence[Hole]) -> tuple[Caution, ...
                 f"{_label(log, hole.action)} in {often / there.sum():.0%}, but the log never does: "
                 f"nothing there says what it is worth."
             )
-    unknown = float((here * reported).sum() / len(rows)) + float(share[never].sum())
+    if log.is_bandit and (excluded := _excluded(some, rows, reported, np.where(never, 0, here))):
+        said.append(excluded)
+    unknown = float((here * reported)[:, ~never].sum() / len(rows)) + float(share[never].sum())
     return tuple(Caution("overlap", each, unknown > RULES.void) for each in said)
+
+
+def _excluded(log: Log, rows: IntArray, reported: BoolArray, here: FloatArray) -> str | None:
+    """Mark the actions that propensities of 1 exclude; return a sentence if the policy takes them."""
+    if log.propensity is None:
+        return None
+    certain = log.propensity[rows] >= 1 - _CERTAIN
+    others = certain[:, None] & (np.arange(log.n_actions) != log.actions[rows][:, None])
+    new = float((here * (others & ~reported)).sum()) / len(rows)
+    reported |= others
+    if new < RULES.hole_policy:
+        return None
+    return (
+        f"In {certain.mean():.0%} of the rows the logged action had the propensity 1, and the policy "
+        f"takes others, in {new:.0%} of all rows: no row can say what these are worth there."
+    )
 
 
 def too_few_rows(found: PolicyOnLog | None) -> tuple[Caution, ...]:

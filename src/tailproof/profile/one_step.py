@@ -345,7 +345,9 @@ class BoostedOutcome:
 
 
 def fit_outcomes(rows: OneStepRows) -> dict[str, Outcome]:
-    """Fit every model without each fold."""
+    """Fit every model without each fold; where no state varies, only the means of actions."""
+    if rows.states.shape[1] == 0:
+        return {"none": rows.no_outcome, "ridge": _shared(rows, rows.states, _ridge)}
     wide = quadratic(rows)
     shared = _shared(rows, wide, _ridge)
     few = rows.n_actions <= _FEW_ACTIONS

@@ -19,6 +19,7 @@ from tailproof.profile.checks import (
     some_episodes,
     unlogged,
 )
+from tailproof.profile.clusters import Cluster, clusters_of, with_clusters
 from tailproof.profile.one_step import OneStepRows
 from tailproof.profile.shape import RewardFit, RewardShape, measure
 from tailproof.rules import RULES
@@ -44,12 +45,31 @@ class LogProfile:
 
     def __init__(self, log: Log) -> None:
         self.log = log
+        self._grouped_by: tuple[Cluster, ...] = ()
         self._one_step: dict[int, OneStepRows] = {}
         self._samples: dict[tuple[int, int], LogProfile] = {}
 
     def of(self, log: Log) -> LogProfile:
         """Return the profile of a log that was made from this one: this profile if it is the same."""
-        return self if log is self.log else LogProfile(log)
+        if log is self.log:
+            return self
+        made = LogProfile(log)
+        made._grouped_by = self._grouped_by
+        return made
+
+    @cached_property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """Columns whose rows with the same value are not independent, if no group was named."""
+        return self._grouped_by or clusters_of(self.log)
+
+    def grouped(self) -> LogProfile:
+        """Return the profile of the log with clusters that are beyond doubt as groups."""
+        log = with_clusters(self.log, self.clusters)
+        if log is self.log:
+            return self
+        made = LogProfile(log)
+        made._grouped_by = self.clusters
+        return made
 
     @cached_property
     def ends_by_the_clock(self) -> bool:
@@ -90,9 +110,13 @@ class LogProfile:
 
     @cached_property
     def cautions(self) -> tuple[Caution, ...]:
-        """What is wrong with the states and the propensities, whatever the policy."""
+        """What is wrong with the states, the propensities and the groups, whatever the policy."""
         doubts = doubtful_propensities(self._some) if self.log.has_propensity else ()
-        return *self.misleading_states, *(Caution("propensities", each) for each in doubts)
+        return (
+            *self.misleading_states,
+            *(Caution("propensities", each) for each in doubts),
+            *(each.caution for each in self.clusters),
+        )
 
     @cached_property
     def _some(self) -> Log:
