@@ -4,9 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from tailproof.estimators.one_step import Prediction, doubly_robust, with_leverage
 from tailproof.profile.observations import (
     Observations,
     common_rewards,
+    next_size,
     rare_spread,
 )
 from tailproof.robust.gains import (
@@ -196,3 +198,40 @@ def test_rewards_of_one_sign_keep_values_on_their_side():
     wide = UncertainValue(value=1.0, spread=Hall(1.0, 5.0), limits="", possible=(0.0, np.inf))
     assert wide.interval(0.9).low == 0 == wide.lower_bound(0.9).value
     assert wide.interval(0.9).high == pytest.approx(1 + 5 * 1.6449, abs=1e-3)
+
+
+def test_one_more_event_has_a_size_between_their_mean_and_the_largest(rng):
+    light, heavy = rng.exponential(size=500), 1 + rng.pareto(1.5, 500)
+    assert next_size(light) == pytest.approx((light**2).sum() / light.sum())
+    assert (heavy**2).sum() / heavy.sum() < next_size(heavy) < heavy.max()
+    assert next_size(heavy[:5]) == heavy[:5].max()
+    assert next_size(7 * heavy) == pytest.approx(7 * next_size(heavy))
+
+
+def test_a_pilot_is_no_wider_than_its_events_make_it(rng):
+    """Two of a hundred rows are the pilot's; nothing but its own 20 events matters much."""
+    n = 10_000
+    pilot = np.arange(n) % 50 == 0
+    sizes = np.where(rng.random(n) < 0.1, rng.exponential(size=n), 0.0)
+    rows = Observations(np.arange(n), "row")
+    all_rows = rare_spread(rows, 0.0, sizes, 50.0 * pilot).ends(0.05, 0.05)
+    alone = Observations(np.arange(pilot.sum()), "row")
+    own = rare_spread(alone, 0.0, sizes[pilot], np.ones(pilot.sum())).ends(0.05, 0.05)
+    assert np.diff(all_rows) < 1.5 * np.diff(own)
+
+
+def test_a_row_with_most_of_the_weight_does_not_hide_its_own_error(rng):
+    """Where one row has nearly all weight, its residual from the mean it decides is nearly 0."""
+    rows, n = Observations(np.arange(100), "row"), 100
+    outcome = Prediction(np.zeros(n), np.zeros(n))
+    weights, rewards = np.ones(n), rng.normal(size=n)
+    weights[0], rewards[0] = 400.0, 10.0
+    weights /= weights.mean()
+    scores = doubly_robust(outcome, weights, rewards)
+    others = np.average(rewards[1:], weights=weights[1:])
+    found = with_leverage(rows, outcome, weights, scores)
+    share = weights[0] / n
+    assert found[0] == pytest.approx(weights[0] * (10.0 - others) * (1 - 1 / n))
+    assert abs(scores.influence[0]) < (1 - share) * abs(found[0]) * 1.02
+    even = doubly_robust(outcome, np.ones(n), rewards)
+    np.testing.assert_allclose(with_leverage(rows, outcome, np.ones(n), even), even.influence)

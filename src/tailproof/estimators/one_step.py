@@ -12,7 +12,7 @@ from tailproof.arrays import FloatArray
 from tailproof.critics.task import PolicyOnLog, Task, on_log
 from tailproof.errors import LogError
 from tailproof.estimators.choice import OneStepChoice, guarantee, limits_of, standard_error
-from tailproof.profile.observations import rare_spread
+from tailproof.profile.observations import Observations, rare_spread
 from tailproof.profile.one_step import TREE_ROWS, OneStepRows, Outcome
 from tailproof.profile.shape import RewardShape
 from tailproof.robust.gains import Scored
@@ -22,6 +22,7 @@ from tailproof.robust.sensitivity import GAMMAS, HiddenReasons, least_favourable
 from tailproof.robust.spreads import Spread, centred, hall_spread
 from tailproof.rules import RULES
 
+_MOST_PULL = 0.9  # largest share of the weights by which a row's residual is enlarged
 _INSIDE = 0.05  # the point is clipped to the interval with this error probability on each side
 
 
@@ -55,6 +56,22 @@ def doubly_robust(outcome: Prediction, weights: FloatArray, rewards: FloatArray)
     direct = float(outcome.policy.mean())
     influence = outcome.policy - direct + weights * (residuals - mean)
     return RowScores(direct + mean, influence, residuals)
+
+
+def with_leverage(
+    observations: Observations, outcome: Prediction, weights: FloatArray, scores: RowScores
+) -> FloatArray:
+    """Return the influence of each observation on the value, as if it had not pulled it itself, (U,).
+
+    A row with the share h of all weights pulls the mean residual towards its own: its residual from
+    the mean of the others is 1/(1 − h) times as large (as in HC3 and the jackknife). Relative to equal
+    weights, so that a policy that does what was logged has the log's own scores.
+    """
+    direct = observations.influence(outcome.policy - outcome.policy.mean())
+    pulled = observations.influence(scores.influence) - direct
+    share = np.minimum(observations.sums(weights) / len(weights), _MOST_PULL)
+    even = observations.sums(np.ones(len(weights))) / len(weights)
+    return np.asarray(direct + pulled * (1 - np.minimum(even, _MOST_PULL)) / (1 - share))
 
 
 def row_weights(rows: OneStepRows, policy: FloatArray) -> FloatArray:
@@ -97,7 +114,7 @@ def evaluate_rows(
     if rows.common is None and rows.robust is not None:
         direct = float(rows.robust.outcome.under(policy).mean())
         robust = direct + rows.robust.residual(rows, w)
-    influence = observations.influence(scores.influence)
+    influence = with_leverage(observations, outcomes[name], w, scores)
     spread = _spread(rows, w, scores, influence, outcomes["none"] if rare else None)
     if robust is not None:
         spread = centred(spread, robust)

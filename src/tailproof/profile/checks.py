@@ -195,6 +195,8 @@ def _excluded(log: Log, rows: IntArray, reported: BoolArray, here: FloatArray) -
     if log.propensity is None:
         return None
     certain = log.propensity[rows] >= 1 - _CERTAIN
+    if certain.all():  # rather no propensities at all than those of a rule
+        return None
     others = certain[:, None] & (np.arange(log.n_actions) != log.actions[rows][:, None])
     new = float((here * (others & ~reported)).sum()) / len(rows)
     reported |= others

@@ -29,6 +29,7 @@ _SURE = 6.0  # standard errors beyond chance: P < 10⁻⁹, because many columns
 _HINTED = 2.0  # the same for numbers that do not repeat by chance
 _PURE = 0.98  # least share of repeated values that have one action
 _TURNS = 0.5  # least changes of the action along ordered values, over those of a random order
+_ORDERED = 30  # fewest numbers whose neighbours tell clusters from an effect of the number
 _STEPS = 20  # one of so many ordered values may be at a step
 _LEARNABLE = 20  # rows of a value of a state from which models learn what it is worth
 _NAMED = 3  # most columns to report
@@ -164,7 +165,8 @@ def _cluster(
     learnable = is_state and len(codes) > _LEARNABLE * m
     person = m >= _MANY and _PERSONS.search(name) is not None
     repeats = m >= _MANY and numbers is not None and _is_continuous(numbers, len(codes))
-    shown = beyond_chance > _SURE and alike > RULES.cluster_inflation and not learnable
+    told = not learnable and (numbers is None or m >= _ORDERED)  # clusters from an effect
+    shown = told and beyond_chance > _SURE and alike > RULES.cluster_inflation
     if shown:
         why = (
             f"Rewards of rows with the same {name} ({m:,} values) are alike beyond what the state and "
@@ -219,6 +221,7 @@ def _alike(
     if ordered:
         around, near = (np.convolve(each, [1, 0, 1], "same") for each in (first, counts))
         shared = shared - counts * first * around / near
+        shared[[0, -1]] = 0  # at the ends neighbours are on one side only
         if counts.mean() > _LEARNABLE:
             shared = np.sort(shared)[: -max(len(near) // _STEPS, 2)]
         variance += float((counts**3 / near).sum())

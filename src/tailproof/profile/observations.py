@@ -9,9 +9,10 @@ import numpy as np
 from tailproof.arrays import BoolArray, FloatArray, IntArray
 from tailproof.log.log import Log
 from tailproof.robust.gains import Scored, possible_values
-from tailproof.robust.spreads import Events, Rare, Spread, centred, hall_spread
+from tailproof.robust.spreads import Events, Rare, Spread, centred, hall_spread, hill_tail
 from tailproof.rules import RULES
 
+_FEW_SIZES = 20  # fewer events do not show how heavy their sizes are
 _FEW = 10  # with fewer rows, an action may lack a common reward by chance
 
 
@@ -87,16 +88,38 @@ def rare_spread(
 ) -> Rare:
     """Return gamma intervals for differences `sizes` from a common value, with `weights`, (n,).
 
-    One more event is assumed to have the largest logged size and the mean weight. `common_error` is
-    the standard error of the common value, if it differs between rows.
+    One more event is assumed to have the size of `next_size` and the mean weight. `common_error` is the
+    standard error of the common value, if it differs between rows.
     """
     n, mean_weight = len(sizes), float(weights[weights > 0].mean())
     sides: list[Events] = []
     for sign in (1, -1):
         parts = observations.sums(np.maximum(sign * (weights * sizes), 0)) / n
-        largest = float(observations.sums(np.maximum(sign * sizes, 0)).max()) * mean_weight / n
-        sides.append(Events(float(parts.sum()), float((parts**2).sum()), largest))
+        one_more = next_size(observations.sums(np.maximum(sign * sizes, 0))) * mean_weight / n
+        sides.append(Events(float(parts.sum()), float((parts**2).sum()), one_more))
     return Rare(common, sides[0], sides[1], common_error)
+
+
+def next_size(sizes: FloatArray) -> float:
+    """Return the size of one more event, as a gamma interval needs it; 0 if there was none.
+
+    The size-biased mean Σs²/Σs, which is that of the event by which a unit of the sum came. Where
+    Hill's index of the sizes is below 2.5, the geometric mean of it and the largest; of few events the
+    largest. With 100 or 1,000 events of which 3 to 30 are the policy's (exponential, gamma, log-normal
+    σ 0.5 to 1.5, Pareto 1.7 to 3.5), 90 % intervals hold in 90 % or more; the largest of all would
+    make those of a pilot up to four times as wide.
+
+    >>> next_size(np.array([0.0, 0.0])), round(next_size(np.linspace(1, 2, 100)), 2)
+    (0.0, 1.56)
+    """
+    events = sizes[sizes > 0]
+    if len(events) < _FEW_SIZES:
+        return float(events.max(initial=0.0))
+    largest, unit = float(events.max()), events / events.max()  # squares may overflow
+    biased = largest * float((unit**2).sum() / unit.sum())
+    tail = hill_tail(events)
+    heavy = tail is not None and tail[0] < RULES.heavy
+    return float(np.sqrt(largest) * np.sqrt(biased)) if heavy else biased
 
 
 def logged_scores(
