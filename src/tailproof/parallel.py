@@ -407,10 +407,15 @@ def as_engine(given: str | int | Engine | None) -> Engine:
 
 @contextmanager
 def running(given: str | int | Engine | None) -> Iterator[Engine]:
-    """Yield the engine for a name, number or engine; close it unless an engine was given."""
+    """Yield the engine for a name, number or engine; close it unless an engine was given.
+
+    Meanwhile matrix products use one thread: on busy cores, threads that wait for each other cost many
+    times what they save.
+    """
     engine = as_engine(given)
     try:
-        yield engine
+        with one_thread():
+            yield engine
     finally:
         if engine is not given:
             engine.close()

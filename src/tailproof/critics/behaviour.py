@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from tailproof.arrays import FloatArray, IntArray
-from tailproof.critics.trees import TreeArrays, TreeValues, training_rows
+from tailproof.critics.trees import TreeArrays, TreeValues, grown, training_rows
 from tailproof.errors import LogError
 from tailproof.features import Standardise
 from tailproof.log.folds import Split, shuffled_groups
@@ -42,8 +42,6 @@ def fit_behaviour(
     propensities
         Whether to use logged propensities instead of shares; not valid for selected episodes.
     """
-    from sklearn.ensemble import ExtraTreesClassifier
-
     standardise = Standardise.fit(log.states, tame=True)
     z = standardise(log.states)
     inputs = z.astype(np.float32) if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
@@ -52,16 +50,16 @@ def fit_behaviour(
     rows = training_rows(log, np.arange(log.n_episodes), rng)
 
     def grow(rows: IntArray, smallest: int) -> TreeValues:
-        forest: Any = ExtraTreesClassifier(
-            _TREES, min_samples_leaf=smallest, max_features=None, random_state=seed, n_jobs=1
-        ).fit(inputs[rows], log.actions[rows])
-        trees = TreeArrays.of(forest)
+        taken = log.actions[rows]
+        trees = grown(
+            inputs[rows], taken, trees=_TREES, smallest=smallest, seed=seed, classify=True
+        )
         if known is not None:
-            law = _leaf_law(trees, inputs[rows], log.actions[rows], known[rows], log.n_actions)
+            law = _leaf_law(trees, inputs[rows], taken, known[rows], log.n_actions)
             return TreeValues(standardise, trees, law, log.n_actions)
-        shares = np.concatenate([each.tree_.value[:, 0, :] for each in forest.estimators_])
+        shares = np.concatenate([each.value[:, 0, :] for each in trees.native])
         values = np.zeros((len(shares), log.n_actions))
-        values[:, forest.classes_.astype(int)] = shares / shares.sum(axis=1, keepdims=True)
+        values[:, np.unique(taken)] = shares / shares.sum(axis=1, keepdims=True)
         return TreeValues(standardise, trees, values, log.n_actions)
 
     smallest = _SMALLEST[1]

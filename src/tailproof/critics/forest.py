@@ -10,7 +10,6 @@ non-negative share of the policy's visits.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, bicgstab
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.critics.task import Pairs, PolicyActions, Target
-from tailproof.critics.trees import averages, training_rows
+from tailproof.critics.trees import TreeArrays, averages, grown, training_rows
 from tailproof.features import Standardise
 from tailproof.log.log import Log
 
@@ -36,19 +35,12 @@ class Forest:
     """Q(s, a) as the mean of leaf values."""
 
     inputs: Inputs
-    trees: Any
+    trees: TreeArrays
     values: FloatArray = field(default_factory=lambda: np.empty(0))  # (nodes,)
-
-    @cached_property
-    def roots(self) -> IntArray:
-        """The index of the first node of each tree, then the number of nodes, (T + 1,)."""
-        return np.cumsum([0, *(each.tree_.node_count for each in self.trees.estimators_)])
 
     def leaves(self, pairs: Pairs) -> IntArray:
         """Return the leaves of state-action pairs, (P, T)."""
-        if not len(pairs.row):  # all rows of a part may be terminal; scikit-learn refuses none
-            return np.empty((0, _TREES), dtype=np.intp)
-        return np.asarray(self.trees.apply(self.inputs(pairs)) + self.roots[:-1])
+        return self.trees.leaves(self.inputs(pairs))
 
     def at(self, pairs: Pairs) -> FloatArray:
         """Return Q at state-action pairs, (P,)."""
@@ -62,7 +54,7 @@ class Forest:
 
     def averages(self, leaves: IntArray) -> Any:
         """Return the matrix that averages rows within each leaf, (nodes, n)."""
-        return averages(leaves, self.roots[-1])
+        return averages(leaves, self.trees.nodes)
 
     def spreads(self, pairs: Pairs, rows: int, kept: BoolArray | None = None) -> Any:
         """Return the matrix from leaf values to E_π over rows, (rows, nodes).
@@ -76,7 +68,7 @@ class Forest:
             own = found / np.maximum(found.sum(axis=1, keepdims=True), 1)
         weight = (own * pairs.weights[:, None]).ravel()
         places = np.repeat(pairs.row, leaves.shape[1]), leaves.ravel()
-        return sparse.csr_matrix((weight, places), shape=(rows, self.roots[-1]))
+        return sparse.csr_matrix((weight, places), shape=(rows, self.trees.nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +149,6 @@ def _grown(
     target: Target, inputs: Inputs, rewards: FloatArray, rows: IntArray, *, seed: int
 ) -> Forest:
     """Grow trees on some rows and solve for the values of their leaves."""
-    from sklearn.ensemble import ExtraTreesRegressor
-
     log, gamma = target.log, target.gamma
     seen = inputs(_logged_pairs(target, rows))
     order = np.lexsort((*seen.T, rewards[rows]))  # sums then do not depend on the file's order
@@ -170,13 +160,13 @@ def _grown(
     targets = np.column_stack([_standard(reward), _scaled(change)])
     targets = targets if targets.shape[1] > 1 else targets[:, 0]
     for number in range(_ROUNDS if gamma > 0 else 1):
-        trees = ExtraTreesRegressor(
-            _TREES,
-            min_samples_leaf=int(np.clip(len(rows) // 400, 5, 30)),
-            max_features=1.0,
-            random_state=(seed * _ROUNDS + number) % 2**32,
-            n_jobs=1,
-        ).fit(seen, _standard(targets if gamma > 0 else reward))
+        trees = grown(
+            seen,
+            _standard(targets if gamma > 0 else reward),
+            trees=_TREES,
+            smallest=int(np.clip(len(rows) // 400, 5, 30)),
+            seed=(seed * _ROUNDS + number) % 2**32,
+        )
         forest = Forest(inputs, trees)
         average = forest.averages(forest.leaves(here))
         after = forest.spreads(following, len(rows))

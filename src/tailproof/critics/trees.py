@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,12 @@ class TreeArrays:
     threshold: FloatArray  # (N,) the threshold of the comparison
     left: IntArray  # (N,) next node for inputs up to the threshold
     right: IntArray  # (N,) next node for the others
+    native: tuple[Any, ...] = field(default=(), repr=False)  # as scikit-learn grew them; not saved
 
     @classmethod
-    def of(cls, trees: Any) -> TreeArrays:
-        """Return the arrays of a fitted scikit-learn forest, or of one tree."""
-        inside = [each.tree_ for each in getattr(trees, "estimators_", [trees])]
+    def of(cls, trees: Sequence[Any]) -> TreeArrays:
+        """Return the arrays of fitted scikit-learn trees."""
+        inside = [each.tree_ for each in trees]
         roots = np.cumsum([0, *(each.node_count for each in inside[:-1])])
         leaf = np.concatenate([each.children_left for each in inside]) < 0
         column = np.concatenate([each.feature for each in inside])
@@ -47,7 +48,14 @@ class TreeArrays:
                 ).astype(np.int32)
                 for side in ("children_left", "children_right")
             ),
+            native=tuple(inside),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            **vars(self),
+            "native": (),
+        }  # pickles of trees do not outlive a scikit-learn version
 
     @property
     def nodes(self) -> int:
@@ -64,6 +72,8 @@ class TreeArrays:
 
     def _leaves(self, inputs: AnyArray) -> IntArray:
         n, count = len(inputs), len(self.roots)
+        if self.native and inputs.dtype == np.float32:
+            return np.stack([each.apply(inputs) for each in self.native], axis=1) + self.roots
         node = np.tile(self.roots, n).astype(np.intp)
         row = np.repeat(np.arange(n), count)
         walking = np.flatnonzero(self.column[node] >= 0)
@@ -118,17 +128,39 @@ def with_action(z: FloatArray, actions: Any, n_actions: int) -> AnyArray:
 
 
 def grown(
-    inputs: AnyArray, targets: FloatArray, *, trees: int, smallest: int, seed: int
+    inputs: AnyArray,
+    targets: AnyArray,
+    *,
+    trees: int,
+    smallest: int,
+    seed: int,
+    classify: bool = False,
 ) -> TreeArrays:
-    """Return extremely randomised trees of some targets, with leaves of at least `smallest` rows."""
-    from sklearn.ensemble import ExtraTreesRegressor
+    """Return extremely randomised trees of some targets, with leaves of at least `smallest` rows.
+
+    They are those of scikit-learn's ``ExtraTreesRegressor`` (or ``ExtraTreesClassifier``) with
+    ``max_features=1.0`` and this seed, grown without a forest object, whose copies and checks cost as
+    much as the trees.
+    """
+    from sklearn import config_context
+    from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
 
     if inputs.shape[1] == 0:
         inputs = np.zeros((len(inputs), 1), dtype=np.float32)
-    forest = ExtraTreesRegressor(
-        trees, min_samples_leaf=smallest, max_features=1.0, random_state=seed, n_jobs=1
-    ).fit(inputs.astype(np.float32), targets)
-    return TreeArrays.of(forest)
+    kind = ExtraTreeClassifier if classify else ExtraTreeRegressor
+    inputs = np.ascontiguousarray(inputs, dtype=np.float32)
+    targets = np.ascontiguousarray(targets, dtype=np.intp if classify else np.float64)
+    state = np.random.RandomState(seed)
+    with config_context(skip_parameter_validation=True):
+        found = [
+            kind(
+                min_samples_leaf=smallest,
+                max_features=1.0,
+                random_state=state.randint(np.iinfo(np.int32).max),
+            ).fit(inputs, targets, check_input=False)
+            for _ in range(trees)
+        ]
+    return TreeArrays.of(found)
 
 
 def averages(leaves: IntArray, nodes: int) -> Any:
@@ -227,13 +259,17 @@ KINDS: dict[str, Any] = {
 }
 
 
+def _saved(scores: Any) -> list[Field[Any]]:
+    return [each for each in fields(scores) if each.name != "native"]
+
+
 def to_parts(scores: Any) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """Return scores as a description for JSON, and arrays by name."""
     from tailproof.methods.specs import to_plain  # imported here to avoid an import cycle
 
     header: dict[str, Any] = {"kind": type(scores).__name__}
     arrays: dict[str, AnyArray] = {}
-    for each in fields(scores):
+    for each in _saved(scores):
         value = getattr(scores, each.name)
         if isinstance(value, np.ndarray):
             arrays[each.name] = value
@@ -251,7 +287,7 @@ def from_parts(header: Mapping[str, Any], arrays: Mapping[str, AnyArray], start:
 
     kind = KINDS[header["kind"]]
     found: dict[str, Any] = {}
-    for each in fields(kind):
+    for each in _saved(kind):
         said = header.get(each.name)
         if each.name not in header:
             found[each.name] = arrays[start + each.name]
