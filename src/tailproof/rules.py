@@ -55,6 +55,9 @@ class Rules:
     waves: int = 24  # [outside] of the Fourier check critic
     fine_waves: int = 150  # [outside] of the Fourier rung
     fine_bandwidth: float = 0.5  # [outside] of the same, in median distances
+    # trees on wide tables: their time grows with the columns
+    tree_columns: int = 40  # [none] columns, and indicators of actions, up to which all are used
+    screening_trees: int = 4  # [none] trees that choose the columns, of more
     # overlap
     poor: float = 0.1  # [one-step] effective share of rows below which overlap is the limit
     few: int = 30  # [one-step] observations under the policy

@@ -8,8 +8,9 @@ import pytest
 from examples.storm import storage
 from tailproof import Log, evaluate
 from tailproof.errors import LogError
-from tailproof.log.horizon import ends_by_the_clock, unknown_rest, with_step
+from tailproof.log.horizon import ends_by_the_clock, leading_columns, unknown_rest, with_step
 from tailproof.policies.forms import Always, Uniform
+from tailproof.rules import RULES
 from tailproof.worlds import CartPole
 
 EPISODES, STEPS = 60, 6
@@ -181,3 +182,13 @@ def test_a_rest_that_no_row_tells_is_refused():
 )
 def test_a_rest_that_rows_tell_is_known(log, gamma):
     assert unknown_rest(log, gamma) is None
+
+
+def test_trees_on_a_wide_table_keep_the_columns_that_matter():
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(600, 60))
+    target = inputs[:, 7] * (inputs[:, 31] > 0)
+    kept = leading_columns(inputs, target, smallest=5)
+    assert len(kept) == RULES.tree_columns
+    assert {7, 31} <= set(kept.tolist())
+    assert leading_columns(inputs[:, :9], target, smallest=5).tolist() == list(range(9))

@@ -20,13 +20,16 @@ from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.critics.task import Pairs, PolicyActions, Target
 from tailproof.critics.trees import TreeArrays, averages, grown, training_rows
 from tailproof.features import Standardise
+from tailproof.log.horizon import leading_columns
 from tailproof.log.log import Log
+from tailproof.rules import RULES
 
 _TREES = 15
 _ROUNDS = 2  # the first trees fit rewards and state changes, the second the fitted values
 _PARTS = 3
 _MOST_ROWS = 20_000  # training rows of one forest; more rows make it slower, not much better
 _SETTLED = 1e-8
+_MIXTURES = 8  # of the state changes that the first trees are grown on, if there are many
 _DIGITS = 5  # decimals of the inputs and targets, so that rounding errors do not change the trees
 
 
@@ -78,6 +81,7 @@ class Inputs:
     standardise: Standardise
     n_actions: int | None  # None for continuous ones
     actions: tuple[int, ...] = ()  # actions that have an indicator, rarest first
+    columns: tuple[int, ...] | None = None  # those of the inputs that are kept; None for all
 
     @classmethod
     def fit(cls, log: Log) -> Inputs:
@@ -89,16 +93,19 @@ class Inputs:
         ranks = np.unique(log.rewards, return_inverse=True)[1]
         paid = np.bincount(log.actions, ranks, minlength=log.n_actions)
         order = np.lexsort((paid, count))
-        seen = order if log.n_actions > 2 else order[:1]  # of two actions, one indicator suffices
+        # of two actions, one indicator suffices; of very many, the rarest fill no leaf
+        seen = order[-RULES.tree_columns :] if log.n_actions > 2 else order[:1]
         return cls(standardise, log.n_actions, tuple(seen.tolist()))
 
     def __call__(self, pairs: Pairs) -> FloatArray:
         """Return the inputs, (P, p + A + 1) or (P, p + q + 1)."""
         taken: AnyArray = pairs.actions
         if self.n_actions is not None:
-            taken = np.eye(self.n_actions)[:, list(self.actions)][taken]
+            taken = taken[:, None] == np.array(self.actions)
         z = self.standardise(pairs.states)
-        return np.column_stack([z, taken, pairs.agreement]).round(_DIGITS).astype(np.float32)
+        found = np.column_stack([z, taken, pairs.agreement])
+        found = found if self.columns is None else found[:, list(self.columns)]
+        return found.round(_DIGITS).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,14 +164,18 @@ def _grown(
     reward = rewards[rows]
     change = inputs.standardise(log.next_states[rows]) - inputs.standardise(log.states[rows])
     # the first trees are grown on rewards and changes of state
-    targets = np.column_stack([_standard(reward), _scaled(change)])
+    targets = np.column_stack([_standard(reward), _scaled(_mixed(change, seed))])
     targets = targets if targets.shape[1] > 1 else targets[:, 0]
+    smallest = int(np.clip(len(rows) // 400, 5, 30))
+    if seen.shape[1] > RULES.tree_columns:
+        kept = leading_columns(seen, _standard(targets), smallest=smallest)
+        inputs, seen = replace(inputs, columns=tuple(kept.tolist())), seen[:, kept]
     for number in range(_ROUNDS if gamma > 0 else 1):
         trees = grown(
             seen,
             _standard(targets if gamma > 0 else reward),
             trees=_TREES,
-            smallest=int(np.clip(len(rows) // 400, 5, 30)),
+            smallest=smallest,
             seed=(seed * _ROUNDS + number) % 2**32,
         )
         forest = Forest(inputs, trees)
@@ -175,6 +186,15 @@ def _grown(
         )
         targets = reward + gamma * (after @ values)
     return replace(forest, values=values)
+
+
+def _mixed(columns: FloatArray, seed: int) -> FloatArray:
+    """Return the columns, or a few random mixtures of them if there are many."""
+    count = columns.shape[1]
+    if count <= RULES.tree_columns:
+        return columns
+    mixtures = np.random.default_rng([seed, count]).standard_normal((count, _MIXTURES))
+    return np.asarray(_scaled(columns) @ mixtures)
 
 
 def _scaled(columns: FloatArray) -> FloatArray:

@@ -38,24 +38,19 @@ class TreeArrays:
         roots = np.cumsum([0, *(each.node_count for each in inside[:-1])])
         leaf = np.concatenate([each.children_left for each in inside]) < 0
         column = np.concatenate([each.feature for each in inside])
-        return cls(
-            roots,
-            np.where(leaf, -1, column).astype(np.int32),
-            np.where(leaf, 0.0, np.concatenate([each.threshold for each in inside])),
-            *(
-                np.concatenate(
-                    [getattr(each, side) + root for each, root in zip(inside, roots, strict=True)]
-                ).astype(np.int32)
-                for side in ("children_left", "children_right")
-            ),
-            native=tuple(inside),
+        left, right = (
+            np.concatenate(
+                [getattr(each, side) + root for each, root in zip(inside, roots, strict=True)]
+            ).astype(np.int32)
+            for side in ("children_left", "children_right")
         )
+        threshold = np.concatenate([each.threshold for each in inside])
+        column = np.where(leaf, -1, column).astype(np.int32)
+        return cls(roots, column, np.where(leaf, 0.0, threshold), left, right, tuple(inside))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **vars(self),
-            "native": (),
-        }  # pickles of trees do not outlive a scikit-learn version
+        # pickles of trees do not outlive a version of scikit-learn
+        return {**vars(self), "native": ()}
 
     @property
     def nodes(self) -> int:
@@ -139,8 +134,7 @@ def grown(
     """Return extremely randomised trees of some targets, with leaves of at least `smallest` rows.
 
     They are those of scikit-learn's ``ExtraTreesRegressor`` (or ``ExtraTreesClassifier``) with
-    ``max_features=1.0`` and this seed, grown without a forest object, whose copies and checks cost as
-    much as the trees.
+    ``max_features=1.0`` and this seed, grown without the copies and checks of a forest object.
     """
     from sklearn import config_context
     from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor

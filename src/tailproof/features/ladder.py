@@ -21,6 +21,7 @@ from tailproof.features.maps import (
     Interactions,
     Joint,
     PerAction,
+    Standardise,
     Table,
     Trees,
     default_features,
@@ -157,8 +158,11 @@ def _within(
     limit: int, states: FloatArray, build: Any, knots: int, *, squares: bool = False
 ) -> Features:
     """Return the largest of several maps with at most `limit` features, or the smallest map."""
+    known = Standardise.fit(states)
     for products, hinges in ((True, knots), (False, knots), (False, min(knots, 2)), (False, 0)):
-        basis = Basis.fit(states, products=products, squares=squares, knots=hinges)
+        basis = Basis.fit(
+            states, products=products, squares=squares, knots=hinges, standardise=known
+        )
         features: Features = build(basis)
         if features.size <= limit:
             break

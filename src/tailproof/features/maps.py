@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
@@ -149,14 +149,24 @@ class Basis(FittedMap):
 
     @classmethod
     def fit(
-        cls, states: FloatArray, *, products: bool = True, squares: bool = False, knots: int = 0
+        cls,
+        states: FloatArray,
+        *,
+        products: bool = True,
+        squares: bool = False,
+        knots: int = 0,
+        standardise: Standardise | None = None,
     ) -> Basis:
         """Return the basis for these states, (n, p), with knots at their quantiles.
+
+        The standardisation of the states may be given, if it is known.
+
 
         A product that is zero or equals a variable in every row, such as that of two indicators of one
         category, is left out.
         """
-        standardise = Standardise.fit(states, tame=knots > 0)
+        standardise = standardise or Standardise.fit(states)
+        standardise = replace(standardise, tame=knots > 0)
         z = standardise(states)
         pairs: list[tuple[int, int]] = []
         if products:
@@ -194,12 +204,10 @@ def _products(states: FloatArray) -> list[tuple[int, int]]:
     together = some.T @ (some * binary)
     count = np.where(binary, some.sum(axis=0), 0)
 
-    def says_something(i: int, j: int) -> bool:
-        if not (binary[i] and binary[j]):
-            return True
-        return bool(0 < together[i, j] < min(count[i], count[j]))
-
-    return [pair for pair in combinations(range(states.shape[1]), 2) if says_something(*pair)]
+    first, second = np.triu_indices(states.shape[1], k=1)
+    both, shared = binary[first] & binary[second], together[first, second]
+    informs = ~both | ((shared > 0) & (shared < np.minimum(count[first], count[second])))
+    return list(zip(first[informs].tolist(), second[informs].tolist(), strict=True))
 
 
 def _knots(column: FloatArray, count: int) -> tuple[float, ...]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.log.log import Log
+from tailproof.rules import RULES
 
 _RANGES = 8  # steps of many ends, around which ends are counted
 _SURPRISING = 5.0  # standard deviations between counted and expected ends
@@ -127,6 +128,25 @@ def predicted_by_others(inputs: FloatArray, target: AnyArray, second: BoolArray)
     found = np.empty(len(target))
     for own in (second, ~second):
         leaf = int(np.clip(np.count_nonzero(target[~own]) // 4, 1, _LEAF))
+        kept = leading_columns(inputs[~own], target[~own], smallest=leaf)
         trees = ExtraTreesRegressor(_TREES, min_samples_leaf=leaf, max_features=1.0, random_state=0)
-        found[own] = trees.fit(inputs[~own], target[~own]).predict(inputs[own])
+        trees.fit(inputs[~own][:, kept], target[~own])
+        found[own] = trees.predict(inputs[own][:, kept])
     return found
+
+
+def leading_columns(inputs: AnyArray, targets: AnyArray, *, smallest: int) -> IntArray:
+    """Return the columns that matter most to a few trees; all if there are at most `tree_columns`.
+
+    The time that trees take grows with the columns that each split considers.
+    """
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    count = inputs.shape[1]
+    if count <= RULES.tree_columns:
+        return np.arange(count)
+    few = ExtraTreesRegressor(
+        RULES.screening_trees, min_samples_leaf=smallest, max_features=1.0, random_state=0
+    ).fit(inputs, targets)
+    order = np.argsort(-few.feature_importances_, kind="stable")
+    return np.sort(order[: RULES.tree_columns])
