@@ -4,8 +4,9 @@
                                  [--logs N] [--record FILE]
 
 Parts: worlds (accuracy and intervals in ten sequential worlds), tenfold (the same on logs ten times as
-long), one-step (accuracy and intervals on one-step logs), gate (`compare` on policies without effect),
-ranking (how often `compare` ranks the better of two arms first).
+long), hard (values and gains in ten worlds in which the default was wrong), one-step (accuracy and
+intervals on one-step logs), gate (`compare` on policies without effect), ranking (how often `compare`
+ranks the better of two arms first).
 --data names a folder with the real files, which are not part of the project (hillstrom.parquet,
 randhie.parquet, bemtpl97.parquet, limeqo_ceb.parquet); those that are missing are left out, and so are
 their targets. With --record a stopped run goes on where it stopped. Any missed target gives exit code
@@ -20,12 +21,13 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 
 import sys
 
-from benchmarks.parts import one_step, sequential
+from benchmarks.parts import hard, one_step, sequential
 from benchmarks.parts.running import Part, run_parts
 
 PARTS: dict[str, Part] = {
     "worlds": (sequential.measure, sequential.show),
     "tenfold": (sequential.measure_tenfold, sequential.show),
+    "hard": (hard.measure, hard.show),
     "one-step": (one_step.measure, one_step.show),
     "gate": (one_step.gate, one_step.show_gate),
     "ranking": (one_step.ranking, one_step.show_ranking),

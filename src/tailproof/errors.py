@@ -123,14 +123,16 @@ class TaughtWarning(TailproofWarning):
 
 #: Why an answer may not hold: the log does not cover the policy; rewards depend on what no state shows;
 #: a state column holds codes for missing values; propensities contradict the logged actions; the
-#: estimate lies outside what is possible; models of the value disagree; there are too few independent
-#: episodes; the method gives no interval; a guarded outcome is harmed; rows may not be independent.
+#: estimate lies outside what is possible; the policy leads to states unlike the logged ones; models of
+#: the value disagree; there are too few independent episodes; the method gives no interval; a guarded
+#: outcome is harmed; rows may not be independent.
 CautionCode = Literal[
     "overlap",
     "hidden_state",
     "missing_code",
     "propensities",
     "extrapolation",
+    "leaves_log",
     "models_disagree",
     "too_few",
     "no_interval",
@@ -153,7 +155,11 @@ class Caution:
     @property
     def category(self) -> type[TailproofWarning]:
         """The warning that says it."""
-        categories = {"overlap": CoverageWarning, "propensities": WeightWarning}
+        categories = {
+            "overlap": CoverageWarning,
+            "leaves_log": CoverageWarning,
+            "propensities": WeightWarning,
+        }
         return categories.get(self.code, StateWarning)
 
 

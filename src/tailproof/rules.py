@@ -14,7 +14,8 @@ class Rules:
     `benchmarks/outside.py` does not use; [one-step] Hillstrom and RAND medical spend, drawn as in
     `docs/one-step.md`; [experiment] RAND spend, claims and the made populations of
     `benchmarks/experimenter.py`, on seeds 11 to 13; [learning] the worlds of `benchmarks/learning.py`;
-    [none] a convention, with the reason beside it.
+    [hard] 24 worlds of `benchmarks/outside.py`, parts worlds and hard, on seeds below 1,000; [none] a
+    convention, with the reason beside it.
     """
 
     # skew
@@ -30,6 +31,7 @@ class Rules:
     settled: int = 200_000  # [none] residuals enough to test symmetry: more only take time
     jackpot_share: float = 0.05  # [none] most samples that are jackpots
     jackpot_gap: float = 7.0  # [none] a gap below them has P < e⁻⁷ in tails of index 1 or more
+    final: float = 0.3  # [hard] share of terminal rows among extremes, from which none is clipped
     rare_share: float = 0.2  # [one-step] share that differs from the common reward: events if less
     rare_events: int = 60  # [one-step] fewer of them under the policy: gamma intervals, not Hall's
     few_events: int = 200  # [experiment] the same for ratios and tail means, where Hall's held 87 %
@@ -52,6 +54,7 @@ class Rules:
     witness_agrees: float = 1.5  # [outside] standard errors up to which a check critic agrees
     negligible: float = 0.2  # [outside] difference that is ignored, in errors of the first rung
     precise: float = 1.1  # [outside] largest error of the first rung over a check critic's
+    explodes: float = 3.0  # [hard] error over the least of all rungs, from which one is left out
     waves: int = 24  # [outside] of the Fourier check critic
     fine_waves: int = 150  # [outside] of the Fourier rung
     fine_bandwidth: float = 0.5  # [outside] of the same, in median distances
@@ -67,6 +70,7 @@ class Rules:
     uncovered: float = 5.0  # [none] effective rows below which a value is extrapolated
     uncovered_share: float = 0.05  # [none] and share of the rows, for small logs
     void: float = 0.05  # [none] share of the policy's actions never logged: more voids the answer
+    leaves: float = 0.2  # [hard] share of visits in states unlike the logged: more voids an answer
     hole_policy: float = 0.05  # [none] least probability of an action in a region to report it
     hole_expected: float = 8.0  # [none] logged rows expected there: none by chance has P = e⁻⁸
     hole_rows: int = 100  # [none] rows of a value: an action of 5 % is absent with P = .006

@@ -110,3 +110,18 @@ def test_a_difference_that_rests_on_one_row_is_not_nearer_than_the_normal_bound(
     ahead, behind = (hall_spread(0.0, share * influence, row < np.inf) for share in (1.0, 0.5))
     low, _ = Mover(ahead, behind, 1.0).ends(0.05, 0.05)
     assert low <= -1.64 * 0.5 * np.sqrt((influence**2).sum()) / 1000
+
+
+def test_heavy_tails_stretch_the_ends_of_a_gain_as_far_as_the_values_are_independent():
+    heavy, light = Hall(5, 1, stretch=(1.7, 1.0)), Hall(3, 1e-9)
+    alone = 5 - heavy.ends(0.05, 0.05, stretch=heavy.stretch)[0]
+
+    def lower(rho):
+        return 2 - Mover(heavy, light, rho).ends(0.05, 0.05)[0]
+
+    assert lower(0.0) == pytest.approx(alone, rel=1e-6)
+    assert lower(0.8) == pytest.approx(alone * (1 + 0.7 * 0.6) / 1.7, rel=1e-6)
+    assert lower(1.0) == pytest.approx(alone / 1.7, rel=1e-6)
+    # a tail above the logged value is one below the gain
+    behind = Mover(Hall(5, 1e-9), Hall(3, 1, stretch=(1.0, 1.7)), 0.0)
+    assert 2 - behind.ends(0.05, 0.05)[0] == pytest.approx(alone, rel=1e-6)

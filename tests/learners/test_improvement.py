@@ -189,6 +189,20 @@ def test_logged_propensities_are_the_behaviour():
     assert np.abs(fit_behaviour(log, propensities=False)(log.states) - law).mean() > 1e-3
 
 
+def test_a_rule_behind_logged_propensities_is_found_in_states_that_hardly_repeat():
+    rng = np.random.default_rng(5)
+    states = np.column_stack([rng.integers(0, 25, 3000), rng.normal(size=3000)])
+    law = np.full((3000, 4), 0.1)
+    law[np.arange(3000), np.where(states[:, 0] < 18, 2, 0)] = 0.7
+    actions = (rng.random((3000, 1)) > law.cumsum(axis=1)).sum(axis=1)
+    log = Log.from_arrays(
+        states, actions, np.zeros(3000), states, episode=np.arange(3000), action_space=4,
+        terminated=np.ones(3000, bool), propensity=law[np.arange(3000), actions],
+    )  # fmt: skip
+    for exact in (False, True):
+        assert np.abs(fit_behaviour(log, exact=exact)(log.states) - law).max() < 1e-9
+
+
 def test_unseen_actions_share_what_is_left():
     """Each of two states has seen one action; the third action of the log is as rare there."""
     states = np.repeat([0.0, 1.0], 30)

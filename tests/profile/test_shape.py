@@ -92,3 +92,18 @@ def test_the_index_of_light_skewed_rewards_is_not_that_of_heavy_tails(law):
         log = Log.from_arrays(states, np.arange(n) % 2, draw(n), states, episode=range(n))
         called.append(LogProfile(log).reward_shape.index < RULES.heavy)
     assert np.mean(called) <= 0.15
+
+
+@pytest.mark.parametrize("at_the_end", [True, False])
+def test_disasters_that_end_episodes_are_no_outliers(at_the_end, rng):
+    episode = np.repeat(np.arange(100), 20)
+    last = np.tile(np.arange(20) == 19, 100) & (episode < 20)
+    hit = last if at_the_end else rng.permutation(last)
+    rewards = rng.standard_t(3, 2000) - 50 * hit * rng.lognormal(size=2000)
+    states = rng.normal(size=2000)
+    actions = rng.integers(0, 2, 2000)
+    log = Log.from_arrays(states, actions, rewards, states, episode=episode, terminated=last)
+    shape = LogProfile(log).reward_shape
+    assert shape.final is at_the_end
+    if at_the_end:
+        assert shape.tails == "sparse"

@@ -20,6 +20,8 @@ from tailproof.log.validation import check_propensity
 
 _TREES = 30
 _SMALLEST = (2, 5, 15, 40)  # candidates for the smallest number of rows in a leaf
+#: A leaf size, and whether one tree follows the changes of logged propensities.
+Growth = tuple[int, bool]
 _TRAIN_SHARE = 0.7  # share of the groups to train on while the leaf size is chosen
 _DOUBT = 0.02  # share of the uniform distribution mixed in when held-out actions are scored
 _REPEATED = 0.5  # `exact` applies if at most this share of the rows are distinct states
@@ -31,17 +33,21 @@ def fit_behaviour(
     """Return b̂(a|s) as the mean share of each action in the leaves of extremely randomised trees.
 
     Every split considers every column, because behaviour often depends sharply on few of them.
-    The leaf size is the one that predicts the actions of held-out episodes best.
+    The leaf size is the one that predicts the actions of held-out episodes best. Logged propensities
+    are exact, so that a single tree may find the rule that they follow: it is another candidate.
 
     Parameters
     ----------
     exact
         Where states repeat, grow trees until every state has its own leaf, so that b̂ is the action
         frequency in exactly this state. Larger leaves predict better there but are worse to deploy:
-        they smooth over single states in which the action matters.
+        they smooth over single states in which the action matters. With logged propensities this is
+        one more candidate.
     propensities
         Whether to use logged propensities instead of shares; not valid for selected episodes.
     """
+    from sklearn.tree import DecisionTreeRegressor
+
     standardise = Standardise.fit(log.states, tame=True)
     z = standardise(log.states)
     inputs = z.astype(np.float32) if z.shape[1] else np.zeros((len(z), 1), dtype=np.float32)
@@ -49,11 +55,19 @@ def fit_behaviour(
     rng = np.random.default_rng([seed, 7])
     rows = training_rows(log, np.arange(log.n_episodes), rng)
 
-    def grow(rows: IntArray, smallest: int) -> TreeValues:
-        taken = log.actions[rows]
-        trees = grown(
-            inputs[rows], taken, trees=_TREES, smallest=smallest, seed=seed, classify=True
-        )
+    rule: FloatArray = np.empty(0)
+    if known is not None:
+        rule = _followed(inputs, log.actions, known, log.n_actions, rows)
+
+    def grow(rows: IntArray, growth: Growth) -> TreeValues:
+        (smallest, follow), taken = growth, log.actions[rows]
+        if follow:
+            one = DecisionTreeRegressor(min_samples_leaf=smallest, random_state=seed)
+            trees = TreeArrays.of([one.fit(inputs[rows], rule[rows])])
+        else:
+            trees = grown(
+                inputs[rows], taken, trees=_TREES, smallest=smallest, seed=seed, classify=True
+            )
         if known is not None:
             law = _leaf_law(trees, inputs[rows], taken, known[rows], log.n_actions)
             return TreeValues(standardise, trees, law, log.n_actions)
@@ -62,20 +76,45 @@ def fit_behaviour(
         values[:, np.unique(taken)] = shares / shares.sum(axis=1, keepdims=True)
         return TreeValues(standardise, trees, values, log.n_actions)
 
-    smallest = _SMALLEST[1]
-    if exact and len(np.unique(z, axis=0)) <= _REPEATED * len(z):
-        smallest = 1
+    growth, own = (_SMALLEST[1], False), (1, False)
+    exact = exact and len(np.unique(z, axis=0)) <= _REPEATED * len(z)
+    if exact and known is None:
+        growth = own
     elif log.n_groups > 1 and z.shape[1]:
-        smallest = _choose_leaf(log, known, grow, rng)
-    return grow(rows, smallest)
+        growth = _choose_growth(log, known, grow, rng, also=(own,) * exact)
+    return grow(rows, growth)
 
 
-def _choose_leaf(
+def _followed(
+    inputs: FloatArray, actions: IntArray, propensity: FloatArray, n_actions: int, rows: IntArray
+) -> FloatArray:
+    """Return the probabilities of all actions that logged propensities suggest, (n, A).
+
+    The propensities of the rows of an action are its probability without noise: a tree of each action
+    interpolates them. In each row the logged action has its own, and the others share the rest.
+    """
+    from sklearn.tree import DecisionTreeRegressor
+
+    law = np.zeros((len(inputs), n_actions))
+    for action in np.unique(actions[rows]).tolist():
+        own = rows[actions[rows] == action]
+        tree = DecisionTreeRegressor(random_state=0).fit(inputs[own], propensity[own])
+        law[:, action] = tree.predict(inputs)
+    at = np.arange(len(law)), actions
+    law[at] = 0.0
+    law *= ((1 - propensity) / np.maximum(law.sum(axis=1), 1e-12))[:, None]
+    law[at] = propensity
+    return law
+
+
+def _choose_growth(
     log: Log,
     propensity: FloatArray | None,
-    grow: Callable[[IntArray, int], TreeValues],
+    grow: Callable[[IntArray, Growth], TreeValues],
     rng: np.random.Generator,
-) -> int:
+    *,
+    also: tuple[Growth, ...],
+) -> Growth:
     order = shuffled_groups(log, rng)
     train = np.isin(log.group_of_episode, order[: max(1, int(_TRAIN_SHARE * log.n_groups))])
     rows = training_rows(log, np.flatnonzero(train), rng)
@@ -83,12 +122,14 @@ def _choose_leaf(
     true = 1.0 if propensity is None else propensity[held]
     # with two rows per leaf most actions are unseen, and their probability would be a guess
     sizes = _SMALLEST if propensity is None else _SMALLEST[1:]
+    kinds = (False,) if propensity is None else (False, True)
+    tried = [*also, *((size, follow) for follow in kinds for size in sizes)]
     losses = []
-    for smallest in sizes:
-        chance = grow(rows, smallest)(log.states[held])[np.arange(len(held)), log.actions[held]]
+    for growth in tried:
+        chance = grow(rows, growth)(log.states[held])[np.arange(len(held)), log.actions[held]]
         chance = (1 - _DOUBT) * chance + _DOUBT / log.n_actions
         losses.append(-np.mean(true * np.log(chance) + (1 - true) * np.log1p(-chance)))
-    return sizes[int(np.argmin(losses))]
+    return tried[int(np.argmin(losses))]
 
 
 def _leaf_law(

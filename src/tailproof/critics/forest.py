@@ -89,10 +89,7 @@ class Inputs:
         standardise = Standardise.fit(log.states, tame=True)
         if not log.is_discrete:
             return cls(standardise, None)
-        count = np.bincount(log.actions, minlength=log.n_actions)
-        ranks = np.unique(log.rewards, return_inverse=True)[1]
-        paid = np.bincount(log.actions, ranks, minlength=log.n_actions)
-        order = np.lexsort((paid, count))
+        order = actions_by_contents(log)
         # of two actions, one indicator suffices; of very many, the rarest fill no leaf
         seen = order[-RULES.tree_columns :] if log.n_actions > 2 else order[:1]
         return cls(standardise, log.n_actions, tuple(seen.tolist()))
@@ -106,6 +103,14 @@ class Inputs:
         found = np.column_stack([z, taken, pairs.agreement])
         found = found if self.columns is None else found[:, list(self.columns)]
         return found.round(_DIGITS).astype(np.float32)
+
+
+def actions_by_contents(log: Log) -> IntArray:
+    """Return the discrete actions, rarest first, in an order that does not depend on labels, (A,)."""
+    count = np.bincount(log.actions, minlength=log.n_actions)
+    ranks = np.unique(log.rewards, return_inverse=True)[1]
+    paid = np.bincount(log.actions, ranks, minlength=log.n_actions)
+    return np.lexsort((paid, count))
 
 
 @dataclass(frozen=True, eq=False)

@@ -343,10 +343,11 @@ def estimate_policy(
     choice = score_log(task, method, profile)
     if choice is not None:
         assert choice.on_log is not None
-        if choice.declined is None:
-            for each in too_few_rows(choice.on_log):
-                warnings.warn(str(each), each.category, stacklevel=3)
-                cautions.append(each)
+        why, known = choice.declined, void(cautions)
+        more = too_few_rows(choice.on_log) if why is None else (why,) * (why.voids and not known)
+        for each in more:
+            warnings.warn(str(each), each.category, stacklevel=3)
+            cautions.append(each)
         scores = replace(choice, declined=choice.declined or void(cautions))
         return ScoreEstimate(scores=scores, on_log=choice.on_log, cautions=tuple(cautions), **about)
     fit = fit_folds(task, method)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.base import ExtractingAlgorithm
+from tailproof.critics.behaviour import calibration_error
 from tailproof.critics.ensembles import Critics, Ensemble
 from tailproof.critics.fitted_q import logged_actions
 from tailproof.critics.greedy import critic_policy
@@ -358,6 +359,7 @@ def judged_constant(whole: LearningTask, judge: Judge, *, teach: Teach) -> Trial
 
 
 _CHOOSES = 1 / 3  # share of the groups not held out that choose; the others train
+_SAME = 0.005  # mean distance of logged propensities within which a policy reproduces them
 _FEWEST = 6  # smallest number of groups for three parts
 
 
@@ -507,8 +509,27 @@ class CarefulLearning:
         """Return the logged behaviour, cloned from all episodes without using rewards."""
         task = Task(self.log, self.gamma, None, self.log.first_states, seed=self.seed)
         clone = replace(self.teach(task, pointwise(TreeCloning(exact=True))), taught=None)
-        reasons = (said, *_failures(failed))
-        return replace(behaviour(clone), improves=False, reasons=reasons, judged=judged)
+        kept = behaviour(clone)
+        reasons = (said, self._how_close(kept.policy), *_failures(failed))
+        return replace(kept, improves=False, reasons=reasons, judged=judged)
+
+    def _how_close(self, policy: Any) -> str:
+        """Return how far the kept policy is from the logged behaviour, and what that may cost."""
+        log = self.log
+        law = action_probabilities(policy, log.states, log.n_actions)
+        if log.propensity is None:
+            far = f"by {calibration_error(law, log.actions):.1%} from how often the log takes them"
+        else:
+            off = np.abs(law[np.arange(log.n_transitions), log.actions] - log.propensity)
+            if off.mean() < _SAME:
+                return "The policy returned reproduces the logged propensities."
+            most = float(np.quantile(off, 0.95))
+            far = f"by {off.mean():.1%} from the logged propensities ({most:.1%} in one row of twenty)"
+        found = Judge(LogProfile(log), self.gamma, self.at_least, self.seed + 4, None).ask(policy)
+        cost = (
+            "" if found is None else f", which changes the value by an estimated {found.gain:+.2g}"
+        )
+        return f"The policy returned imitates the log: its probabilities differ {far}{cost}."
 
 
 def blind_choice(judge: Judge, trials: Sequence[Trial]) -> Trial | None:

@@ -141,6 +141,7 @@ class SequentialChoice(Choice):
     allowance: float  # how far the critics disagree beyond their standard error
     disagreement: float  # the largest disagreement in standard errors
     lost: float  # share of the policy's visits for which the log has no similar row
+    unlike: float  # share of its visits in states unlike the logged ones, by walks through the log
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -155,10 +156,16 @@ class SequentialChoice(Choice):
 
     def _why_this_mean(self, shape: RewardShape) -> str:
         taken = f"The {self.estimator} is taken"
-        if shape.sparse:
+        if shape.sparse and self.pooling is None:
             return f"{taken}: a robust one would take the signal for outliers."
+        if self.pooling is not None and np.isfinite(self.pooling.begins):
+            return (
+                f"The plain mean is taken, with sizes beyond about {self.pooling.begins:.3g} pooled "
+                f"over all actions as far as the log does not show that they differ; the interval does "
+                f"not assume it."
+            )
         if self.skewed:
-            kept = "all" if self.estimator == "plain mean" else "nearly all"
+            kept = "all" if self.estimator.startswith("plain mean") else "nearly all"
             return f"{taken}, which keeps {kept} of the tail: a more robust one would be biased."
         if self.estimator != "plain mean":
             gain = self.plain_error / self.standard_error if self.standard_error > 0 else 1.0
@@ -173,7 +180,7 @@ class SequentialChoice(Choice):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and strings, ready for JSON."""
-        own = ("asymmetry", "skewed", "critic", "allowance", "disagreement", "lost")
+        own = ("asymmetry", "skewed", "critic", "allowance", "disagreement", "lost", "unlike")
         return {**super().to_dict(), **{name: getattr(self, name) for name in own}}
 
 

@@ -25,6 +25,7 @@ from tailproof.rules import RULES
 GROUPS = 20
 _PLAIN_RIDGE = 1e-5
 _WEIGHTED_RIDGE = 1e-4
+_HALVED = 8  # fewest jackknife groups of a log that is halved
 _FLOOR = 0.1  # added to every row's occupancy, as a share of the mean, so that no row has weight 0
 _CHUNK = 4_096
 _FEW_EPISODES = 50  # fewer that are cut off and long: their returns do not suffice
@@ -101,12 +102,20 @@ class Groups:
         for first, last in pairwise(edges):
             yield int(own[first]), slice(first, last)
 
-    def without(self, starts: FloatArray) -> FloatArray:
-        """Return, for each group, the mean of values (m, …) over the other groups' starts, (G, …)."""
+    @cached_property
+    def parts(self) -> FloatArray:
+        """Which groups belong to each part of the log, (G + H, G): all but one, then halves."""
+        group, count = np.arange(self.count), self.count
+        splits = [group % 2, 2 * group // count, group // 2 % 2] if count >= _HALVED else []
+        halves = [half for split in splits for half in (split == 0, split == 1)]
+        return np.array([*(group != k for k in group), *halves], dtype=float)
+
+    def means(self, starts: FloatArray) -> FloatArray:
+        """Return the mean of values (m, …) over the starts of each part, (G + H, …)."""
         own = np.stack([starts[self.of_first == k].sum(axis=0) for k in range(self.count)])
-        count = np.bincount(self.of_first, minlength=self.count)
-        rest = np.maximum(count.sum() - count, 1).reshape(-1, *[1] * (own.ndim - 1))
-        return np.asarray((own.sum(axis=0) - own) / rest)
+        count = self.parts @ np.bincount(self.of_first, minlength=self.count)
+        total = np.tensordot(self.parts, own, axes=1)
+        return np.asarray(total / np.maximum(count, 1).reshape(-1, *[1] * (own.ndim - 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,12 +218,14 @@ class System:
         """Return Ĵ from Σωφr of the groups."""
         return float(self.first.mean(axis=0) @ self._solved(moments.sum(axis=0)))
 
-    def left_out(self, moments: FloatArray) -> FloatArray:
-        """Return Ĵ refitted without each group, (G,)."""
-        total, _, count = self.matrices
-        rest = total.sum(axis=0) - total + (count.sum() - count)[:, None, None] * self.penalty
-        theta = np.linalg.solve(rest, (moments.sum(axis=0) - moments)[..., None])[..., 0]  # (G, d)
-        return np.asarray((self.groups.without(self.first) * theta).sum(axis=1))
+    def refitted(self, moments: FloatArray) -> FloatArray:
+        """Return Ĵ refitted to each part of the log, (G + H,)."""
+        (total, _, count), parts = self.matrices, self.groups.parts
+        theta = np.empty((len(parts), moments.shape[1]))
+        for k, part in enumerate(parts):
+            matrix = np.tensordot(part, total, axes=1) + part @ count * self.penalty
+            theta[k] = np.linalg.solve(matrix, part @ moments)
+        return np.asarray((self.groups.means(self.first) * theta).sum(axis=1))
 
     def critic(self, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the Bellman residuals r − (φ − γφ')ᵀθ, (n,), and the values of starts, (m,)."""
@@ -231,7 +242,7 @@ class Rung:
 
     name: str
     value: float  # on tamed rewards
-    left_out: FloatArray  # (G,) the same without each group of episodes
+    refitted: FloatArray  # (G + H,) the same on each part of the log: `Groups.parts`
     system: System
     forest: CrossFitted | None = None  # a critic whose Bellman error the rung corrects
 
@@ -239,6 +250,16 @@ class Rung:
     def weights(self) -> FloatArray:
         """The weights w, (n,)."""
         return self.system.weights
+
+    @property
+    def left_out(self) -> FloatArray:
+        """The value without each group of episodes, (G,)."""
+        return self.refitted[: self.system.groups.count]
+
+    @property
+    def halves(self) -> FloatArray:
+        """The values of half-logs, (H,)."""
+        return self.refitted[self.system.groups.count :]
 
     @cached_property
     def error(self) -> float:
@@ -263,15 +284,15 @@ def fit_rung(
     first, shift = 0.0, np.asarray(0.0)
     if forest is not None:
         rewards = forest.residuals(rewards, system.target.gamma)
-        first, shift = float(forest.first_values.mean()), system.groups.without(forest.first_values)
+        first, shift = float(forest.first_values.mean()), system.groups.means(forest.first_values)
     moments = system.moments(rewards)
     try:
-        value, left_out = first + system.value(moments), system.left_out(moments) + shift
+        value, refitted = first + system.value(moments), system.refitted(moments) + shift
     except np.linalg.LinAlgError:
         return None
-    if not (np.isfinite(value) and np.isfinite(left_out).all()):
+    if not (np.isfinite(value) and np.isfinite(refitted).all()):
         return None
-    return Rung(name, value, left_out, system, forest)
+    return Rung(name, value, refitted, system, forest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +340,7 @@ def logged_rung(target: Target, groups: Groups) -> Rung | LoggedReturns:
     )
     knots = KNOTS if n >= 50 * len(log.state_names) * KNOTS else 0
     system = System(Map(None, Basis.fit(log.states, knots=knots)), done, groups)
-    return Rung("what was done", 0.0, np.zeros(groups.count), system)
+    return Rung("what was done", 0.0, np.zeros(len(groups.parts)), system)
 
 
 def _done(states: FloatArray, alive: Any = True) -> PolicyActions:
@@ -335,8 +356,8 @@ def forest_rung(system: System, rewards: FloatArray, forest: CrossFitted) -> Run
     own = np.bincount(groups.of_row, weighted, minlength=groups.count)
     rows = np.bincount(groups.of_row, minlength=groups.count)
     value = float(own.sum() / rows.sum() + forest.first_values.mean())
-    left_out = (own.sum() - own) / np.maximum(rows.sum() - rows, 1)
-    return Rung("trees", value, left_out + groups.without(forest.first_values), system, forest)
+    refitted = groups.parts @ own / np.maximum(groups.parts @ rows, 1)
+    return Rung("trees", value, refitted + groups.means(forest.first_values), system, forest)
 
 
 def jackknife_covariance(first: FloatArray, second: FloatArray) -> float:
@@ -365,7 +386,8 @@ class Blend:
 
     `allowance` is the largest distance of a rung from the average, less the standard error of that
     difference: the possible error from the choice of a critic. `disagreement` is the largest
-    difference between a rung and the average, in standard errors of the difference.
+    difference between a rung and the average, in standard errors of the difference. `pull` is how far
+    the value moves from half-logs to the whole log, which no linear statistic does: its bias.
     """
 
     rungs: tuple[Rung, ...]
@@ -375,6 +397,7 @@ class Blend:
     disagreement: float
     lost: float  # share of the policy's visits for which the log has no row; 0 without a forest
     features: Features  # for the regression of the rewards
+    pull: float = 0.0
 
     @property
     def log(self) -> Log:
@@ -415,8 +438,9 @@ def climb(target: Target, rewards: FloatArray, low: Features, *, seed: int = 0) 
     significantly and are no more precise, and if its weights leave a tenth of the effective rows that
     discounting leaves: where few rows are like the policy's, linear critics extrapolate alike. (If next
     to none are, every critic extrapolates, and a caution says so.)
-    Otherwise the middle three of five rungs weighted by the forest's occupancy are averaged, and the
-    first rung gets the share α that minimises the estimated squared error of the mixture,
+    Otherwise the middle three of five rungs weighted by the forest's occupancy are averaged, without
+    those whose error is more than three times the least, and the first rung gets the share α that
+    minimises the estimated squared error of the mixture,
 
         α = (var y − cov(x, y)) / (var(y − x) + (y − x)²),
 
@@ -511,31 +535,53 @@ def _witnesses(first: Rung, systems: Iterable[System], rewards: FloatArray) -> l
 def _alone(first: Rung, witnesses: Sequence[Rung], features: Features) -> Blend:
     """Return the first rung alone, without an allowance for other critics."""
     _, disagreement = _apart(first.value, first.left_out, witnesses)
-    return Blend((first,), np.ones(1), first.left_out, 0.0, disagreement, 0.0, features)
+    pull = _pull(first.value, first.halves)
+    return Blend((first,), np.ones(1), first.left_out, 0.0, disagreement, 0.0, features, pull)
 
 
 def _mixed(
     first: Rung | None, rungs: tuple[Rung, ...], witness: Rung, low: Features, high: Features
 ) -> Blend:
-    kept = _middle(rungs)
+    stable, dropped = _stable(rungs)
+    kept = _middle(stable)
     value = float(np.mean([rung.value for rung in kept]))
-    left_out = np.mean([rung.left_out for rung in kept], axis=0)
+    parts = np.mean([rung.refitted for rung in kept], axis=0)
+    count = kept[0].system.groups.count
     shares = np.full(len(kept), 1 / len(kept))
     alpha = 0.0
     if first is not None:
-        gap, others = value - first.value, left_out - first.left_out
-        numerator = jackknife_covariance(left_out, others)
-        spread = jackknife_error(others) ** 2
+        gap, others = value - first.value, parts - first.refitted
+        covariance = jackknife_covariance(parts[:count], others[:count])
+        spread = jackknife_error(others[:count]) ** 2
+        rows = np.where(np.arange(len(parts)) < count, 1.0, 2.0)  # halves have twice the variance
 
-        def share(difference: Any) -> Any:
-            return np.clip(numerator / (spread + difference**2 + 1e-300), 0.0, 1.0)
+        def share(difference: Any, noise: Any = 1.0) -> Any:
+            return np.clip(noise * covariance / (noise * spread + difference**2 + 1e-300), 0.0, 1.0)
 
         alpha = float(share(gap))
-        value, left_out = value - alpha * gap, left_out - share(others) * others
+        value, parts = value - alpha * gap, parts - share(others, rows) * others
         kept, shares = (first, *kept), np.concatenate([[alpha], (1 - alpha) * shares])
-    allowance, disagreement = _apart(value, left_out, (*rungs, witness))
+    left_out = parts[:count]
+    allowance, disagreement = _apart(value, left_out, (*stable, witness))
+    if dropped:  # the choice of the others is not certain: up to one more standard error
+        distance = max(abs(rung.value - value) for rung in dropped)
+        allowance += min(distance, jackknife_error(left_out))
     features = low if alpha > 0.5 else high
-    return Blend(kept, shares, left_out, allowance, disagreement, 0.0, features)
+    pull = _pull(value, parts[count:])
+    return Blend(kept, shares, left_out, allowance, disagreement, 0.0, features, pull)
+
+
+def _pull(value: float, halves: FloatArray) -> float:
+    """Return the distance of a value from the mean of those on half-logs; 0 without any."""
+    return value - float(halves.mean()) if len(halves) else 0.0
+
+
+def _stable(rungs: tuple[Rung, ...]) -> tuple[tuple[Rung, ...], tuple[Rung, ...]]:
+    """Return the rungs whose error is at most three times the least one, and the others."""
+    limit = RULES.explodes * min(rung.error for rung in rungs)
+    apart = [rung.error > limit for rung in rungs]
+    pairs = list(zip(rungs, apart, strict=True))
+    return tuple(r for r, far in pairs if not far), tuple(r for r, far in pairs if far)
 
 
 def _middle(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:

@@ -13,6 +13,7 @@ from tailproof.arrays import FloatArray, IntArray
 from tailproof.critics.base import Capabilities, Numbers
 from tailproof.critics.linear import Regression, as_ridge, huber_regression, robust_scale
 from tailproof.critics.task import Target, Task, on_log
+from tailproof.critics.walks import Visits, visits
 from tailproof.errors import Caution
 from tailproof.estimators.choice import Choice, SequentialChoice
 from tailproof.estimators.ladder import Blend, LoggedReturns, Rung, climb, logged_rung, single
@@ -29,6 +30,7 @@ from tailproof.profile.shape import RewardFit, sums
 from tailproof.robust.gains import Scored, possible_values
 from tailproof.robust.huber_path import Nuisance, Path, huber_estimates
 from tailproof.robust.means import adaptive_huber, catoni, median_of_means
+from tailproof.robust.pooling import PooledPath, pooled_path
 from tailproof.robust.spreads import Hall, hall_spread
 from tailproof.rules import RULES
 
@@ -250,7 +252,8 @@ def _evaluate(
     offset = level / (1 - task.gamma) if target.endless else 0.0
     rewards, by_log = log.rewards - level, profile.timed_rewards if timed else profile.rewards
     measured = by_log  # the logged value is by the log alone, the same for every policy
-    tamed = _clipped(rewards, measured.fit)
+    # disasters that end episodes are what critics must agree on
+    tamed = rewards if measured.shape.final else _clipped(rewards, measured.fit)
     if features is None:
         blend = climb(target, tamed, measured.features, seed=task.seed)
     else:
@@ -261,16 +264,22 @@ def _evaluate(
         measured = replace(measured, phi=phi, fit=huber_regression(phi, rewards))
     valued = partial(_valued, target, rewards, offset)
     own = valued(measured, blend, paired=target.starts_with_episodes, floor=blend.error)
-    logged = valued(by_log, logged_rung(target, blend.rungs[0].system.groups), paired=True)
+    behind = logged_rung(target, blend.rungs[0].system.groups)
+    logged = valued(by_log, behind, paired=True)
+    path = _pooled(log, measured.fit.residuals, own, logged, (blend.weights, behind.weights))
+    value = own.value if path is None else _within(own.spread, logged.value + path.gain)
     mean, shape = own.mean, measured.shape
+    walked = visits(target, seed=task.seed)
+    pull = min(2 * abs(blend.pull), own.spread.error)
+    allowance = blend.allowance + pull + _unlike_cost(walked, rewards - measured.fit.residuals)
     possible = possible_values(log.rewards)
     choice = SequentialChoice(
-        value=own.value,
-        spread=replace(own.spread, allowance=blend.allowance + mean.doubt),
+        value=value,
+        spread=replace(own.spread, allowance=allowance + mean.doubt),
         influence=own.influence,
-        limits=_limits(blend, own.spread.error, log.n_groups),
+        limits=_limits(blend, walked, own.spread.error, log.n_groups),
         possible=possible,
-        declined=_why_not(target, blend, own.value, logged.value),
+        declined=_why_not(target, blend, walked, own.value, logged.value),
         logged=Scored(
             value=logged.value,
             spread=logged.spread,
@@ -279,16 +288,19 @@ def _evaluate(
         ),
         shape=shape,
         weights=blend.weights,
-        estimator=mean.how,
+        estimator=mean.how if path is None else f"{mean.how}, tail pooled",
+        pooling=path,
+        point_influence=None if path is None else path.influence - path.influence.mean(),
         unit=shape.unit,
         units=shape.units,
         asymmetry=mean.asymmetry,
         skewed=mean.skewed,
         plain_error=mean.plain_error,
         critic=blend.words() + (f"; it knows the step, as {time_limit(log)}" if timed else ""),
-        allowance=blend.allowance,
+        allowance=allowance,
         disagreement=blend.disagreement,
         lost=blend.lost,
+        unlike=walked.unlike,
         alternatives={name: own.base + value for name, value in mean.others(rng).items()},
         on_log=on_log(
             log.action_space,
@@ -309,6 +321,7 @@ class Valued(NamedTuple):
     mean: MeanChoice
     influence: FloatArray  # (groups,)
     spread: Hall
+    rows: FloatArray  # (n,) the part of the rows' influences that explained rewards have
 
 
 def _valued(
@@ -327,13 +340,48 @@ def _valued(
     """
     base, rows, starts = estimator.influences(rewards - measured.fit.residuals)
     mean = choose_mean(measured, estimator.weights, rows)
+    explained = rows - rows.mean()
     if mean.skewed:  # r̃ is then not a mean: use the influence of transitions on the full rewards
         _, rows, starts = estimator.influences(rewards)
         mean = mean.with_influence(rows)
     influence = _influence_auto(target.log, mean, starts if paired else None)
     base += offset
     spread = _spread(base, influence, mean, floor=floor)
-    return Valued(base + mean.value, base, mean, influence, spread)
+    return Valued(base + mean.value, base, mean, influence, spread, explained)
+
+
+def _pooled(
+    log: Log,
+    residuals: FloatArray,
+    own: Valued,
+    logged: Valued,
+    weights: tuple[FloatArray, FloatArray],
+) -> PooledPath | None:
+    """Return the gains by pooled sizes of residuals, if these have one heavy tail and plain means.
+
+    Disasters that end episodes are not pooled: which of them a policy avoids is the question.
+    `weights` are those of the rows in the two values, (n,) each.
+    """
+    shape, means = own.mean.rewards.shape, {own.mean.how, logged.mean.how}
+    heavy = own.mean.skewed and shape.index < RULES.heavy and not shape.final
+    if not heavy or means != {"plain mean"}:
+        return None
+    group = log.group_of_episode[log.episode_of_row]
+    ahead, behind = weights
+    unpooled = float(((ahead - behind) * residuals).mean())
+    constant = own.rows + (own.value - logged.value - unpooled)
+    return pooled_path(
+        residuals,
+        lambda some: constant + ahead * some,
+        base=behind,
+        sums=lambda rows: np.bincount(group, rows, minlength=log.n_groups).astype(float),
+    )
+
+
+def _within(spread: Hall, value: float) -> float:
+    """Return the value, clipped to its 90 % interval."""
+    low, high = spread.ends(0.05, 0.05)
+    return float(np.clip(value, low, high))
 
 
 def tame(log: Log, rewards: FloatArray, features: Features) -> FloatArray:
@@ -378,7 +426,16 @@ def _spread(base: float, influence: FloatArray, mean: MeanChoice, *, floor: floa
     return replace(known, error=error * widening)
 
 
-def _limits(blend: Blend, error: float, groups: int) -> str:
+def _unlike_cost(walked: Visits, explained: FloatArray) -> float:
+    """Return what visits unlike the logged ones may change: their number × the spread of rewards.
+
+    Fewer than a third of the share that voids an answer may be due to walks that only look astray.
+    """
+    share = max(walked.unlike - RULES.leaves / 3, 0.0)
+    return share * walked.steps * float(explained.std())
+
+
+def _limits(blend: Blend, walked: Visits, error: float, groups: int) -> str:
     """Return what determines the width of the interval, in words."""
     words = ["from the influence of each episode (or group) on the estimate"]
     if blend.allowance > error:
@@ -389,6 +446,8 @@ def _limits(blend: Blend, error: float, groups: int) -> str:
         words.append(
             f"{blend.lost:.0%} of what the policy would do has no similar row: overlap is the limit"
         )
+    if walked.unlike > RULES.leaves / 3:
+        words.append(f"{walked.unlike:.0%} of its visits would be in states unlike the logged ones")
     if groups < RULES.few:
         words.append(f"only {groups} independent episodes or groups")
     return "; ".join(words)
@@ -403,7 +462,9 @@ def reachable(target: Target) -> tuple[float, float]:
     return (low * steps if low else 0.0), (high * steps if high else 0.0)
 
 
-def _why_not(target: Target, blend: Blend, value: float, logged: float) -> Caution | None:
+def _why_not(
+    target: Target, blend: Blend, walked: Visits, value: float, logged: float
+) -> Caution | None:
     """Return the reason why no valid interval can be given, or None."""
     log = target.log
     least, most = reachable(target)
@@ -413,6 +474,14 @@ def _why_not(target: Target, blend: Blend, value: float, logged: float) -> Cauti
             "extrapolation",
             f"the estimate, {value:.4g}, lies outside what rewards like the logged ones allow, "
             f"{least:.4g} to {most:.4g}: the critic extrapolates; log more episodes like the policy's",
+            voids=True,
+        )
+    if walked.unlike > RULES.leaves:
+        return Caution(
+            "leaves_log",
+            f"the policy leads where the log does not: {walked.unlike:.0%} of its visits would be in "
+            f"states unlike the logged ones, and no row says what happens there; log episodes that go "
+            f"there, or change the policy",
             voids=True,
         )
     if log.n_groups < FEWEST:

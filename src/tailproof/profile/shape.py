@@ -45,6 +45,7 @@ class RewardShape:
     sparse: bool  # whether few rewards differ from a common one, or are of another size than others
     worthwhile: bool  # whether a robust mean reduces the variance enough to risk its bias
     jackpots: bool = False  # whether they are sparse by size only, without a common reward
+    final: bool = False  # whether extremes come where episodes end: disasters, not outliers
 
     @property
     def tails(self) -> Tails:
@@ -63,6 +64,8 @@ class RewardShape:
     @property
     def kinds(self) -> str:
         """What makes rewards sparse, in words."""
+        if self.final:
+            return "The most extreme rewards come where episodes end"
         if self.jackpots:
             return "A few rewards lie far beyond all others"
         return "Most rewards are alike, and few differ"
@@ -158,17 +161,28 @@ def _shape(log: Log, residuals: FloatArray) -> tuple[RewardShape, IntArray]:
     else:
         common = common_value(log.rewards)
     jackpots = common is None and has_jackpots(residuals, log.actions if log.is_discrete else None)
+    final = extremes_are_final(log, np.abs(residuals))
     shape = RewardShape(
         unit=unit,
         units=units,
         gain=float(np.sqrt(plain / best)) if best > 0 else 1.0,
         asymmetry=asymmetry,
         index=_tail_index(totals),
-        sparse=common is not None or jackpots,
+        sparse=common is not None or jackpots or final,
         jackpots=jackpots,
+        final=final,
         worthwhile=plain >= _worth(units) * best,
     )
     return shape, of_row
+
+
+def extremes_are_final(log: Log, magnitude: FloatArray) -> bool:
+    """Return whether terminal rows, rare otherwise, are many of the ten (or 0.1 %) largest ones."""
+    count = max(10, len(magnitude) // 1_000)
+    if log.is_bandit or not log.terminated.any():
+        return False
+    share = float(log.terminated[np.argsort(-magnitude, kind="stable")[:count]].mean())
+    return share >= max(RULES.final, 3 * float(log.terminated.mean()))
 
 
 def has_jackpots(samples: FloatArray, actions: IntArray | None = None) -> bool:

@@ -40,8 +40,8 @@ class Mover:
     single interval of the paired differences would take its skew from outliers of the logged policy,
     which enter with the opposite sign. Where both numbers depend on the same few rows D and U cancel,
     more so at higher levels: an end is therefore never nearer than the normal one of the paired
-    differences, nor than that of a lower level. Ends that are stretched for heavy tails would not
-    cancel, and are used only if the second number is known.
+    differences, nor than that of a lower level. Ends that are stretched for heavy tails by a factor s
+    would not cancel: as parts of a difference they are stretched by 1 + (s − 1)·√(1 − ρ²).
     """
 
     ahead: Spread
@@ -150,8 +150,10 @@ def _distances(
 ) -> Callable[[float], FloatArray]:
     """Return the distances at these error probabilities to an end of θ₁ − r θ₂, by r, (misses,)."""
     own, other = (
-        np.maximum((np.array([each.ends(p, p) for p in misses]) - each.centre) * (-1, 1), 0.0)
-        for each in (pair.ahead, pair.behind)
+        np.maximum(
+            (np.array([ends_alone(each, p, p) for p in misses]) - each.centre) * (-1, 1), 0.0
+        )
+        for each in (_less_stretched(each, pair.correlation) for each in (pair.ahead, pair.behind))
     )
 
     def distances(factor: float) -> FloatArray:
@@ -160,6 +162,14 @@ def _distances(
         return np.asarray(_combined(own[:, side], away, pair.correlation))
 
     return distances
+
+
+def _less_stretched(spread: Spread, correlation: float) -> Spread:
+    if not isinstance(spread, Hall):
+        return spread
+    independent = sqrt(max(1 - correlation**2, 0.0))
+    low, high = (1 + (by - 1) * independent for by in spread.stretch)
+    return replace(spread, stretch=(low, high))
 
 
 def _combined(own: Any, other: Any, correlation: float) -> Any:

@@ -1,0 +1,179 @@
+"""Where a policy leads: walks through the transitions of the log, and how far they leave it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from tailproof.critics.forest import actions_by_contents
+from tailproof.critics.task import Target
+from tailproof.features import Standardise
+from tailproof.log.log import Log
+
+_ROWS = 6_000  # rows to walk through; more make neighbours nearer, and walks slower
+_WALKS = 200
+_STEPS = 100  # most steps of a walk
+_REST = 0.05  # share of the discounted future that a walk leaves out
+_NEAREST = 5  # rows among which the next transition is drawn
+_FEW_VALUES = 12  # columns with fewer take the next value of a row instead of its change
+_OWN = 1_000  # rows whose distance to other groups is measured
+_COMMON = 0.99  # quantile of these distances, and …
+_FAR = 1.5  # … multiple of it beyond which a state is unlike the logged ones
+_APART = 1e3  # distance of discrete actions, so that the nearest row has the same action
+
+
+class Visits(NamedTuple):
+    """The discounted visits of a policy's walks."""
+
+    unlike: float  # share of them in states unlike the logged ones, beyond that of logged behaviour
+    steps: float  # Σ γᵗ over the steps of a walk, in the mean
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The transitions of a log, in an order set by their contents."""
+
+    log: Log
+    rows: IntArray  # (m,)
+    places: FloatArray  # (m, k) standardised states
+    ahead: FloatArray  # (m, k) standardised next states
+    actions: FloatArray  # (m, c) coordinates of actions
+    order: IntArray  # (A,) discrete actions; empty for continuous ones
+    standardise: Standardise
+    standardise_actions: Standardise | None
+
+    @classmethod
+    def of(cls, log: Log) -> Moves:
+        """Take the transitions of a log, or evenly spaced ones of a large log."""
+        standardise = Standardise.fit(log.states, tame=True)
+        places, ahead = standardise(log.states), standardise(log.next_states)
+        if log.is_discrete:
+            scale, order = None, actions_by_contents(log)
+            actions: FloatArray = _APART * np.argsort(order)[log.actions, None].astype(float)
+        else:
+            given = np.asarray(log.actions, dtype=float).reshape(log.n_transitions, -1)
+            scale, order = Standardise.fit(given), np.empty(0, dtype=np.intp)
+            actions = np.asarray(scale(given), dtype=float)
+        keys = (*actions.T, *ahead.T.round(9), *places.T.round(9))
+        rows = np.lexsort(keys)
+        if len(rows) > _ROWS:
+            rows = rows[np.linspace(0, len(rows) - 1, _ROWS).astype(np.intp)]
+        taken = places[rows], ahead[rows], actions[rows]
+        return cls(log, rows, *taken, order, standardise, scale)
+
+    @cached_property
+    def states(self) -> cKDTree:
+        """The states, by nearness."""
+        return cKDTree(self.places)
+
+    @cached_property
+    def pairs(self) -> cKDTree:
+        """States and actions, by nearness: rows with the same discrete action are nearest."""
+        return cKDTree(np.hstack([self.places, self.actions]))
+
+    @cached_property
+    def copied(self) -> BoolArray:
+        """Columns with few values, (k,), which need not change by the same amount in nearby states."""
+        return np.array([len(np.unique(column)) <= _FEW_VALUES for column in self.places.T])
+
+    @cached_property
+    def limit(self) -> float:
+        """The distance to the nearest row beyond which a state is unlike the logged ones."""
+        some = np.linspace(0, len(self.rows) - 1, min(_OWN, len(self.rows))).astype(np.intp)
+        distance, near = _nearest(self.states, self.places[some], min(30, len(self.rows)))
+        group = self.log.group_of_episode[self.log.episode_of_row[self.rows]]
+        other = group[near] != group[some][:, None]
+        own = np.where(other, distance, distance[:, -1:]).min(axis=1)
+        return max(_FAR * float(np.quantile(own, _COMMON)), 1e-6)
+
+    def walk(
+        self, starts: FloatArray, gamma: float, rng: np.random.Generator, policy: Policy | None
+    ) -> Visits:
+        """Walk from the starts, (w, k), by the policy, or by logged actions where it is None."""
+        here, factor, total, unlike = starts, 1.0, 0.0, 0.0
+        for _ in range(_horizon(gamma)):
+            k = min(_NEAREST, len(self.rows))
+            distance, near = _nearest(self.states, here, 1 if policy else k)
+            total += factor * len(here)
+            unlike += factor * np.count_nonzero(distance[:, 0] > self.limit)
+            if policy is not None:
+                taken = policy.draw(near[:, 0], rng)
+                near = _nearest(self.pairs, np.hstack([here, taken]), k)[1]
+            row = near[np.arange(len(here)), rng.integers(0, k, len(here))]
+            moved = here + self.ahead[row] - self.places[row]
+            here = np.where(self.copied, self.ahead[row], moved)
+            here = here[~self.log.terminated[self.rows[row]]]
+            factor *= gamma
+            if not len(here) or not factor:
+                break
+        return Visits(unlike / total, total / len(starts))
+
+
+class Policy(NamedTuple):
+    """A policy's actions in the rows of `Moves`: as it answers in the nearest logged state."""
+
+    actions: AnyArray  # (m, L, c) coordinates
+    cumulated: FloatArray  # (m, L) probabilities, added up
+
+    def draw(self, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Draw the coordinates of an action in each of some rows, (w, c)."""
+        chances = self.cumulated[rows]
+        chosen = (rng.random((len(rows), 1)) * chances[:, -1:] >= chances[:, :-1]).sum(axis=1)
+        return np.asarray(self.actions[rows, chosen])
+
+    @classmethod
+    def of(cls, target: Target, moves: Moves) -> Policy:
+        """Ask the policy of a target in the rows of its log."""
+        task, log, rows = target.task, target.log, moves.rows
+        if log.is_discrete:
+            chances = task.action_probabilities[rows][:, moves.order]
+            coordinates = _APART * np.arange(len(moves.order), dtype=float)[None, :, None]
+            everywhere = np.broadcast_to(coordinates, (*chances.shape, 1))
+            return cls(everywhere, np.cumsum(chances, axis=1))
+        assert moves.standardise_actions is not None
+        rng, places = np.random.default_rng([task.seed, 3]), task.log.table_rows.rows
+        drawn, weights = task.acts.draws(
+            task.log.states[rows], count=task.draws, rng=rng, rows=places[rows]
+        )
+        flat = np.asarray(drawn, dtype=float).reshape(weights.size, -1)
+        actions = moves.standardise_actions(flat).reshape(*weights.shape, -1)
+        return cls(actions, np.cumsum(weights, axis=1))
+
+
+def _nearest(tree: cKDTree, points: FloatArray, count: int) -> tuple[FloatArray, IntArray]:
+    """Return the distances to the nearest rows, and the rows, (w, count) each."""
+    distance, rows = tree.query(points, k=range(1, count + 1))
+    return np.asarray(distance), np.asarray(rows)
+
+
+def _horizon(gamma: float) -> int:
+    if gamma == 0:
+        return 1
+    return _STEPS if gamma == 1 else int(min(np.ceil(np.log(_REST) / np.log(gamma)), _STEPS))
+
+
+def visits(target: Target, *, seed: int = 0) -> Visits:
+    """Return where the policy leads, by 200 walks through the log's transitions.
+
+    From a state s, one of the five nearest rows with the policy's action is drawn, and its change of
+    the state is added to s: so a walk may leave the log. The policy is asked in the logged state that
+    is nearest to s. A state is unlike the logged ones if its nearest row is farther than 1.5 times the
+    distance within which 99 % of logged rows have a row of another group. That also happens where
+    changes do not add up, so the share of walks by logged actions is subtracted.
+    """
+    moves = Moves.of(target.log)
+    if not moves.places.shape[1]:
+        return Visits(0.0, 0.0)
+    starts = moves.standardise(target.first.states)
+    starts = starts[np.lexsort(starts.T.round(9))]
+    starts = starts[np.linspace(0, len(starts) - 1, _WALKS).astype(np.intp)]
+    logged = moves.walk(starts, target.gamma, np.random.default_rng([seed, 4]), None)
+    own = moves.walk(
+        starts, target.gamma, np.random.default_rng([seed, 4]), Policy.of(target, moves)
+    )
+    return own._replace(unlike=max(own.unlike - logged.unlike, 0.0))
