@@ -70,7 +70,7 @@ def test_jackpots_count_fully():
     )  # fmt: skip
     estimate = evaluate(log, Always(1), gamma=0.5)
     truth = (1 - 0.5**5) / 0.5 * 2.5
-    assert estimate.choice.estimator == "plain mean"
+    assert estimate.choice.estimator.startswith("plain mean")
     assert estimate.interval(0.95).low <= truth <= estimate.interval(0.95).high
 
 

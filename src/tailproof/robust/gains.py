@@ -149,17 +149,18 @@ def _distances(
     pair: Mover, misses: Sequence[float] | FloatArray, side: int
 ) -> Callable[[float], FloatArray]:
     """Return the distances at these error probabilities to an end of θ₁ − r θ₂, by r, (misses,)."""
-    own, other = (
-        np.maximum(
-            (np.array([ends_alone(each, p, p) for p in misses]) - each.centre) * (-1, 1), 0.0
-        )
-        for each in (_less_stretched(each, pair.correlation) for each in (pair.ahead, pair.behind))
-    )
+
+    def away(spread: Spread) -> FloatArray:
+        own = _less_stretched(spread, pair.correlation)
+        ends = np.array([standalone_interval(own, p, p) for p in misses])
+        return np.asarray(np.maximum((ends - own.centre) * (-1, 1), 0.0))
+
+    own, other = away(pair.ahead), away(pair.behind)
 
     def distances(factor: float) -> FloatArray:
         # the lower end of a difference is at the upper end of what is subtracted
-        away = factor * other[:, side if factor < 0 else 1 - side]
-        return np.asarray(_combined(own[:, side], away, pair.correlation))
+        behind = factor * other[:, side if factor < 0 else 1 - side]
+        return np.asarray(_combined(own[:, side], behind, pair.correlation))
 
     return distances
 
