@@ -13,6 +13,8 @@ FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
 BoolArray = npt.NDArray[np.bool_]
 AnyArray = npt.NDArray[Any]
+#: Some rows of an array.
+RowIndex = slice | npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_]
 
 
 def as_array(name: str, values: Any, error: type[TailproofError]) -> AnyArray:

@@ -15,6 +15,7 @@ from tailproof.critics.base import PLACES, Capabilities, Fitted, Needs
 from tailproof.critics.ensembles import LinearCritics, RegressorCritics
 from tailproof.critics.linear import (
     Design,
+    RidgeChoice,
     Rows,
     Segment,
     Statistics,
@@ -23,7 +24,7 @@ from tailproof.critics.linear import (
     robust_scale,
     solve,
 )
-from tailproof.critics.rewards import as_rewards, with_rewards
+from tailproof.critics.rewards import Rewards, as_rewards, with_rewards
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError, PartitionError
 from tailproof.features import Features, PerAction, as_features
@@ -157,7 +158,7 @@ class GreedyBackup:
 
 
 def _backed_up(
-    backup: Backup, theta: FloatArray, members: Collection[int], design: Design, part: Any
+    backup: Backup, theta: FloatArray, members: Collection[int], design: Design, part: range
 ) -> FloatArray:
     """Return Σφ v(s') of one part for some members, (K, d)."""
     total = np.zeros((design.folds.count, design.features.size))
@@ -175,7 +176,7 @@ def _backed_up_and_changed(
     scale: float,
     members: Collection[int],
     design: Design,
-    part: Any,
+    part: range,
 ) -> FloatArray:
     """Return Σφ v(s'), then Σ|y − y'| and Σ|y'| as two more columns, of one part, (K, d + 2).
 
@@ -479,7 +480,7 @@ class FittedQ(Configurable):
     """
 
     features: Features | str | None = None
-    ridge: Any = 1e-6
+    ridge: RidgeChoice = 1e-6
     iterations: int = 100
     start: Start = "reward"
     model: Any = None
@@ -586,9 +587,9 @@ class FQI(FittedQ):
         standard deviations of the residuals (1.345 is usual).
     """
 
-    ridge: Any = 2.5e-3
+    ridge: RidgeChoice = 2.5e-3
     aggregate_first: bool = True
-    reward: Any = None
+    reward: Rewards | str | None = None
     huber: float | None = None
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_products
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, RowIndex, require_products
 from tailproof.critics.ensembles import Critics
 from tailproof.critics.task import Task
 from tailproof.errors import LogError, MethodError, SingularError, SingularWarning
@@ -69,7 +69,7 @@ class Rows:
             return np.asarray(self.after.mix(self.next_weights.T).T)
         return np.asarray(self.after.phi[:, 0].T)
 
-    def following(self, block: int, rows: Any) -> FloatArray:
+    def following(self, block: int, rows: RowIndex) -> FloatArray:
         """Return the part of φ' in one block, for rows where it may lie there, (w, m)."""
         inner: FloatArray = self.next_inner[:, rows]
         if self.n_blocks > 1 and self.next_weights is not None:
@@ -85,7 +85,7 @@ class Rows:
         weighed = self.inner[:, segment.rows] @ segment.weighed(values)
         total[segment.member, self.block(segment.block)] += weighed
 
-    def next_values(self, theta: FloatArray, rows: Any = slice(None)) -> FloatArray:
+    def next_values(self, theta: FloatArray, rows: RowIndex = slice(None)) -> FloatArray:
         """Return φ'ᵀθ in some rows, (…, m), for θ of shape (…, d)."""
         inner = self.next_inner[:, rows]
         if self.n_blocks == 1:
@@ -259,9 +259,11 @@ class PerObservation(Configurable):
 
 
 Ridge = Absolute | PerObservation
+#: A penalty, a number of at least 0 per observation, or ``"cv"`` for cross-validation.
+RidgeChoice = Ridge | float | str
 
 
-def as_ridge(ridge: Any) -> Ridge:
+def as_ridge(ridge: RidgeChoice) -> Ridge:
     """Return a number as a penalty per observation; refuse anything that is not a penalty."""
     penalty = ridge if isinstance(ridge, Absolute | PerObservation) else None
     if isinstance(ridge, int | float | np.number) and not isinstance(ridge, bool):
@@ -291,7 +293,7 @@ class Design:
     def __iter__(self) -> Iterator[Rows]:
         return (rows for part in self.task.log.parts for rows in self.rows(part))
 
-    def rows(self, part: Any) -> Iterable[Rows]:
+    def rows(self, part: range) -> Iterable[Rows]:
         """Return the rows of one part of the log."""
         if not self._keeps:
             return self._make(part)
@@ -299,7 +301,7 @@ class Design:
             self._kept[part] = list(self._make(part))
         return self._kept[part]
 
-    def reduce(self, function: Callable[[Design, Any], T], combine: Callable[[T, T], T]) -> T:
+    def reduce(self, function: Callable[[Design, range], T], combine: Callable[[T, T], T]) -> T:
         """Return ``function(design, part)`` for all parts of the log, combined in their order.
 
         The task's engine decides where this runs, so the function must be picklable with its data.
@@ -336,14 +338,14 @@ class Design:
         return bool(size <= _KEPT)
 
     @cached_property
-    def _kept(self) -> dict[Any, list[Rows]]:
+    def _kept(self) -> dict[range, list[Rows]]:
         return {}
 
     @cached_property
     def _membership(self) -> Membership:
         return Membership.of(self.folds)
 
-    def _make(self, part: Any) -> Iterator[Rows]:
+    def _make(self, part: range) -> Iterator[Rows]:
         blocks = self.features.n_actions if isinstance(self.features, PerAction) else 1
         # one matrix product per member, action and next action: enough rows to make each efficient
         wanted = 512 * self.folds.count * blocks**2
@@ -411,7 +413,7 @@ def accumulate(rows: Rows, total: Statistics) -> None:
             total.cross[member, block, rows.block(number)] += weighted[:, span] @ after.T
 
 
-def part_statistics(design: Design, part: Any) -> Statistics:
+def part_statistics(design: Design, part: range) -> Statistics:
     """Return the statistics of one part of the log."""
     total = Statistics.zeros(design.folds.count, design.features.size)
     for rows in design.rows(part):
@@ -570,14 +572,14 @@ def huber_regression(
 CANDIDATES = tuple(10.0**power for power in range(-8, 1))
 
 
-def require_ridge(ridge: Any) -> None:
+def require_ridge(ridge: RidgeChoice) -> None:
     """Raise unless `ridge` is a penalty, or ``"cv"`` to choose it by `choose_ridge`."""
     if ridge != "cv":
         as_ridge(ridge)
 
 
 def regularised_statistics(
-    design: Design, ridge: Any, rng: np.random.Generator
+    design: Design, ridge: RidgeChoice, rng: np.random.Generator
 ) -> tuple[FloatArray, Statistics]:
     """Return Σφφᵀ + λI for each fold, (K, d, d), and the statistics it came from."""
     penalty = choose_ridge(design, rng=rng) if ridge == "cv" else as_ridge(ridge)
@@ -607,7 +609,7 @@ def choose_ridge(design: Design, *, rng: np.random.Generator, parts: int = 5) ->
     return PerObservation(CANDIDATES[int(errors.argmin())])
 
 
-def _held_out_errors(theta: FloatArray, design: Design, part: Any) -> FloatArray:
+def _held_out_errors(theta: FloatArray, design: Design, part: range) -> FloatArray:
     """Return Σ|r + γφ'ᵀθ − φᵀθ| of each candidate over one part of the log, (C,)."""
     errors = np.zeros(len(theta))
     for rows in design.rows(part):
@@ -645,7 +647,7 @@ class EpisodeLengths:
     group_ids: AnyArray | None  # (E,)
 
     @classmethod
-    def of(cls, log: Any) -> EpisodeLengths:
+    def of(cls, log: Log) -> EpisodeLengths:
         """Return the lengths and groups of a log's episodes."""
         return cls(np.diff(log.starts), log.group_ids)
 
@@ -741,7 +743,7 @@ def check_mean(mean: Any, unit: Any, *, pools: bool = False) -> None:
         raise MethodError(f"unit must be one of {', '.join(UNITS)}. Got {unit!r} instead.")
 
 
-def weights_of_part(direction: FloatArray, design: Design, part: Any) -> FloatArray:
+def weights_of_part(direction: FloatArray, design: Design, part: range) -> FloatArray:
     """Return φᵀdirection in the rows of one part, (J, m), or (1, m) where every row has one member.
 
     `direction` is (J, d), of each member.
@@ -767,7 +769,7 @@ def side_by_side(one: FloatArray, other: FloatArray) -> FloatArray:
 _AT_ONCE = 1 << 20  # rows whose features are in memory at once
 
 
-def bellman_residuals(critic: Critics, task: Task, rows: Any = slice(None)) -> FloatArray:
+def bellman_residuals(critic: Critics, task: Task, rows: RowIndex = slice(None)) -> FloatArray:
     """Return δ of a critic with one member at these rows of the task's log, (m,).
 
     Terminal transitions have no next value.

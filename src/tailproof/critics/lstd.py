@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from tailproof.critics.ensembles import LinearCritics
 from tailproof.critics.fitted_q import GreedyBackup, logged_actions, require_actions
 from tailproof.critics.linear import (
     Design,
+    RidgeChoice,
     Statistics,
     regularised_statistics,
     require_ridge,
     solve,
 )
-from tailproof.critics.rewards import as_rewards, with_rewards
+from tailproof.critics.rewards import Rewards, as_rewards, with_rewards
 from tailproof.critics.task import Task
 from tailproof.errors import MethodError
 from tailproof.features import Dense, Features, as_features
@@ -42,7 +43,7 @@ class LSTD(WithoutBackup):
     capabilities: ClassVar[Capabilities] = Capabilities(("value", "pointwise"), needs="chunks")
 
     features: Features | str | None = None
-    ridge: Any = 1e-6
+    ridge: RidgeChoice = 1e-6
 
     def __post_init__(self) -> None:
         require_ridge(self.ridge)
@@ -84,9 +85,9 @@ class LSPI(WithoutBackup):
     """
 
     features: Features | str | None = None
-    ridge: Any = 2.5e-3
+    ridge: RidgeChoice = 2.5e-3
     iterations: int = 50
-    reward: Any = None
+    reward: Rewards | str | None = None
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -119,7 +120,7 @@ class LSPI(WithoutBackup):
         return Fitted(LinearCritics(features, theta), history)  # θ of a singular system is NaN
 
 
-def _crossed(greedy: GreedyBackup, theta: FloatArray, design: Design, part: Any) -> FloatArray:
+def _crossed(greedy: GreedyBackup, theta: FloatArray, design: Design, part: range) -> FloatArray:
     """Return Σφ(s, a)φ(s', greedy)ᵀ of one part for each member, (K, d, d)."""
     total = np.zeros((design.folds.count, design.features.size, design.features.size))
     for rows in design.rows(part):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -138,7 +137,7 @@ NAMED: dict[str, Rewards] = {
 }
 
 
-def as_rewards(given: Any) -> Rewards | None:
+def as_rewards(given: Rewards | str | None) -> Rewards | None:
     """Return the reward model for a name or callable; None for the logged rewards."""
     if isinstance(given, str) and given in NAMED:
         return NAMED[given]
@@ -150,7 +149,7 @@ def as_rewards(given: Any) -> Rewards | None:
     )
 
 
-def with_rewards(task: Task, given: Any, features: Features | str | None) -> Task:
+def with_rewards(task: Task, given: Rewards | str | None, features: Features | str | None) -> Task:
     """Return the task with its rewards replaced by a reward model."""
     rewards = as_rewards(given)
     if rewards is None:

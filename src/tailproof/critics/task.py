@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex
 from tailproof.features import Standardise
 from tailproof.log.folds import shuffled_groups
 from tailproof.log.horizon import with_step
 from tailproof.log.log import Chunk, Log
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.parallel import Engine, Local
-from tailproof.policies.forms import BoundPolicy, bound
+from tailproof.policies.forms import BoundPolicy, Policy, bound
 from tailproof.robust.tails import effective_rows
 
 
@@ -23,9 +23,9 @@ from tailproof.robust.tails import effective_rows
 class Task:
     """Evaluate `policy` from `log`; without a policy, learn one."""
 
-    log: Any
+    log: Log
     gamma: float
-    policy: Any
+    policy: Policy | BoundPolicy | None
     initial_states: FloatArray | None = None  # (m, p); None for the log's first states
     draws: int = 16  # sampled actions per state of a continuous stochastic policy
     seed: int = 0  # of those draws, and of trees
@@ -33,7 +33,7 @@ class Task:
     initial_rows: IntArray | None = None  # (m,) rows of the initial states in the log's table
     known_next: tuple[AnyArray, FloatArray] | None = None  # `next_actions` of all rows
 
-    def next_actions(self, rows: Any) -> tuple[AnyArray, FloatArray]:
+    def next_actions(self, rows: RowIndex) -> tuple[AnyArray, FloatArray]:
         """Return the policy's actions and weights in the next states of these rows, (m, L)."""
         if self.known_next is not None:
             actions, weights = self.known_next
@@ -226,7 +226,7 @@ class PolicyActions(NamedTuple):
     weights: FloatArray  # (n, L), zero after a terminal transition
     agreement: FloatArray  # (n, L) probability that the policy takes (nearly) this action
 
-    def take(self, rows: Any) -> PolicyActions:
+    def take(self, rows: RowIndex) -> PolicyActions:
         """Return some of the states."""
         return PolicyActions(*(each[rows] for each in self))
 

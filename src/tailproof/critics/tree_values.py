@@ -17,7 +17,7 @@ import numpy as np
 
 from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from tailproof.critics.behaviour import fit_behaviour
-from tailproof.critics.rewards import with_rewards
+from tailproof.critics.rewards import Rewards, with_rewards
 from tailproof.critics.task import Task
 from tailproof.critics.trees import (
     TreeArrays,
@@ -77,7 +77,7 @@ class LearningTask(Task):
 
         return doubly_robust_scores(self)
 
-    def rewards(self, given: Any) -> FloatArray:
+    def rewards(self, given: Rewards | str | None) -> FloatArray:
         """Return the log's rewards as changed by a reward model, (n,)."""
         rewards: FloatArray = with_rewards(self, given, None).log.rewards
         return rewards

@@ -719,12 +719,14 @@ def _taught(task: Task, chosen: Method) -> Learned:
     counted = data.once
     like = None
     if not extracting:
-        named = {
-            "state_names": data.state_names,
-            "encoder": data.encoder,
-            "taught": taught,
-        }
-        like = critic_policy(critic, data.action_space, actions, **named)
+        like = critic_policy(
+            critic,
+            data.action_space,
+            actions,
+            state_names=data.state_names,
+            encoder=data.encoder,
+            taught=taught,
+        )
     policy, training = extract_policy(chosen, critic, fitted, task, seed=seed, like=like)
     return Learned(
         policy=policy,

@@ -8,8 +8,9 @@ from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, FloatArray, IntArray
+from tailproof.arrays import AnyArray, FloatArray, IntArray, RowIndex
 from tailproof.errors import MethodError
 from tailproof.log.log import Log
 from tailproof.log.spaces import Discrete
@@ -99,7 +100,7 @@ class Polynomial(Configurable):
         products = dimension * (dimension - 1) // 2 if self.degree > 1 else 0
         return self.bias + dimension + products
 
-    def __call__(self, states: Any) -> FloatArray:
+    def __call__(self, states: npt.ArrayLike) -> FloatArray:
         """Return ψ(s), (n, size)."""
         states = np.asarray(states)
         n, p = states.shape
@@ -180,7 +181,7 @@ class Basis(FittedMap):
     def _size(self) -> int:
         return 1 + len(self.standardise.columns) + len(self.pairs) + sum(map(len, self.knots))
 
-    def __call__(self, states: Any) -> FloatArray:
+    def __call__(self, states: npt.ArrayLike) -> FloatArray:
         """Return ψ(s), (n, size)."""
         z = self.standardise(np.asarray(states, dtype=float))
         psi = np.empty((self._size, len(z)))
@@ -249,7 +250,7 @@ class Fourier(FittedMap):
     def _size(self) -> int:
         return 1 + len(self.standardise.columns) + len(self.phases)
 
-    def __call__(self, states: Any) -> FloatArray:
+    def __call__(self, states: npt.ArrayLike) -> FloatArray:
         """Return ψ(s), (n, size)."""
         z = self.standardise(np.asarray(states, dtype=float))
         waves = np.sqrt(2) * _cosine(z @ np.array(self.frequencies).T + np.array(self.phases))
@@ -293,7 +294,7 @@ class Table(FittedMap):
         """Return θ with ψᵀθ = 1 everywhere, (size,)."""
         return np.ones(len(self.rows))
 
-    def __call__(self, states: Any) -> FloatArray:
+    def __call__(self, states: npt.ArrayLike) -> FloatArray:
         """Return ψ(s), (n, size)."""
         place = self.index(np.asarray(states, dtype=float))
         psi = np.zeros((len(place), len(self.rows)))
@@ -352,7 +353,7 @@ class Trees(FittedMap):
     def _size(self) -> int:  # one leaf of each tree is determined by the others and the bias
         return 1 + sum(len(each) - 1 for each in self.leaves)
 
-    def __call__(self, states: Any) -> FloatArray:
+    def __call__(self, states: npt.ArrayLike) -> FloatArray:
         """Return ψ(s), (n, size)."""
         found = self.forest.apply(np.asarray(states, dtype=float))
         parts = [np.ones((len(found), 1))]
@@ -483,7 +484,7 @@ class Blocks:
         stacked = theta.reshape(-1, self.psi.shape[1])
         return np.asarray(stacked @ self.psi.T).reshape(len(theta), -1, len(self.psi))
 
-    def take(self, rows: Any) -> Blocks:
+    def take(self, rows: RowIndex) -> Blocks:
         """Return φ at some of the states."""
         return Blocks(self.psi[rows])
 
@@ -504,7 +505,7 @@ class Dense:
         flat = np.asarray(theta @ self.phi.reshape(n * length, d).T)
         return flat.reshape(len(theta), n, length).transpose(0, 2, 1)
 
-    def take(self, rows: Any) -> Dense:
+    def take(self, rows: RowIndex) -> Dense:
         """Return φ at some of the states."""
         return Dense(self.phi[rows])
 

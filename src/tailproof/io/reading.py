@@ -382,7 +382,7 @@ def read_log(
     budget: int | None = None,
     cache: str | Path | None = None,
     engine: str | Engine | None = None,
-) -> Any:
+) -> Log:
     """Read a log from a file, a folder, a frame or a data set of another library.
 
     Parts that are not named are guessed from conventional names; `read` also returns the guesses.
@@ -477,7 +477,7 @@ def read_log(
     return read_and_report(**locals())
 
 
-def read_and_report(source: Any, **arguments: Any) -> Any:
+def read_and_report(source: Any, **arguments: Any) -> Log:
     """Return the log that `read` reads; log how, and warn about its cautions."""
     reading = read(source, **arguments)
     logging.getLogger(__name__).info(reading.describe())
@@ -513,7 +513,6 @@ def read(
     Read as state: x (guessed); action: a (guessed); reward: r (guessed). No episode column: every \
 row is an episode of one step.
     """
-    log: Any
     columns: Columns | None = None
     notes = Notes()
     if parts.get("terminated") == "always":

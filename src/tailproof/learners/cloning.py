@@ -359,6 +359,7 @@ class RegressionCloning(WithoutBackup):
         weights = np.linalg.solve(
             psi.T @ psi + max(penalty, 1e-12 * len(psi)) * np.eye(psi.shape[1]), psi.T @ actions
         )
+        assert isinstance(space, Continuous)
         low = actions.min(axis=0) if space.low is None else np.asarray(space.low)
         high = actions.max(axis=0) if space.high is None else np.asarray(space.high)
         return Extraction(LinearPolicy(weights, mean, scale, low, high))

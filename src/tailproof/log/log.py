@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, require_finite
+from tailproof.arrays import AnyArray, BoolArray, FloatArray, IntArray, RowIndex, require_finite
 from tailproof.errors import LogError
 from tailproof.log.spaces import ActionSpace, Discrete
 from tailproof.log.validation import (
@@ -96,7 +96,7 @@ class Origin:
         None  # (N, A) which actions could be taken in each row; None for all
     )
 
-    def take(self, rows: Any) -> Origin:
+    def take(self, rows: RowIndex) -> Origin:
         """Return the origin of these rows of the log."""
         return replace(self, rows=self.rows[rows], next_rows=self.next_rows[rows])
 
